@@ -1,5 +1,6 @@
-// How many images of TFRecord files a second become batches of a network's input, and how many a plain loop over
-// libjpeg-turbo decodes: one side a run, so that who measures can let them take turns.
+// How many images of TFRecord files a second become batches of a network's input, and how many a
+// plain loop over libjpeg-turbo decodes: one side a run, so that who measures can let them take
+// turns.
 #include <sys/resource.h>
 
 #include <cstddef>  // jpeglib.h needs what these two declare
@@ -65,16 +66,20 @@ struct Measurement {
 Measurement measure_pipeline(const Options& options) {
   data::enable_mapped_files();
   const auto dataset =
-      data::Dataset::from_tfrecords((options.directory / "train-*.tfrecord").string(), {.index_dir = options.index_dir})
+      data::Dataset::from_tfrecords((options.directory / "train-*.tfrecord").string(),
+                                    {.index_dir = options.index_dir})
           .images(data::ImageRecipe::parse(options.recipe));
-  const auto stream = (options.in_order ? dataset : dataset.shuffle())
-                          .batch(options.batch)
-                          .stream({.prefetch = 4, .threads = options.threads, .pixels = options.side == "pixels"});
+  const auto stream =
+      (options.in_order ? dataset : dataset.shuffle())
+          .batch(options.batch)
+          .stream({.prefetch = 4, .threads = options.threads, .pixels = options.side == "pixels"});
   std::vector<data::Batch> parts;
-  for (const auto start = Clock::now(); seconds_since(start) < options.seconds / 5;) stream->next(parts);
+  for (const auto start = Clock::now(); seconds_since(start) < options.seconds / 5;)
+    stream->next(parts);
   Measurement result;
   const double processor = processor_seconds();
-  for (const auto start = Clock::now(); result.seconds < options.seconds; result.seconds = seconds_since(start)) {
+  for (const auto start = Clock::now(); result.seconds < options.seconds;
+       result.seconds = seconds_since(start)) {
     stream->next(parts);
     result.images += parts.front().samples;
   }
@@ -103,8 +108,9 @@ std::vector<std::string> encoded_images(const Options& options) {
   return images;
 }
 
-/// libjpeg-turbo as its manual shows it, with one decoder for all images. Rows do not begin at multiples of 32, where
-/// the library would write past the caches: 32x32 images take 1.6 times as long so.
+/// libjpeg-turbo as its manual shows it, with one decoder for all images. Rows do not begin at
+/// multiples of 32, where the library would write past the caches: 32x32 images take 1.6 times as
+/// long so.
 class PlainDecoder {
  public:
   PlainDecoder() {
@@ -119,7 +125,8 @@ class PlainDecoder {
     jpeg_mem_src(&codec_, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
     jpeg_read_header(&codec_, TRUE);
     jpeg_start_decompress(&codec_);
-    const std::size_t stride = std::size_t{codec_.output_width} * static_cast<std::size_t>(codec_.output_components);
+    const std::size_t stride =
+        std::size_t{codec_.output_width} * static_cast<std::size_t>(codec_.output_components);
     pixels_.resize(64 + stride * codec_.output_height);
     const std::size_t begin = 48 - reinterpret_cast<std::uintptr_t>(pixels_.data()) % 32;
     while (codec_.output_scanline < codec_.output_height) {
@@ -142,13 +149,15 @@ Measurement measure_plain(const Options& options) {
   std::atomic<bool> done = false;
   const auto loop = [&](std::span<const std::string> part) {
     PlainDecoder decoder;
-    for (std::size_t next = 0; !done.load(std::memory_order_relaxed); next = (next + 1) % part.size()) {
+    for (std::size_t next = 0; !done.load(std::memory_order_relaxed);
+         next = (next + 1) % part.size()) {
       decoder.decode(part[next]);
       decoded.fetch_add(1, std::memory_order_relaxed);
     }
   };
   Measurement result;
-  const std::size_t share = std::max<std::size_t>(images.size() / static_cast<std::size_t>(options.threads), 1);
+  const std::size_t share =
+      std::max<std::size_t>(images.size() / static_cast<std::size_t>(options.threads), 1);
   std::vector<std::jthread> threads;
   for (std::size_t i = 0; i < static_cast<std::size_t>(options.threads); ++i)
     threads.emplace_back(loop, std::span(images).subspan(i * share % images.size(), share));
@@ -170,22 +179,27 @@ int main(int argc, char** argv) {
   Options options;
   CLI::App app("Images a second: from TFRecord files to batches, or decoded by a plain loop.",
                "lockstep_bench_image_records");
-  app.add_option("side", options.side, "floats or pixels: what the pipeline's batches hold; plain: a loop that decodes")
+  app.add_option("side", options.side,
+                 "floats or pixels: what the pipeline's batches hold; plain: a loop that decodes")
       ->required()
       ->check(CLI::IsMember({"floats", "pixels", "plain"}));
   app.add_option("directory", options.directory, "Where train-*.tfrecord are")->required();
-  app.add_option("--index-dir", options.index_dir, "Where their indexes are kept; beside them where it is not given");
+  app.add_option("--index-dir", options.index_dir,
+                 "Where their indexes are kept; beside them where it is not given");
   app.add_option("--recipe", options.recipe)->capture_default_str();
-  app.add_option("--feature", options.feature, "What of a record the plain loop decodes")->capture_default_str();
+  app.add_option("--feature", options.feature, "What of a record the plain loop decodes")
+      ->capture_default_str();
   app.add_option("--batch", options.batch)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--seconds", options.seconds)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_flag("--in-order", options.in_order, "Do not shuffle");
   CLI11_PARSE(app, argc, argv);
   try {
-    const Measurement result = options.side == "plain" ? measure_plain(options) : measure_pipeline(options);
-    const nlohmann::ordered_json report = {
-        {"images", result.images}, {"seconds", result.seconds}, {"processor_seconds", result.processor_seconds}};
+    const Measurement result =
+        options.side == "plain" ? measure_plain(options) : measure_pipeline(options);
+    const nlohmann::ordered_json report = {{"images", result.images},
+                                           {"seconds", result.seconds},
+                                           {"processor_seconds", result.processor_seconds}};
     std::printf("%s\n", report.dump().c_str());
   } catch (const std::exception& error) {
     std::fprintf(stderr, "lockstep_bench_image_records: error: %s\n", error.what());

@@ -1,5 +1,5 @@
-// What an image costs on its way to a network: a plain loop over libjpeg-turbo, our decoder, and whole recipes, in one
-// run. One thread; items are images.
+// What an image costs on its way to a network: a plain loop over libjpeg-turbo, our decoder, and
+// whole recipes, in one run. One thread; items are images.
 #include <cstddef>  // jpeglib.h needs what these two declare
 #include <cstdio>
 
@@ -74,16 +74,21 @@ void apply_recipe(benchmark::State& state, const char* name) {
   std::vector<Value> output(transform.output_size());
   std::int64_t record = 0;
   for ([[maybe_unused]] auto each : state) {
-    transform.apply(std::span<const std::uint8_t>(bytes), {.seed = 1, .epoch = 0, .record_id = record++},
-                    std::span<Value>(output), scratch);
+    transform.apply(std::span<const std::uint8_t>(bytes),
+                    {.seed = 1, .epoch = 0, .record_id = record++}, std::span<Value>(output),
+                    scratch);
     benchmark::DoNotOptimize(output.data());
   }
   count(state, bytes.size());
 }
 
-void recipe_to_bytes(benchmark::State& state, const char* name) { apply_recipe<std::uint8_t>(state, name); }
+void recipe_to_bytes(benchmark::State& state, const char* name) {
+  apply_recipe<std::uint8_t>(state, name);
+}
 
-void recipe_to_floats(benchmark::State& state, const char* name) { apply_recipe<float>(state, name); }
+void recipe_to_floats(benchmark::State& state, const char* name) {
+  apply_recipe<float>(state, name);
+}
 
 BENCHMARK(plain_libjpeg)->Args({32, 32})->Args({375, 500});
 BENCHMARK(jpeg_decoder)->Args({32, 32})->Args({375, 500});

@@ -1,5 +1,5 @@
-// Writes TFRecord files of JPEG images of the size that ImageNet's have on average, with the features that its records
-// have: what scripts/gpu_check trains from.
+// Writes TFRecord files of JPEG images of the size that ImageNet's have on average, with the
+// features that its records have: what scripts/gpu_check trains from.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -33,14 +33,16 @@ void write_records(const Options& options) {
   std::filesystem::create_directories(options.directory);
   std::vector<std::string> images;
   for (int i = 0; i < kDifferent; ++i) {
-    const auto bytes = bench::photograph(options.height, options.width, static_cast<std::uint64_t>(i + 1));
+    const auto bytes =
+        bench::photograph(options.height, options.width, static_cast<std::uint64_t>(i + 1));
     images.emplace_back(bytes.begin(), bytes.end());
   }
   for (int file = 0; file < options.files; ++file) {
     data::TFRecordWriter writer(options.directory / fmt::format("train-{:05}.tfrecord", file));
     for (int record = file; record < options.records; record += options.files)
       writer.write(data::serialize_example(
-          {{"image/encoded", data::BytesList{images[static_cast<std::size_t>(record % kDifferent)]}},
+          {{"image/encoded",
+            data::BytesList{images[static_cast<std::size_t>(record % kDifferent)]}},
            {"image/class/label", data::Int64List{record % options.classes}}}));
     writer.close();
   }

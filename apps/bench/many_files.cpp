@@ -1,6 +1,6 @@
-// What a data set of many files and records costs a process: its memory, its open files, the time to open it. The files
-// are made up: each is as long as its records would be and has an index of all, but only its first record is written;
-// the rest is a hole. Prints one line of JSON.
+// What a data set of many files and records costs a process: its memory, its open files, the time
+// to open it. The files are made up: each is as long as its records would be and has an index of
+// all, but only its first record is written; the rest is a hole. Prints one line of JSON.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -35,16 +35,19 @@ struct Options {
 constexpr std::uint64_t kRecordBytes = 1'000;
 
 std::filesystem::path path_of(const Options& options, std::int64_t file) {
-  return options.directory / fmt::format("{:04}", file / 1000) / fmt::format("{:06}.tfrecord", file);
+  return options.directory / fmt::format("{:04}", file / 1000) /
+         fmt::format("{:06}.tfrecord", file);
 }
 
 void write_file(const std::filesystem::path& path, std::int64_t records) {
   std::string first;
-  append_record(first, serialize_example({{"image", BytesList{std::string(4, 'x')}}, {"label", Int64List{1}}}));
+  append_record(first, serialize_example(
+                           {{"image", BytesList{std::string(4, 'x')}}, {"label", Int64List{1}}}));
   std::ofstream(path, std::ios::binary).write(first.data(), std::ssize(first));
   RecordIndex index;
   index.offsets.push_back(first.size());
-  for (std::int64_t i = 1; i < records; ++i) index.offsets.push_back(index.offsets.back() + kRecordBytes);
+  for (std::int64_t i = 1; i < records; ++i)
+    index.offsets.push_back(index.offsets.back() + kRecordBytes);
   std::filesystem::resize_file(path, index.offsets.back());
   save_record_index(record_index_path(path, {}), file_stamp(path), index);
 }
@@ -70,7 +73,8 @@ double mebibytes(const std::string& name) {
 }
 
 std::int64_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
 }
 
 /// The first record of each file, in a shuffled order.
@@ -93,18 +97,21 @@ void measure(const Options& options) {
   start = std::chrono::steady_clock::now();
   read_all_files(source, options);
   const double read_seconds = seconds_since(start);
-  fmt::print(R"({{"files":{},"records":{},"open_seconds":{:.2f},"read_microseconds":{:.2f},"descriptors":{},)"
-             R"("resident_mib":{:.0f},"resident_mib_before":{:.0f},"most_resident_mib":{:.0f}}})"
-             "\n",
-             paths.size(), source.size(), open_seconds, read_seconds / static_cast<double>(paths.size()) * 1e6,
-             open_descriptors(), mebibytes("VmRSS"), before, mebibytes("VmHWM"));
+  fmt::print(
+      R"({{"files":{},"records":{},"open_seconds":{:.2f},"read_microseconds":{:.2f},"descriptors":{},)"
+      R"("resident_mib":{:.0f},"resident_mib_before":{:.0f},"most_resident_mib":{:.0f}}})"
+      "\n",
+      paths.size(), source.size(), open_seconds,
+      read_seconds / static_cast<double>(paths.size()) * 1e6, open_descriptors(),
+      mebibytes("VmRSS"), before, mebibytes("VmHWM"));
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Measures what a data set of many files costs a process.", "lockstep_bench_many_files");
+  CLI::App app("Measures what a data set of many files costs a process.",
+               "lockstep_bench_many_files");
   app.add_option("directory", options.directory, "Where the files go, and stay")->required();
   app.add_option("--files", options.files)->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--records", options.records, "Records of each file")

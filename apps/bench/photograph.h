@@ -6,7 +6,8 @@
 
 namespace lockstep::bench {
 
-/// Slopes with some noise on them, as a photograph has, in JPEG of quality 90 with chroma at half the size.
+/// Slopes with some noise on them, as a photograph has, in JPEG of quality 90 with chroma at half
+/// the size.
 std::vector<std::uint8_t> photograph(int height, int width, std::uint64_t seed = 1);
 
 }  // namespace lockstep::bench

@@ -1,9 +1,9 @@
-// What a plain loop over two shared buffers takes on two cores: the ceiling that scripts/bench holds the shared-memory
-// all-reduce of two ranks against.
+// What a plain loop over two shared buffers takes on two cores: the ceiling that scripts/bench
+// holds the shared-memory all-reduce of two ranks against.
 //
-// Two processes, each on a core of its own with a buffer that the other sees, as two ranks of one node have them. Each
-// runs `a[i] += b[i]; b[i] = a[i]` over its half of both buffers. They start each measurement together and do not meet
-// within it, so that nothing is in it but the loop.
+// Two processes, each on a core of its own with a buffer that the other sees, as two ranks of one
+// node have them. Each runs `a[i] += b[i]; b[i] = a[i]` over its half of both buffers. They start
+// each measurement together and do not meet within it, so that nothing is in it but the loop.
 #include <fmt/format.h>
 #include <sched.h>
 #include <sys/prctl.h>
@@ -79,7 +79,8 @@ class Worker {
   }
 
   void measure(std::size_t bytes) {
-    slice_ = allreduce::slice_of(bytes / sizeof(float), allreduce::ElementType::float32, kWorkers, number_);
+    slice_ = allreduce::slice_of(bytes / sizeof(float), allreduce::ElementType::float32, kWorkers,
+                                 number_);
     time(1);  // warms up
     const double seconds = time(1);
     if (number_ == 0) choose_counts(seconds);
@@ -106,7 +107,8 @@ class Worker {
     float* second = values_of(number_ == 0 ? other_ : mine_);
     meet();
     const auto start = std::chrono::steady_clock::now();
-    for (int call = 0; call < calls; ++call) add_and_share(first, second, slice_.end - slice_.begin);
+    for (int call = 0; call < calls; ++call)
+      add_and_share(first, second, slice_.end - slice_.begin);
     board_.seconds[static_cast<std::size_t>(number_)] =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     meet();
@@ -120,17 +122,18 @@ class Worker {
   void choose_counts(double seconds) {
     const double calls = std::clamp(std::ceil(kIterationSeconds / seconds), 1.0, kMaxCalls);
     board_.calls = static_cast<int>(calls);
-    board_.iterations =
-        static_cast<int>(std::clamp(kSizeSeconds / (seconds * calls), kFewestIterations, kMaxIterations));
+    board_.iterations = static_cast<int>(
+        std::clamp(kSizeSeconds / (seconds * calls), kFewestIterations, kMaxIterations));
   }
 
   void print(std::size_t bytes, const std::vector<double>& seconds) const {
     constexpr double kMicroseconds = 1e6;
-    const nlohmann::ordered_json row = {{"bytes", bytes},
-                                        {"microseconds", median(seconds) * kMicroseconds},
-                                        {"best_microseconds", std::ranges::min(seconds) * kMicroseconds},
-                                        {"iterations", board_.iterations},
-                                        {"calls_per_iteration", board_.calls}};
+    const nlohmann::ordered_json row = {
+        {"bytes", bytes},
+        {"microseconds", median(seconds) * kMicroseconds},
+        {"best_microseconds", std::ranges::min(seconds) * kMicroseconds},
+        {"iterations", board_.iterations},
+        {"calls_per_iteration", board_.calls}};
     fmt::print("{}\n", row.dump());
     std::fflush(stdout);
   }
@@ -149,7 +152,8 @@ std::array<int, kWorkers> choose_processors() {
   CPU_ZERO(&allowed);
   ::sched_getaffinity(0, sizeof(allowed), &allowed);
   if (CPU_COUNT(&allowed) < kWorkers)
-    throw Error(ErrorCategory::device, "plain loop", fmt::format("expected {} processors", kWorkers),
+    throw Error(ErrorCategory::device, "plain loop",
+                fmt::format("expected {} processors", kWorkers),
                 fmt::format("this process may use {}", CPU_COUNT(&allowed)));
   std::array<int, kWorkers> processors{};
   int processor = 0;
@@ -179,7 +183,8 @@ int work(Board& board, int number, const Options& options) {
   }
 }
 
-/// Forks the workers and waits for them. Where one fails the other would wait for ever: it is ended.
+/// Forks the workers and waits for them. Where one fails the other would wait for ever: it is
+/// ended.
 int run(const Options& options) {
   const SharedSegment memory = SharedSegment::create(sizeof(Board));
   Board& board = *new (memory.data()) Board{};
@@ -210,9 +215,12 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) {
   CLI::App program(
-      "Times `a[i] += b[i]; b[i] = a[i]` over two float32 buffers that two processes on two cores share; prints JSON.");
+      "Times `a[i] += b[i]; b[i] = a[i]` over two float32 buffers that two processes on two cores "
+      "share; prints JSON.");
   Options options;
-  program.add_option("--min-bytes", options.min_bytes, "the smallest buffer; 64KiB and 1MiB are understood as well")
+  program
+      .add_option("--min-bytes", options.min_bytes,
+                  "the smallest buffer; 64KiB and 1MiB are understood as well")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::size_t{1} << 7, std::size_t{1} << 40))
       ->capture_default_str();

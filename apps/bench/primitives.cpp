@@ -1,9 +1,9 @@
-// What the oneDNN primitives of one training step take by themselves: the floor that scripts/bench holds a whole step
-// against.
+// What the oneDNN primitives of one training step take by themselves: the floor that scripts/bench
+// holds a whole step against.
 //
-// The library's own verbose mode times every execution. The program trains on random images with that mode on, collects
-// the lines, and adds up each primitive's median. Reorders of weights are counted apart: they are the trainer's choice,
-// not the network's need.
+// The library's own verbose mode times every execution. The program trains on random images with
+// that mode on, collects the lines, and adds up each primitive's median. Reorders of weights are
+// counted apart: they are the trainer's choice, not the network's need.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -62,16 +62,20 @@ void train(const Options& options) {
   const model::Shape input = {28, 28, 1};
   constexpr std::int64_t kClasses = 10;
   device::HostAllocator allocator;
-  model::CompiledModel replica(std::make_shared<const model::Network>(zoo::make(options.model, input, kClasses)), {},
-                               allocator);
+  model::CompiledModel replica(
+      std::make_shared<const model::Network>(zoo::make(options.model, input, kClasses)), {},
+      allocator);
   replica.initialize(1);
   std::vector<float> images(static_cast<std::size_t>(options.batch * model::element_count(input)));
-  for (std::size_t i = 0; i < images.size(); ++i) images[i] = static_cast<float>(i * 2654435761U % 256) / 255;
+  for (std::size_t i = 0; i < images.size(); ++i)
+    images[i] = static_cast<float>(i * 2654435761U % 256) / 255;
   std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
-  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = static_cast<std::int32_t>(i % kClasses);
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    labels[i] = static_cast<std::int32_t>(i % kClasses);
   for (int step = 0; step < options.steps; ++step)
-    replica.train_batch({.samples = options.batch, .features = images, .targets = {.labels = labels}},
-                        {.step = step, .global_samples = options.batch}, model::SparseCategoricalCrossentropy{});
+    replica.train_batch(
+        {.samples = options.batch, .features = images, .targets = {.labels = labels}},
+        {.step = step, .global_samples = options.batch}, model::SparseCategoricalCrossentropy{});
 }
 
 // Lines are comma separated: "onednn_verbose,exec,cpu,KIND,IMPLEMENTATION,…,MILLISECONDS".
@@ -82,7 +86,8 @@ std::map<std::string, std::vector<double>> read_times(const std::filesystem::pat
     constexpr std::string_view kPrefix = "onednn_verbose,exec,cpu,";
     if (!line.starts_with(kPrefix)) continue;
     const std::size_t comma = line.rfind(',');
-    times[line.substr(kPrefix.size(), comma - kPrefix.size())].push_back(std::stod(line.substr(comma + 1)) / 1000);
+    times[line.substr(kPrefix.size(), comma - kPrefix.size())].push_back(
+        std::stod(line.substr(comma + 1)) / 1000);
   }
   return times;
 }
@@ -98,8 +103,9 @@ nlohmann::json report(const std::map<std::string, std::vector<double>>& times, i
     (primitive.starts_with("reorder") ? reorders : mathematics) += per_step;
     primitives.push_back({{"primitive", primitive}, {"seconds_per_step", per_step}});
   }
-  return {
-      {"primitive_seconds_per_step", mathematics}, {"reorder_seconds_per_step", reorders}, {"primitives", primitives}};
+  return {{"primitive_seconds_per_step", mathematics},
+          {"reorder_seconds_per_step", reorders},
+          {"primitives", primitives}};
 }
 
 }  // namespace
@@ -107,8 +113,11 @@ nlohmann::json report(const std::map<std::string, std::vector<double>>& times, i
 int main(int argc, char** argv) {
   CLI::App program("Times the oneDNN primitives of one training step by themselves; prints JSON.");
   Options options;
-  program.add_option("--model", options.model, "a ready-made network for 28x28x1 images")->capture_default_str();
-  program.add_option("--batch", options.batch, "samples a step")->capture_default_str()->check(CLI::PositiveNumber);
+  program.add_option("--model", options.model, "a ready-made network for 28x28x1 images")
+      ->capture_default_str();
+  program.add_option("--batch", options.batch, "samples a step")
+      ->capture_default_str()
+      ->check(CLI::PositiveNumber);
   program.add_option("--steps", options.steps, "steps to train; each primitive's median counts")
       ->capture_default_str()
       ->check(CLI::PositiveNumber);

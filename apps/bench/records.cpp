@@ -1,6 +1,6 @@
-// What reading records from the page cache costs: beside plain reads of the same pages, in one run. One thread. Files
-// go to a directory of the run's own below TMPDIR; LOCKSTEP_BENCH_RECORDS names one to keep them in, for others to
-// read.
+// What reading records from the page cache costs: beside plain reads of the same pages, in one run.
+// One thread. Files go to a directory of the run's own below TMPDIR; LOCKSTEP_BENCH_RECORDS names
+// one to keep them in, for others to read.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -35,7 +35,8 @@ constexpr std::size_t kPixels = 784;
 constexpr int kImages = 200'000;
 constexpr int kSmallRecords = 1'000'000;
 
-/// The files of all benchmarks, deleted after the run unless LOCKSTEP_BENCH_RECORDS names their directory.
+/// The files of all benchmarks, deleted after the run unless LOCKSTEP_BENCH_RECORDS names their
+/// directory.
 class Files {
  public:
   Files() : directory_(given()), is_kept_(!directory_.empty()) {
@@ -59,7 +60,8 @@ class Files {
     return directory == nullptr ? "" : directory;
   }
   static std::string make_directory() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-records-XXXXXX").string();
+    std::string name =
+        (std::filesystem::temp_directory_path() / "lockstep-records-XXXXXX").string();
     if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("cannot make " + name);
     return name;
   }
@@ -69,10 +71,12 @@ class Files {
     for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * 31 + i / 251);
     write(large(), kLargeRecords, [&](int) { return bytes; });
     write(images(), kImages, [&](int i) {
-      return serialize_example({{"image", BytesList{bytes.substr(static_cast<std::size_t>(i) % 1000, kPixels)}},
-                                {"label", Int64List{i % 10}}});
+      return serialize_example(
+          {{"image", BytesList{bytes.substr(static_cast<std::size_t>(i) % 1000, kPixels)}},
+           {"label", Int64List{i % 10}}});
     });
-    write(small(), kSmallRecords, [&](int i) { return bytes.substr(static_cast<std::size_t>(i) % 1000, 64); });
+    write(small(), kSmallRecords,
+          [&](int i) { return bytes.substr(static_cast<std::size_t>(i) % 1000, 64); });
   }
   template <typename Record>
   static void write(const std::filesystem::path& path, int records, const Record& record) {
@@ -99,7 +103,8 @@ std::vector<std::int64_t> order_of(std::int64_t records, bool shuffled) {
   std::vector<std::int64_t> order(static_cast<std::size_t>(records));
   std::iota(order.begin(), order.end(), 0);
   const Permutation epoch(1, records);
-  if (shuffled) std::ranges::transform(order, order.begin(), [&](std::int64_t i) { return epoch[i]; });
+  if (shuffled)
+    std::ranges::transform(order, order.begin(), [&](std::int64_t i) { return epoch[i]; });
   return order;
 }
 
@@ -109,7 +114,8 @@ void floor_pread(benchmark::State& state, const std::filesystem::path& path) {
   std::string buffer(static_cast<std::size_t>(state.range(0)), '\0');
   for ([[maybe_unused]] auto each : state) {
     off_t at = 0;
-    for (ssize_t got = 1; got > 0; at += got) got = ::pread(descriptor, buffer.data(), buffer.size(), at);
+    for (ssize_t got = 1; got > 0; at += got)
+      got = ::pread(descriptor, buffer.data(), buffer.size(), at);
     benchmark::DoNotOptimize(buffer.data());
   }
   ::close(descriptor);
@@ -125,7 +131,8 @@ void floor_memcpy(benchmark::State& state, const std::filesystem::path& path) {
   std::string buffer(static_cast<std::size_t>(state.range(0)), '\0');
   for ([[maybe_unused]] auto each : state) {
     for (std::size_t at = 0; at < size; at += buffer.size()) {
-      std::memcpy(buffer.data(), static_cast<const char*>(mapping) + at, std::min(buffer.size(), size - at));
+      std::memcpy(buffer.data(), static_cast<const char*>(mapping) + at,
+                  std::min(buffer.size(), size - at));
       benchmark::DoNotOptimize(buffer.data());
       benchmark::ClobberMemory();
     }
@@ -145,7 +152,8 @@ void read_stream(benchmark::State& state, const std::filesystem::path& path) {
   count(state, records, std::filesystem::file_size(path));
 }
 
-/// Every record by the index, with both checksums. The first `range` 1: in a shuffled order; the second: mapped.
+/// Every record by the index, with both checksums. The first `range` 1: in a shuffled order; the
+/// second: mapped.
 void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   RecordFile file(path);
   enable_mapped_files();
@@ -162,22 +170,25 @@ void read_by_index(benchmark::State& state, const std::filesystem::path& path) {
   count(state, index.records(), file.size());
 }
 
-/// What a mapping in the place of pread would give: the checksum of every record where the system keeps it. The first
-/// `range` 1: in a shuffled order; the second: mapped anew for each pass, so that every page is touched for the first
-/// time.
+/// What a mapping in the place of pread would give: the checksum of every record where the system
+/// keeps it. The first `range` 1: in a shuffled order; the second: mapped anew for each pass, so
+/// that every page is touched for the first time.
 void read_mapped(benchmark::State& state, const std::filesystem::path& path) {
   const RecordFile file(path);
   const RecordIndex index = build_record_index(file);
   const auto order = order_of(index.records(), state.range(0) != 0);
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  const auto map = [&] { return ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, descriptor, 0); };
+  const auto map = [&] {
+    return ::mmap(nullptr, file.size(), PROT_READ, MAP_SHARED, descriptor, 0);
+  };
   void* mapping = map();
   const auto pass = [&] {
     const std::string_view bytes(static_cast<const char*>(mapping), file.size());
     for (const std::int64_t record : order) {
       const std::size_t data = index.offsets[static_cast<std::size_t>(record)] + kRecordHeaderBytes;
       const std::uint64_t length = index.length(record);
-      benchmark::DoNotOptimize(data_intact(bytes.substr(data, length), bytes.substr(data + length)));
+      benchmark::DoNotOptimize(
+          data_intact(bytes.substr(data, length), bytes.substr(data + length)));
     }
   };
   pass();
@@ -196,7 +207,8 @@ void read_mapped(benchmark::State& state, const std::filesystem::path& path) {
 /// Read, checksums, parse: pixels and label of every image; `range` 1: in a shuffled order.
 void read_images(benchmark::State& state) {
   enable_mapped_files();
-  const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
+  const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10},
+                              "images");
   const auto order = order_of(source.size(), state.range(0) != 0);
   std::vector<std::uint8_t> pixels(kPixels);
   for ([[maybe_unused]] auto each : state) {
@@ -214,7 +226,8 @@ void read_images(benchmark::State& state) {
 void parse_images(benchmark::State& state) {
   std::vector<std::string> records;
   TFRecordReader reader(files().images());
-  for (std::string_view record; records.size() < 1000 && reader.next(record);) records.emplace_back(record);
+  for (std::string_view record; records.size() < 1000 && reader.next(record);)
+    records.emplace_back(record);
   const ExampleDecoder decoder({{28, 28, 1}, 10, 0}, InputKind::pixels, "image", "label");
   std::vector<std::uint8_t> pixels(kPixels);
   for ([[maybe_unused]] auto each : state) {
@@ -231,7 +244,8 @@ void parse_images(benchmark::State& state) {
 void parse_features(benchmark::State& state) {
   std::vector<std::string> records;
   TFRecordReader file(files().images());
-  for (std::string_view record; records.size() < 1000 && file.next(record);) records.emplace_back(record);
+  for (std::string_view record; records.size() < 1000 && file.next(record);)
+    records.emplace_back(record);
   const ExampleReader reader({{"image", FeatureKind::bytes}, {"label", FeatureKind::int64s}});
   ExampleValues values;
   for ([[maybe_unused]] auto each : state) {
@@ -257,7 +271,8 @@ void open_indexed(benchmark::State& state, const std::filesystem::path& path) {
     save_record_index(kept, file.stamp(), build_record_index(file));
   }
   std::int64_t records = 0;
-  for ([[maybe_unused]] auto each : state) records = load_record_index(kept, RecordFile(path).stamp())->records();
+  for ([[maybe_unused]] auto each : state)
+    records = load_record_index(kept, RecordFile(path).stamp())->records();
   count(state, records, 0);
 }
 

@@ -1,6 +1,7 @@
-// Steps of LibTorch on every rank, with gradients averaged by lockstep::torch and by LibTorch's own reducer over Gloo,
-// which is what PyTorch's DistributedDataParallel is made of. All kinds take turns in one job, so that the machine is
-// the same for all. Prints one JSON object: median milliseconds of a step of each kind.
+// Steps of LibTorch on every rank, with gradients averaged by lockstep::torch and by LibTorch's own
+// reducer over Gloo, which is what PyTorch's DistributedDataParallel is made of. All kinds take
+// turns in one job, so that the machine is the same for all. Prints one JSON object: median
+// milliseconds of a step of each kind.
 #include <torch/torch.h>
 
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
@@ -29,9 +30,11 @@ torch::nn::Sequential make_network(const std::string& model) {
   namespace nn = torch::nn;
   torch::manual_seed(1);
   if (model == "mlp")
-    return nn::Sequential(nn::Linear(784, 1024), nn::ReLU(), nn::Linear(1024, 1024), nn::ReLU(), nn::Linear(1024, 10));
-  return nn::Sequential(nn::Conv2d(1, 32, 3), nn::ReLU(), nn::Conv2d(32, 64, 3), nn::ReLU(), nn::MaxPool2d(2),
-                        nn::Flatten(), nn::Linear(9216, 200), nn::ReLU(), nn::Linear(200, 10));
+    return nn::Sequential(nn::Linear(784, 1024), nn::ReLU(), nn::Linear(1024, 1024), nn::ReLU(),
+                          nn::Linear(1024, 10));
+  return nn::Sequential(nn::Conv2d(1, 32, 3), nn::ReLU(), nn::Conv2d(32, 64, 3), nn::ReLU(),
+                        nn::MaxPool2d(2), nn::Flatten(), nn::Linear(9216, 200), nn::ReLU(),
+                        nn::Linear(200, 10));
 }
 
 /// One way to train: what a step is.
@@ -78,22 +81,25 @@ class Lockstep final : public Kind {
 /// What torch/nn/parallel/distributed.py does with the reducer, without Python.
 class Ddp final : public Kind {
  public:
-  Ddp(const lockstep::Session& session, const std::string& store, const std::string& model, std::int64_t batch,
-      bool views, bool zeroes)
+  Ddp(const lockstep::Session& session, const std::string& store, const std::string& model,
+      std::int64_t batch, bool views, bool zeroes)
       : Kind(model, batch), zeroes_(zeroes) {
     auto options = c10d::ProcessGroupGloo::Options::create();
     options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
     const auto files = c10::make_intrusive<c10d::FileStore>(store, session.size());
-    const auto group = c10::make_intrusive<c10d::ProcessGroupGloo>(files, session.rank(), session.size(), options);
+    const auto group =
+        c10::make_intrusive<c10d::ProcessGroupGloo>(files, session.rank(), session.size(), options);
     const Tensors parameters = network_->parameters();
     const std::vector<bool> sparse(parameters.size(), false);
-    // The first step has one bucket; then they are cut anew in the order in which gradients came, of 1 and 25 MiB.
+    // The first step has one bucket; then they are cut anew in the order in which gradients came,
+    // of 1 and 25 MiB.
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
         parameters, {static_cast<std::size_t>(std::numeric_limits<int>::max())}, sparse);
     reducer_ = std::make_shared<c10d::Reducer>(
-        parameters, std::vector(buckets.rbegin(), buckets.rend()), std::vector(limits.rbegin(), limits.rend()), group,
-        sparse, c10d::kDefaultBucketBytesCap, /*find_unused_parameters=*/false, views,
-        std::unordered_map<std::size_t, std::string>{}, c10d::kDefaultFirstBucketBytes);
+        parameters, std::vector(buckets.rbegin(), buckets.rend()),
+        std::vector(limits.rbegin(), limits.rend()), group, sparse, c10d::kDefaultBucketBytesCap,
+        /*find_unused_parameters=*/false, views, std::unordered_map<std::size_t, std::string>{},
+        c10d::kDefaultFirstBucketBytes);
   }
   void step() override {
     if (zeroes_)
@@ -113,13 +119,15 @@ class Ddp final : public Kind {
   std::shared_ptr<c10d::Reducer> reducer_;
 };
 
-/// Milliseconds of a step in a block of steps that all of `ranks` begin together: those of the slowest.
+/// Milliseconds of a step in a block of steps that all of `ranks` begin together: those of the
+/// slowest.
 double time_block(lockstep::Session& session, Kind& kind, int steps, bool takes_part) {
   session.barrier();
   const auto begin = std::chrono::steady_clock::now();
   for (int i = 0; takes_part && i < steps; ++i) kind.step();
   double milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() / steps;
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count() /
+      steps;
   session.workers().all_reduce(std::span(&milliseconds, 1), lockstep::allreduce::ReduceOp::max);
   return milliseconds;
 }
@@ -137,7 +145,9 @@ double time_communication(lockstep::Session& session, std::size_t parameters, in
     session.barrier();
     const auto begin = std::chrono::steady_clock::now();
     session.workers().all_reduce(buffer.as<float>());
-    times.push_back(std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count());
+    times.push_back(
+        std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin)
+            .count());
   }
   return median(times);
 }
@@ -153,13 +163,14 @@ int main(int argc, char** argv) {
   app.add_option("--batch", batch, "samples of each rank");
   app.add_option("--steps", steps, "steps of a block");
   app.add_option("--rounds", rounds, "blocks of each kind");
-  app.add_option("--store", store, "a file that is not there yet, through which the ranks of Gloo meet");
+  app.add_option("--store", store,
+                 "a file that is not there yet, through which the ranks of Gloo meet");
   CLI11_PARSE(app, argc, argv);
 
   lockstep::Session session(argc, argv, {.quiet = true});
   torch::set_num_threads(1);
   std::map<std::string, std::unique_ptr<Kind>> kinds;
-  kinds["alone"] = std::make_unique<Kind>(model, batch);        // one rank computes, the others wait
+  kinds["alone"] = std::make_unique<Kind>(model, batch);  // one rank computes, the others wait
   kinds["independent"] = std::make_unique<Kind>(model, batch);  // all compute, nothing is averaged
   kinds["lockstep"] = std::make_unique<Lockstep>(session, model, batch);
   // Gradients that are views of buckets cannot be zeroed by an optimizer of this LibTorch.
@@ -175,7 +186,8 @@ int main(int argc, char** argv) {
   std::map<std::string, std::vector<double>> times;
   for (int round = -1; round < rounds; ++round)  // the first only warms up
     for (const auto& [name, kind] : kinds) {
-      const double milliseconds = time_block(session, *kind, steps, name != "alone" || session.is_chief());
+      const double milliseconds =
+          time_block(session, *kind, steps, name != "alone" || session.is_chief());
       if (round >= 0) times[name].push_back(milliseconds);
     }
   nlohmann::json result{{"model", model}, {"batch", batch}, {"ranks", session.size()}};

@@ -1,8 +1,9 @@
-// What one update of Adam takes over many parameters, and the bytes a second that it moves: what scripts/gpu_check
-// holds against the memory of a device.
+// What one update of Adam takes over many parameters, and the bytes a second that it moves: what
+// scripts/gpu_check holds against the memory of a device.
 //
-// The parameters are one tensor, float32, with a gradient that changes them. Each measurement is several updates one
-// after the other and a wait for the last, so that starting one costs no more than it does in a training.
+// The parameters are one tensor, float32, with a gradient that changes them. Each measurement is
+// several updates one after the other and a wait for the last, so that starting one costs no more
+// than it does in a training.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -28,8 +29,8 @@ namespace {
 
 using namespace lockstep;
 
-// Read: the gradient, to see that it is finite; then parameter, gradient and both moments. Written: parameter and both
-// moments.
+// Read: the gradient, to see that it is finite; then parameter, gradient and both moments. Written:
+// parameter and both moments.
 constexpr std::int64_t kBytesPerParameter = 8 * sizeof(float);
 constexpr float kGradient = 0.01f;
 constexpr float kRate = 1e-3f;
@@ -52,7 +53,10 @@ class Trial {
   explicit Trial(const Options& options)
       : backend_(model::make_backend(device::parse_device(options.device))),
         allocator_(allocator_of(backend_->stream().device())),
-        table_({{.name = "weights", .shape = {options.parameters}, .decay = false, .initializer = {}}}),
+        table_({{.name = "weights",
+                 .shape = {options.parameters},
+                 .decay = false,
+                 .initializer = {}}}),
         parameters_(allocator_->allocate(table_.flat_size() * sizeof(float))),
         gradients_(allocator_->allocate(table_.flat_size() * sizeof(float))),
         report_(allocator_->allocate(model::SummableMetrics::kSize * sizeof(float))),
@@ -78,7 +82,8 @@ class Trial {
       updater_->update(report_.as<float>());
     }
     backend_->stream().synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() / updates;
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
+           updates;
   }
 
   /// The first parameter now: what shows that the updates were made.
@@ -108,18 +113,20 @@ void run(const Options& options) {
   Trial trial(options);
   trial.time(options.updates);  // warms up
   std::vector<double> seconds;
-  for (int round = 0; round < options.rounds; ++round) seconds.push_back(trial.time(options.updates));
+  for (int round = 0; round < options.rounds; ++round)
+    seconds.push_back(trial.time(options.updates));
   const auto bytes = static_cast<double>(options.parameters * kBytesPerParameter);
-  const nlohmann::ordered_json report = {{"device", options.device},
-                                         {"backend", trial.backend()},
-                                         {"optimizer", "adam"},
-                                         {"parameters", options.parameters},
-                                         {"bytes_per_update", options.parameters * kBytesPerParameter},
-                                         {"updates", (options.rounds + 1) * options.updates},
-                                         {"seconds_per_update", median(seconds)},
-                                         {"rounds", seconds},
-                                         {"bytes_per_second", bytes / median(seconds)},
-                                         {"first_parameter", trial.first_parameter()}};
+  const nlohmann::ordered_json report = {
+      {"device", options.device},
+      {"backend", trial.backend()},
+      {"optimizer", "adam"},
+      {"parameters", options.parameters},
+      {"bytes_per_update", options.parameters * kBytesPerParameter},
+      {"updates", (options.rounds + 1) * options.updates},
+      {"seconds_per_update", median(seconds)},
+      {"rounds", seconds},
+      {"bytes_per_second", bytes / median(seconds)},
+      {"first_parameter", trial.first_parameter()}};
   fmt::print("{}\n", report.dump());
 }
 

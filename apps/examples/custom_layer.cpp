@@ -1,4 +1,5 @@
-// A custom layer: a learned scale and shift of every feature, y = a * x + b, trained between two dense layers.
+// A custom layer: a learned scale and shift of every feature, y = a * x + b, trained between two
+// dense layers.
 //
 //     example_custom_layer [DATA]
 //
@@ -25,7 +26,8 @@ class ScaleAndShift final : public lockstep::CustomLayer {
     return input;
   }
 
-  // Arrays are [batch, features...]; the output's gradient is not needed after the input's was written.
+  // Arrays are [batch, features...]; the output's gradient is not needed after the input's was
+  // written.
   void forward(const model::Tensors& t, const model::PassContext& /*pass*/) const override {
     const auto scale = t.parameters[0];
     const auto shift = t.parameters[1];
@@ -40,7 +42,8 @@ class ScaleAndShift final : public lockstep::CustomLayer {
     for (std::size_t i = 0; i < t.output_gradient.size(); ++i) {
       t.parameter_gradients[0][i % features] += t.output_gradient[i] * t.inputs[0][i];
       t.parameter_gradients[1][i % features] += t.output_gradient[i];
-      if (!t.input_gradients[0].empty()) t.input_gradients[0][i] = t.output_gradient[i] * t.parameters[0][i % features];
+      if (!t.input_gradients[0].empty())
+        t.input_gradients[0][i] = t.output_gradient[i] * t.parameters[0][i % features];
     }
   }
 };
@@ -64,8 +67,8 @@ int main(int argc, char** argv) {
     const auto history = trainer.fit(data.shuffle().batch(50), {.epochs = 3});
     if (session.is_chief())
       for (const auto& epoch : history.epochs)
-        fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1, epoch.metrics.mean_loss(),
-                   epoch.metrics.accuracy());
+        fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1,
+                   epoch.metrics.mean_loss(), epoch.metrics.accuracy());
     return 0;
   });
 }

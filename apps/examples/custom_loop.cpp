@@ -1,5 +1,6 @@
-// A custom training loop on the replicas of a strategy. It halves the learning rate when the loss of an epoch has
-// risen, and stops when the loss is small enough. Runs on several replicas of a process, or under mpirun:
+// A custom training loop on the replicas of a strategy. It halves the learning rate when the loss
+// of an epoch has risen, and stops when the loss is small enough. Runs on several replicas of a
+// process, or under mpirun:
 //
 //     example_custom_loop [DATA [DEVICES]]
 //
@@ -17,10 +18,13 @@
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);
   return session.guard([&] {
-    const auto train = lockstep::data::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(50);
+    const auto train = lockstep::data::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000")
+                           .shuffle()
+                           .batch(50);
     const auto devices = lockstep::device::parse_devices(argc > 2 ? argv[2] : "cpu:0,cpu:0");
     const auto strategy = lockstep::strategy::make_strategy(session, "auto", devices);
-    lockstep::Trainer trainer(*strategy, lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {32}));
+    lockstep::Trainer trainer(*strategy,
+                              lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {32}));
     auto& replicas = trainer.replicas();
     replicas.initialize(/*seed=*/1);
 
@@ -43,7 +47,8 @@ int main(int argc, char** argv) {
       }
       // The sums over all replicas are the same on each of them, and so is the decision.
       const double loss = replicas.take_metrics().mean_loss();
-      if (session.is_chief()) fmt::print("epoch {}: loss {:.4f} at rate {:.4g}\n", epoch, loss, request.learning_rate);
+      if (session.is_chief())
+        fmt::print("epoch {}: loss {:.4f} at rate {:.4g}\n", epoch, loss, request.learning_rate);
       if (loss < 0.05) break;
       if (loss > last_loss) request.learning_rate /= 2;
       last_loss = loss;

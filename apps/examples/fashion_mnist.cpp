@@ -1,5 +1,5 @@
-// A convolutional network on Fashion-MNIST in a few lines. Runs on one replica, or under mpirun on one replica
-// per rank:
+// A convolutional network on Fashion-MNIST in a few lines. Runs on one replica, or under mpirun on
+// one replica per rank:
 //
 //     example_fashion_mnist [DATA [TEST_DATA [EPOCHS]]]
 //
@@ -14,7 +14,9 @@
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);  // owns MPI and messages; one per process
   return session.guard([&] {
-    const auto argument = [&](int i, const char* standard) { return std::string(argc > i ? argv[i] : standard); };
+    const auto argument = [&](int i, const char* standard) {
+      return std::string(argc > i ? argv[i] : standard);
+    };
     const auto train = lockstep::data::open_data(argument(1, "fashion-mnist:train"));
     const auto test = lockstep::data::open_data(argument(2, "fashion-mnist:test"));
     const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
@@ -33,8 +35,10 @@ int main(int argc, char** argv) {
 
     lockstep::Trainer trainer(
         *strategy, network,
-        {.optimizer = lockstep::Adam{}, .schedule = {.kind = lockstep::Schedule::Kind::cosine, .peak = 2e-3f}});
-    trainer.fit(train.shuffle().batch(global_batch), {.epochs = std::atoi(argument(3, "1").c_str())});
+        {.optimizer = lockstep::Adam{},
+         .schedule = {.kind = lockstep::Schedule::Kind::cosine, .peak = 2e-3f}});
+    trainer.fit(train.shuffle().batch(global_batch),
+                {.epochs = std::atoi(argument(3, "1").c_str())});
     const lockstep::MetricSums result = trainer.evaluate(test.batch(global_batch));
     if (session.is_chief())
       fmt::print("accuracy {:.4f} on {} records, {} replicas\n", result.accuracy(), result.samples,

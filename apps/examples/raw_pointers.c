@@ -1,5 +1,6 @@
-/* The C interface: an optimizer in C around arrays of floats, as any language with a foreign function interface would
- * call it. Fits a line to points, each rank to its own. Runs alone, or under mpirun:
+/* The C interface: an optimizer in C around arrays of floats, as any language with a foreign
+ * function interface would call it. Fits a line to points, each rank to its own. Runs alone, or
+ * under mpirun:
  *
  *     mpirun -np 2 example_raw_pointers */
 #include <stdio.h>
@@ -49,7 +50,8 @@ int main(void) {
   const lockstep_parameter parameters[] = {{"slope", &model.values[0], &model.gradients[0], 1},
                                            {"offset", &model.values[1], &model.gradients[1], 1}};
   lockstep_optimizer* optimizer;
-  check(lockstep_optimizer_create(session, parameters, 2, NULL, gradient_descent, &model, &optimizer));
+  check(lockstep_optimizer_create(session, parameters, 2, NULL, gradient_descent, &model,
+                                  &optimizer));
   check(lockstep_broadcast_parameters(optimizer, 0));
 
   const int begin = rank * SAMPLES / size;
@@ -59,7 +61,8 @@ int main(void) {
     check(lockstep_backward_done(optimizer, end - begin));
     check(lockstep_step(optimizer, NULL));
   }
-  if (rank == 0) printf("y = %.4f x %+.4f, from %d ranks\n", model.values[0], model.values[1], size);
+  if (rank == 0)
+    printf("y = %.4f x %+.4f, from %d ranks\n", model.values[0], model.values[1], size);
 
   lockstep_optimizer_free(optimizer);
   lockstep_finalize(session);

@@ -1,4 +1,5 @@
-// What both programs of LibTorch share: images in memory as a data set of LibTorch, and the network.
+// What both programs of LibTorch share: images in memory as a data set of LibTorch, and the
+// network.
 #pragma once
 
 #include <torch/torch.h>
@@ -12,7 +13,8 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 
-/// All records of what `lockstep train --data` takes: images [channels, height, width], and their classes.
+/// All records of what `lockstep train --data` takes: images [channels, height, width], and their
+/// classes.
 struct Images : torch::data::datasets::Dataset<Images> {
   explicit Images(const std::string& name) {
     const auto data = lockstep::data::open_data(name);
@@ -20,19 +22,22 @@ struct Images : torch::data::datasets::Dataset<Images> {
     std::vector<float> values(static_cast<std::size_t>(data.size() * data.spec().feature_count()));
     for (std::int64_t i = 0; i < data.size(); ++i) {
       const auto count = static_cast<std::size_t>(data.spec().feature_count());
-      lockstep::data::Sample sample{.features = {values.data() + static_cast<std::size_t>(i) * count, count},
-                                    .targets = {}};
+      lockstep::data::Sample sample{
+          .features = {values.data() + static_cast<std::size_t>(i) * count, count}, .targets = {}};
       data.source().read(i, sample);
       classes.push_back(sample.label);
     }
-    images = torch::tensor(values).reshape({data.size(), shape[0], shape[1], shape[2]}).permute({0, 3, 1, 2});
+    images = torch::tensor(values)
+                 .reshape({data.size(), shape[0], shape[1], shape[2]})
+                 .permute({0, 3, 1, 2});
     images = images.contiguous();
   }
 
   torch::data::Example<> get(std::size_t index) override {
     return {images[static_cast<std::int64_t>(index)], torch::tensor(classes[index])};
   }
-  decltype(std::declval<const torch::data::datasets::BatchDataset<void>&>().size()) size() const override {
+  decltype(std::declval<const torch::data::datasets::BatchDataset<void>&>().size()) size()
+      const override {
     return classes.size();
   }
 

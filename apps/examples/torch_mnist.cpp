@@ -1,5 +1,5 @@
-// The program of torch_mnist_before.cpp on any number of ranks; five lines are new. Each rank computes its part of
-// every batch of 64, and the network is the same as that of one process:
+// The program of torch_mnist_before.cpp on any number of ranks; five lines are new. Each rank
+// computes its part of every batch of 64, and the network is the same as that of one process:
 //
 //     mpirun -np 2 example_torch_mnist [TRAIN [TEST [EPOCHS]]]
 #include <cstdlib>
@@ -13,7 +13,9 @@
 using torch::data::samplers::SequentialSampler;
 
 int main(int argc, char** argv) {
-  const auto argument = [&](int i, const char* standard) { return std::string(argc > i ? argv[i] : standard); };
+  const auto argument = [&](int i, const char* standard) {
+    return std::string(argc > i ? argv[i] : standard);
+  };
   lockstep::Session session(argc, argv);
   torch::manual_seed(1);
   lockstep::torch::DistributedDataParallel net(session, Net());
@@ -35,8 +37,9 @@ int main(int argc, char** argv) {
   const Images test(argument(2, "fashion-mnist:test"));
   const torch::Tensor output = net(test.images);
   const torch::Tensor target = torch::tensor(test.classes);
-  std::cout << std::setprecision(9) << "loss " << torch::nll_loss(output, target).item<double>() << ", accuracy "
-            << output.argmax(1).eq(target).to(torch::kFloat).mean().item<double>() << std::endl;
+  std::cout << std::setprecision(9) << "loss " << torch::nll_loss(output, target).item<double>()
+            << ", accuracy " << output.argmax(1).eq(target).to(torch::kFloat).mean().item<double>()
+            << std::endl;
   torch::save(net, "torch_mnist.pt");
   return 0;
 }

@@ -13,7 +13,9 @@
 using torch::data::samplers::SequentialSampler;
 
 int main(int argc, char** argv) {
-  const auto argument = [&](int i, const char* standard) { return std::string(argc > i ? argv[i] : standard); };
+  const auto argument = [&](int i, const char* standard) {
+    return std::string(argc > i ? argv[i] : standard);
+  };
   torch::manual_seed(1);
   Net net;
   torch::optim::SGD optimizer(net->parameters(), torch::optim::SGDOptions(0.01).momentum(0.5));
@@ -33,8 +35,9 @@ int main(int argc, char** argv) {
   const Images test(argument(2, "fashion-mnist:test"));
   const torch::Tensor output = net(test.images);
   const torch::Tensor target = torch::tensor(test.classes);
-  std::cout << std::setprecision(9) << "loss " << torch::nll_loss(output, target).item<double>() << ", accuracy "
-            << output.argmax(1).eq(target).to(torch::kFloat).mean().item<double>() << std::endl;
+  std::cout << std::setprecision(9) << "loss " << torch::nll_loss(output, target).item<double>()
+            << ", accuracy " << output.argmax(1).eq(target).to(torch::kFloat).mean().item<double>()
+            << std::endl;
   torch::save(net, "torch_mnist.pt");
   return 0;
 }

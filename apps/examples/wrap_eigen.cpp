@@ -1,5 +1,6 @@
-// Data parallelism around code that exists: a classifier and its optimizer in Eigen, which know nothing of ranks. What
-// was added for them are the lines marked with >>. Runs alone, or under mpirun:
+// Data parallelism around code that exists: a classifier and its optimizer in Eigen, which know
+// nothing of ranks. What was added for them are the lines marked with >>. Runs alone, or under
+// mpirun:
 //
 //     mpirun -np 2 example_wrap_eigen [DATA]
 //
@@ -59,7 +60,9 @@ struct Sgd {
   }
   // >> Where parameters and gradients lie.
   std::vector<lockstep::Parameter> parameters() {
-    const auto span = [](auto& array) { return std::span(array.data(), static_cast<std::size_t>(array.size())); };
+    const auto span = [](auto& array) {
+      return std::span(array.data(), static_cast<std::size_t>(array.size()));
+    };
     return {{"weights", span(model.weights), span(model.weights_gradient)},
             {"bias", span(model.bias), span(model.bias_gradient)}};
   }
@@ -70,7 +73,9 @@ struct Sgd {
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);  // >>
   return session.guard([&] {              // >> an error becomes one line, on whichever rank
-    const auto data = lockstep::data::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(100);
+    const auto data = lockstep::data::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000")
+                          .shuffle()
+                          .batch(100);
     const Eigen::Index features = data.spec().feature_count();
     Classifier model(features, data.spec().classes);
     Sgd sgd{model, 0.1F};
@@ -78,19 +83,22 @@ int main(int argc, char** argv) {
     optimizer.broadcast_parameters();                        // >> all ranks begin alike
 
     const std::int64_t steps = 2 * data.steps_per_epoch();
-    const auto stream = data.stream({.last_step = steps,
-                                     .replicas = session.world_size(),  // >> this rank's part of each batch
-                                     .first_replica = session.rank()});
+    const auto stream =
+        data.stream({.last_step = steps,
+                     .replicas = session.world_size(),  // >> this rank's part of each batch
+                     .first_replica = session.rank()});
     std::vector<lockstep::Batch> batch;
     for (std::int64_t step = 1; stream->next(batch); ++step) {
       const Eigen::Map<const Matrix> inputs(batch[0].features.data(), features, batch[0].samples);
       float loss = 0;  // a small last batch may leave a rank without samples
-      if (batch[0].samples > 0) loss = model.backward(inputs, batch[0].labels) * static_cast<float>(batch[0].samples);
+      if (batch[0].samples > 0)
+        loss = model.backward(inputs, batch[0].labels) * static_cast<float>(batch[0].samples);
       optimizer.backward_done(static_cast<double>(batch[0].samples));  // >>
       optimizer.step();                                                // was: sgd.step()
       session.workers().all_reduce(std::span(&loss, 1));               // >>
       if (session.is_chief() && step % data.steps_per_epoch() == 0)
-        fmt::print("step {}: loss {:.5f} of {} samples\n", step, loss / optimizer.samples(), optimizer.samples());
+        fmt::print("step {}: loss {:.5f} of {} samples\n", step, loss / optimizer.samples(),
+                   optimizer.samples());
     }
     return 0;
   });

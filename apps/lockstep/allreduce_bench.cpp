@@ -35,13 +35,15 @@ struct BenchArguments {
 std::vector<std::size_t> sizes(const BenchArguments& arguments) {
   require_at_least("--min-bytes", static_cast<std::int64_t>(arguments.min_bytes), 1);
   if (arguments.max_bytes < arguments.min_bytes)
-    throw Error(ErrorCategory::input, "command line",
-                fmt::format("expected --max-bytes to be at least --min-bytes, {}", arguments.min_bytes),
-                fmt::format("got {}", arguments.max_bytes));
+    throw Error(
+        ErrorCategory::input, "command line",
+        fmt::format("expected --max-bytes to be at least --min-bytes, {}", arguments.min_bytes),
+        fmt::format("got {}", arguments.max_bytes));
   if (arguments.max_bytes > static_cast<std::size_t>(std::numeric_limits<int>::max()))
-    throw Error(ErrorCategory::input, "command line",
-                fmt::format("expected --max-bytes to be at most {}", std::numeric_limits<int>::max()),
-                fmt::format("got {}", arguments.max_bytes));
+    throw Error(
+        ErrorCategory::input, "command line",
+        fmt::format("expected --max-bytes to be at most {}", std::numeric_limits<int>::max()),
+        fmt::format("got {}", arguments.max_bytes));
   std::vector<std::size_t> sizes;
   for (std::size_t bytes = arguments.min_bytes; bytes <= arguments.max_bytes;
        bytes *= static_cast<std::size_t>(arguments.factor))
@@ -56,9 +58,12 @@ struct Group {
   int nodes = 0;
 };
 
-std::string plural(int count, const char* noun) { return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s"); }
+std::string plural(int count, const char* noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
 
-/// Bandwidth in GB/s (10^9 bytes): buffer size divided by time, and the minimum traffic of each replica's link.
+/// Bandwidth in GB/s (10^9 bytes): buffer size divided by time, and the minimum traffic of each
+/// replica's link.
 double algorithm_bandwidth(const ReductionTiming& timing) {
   constexpr double kBytesPerMicrosecond = 1e3;
   return static_cast<double>(timing.bytes) / timing.microseconds / kBytesPerMicrosecond;
@@ -73,15 +78,17 @@ std::string name_of(const ReductionTiming& timing) {
 }
 
 void print_head(const Group& group, const std::string& dtype) {
-  fmt::print("all-reduce of {}, sum, in place: {} on {}, {}\n", dtype, plural(group.replicas, "replica"),
-             plural(group.ranks, "rank"), plural(group.nodes, "node"));
-  fmt::print("{:>12}  {:<30}  {:>12}  {:>14}  {:>8}  {:>6}\n", "bytes", "route", "microseconds", "algorithm GB/s",
-             "bus GB/s", "errors");
+  fmt::print("all-reduce of {}, sum, in place: {} on {}, {}\n", dtype,
+             plural(group.replicas, "replica"), plural(group.ranks, "rank"),
+             plural(group.nodes, "node"));
+  fmt::print("{:>12}  {:<30}  {:>12}  {:>14}  {:>8}  {:>6}\n", "bytes", "route", "microseconds",
+             "algorithm GB/s", "bus GB/s", "errors");
 }
 
 void print_row(const ReductionTiming& timing, const Group& group) {
-  fmt::print("{:>12}  {:<30}  {:>12.2f}  {:>14.3f}  {:>8.3f}  {:>6}\n", timing.bytes, name_of(timing),
-             timing.microseconds, algorithm_bandwidth(timing), bus_bandwidth(timing, group.replicas),
+  fmt::print("{:>12}  {:<30}  {:>12.2f}  {:>14.3f}  {:>8.3f}  {:>6}\n", timing.bytes,
+             name_of(timing), timing.microseconds, algorithm_bandwidth(timing),
+             bus_bandwidth(timing, group.replicas),
              timing.errors ? std::to_string(*timing.errors) : "-");
 }
 
@@ -110,7 +117,8 @@ ReductionListener make_listener(const BenchArguments& arguments, const Group& gr
   listener.size_begins = [watched](std::size_t bytes) {
     if (watched) fmt::print(stderr, "\rmeasuring {} bytes\x1b[K", bytes);
   };
-  listener.timed = [=, json = arguments.json, dtype = arguments.plan.dtype](const ReductionTiming& timing) {
+  listener.timed = [=, json = arguments.json,
+                    dtype = arguments.plan.dtype](const ReductionTiming& timing) {
     if (watched) fmt::print(stderr, "\r\x1b[K");
     if (json)
       print_json(timing, group, dtype);
@@ -126,7 +134,8 @@ int count_replicas(const std::string& list) {
   const std::vector<device::Device> devices = device::parse_devices(list);
   const auto gpu = std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind);
   if (gpu != devices.end())
-    throw Error(ErrorCategory::device, "devices", "expected cpu:0, once for each replica (only CPU routes are timed)",
+    throw Error(ErrorCategory::device, "devices",
+                "expected cpu:0, once for each replica (only CPU routes are timed)",
                 fmt::format("got {}", to_string(*gpu)));
   return static_cast<int>(devices.size());
 }
@@ -134,7 +143,8 @@ int count_replicas(const std::string& list) {
 int allreduce_bench(job::Session& session, const BenchArguments& arguments) {
   const int local = count_replicas(arguments.devices);
   Group group{.replicas = 0, .ranks = session.size(), .nodes = session.nodes()};
-  for (const std::string& replicas : session.all_gather(std::to_string(local))) group.replicas += std::stoi(replicas);
+  for (const std::string& replicas : session.all_gather(std::to_string(local)))
+    group.replicas += std::stoi(replicas);
   ReductionListener listener = make_listener(arguments, group);
   bool begun = false;
   listener.size_begins = [&, next = listener.size_begins](std::size_t bytes) {
@@ -152,34 +162,44 @@ int allreduce_bench(job::Session& session, const BenchArguments& arguments) {
 }  // namespace
 
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command = program.add_subcommand("allreduce-bench", "Benchmark all-reduce over ranks or local replicas");
+  CLI::App* command = program.add_subcommand("allreduce-bench",
+                                             "Benchmark all-reduce over ranks or local replicas");
   const auto arguments = std::make_shared<BenchArguments>();
   command
-      ->add_option("--min-bytes", arguments->min_bytes, "Smallest buffer size in bytes, or with a unit such as 64KiB")
+      ->add_option("--min-bytes", arguments->min_bytes,
+                   "Smallest buffer size in bytes, or with a unit such as 64KiB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  command->add_option("--max-bytes", arguments->max_bytes, "Largest buffer size in bytes, or with a unit such as 64MiB")
+  command
+      ->add_option("--max-bytes", arguments->max_bytes,
+                   "Largest buffer size in bytes, or with a unit such as 64MiB")
       ->transform(CLI::AsSizeValue(false))
       ->capture_default_str();
-  add_at_least(*command, "--factor", arguments->factor, 2, "Factor between one buffer size and the next")
+  add_at_least(*command, "--factor", arguments->factor, 2,
+               "Factor between one buffer size and the next")
       ->default_str(std::to_string(arguments->factor));
   command->add_option("--dtype", arguments->plan.dtype, "Data type of the elements")
       ->check(CLI::IsMember(element_type_names()))
       ->capture_default_str();
   add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
-             "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); shared-memory, ring, "
-             "hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, for comparison). Each measurement "
+             "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); "
+             "shared-memory, ring, "
+             "hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, for comparison). "
+             "Each measurement "
              "starts with an untimed call to warm the caches");
   add_at_least(*command, "--iterations", arguments->plan.iterations, 0,
-               "Number of measurements per size and route; their median is reported. 0: as many as fit into half a "
+               "Number of measurements per size and route; their median is reported. 0: as many as "
+               "fit into half a "
                "second, 3 to 500")
       ->default_str("0");
   command->add_flag("--check", arguments->plan.check,
                     "Check every element of a first all-reduce, and count the wrong elements");
-  command->add_flag("--json", arguments->json, "Print only JSON: one object per row on standard output");
+  command->add_flag("--json", arguments->json,
+                    "Print only JSON: one object per row on standard output");
   command
       ->add_option("--devices", arguments->devices,
-                   "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; auto is cpu:0")
+                   "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; "
+                   "auto is cpu:0")
       ->capture_default_str();
   command->callback([=, &status] {
     arguments->plan.bytes = sizes(*arguments);

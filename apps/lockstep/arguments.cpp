@@ -23,8 +23,9 @@ const CLI::App& innermost(const CLI::App& program) {
 }
 
 std::string path_of(const CLI::App& command) {
-  return command.get_parent() == nullptr ? command.get_name()
-                                         : path_of(*command.get_parent()) + " " + command.get_name();
+  return command.get_parent() == nullptr
+             ? command.get_name()
+             : path_of(*command.get_parent()) + " " + command.get_name();
 }
 
 std::string one_line(std::string text) {
@@ -47,18 +48,22 @@ Error to_error(const CLI::ParseError& error, const CLI::App& program) {
   const CLI::App& command = innermost(program);
   const std::string help = fmt::format("`{} --help` lists them", path_of(command));
   const std::vector<std::string> left = program.remaining(true);
-  const bool no_command = &command == &program && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
+  const bool no_command =
+      &command == &program && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if ((no_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) && !left.empty()) {
     const std::vector<std::string> names = known_names(command);
     const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string word = left.front().substr(0, left.front().find('='));
     return {ErrorCategory::input, "command line",
-            fmt::format("expected an option or command of {} ({})", path_of(command), help), got_name(word, known)};
+            fmt::format("expected an option or command of {} ({})", path_of(command), help),
+            got_name(word, known)};
   }
   if (no_command)
-    return {ErrorCategory::input, "command line", fmt::format("expected a command ({})", help), "got none"};
+    return {ErrorCategory::input, "command line", fmt::format("expected a command ({})", help),
+            "got none"};
   return {ErrorCategory::input, "command line",
-          fmt::format("expected valid options for {} ({})", path_of(command), help), one_line(error.what())};
+          fmt::format("expected valid options for {} ({})", path_of(command), help),
+          one_line(error.what())};
 }
 
 namespace {
@@ -75,13 +80,15 @@ std::optional<std::string> config_path(const std::vector<std::string>& arguments
 
 bool is_given(const std::vector<std::string>& arguments, const std::string& name) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
-    return argument == "--" + name || argument == "--no-" + name || argument.starts_with("--" + name + "=");
+    return argument == "--" + name || argument == "--no-" + name ||
+           argument.starts_with("--" + name + "=");
   });
 }
 
 bool belongs_to(const CLI::ConfigItem& item, const std::string& command) {
   const bool is_section_mark = item.name == "++" || item.name == "--";
-  return !is_section_mark && (item.parents.empty() || (item.parents.size() == 1 && item.parents.front() == command));
+  return !is_section_mark &&
+         (item.parents.empty() || (item.parents.size() == 1 && item.parents.front() == command));
 }
 
 /// --print-config writes an empty value for an option that is not set.
@@ -94,10 +101,12 @@ bool is_empty(const CLI::ConfigItem& item) {
 std::shared_ptr<bool> add_config_options(CLI::App& command) {
   command
       .add_option(kConfig,
-                  "File with options of this command, as written by --print-config; the command line takes precedence")
+                  "File with options of this command, as written by --print-config; the command "
+                  "line takes precedence")
       ->configurable(false);
   auto print = std::make_shared<bool>(false);
-  command.add_flag("--print-config", *print, "Print the options in the format of --config, and exit")
+  command
+      .add_flag("--print-config", *print, "Print the options in the format of --config, and exit")
       ->configurable(false);
   return print;
 }
@@ -111,8 +120,8 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments) {
   try {
     items = CLI::ConfigTOML().from_file(*path);
   } catch (const CLI::Error& error) {
-    throw Error(ErrorCategory::input, "command line", "expected --config to be a readable file of name=value lines",
-                error.what());
+    throw Error(ErrorCategory::input, "command line",
+                "expected --config to be a readable file of name=value lines", error.what());
   }
   std::vector<std::string> added;
   for (const CLI::ConfigItem& item : items)
@@ -124,13 +133,15 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments) {
 
 void require_at_least(const std::string& name, std::int64_t value, std::int64_t least) {
   if (value < least)
-    throw Error(ErrorCategory::input, "command line", fmt::format("expected {} to be at least {}", name, least),
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("expected {} to be at least {}", name, least),
                 fmt::format("got {}", value));
 }
 
 void require_given(const char* option, const std::string& value) {
   if (value.empty())
-    throw Error(ErrorCategory::input, "command line", fmt::format("expected {}", option), "it was not given");
+    throw Error(ErrorCategory::input, "command line", fmt::format("expected {}", option),
+                "it was not given");
 }
 
 namespace {
@@ -147,7 +158,8 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
     std::int64_t extent = 0;
     const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
     if (error != std::errc{} || stop != text.data() + end || extent < 1)
-      throw Error(ErrorCategory::input, "input-shape", "expected positive numbers separated by x, such as 28x28x1",
+      throw Error(ErrorCategory::input, "input-shape",
+                  "expected positive numbers separated by x, such as 28x28x1",
                   fmt::format("got \"{}\"", text));
     shape.push_back(extent);
     begin = end + 1;
@@ -166,10 +178,13 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   data::TFRecordOptions& tfrecord = arguments.open.tfrecord;
   command
       .add_option("--data", arguments.data,
-                  "Data set: a glob of TFRecord files; a directory with a dataset.json, or with one folder of JPEG and "
+                  "Data set: a glob of TFRecord files; a directory with a dataset.json, or with "
+                  "one folder of JPEG and "
                   "PNG files per class (also images:DIRECTORY); fashion-mnist[:train|:test]; "
-                  "idx:DIRECTORY[:train|:test]; csv:FILE[?OPTIONS] (such as label=species&categorical=color,shape); "
-                  "synthetic:HxWxC:CLASSES:COUNT (generated floats); synthetic-images:HxWxC:CLASSES:COUNT (generated "
+                  "idx:DIRECTORY[:train|:test]; csv:FILE[?OPTIONS] (such as "
+                  "label=species&categorical=color,shape); "
+                  "synthetic:HxWxC:CLASSES:COUNT (generated floats); "
+                  "synthetic-images:HxWxC:CLASSES:COUNT (generated "
                   "bytes, like pixels)")
       ->group(group);
   command
@@ -182,30 +197,36 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
       ->group(group);
   command
       .add_option("--input-feature", tfrecord.input_feature,
-                  "Name of the tf.train.Example feature that is the input (default: from dataset.json or the first "
+                  "Name of the tf.train.Example feature that is the input (default: from "
+                  "dataset.json or the first "
                   "record)")
       ->group(group);
   command
-      .add_option("--label-feature", tfrecord.label_feature,
-                  "Name of the feature that is the label (default: from dataset.json or the first record)")
+      .add_option(
+          "--label-feature", tfrecord.label_feature,
+          "Name of the feature that is the label (default: from dataset.json or the first record)")
       ->group(group);
   add_parsed(command, "--input-shape", tfrecord.input_shape, parse_shape,
-             "Shape of a sample: HxWxC, or a number of values (default: from dataset.json or the first record)")
+             "Shape of a sample: HxWxC, or a number of values (default: from dataset.json or the "
+             "first record)")
       ->group(group);
   add_at_least(command, "--classes", tfrecord.classes, 0,
                "Number of classes (default: from dataset.json or a scan of the labels)")
       ->group(group);
-  add_parsed(
-      command, "--images", arguments.images, parse_images,
-      "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in training, random crops after "
-      "padding by 4 pixels, and flips); imagenet (224x224, normalized; in training, random resized crops and "
-      "flips). Default: as the model of the checkpoint was trained, or none")
+  add_parsed(command, "--images", arguments.images, parse_images,
+             "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
+             "training, random crops after "
+             "padding by 4 pixels, and flips); imagenet (224x224, normalized; in training, random "
+             "resized crops and "
+             "flips). Default: as the model of the checkpoint was trained, or none")
       ->group(group);
-  add_at_least(command, "--global-batch", arguments.global_batch, 1, "Number of samples per step over all replicas")
+  add_at_least(command, "--global-batch", arguments.global_batch, 1,
+               "Number of samples per step over all replicas")
       ->default_str(std::to_string(arguments.global_batch))
       ->group(group);
   add_at_least(command, "--data-threads", arguments.threads, 1,
-               "Maximum number of threads per process that read and decode; only as many as needed are active")
+               "Maximum number of threads per process that read and decode; only as many as needed "
+               "are active")
       ->default_str(std::to_string(arguments.threads))
       ->group(group);
   add_at_least(command, "--prefetch", arguments.prefetch, 1, "Number of batches to read ahead")
@@ -216,11 +237,12 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
 void add_place_options(CLI::App& command, PlaceArguments& arguments) {
   const char* group = "Replicas";
   command
-      .add_option(
-          "--devices", arguments.devices,
-          "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A repeated device (gpu:0,gpu:0 or "
-          "cpu:0,cpu:0) has several logical replicas. auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 "
-          "if there is no GPU. gpu:all: the GPUs of a node, divided among its ranks")
+      .add_option("--devices", arguments.devices,
+                  "Devices of the replicas of each process, such as gpu:0,gpu:1 or cpu:0. A "
+                  "repeated device (gpu:0,gpu:0 or "
+                  "cpu:0,cpu:0) has several logical replicas. auto: every GPU; under mpirun, one "
+                  "GPU per rank of a node; cpu:0 "
+                  "if there is no GPU. gpu:all: the GPUs of a node, divided among its ranks")
       ->capture_default_str()
       ->group(group);
   command
@@ -229,20 +251,23 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
                   "multi-worker-mirrored (ranks started by mpirun)")
       ->capture_default_str()
       ->group(group);
-  add_parsed(
-      command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
-      "Route of the gradient all-reduce: auto; in-process (one process), shared-memory (ranks of one node), ring, "
-      "hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl, hierarchical (NCCL within a node, "
-      "a ring between nodes), or staged (through host memory)")
+  add_parsed(command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
+             "Route of the gradient all-reduce: auto; in-process (one process), shared-memory "
+             "(ranks of one node), ring, "
+             "hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl, "
+             "hierarchical (NCCL within a node, "
+             "a ring between nodes), or staged (through host memory)")
       ->group(group);
   command
       .add_flag("--share-gpus", arguments.options.share_gpus,
-                "Allow several ranks to use the same GPU, for tests; they reduce through host memory. Without this "
+                "Allow several ranks to use the same GPU, for tests; they reduce through host "
+                "memory. Without this "
                 "flag, a shared GPU is an error")
       ->group(group);
   command
       .add_option("--stall-timeout", arguments.options.stall_timeout,
-                  "Seconds without progress after which the job ends with status 4 and reports the missing rank; 0 "
+                  "Seconds without progress after which the job ends with status 4 and reports the "
+                  "missing rank; 0 "
                   "disables the timeout")
       ->capture_default_str()
       ->group(group);
@@ -250,17 +275,22 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
 
 void add_precision_option(CLI::App& command, model::Precision& precision) {
   add_parsed(command, "--precision", precision, model::parse_precision, "float32",
-             "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU with AVX-512) or float16 "
+             "Data type of the computation: float32, bfloat16 (requires a GPU, or a CPU with "
+             "AVX-512) or float16 "
              "(requires a GPU). Parameters, gradients and statistics are float32")
       ->group("Model");
 }
 
 void add_output_options(CLI::App& command, OutputArguments& arguments) {
-  command.add_option("--log-format", arguments.format, "text, or json: one JSON object per line on standard output")
+  command
+      .add_option("--log-format", arguments.format,
+                  "text, or json: one JSON object per line on standard output")
       ->check(CLI::IsMember({"text", "json"}))
       ->capture_default_str()
       ->group("Output");
-  command.add_flag("--quiet", arguments.quiet, "Print only warnings and errors; evaluate still prints its metrics")
+  command
+      .add_flag("--quiet", arguments.quiet,
+                "Print only warnings and errors; evaluate still prints its metrics")
       ->group("Output");
 }
 
@@ -287,13 +317,14 @@ std::vector<allreduce::Route> parse_routes(const std::string& list) {
   return routes;
 }
 
-data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images, const std::string& part) {
+data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images,
+                       const std::string& part) {
   if (images == ImagePreparation::none) return dataset;
   return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", kImages.name(images), part)));
 }
 
-data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
-                           std::uint64_t seed) {
+data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec,
+                           const std::string& part, std::uint64_t seed) {
   data::DataSpecOptions options = arguments.open;
   options.part = part;
   options.seed = seed;

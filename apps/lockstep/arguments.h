@@ -1,4 +1,5 @@
-// --config FILE, which reads the options of a command from a file, and --print-config, which writes such a file.
+// --config FILE, which reads the options of a command from a file, and --print-config, which writes
+// such a file.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,43 +20,51 @@
 
 namespace lockstep::apps {
 
-/// Converts an error of CLI11 to a one-line Error (input). For an unknown option or command it suggests the nearest
-/// known one.
+/// Converts an error of CLI11 to a one-line Error (input). For an unknown option or command it
+/// suggests the nearest known one.
 Error to_error(const CLI::ParseError& error, const CLI::App& program);
 
-// --config FILE, which reads the options of a command from a file, and --print-config, which writes such a file.
+// --config FILE, which reads the options of a command from a file, and --print-config, which writes
+// such a file.
 
 /// Declares --config and --print-config. The result is set to whether --print-config was given.
 std::shared_ptr<bool> add_config_options(CLI::App& command);
 
-/// The options of a parsed command in the format of --config: `name=value` lines, including defaults.
+/// The options of a parsed command in the format of --config: `name=value` lines, including
+/// defaults.
 std::string config_text(const CLI::App& command);
 
-/// Returns `arguments` (without the program's name) extended by the options of the --config file, if one is given.
-/// Options on the command line take precedence. The file has `name=value` lines, at the top or in a section
-/// `[COMMAND]`; sections of other commands are ignored. Throws Error (input) if the file cannot be read.
+/// Returns `arguments` (without the program's name) extended by the options of the --config file,
+/// if one is given. Options on the command line take precedence. The file has `name=value` lines,
+/// at the top or in a section
+/// `[COMMAND]`; sections of other commands are ignored. Throws Error (input) if the file cannot be
+/// read.
 std::vector<std::string> with_config_file(std::vector<std::string> arguments);
 
-// Declaring options. A value is converted once, while the command line is parsed, to the type that the library takes.
+// Declaring options. A value is converted once, while the command line is parsed, to the type that
+// the library takes.
 
-/// Declares an option whose value, a T, is passed to `assign`, which throws Error (input) to refuse it.
+/// Declares an option whose value, a T, is passed to `assign`, which throws Error (input) to refuse
+/// it.
 template <typename T, typename Assign>
-CLI::Option* add_assigned(CLI::App& command, const std::string& name, Assign assign, const std::string& help) {
+CLI::Option* add_assigned(CLI::App& command, const std::string& name, Assign assign,
+                          const std::string& help) {
   // --print-config lists an option without a default as `name=""` only if this is set.
   return command.add_option_function<T>(name, assign, help)->run_callback_for_default();
 }
 
 /// Declares an option whose text `parse` converts to `value`. `parse` throws Error (input).
 template <typename T, typename Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse, const std::string& help) {
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse,
+                        const std::string& help) {
   const auto assign = [&value, parse](const std::string& text) { value = parse(text); };
   return add_assigned<std::string>(command, name, assign, help);
 }
 
 /// The same with the default `text`, which is also shown in the help.
 template <typename T, typename Parse>
-CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse, const std::string& text,
-                        const std::string& help) {
+CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Parse parse,
+                        const std::string& text, const std::string& help) {
   value = parse(text);
   return add_parsed(command, name, value, parse, help)->default_str(text);
 }
@@ -63,11 +72,11 @@ CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Pa
 /// Throws Error (input) unless the value of option `name` is at least `least`.
 void require_at_least(const std::string& name, std::int64_t value, std::int64_t least);
 
-/// Declares an option with an integer of at least `least`. Its default is `value`, which the help shows only with
-/// CLI::Option::default_str().
+/// Declares an option with an integer of at least `least`. Its default is `value`, which the help
+/// shows only with CLI::Option::default_str().
 template <typename T>
-CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value, std::type_identity_t<T> least,
-                          const std::string& help) {
+CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value,
+                          std::type_identity_t<T> least, const std::string& help) {
   const auto assign = [&value, name, least](const T& given) {
     require_at_least(name, given, least);
     value = given;
@@ -75,14 +84,16 @@ CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value, 
   return add_assigned<T>(command, name, assign, help);
 }
 
-/// Declares an option with a number from `least` to `most`, like add_at_least(). `value` is a T or an optional T.
+/// Declares an option with a number from `least` to `most`, like add_at_least(). `value` is a T or
+/// an optional T.
 template <typename T, typename Value>
 CLI::Option* add_between(CLI::App& command, const std::string& name, Value& value, T least, T most,
                          const std::string& help) {
   const auto assign = [&value, name, least, most](const T& given) {
     if (!(given >= least && given <= most))
       throw Error(ErrorCategory::input, "command line",
-                  fmt::format("expected {} to be from {} to {}", name, least, most), fmt::format("got {}", given));
+                  fmt::format("expected {} to be from {} to {}", name, least, most),
+                  fmt::format("got {}", given));
     value = given;
   };
   return add_assigned<T>(command, name, assign, help);
@@ -92,15 +103,17 @@ CLI::Option* add_between(CLI::App& command, const std::string& name, Value& valu
 
 /// How images are prepared: `--images none|cifar10|imagenet`.
 enum class ImagePreparation { none, cifar10, imagenet };
-ImagePreparation parse_images(std::string_view name);  ///< throws Error (input) that lists the names
-std::string to_string(ImagePreparation images);        ///< the name that parse_images() accepts
+ImagePreparation parse_images(
+    std::string_view name);                      ///< throws Error (input) that lists the names
+std::string to_string(ImagePreparation images);  ///< the name that parse_images() accepts
 
 /// Which records, and how they are read.
 struct DataArguments {
-  std::string data;                         ///< of --data
-  data::DataSpecOptions open;               ///< without the part and the seed, which open_dataset() sets
-  std::optional<ImagePreparation> images;   ///< nullopt: as the model was trained, else none
-  std::optional<std::int64_t> bad_records;  ///< number of unreadable training records to skip; nullopt: fail
+  std::string data;            ///< of --data
+  data::DataSpecOptions open;  ///< without the part and the seed, which open_dataset() sets
+  std::optional<ImagePreparation> images;  ///< nullopt: as the model was trained, else none
+  std::optional<std::int64_t>
+      bad_records;  ///< number of unreadable training records to skip; nullopt: fail
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;
@@ -135,12 +148,14 @@ std::optional<std::int64_t> parse_bad_records(const std::string& text);
 /// Throws Error (input) if an option is empty: "expected `option`; it was not given".
 void require_given(const char* option, const std::string& value);
 
-/// `dataset` with images prepared for the part "train" or "test". Throws Error (input) if it has none.
-data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images, const std::string& part);
+/// `dataset` with images prepared for the part "train" or "test". Throws Error (input) if it has
+/// none.
+data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images,
+                       const std::string& part);
 
-/// Opens the data set `spec`, not batched. `part` ("train" or "test") is used if `spec` names none, and selects the
-/// preparation of images. `seed` generates synthetic data.
-data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec, const std::string& part,
-                           std::uint64_t seed);
+/// Opens the data set `spec`, not batched. `part` ("train" or "test") is used if `spec` names none,
+/// and selects the preparation of images. `seed` generates synthetic data.
+data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec,
+                           const std::string& part, std::uint64_t seed);
 
 }  // namespace lockstep::apps

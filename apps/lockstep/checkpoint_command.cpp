@@ -53,21 +53,24 @@ std::string state_of(const CheckpointInfo& info) {
 }
 
 ordered_json describe(const CheckpointInfo& info) {
-  ordered_json line = {{"path", info.path.string()}, {"step", info.step},           {"epoch", info.epoch},
-                       {"bytes", info.bytes},        {"complete", info.complete()}, {"healthy", info.healthy}};
+  ordered_json line = {{"path", info.path.string()},  {"step", info.step},
+                       {"epoch", info.epoch},         {"bytes", info.bytes},
+                       {"complete", info.complete()}, {"healthy", info.healthy}};
   if (!info.complete()) line["damage"] = info.damage;
   return line;
 }
 
 void list_directory(const fs::path& directory, bool json, std::ostream& out) {
   const std::vector<CheckpointInfo> found = checkpoints_in(directory);
-  if (!json) fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes", "state");
+  if (!json)
+    fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes",
+               "state");
   for (const CheckpointInfo& info : found) {
     if (json) {
       fmt::print(out, "{}\n", dump_json(describe(info)));
     } else {
-      fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step, info.epoch,
-                 info.bytes, state_of(info));
+      fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step,
+                 info.epoch, info.bytes, state_of(info));
     }
   }
 }
@@ -97,11 +100,12 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   const std::string state = checkpoint::read_small_file(state_path);
   const checkpoint::TrainingState parsed = checkpoint::parse_training_state(state, state_path);
   if (json) {
-    // parse_training_state() has already applied the limits of parse_json(). ordered_json keeps the order of the keys.
+    // parse_training_state() has already applied the limits of parse_json(). ordered_json keeps the
+    // order of the keys.
     fmt::print(out, "{}\n", dump_json(ordered_json::parse(state)));
   } else {
-    fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(), parsed.step, parsed.epoch,
-               parsed.seed, parsed.global_batch, parsed.precision);
+    fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(),
+               parsed.step, parsed.epoch, parsed.seed, parsed.global_batch, parsed.precision);
     for (const auto& [name, value] : parsed.metrics) fmt::print(out, "  {} = {}\n", name, value);
   }
   list_tensors(path, json, out);
@@ -146,7 +150,8 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
     }
   }
   if (damaged > 0)
-    refuse(arguments.path, "expected sound checkpoints", fmt::format("{} of {} are damaged", damaged, found.size()));
+    refuse(arguments.path, "expected sound checkpoints",
+           fmt::format("{} of {} are damaged", damaged, found.size()));
 }
 
 // ---- export
@@ -163,7 +168,8 @@ fs::path choose(const fs::path& path) {
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
   const fs::path chosen = choose(arguments.path);
   checkpoint::check_contents(chosen, checkpoint::read_manifest(chosen));
-  remove_abandoned_temporaries(arguments.output.parent_path(), arguments.output.filename().native());
+  remove_abandoned_temporaries(arguments.output.parent_path(),
+                               arguments.output.filename().native());
   const InputFile model(chosen / checkpoint::kModelFile, ErrorCategory::checkpoint);
   AtomicFile file(arguments.output, Durability::synced, ErrorCategory::checkpoint);
   std::string buffer(1 << 20, '\0');
@@ -174,7 +180,8 @@ void run_export(const CheckpointArguments& arguments, std::ostream& out) {
   }
   file.commit();
   // The output may be standard output, where this line would corrupt the model.
-  if (file.is_atomic()) fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
+  if (file.is_atomic())
+    fmt::print(out, "{}: {} bytes from {}\n", arguments.output.string(), bytes, chosen.string());
 }
 
 using Run = void (*)(const CheckpointArguments&, std::ostream&);
@@ -182,7 +189,9 @@ using Run = void (*)(const CheckpointArguments&, std::ostream&);
 CLI::App* add_action(CLI::App& command, const char* name, const char* help, Run run,
                      const std::shared_ptr<CheckpointArguments>& arguments, std::ostream& out) {
   CLI::App* action = command.add_subcommand(name, help);
-  action->add_option("PATH", arguments->path, "A directory of checkpoints (--checkpoint-dir), or a single checkpoint")
+  action
+      ->add_option("PATH", arguments->path,
+                   "A directory of checkpoints (--checkpoint-dir), or a single checkpoint")
       ->required();
   action->callback([run, arguments, &out] { run(*arguments, out); });
   return action;
@@ -195,13 +204,15 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out) {
   command->require_subcommand(1);
   const auto arguments = std::make_shared<CheckpointArguments>();
   for (CLI::App* action :
-       {add_action(*command, "inspect", "List the checkpoints of a directory, or the state and tensors of one",
+       {add_action(*command, "inspect",
+                   "List the checkpoints of a directory, or the state and tensors of one",
                    run_inspect, arguments, out),
-        add_action(*command, "verify", "Read all files and compare them with their checksums", run_verify, arguments,
-                   out)})
+        add_action(*command, "verify", "Read all files and compare them with their checksums",
+                   run_verify, arguments, out)})
     action->add_flag("--json", arguments->json, "Print one JSON object per line");
   add_action(*command, "export",
-             "Write the model of the newest complete checkpoint, or of the given one, to a safetensors file",
+             "Write the model of the newest complete checkpoint, or of the given one, to a "
+             "safetensors file",
              run_export, arguments, out)
       ->add_option("--output", arguments->output, "The safetensors file to write")
       ->required();

@@ -21,8 +21,8 @@ struct Invocation {
   StandardStreams* streams = nullptr;
 };
 
-// Each function adds a command to `program`; the command runs as a callback of its parser. `status` is set to the exit
-// status of the program. A command without `status` throws Error if it fails.
+// Each function adds a command to `program`; the command runs as a callback of its parser. `status`
+// is set to the exit status of the program. A command without `status` throws Error if it fails.
 
 void add_train_command(CLI::App& program, const Invocation& invocation, int& status);
 void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& status);
@@ -32,23 +32,27 @@ void add_data_commands(CLI::App& program);
 /// `lockstep checkpoint inspect | verify | export`, which write to `out`.
 void add_checkpoint_command(CLI::App& program, std::ostream& out);
 void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation, int& status);
-/// The status is 0 if there is no problem, 1 if there is one, 4 if ranks did not connect or stopped responding.
+/// The status is 0 if there is no problem, 1 if there is one, 4 if ranks did not connect or stopped
+/// responding.
 void add_doctor_command(CLI::App& program, const Invocation& invocation, int& status);
-/// `lockstep launch -- COMMAND…`: runs a command as one MPI job from processes that were started without MPI.
+/// `lockstep launch -- COMMAND…`: runs a command as one MPI job from processes that were started
+/// without MPI.
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status);
 void add_version_command(CLI::App& program);
 
 inline constexpr const char* kLaunchCommand = "launch";
 
-/// The arguments of `lockstep launch` up to `--`, without the command to start, which has its own options. Arguments of
-/// other commands are returned unchanged. Throws Error (input) if there is no command to start.
+/// The arguments of `lockstep launch` up to `--`, without the command to start, which has its own
+/// options. Arguments of other commands are returned unchanged. Throws Error (input) if there is no
+/// command to start.
 std::vector<std::string> without_launched_command(std::vector<std::string> arguments);
 
 /// The output of `lockstep --version`, such as "lockstep 0.1.0".
 std::string version_line();
 
-/// The output of `lockstep version --json`: the program's version, compiler, build and processor, the number of cores,
-/// and for each library an object with the versions `built` and `loaded`. May be called before MPI_Init.
+/// The output of `lockstep version --json`: the program's version, compiler, build and processor,
+/// the number of cores, and for each library an object with the versions `built` and `loaded`. May
+/// be called before MPI_Init.
 nlohmann::ordered_json program_versions();
 
 }  // namespace lockstep::apps

@@ -30,7 +30,8 @@ double resident_share(int descriptor, std::size_t size) {
   std::vector<unsigned char> pages((size + page - 1) / page);
   const bool known = ::mincore(mapping, size, pages.data()) == 0;
   ::munmap(mapping, size);
-  const auto resident = std::ranges::count_if(pages, [](unsigned char state) { return (state & 1) != 0; });
+  const auto resident =
+      std::ranges::count_if(pages, [](unsigned char state) { return (state & 1) != 0; });
   return known ? static_cast<double>(resident) / static_cast<double>(pages.size()) : 1;
 }
 
@@ -53,7 +54,8 @@ double drop_from_page_cache(const std::filesystem::path& file) {
 namespace {
 
 /// Copies the samples of `part` to where their records have their place.
-void place(const std::vector<float>& part, const std::vector<std::int64_t>& records, std::vector<float>& all) {
+void place(const std::vector<float>& part, const std::vector<std::int64_t>& records,
+           std::vector<float>& all) {
   if (records.empty()) return;
   const std::size_t size = part.size() / records.size();
   for (std::size_t i = 0; i < records.size(); ++i)
@@ -61,7 +63,8 @@ void place(const std::vector<float>& part, const std::vector<std::int64_t>& reco
                       all.begin() + records[i] * std::ssize(part) / std::ssize(records));
 }
 
-std::span<const float> part_of(const std::vector<float>& all, std::int64_t record, std::size_t size) {
+std::span<const float> part_of(const std::vector<float>& all, std::int64_t record,
+                               std::size_t size) {
   return std::span(all).subspan(static_cast<std::size_t>(record) * size, size);
 }
 
@@ -93,13 +96,17 @@ void DecodedSamples::read(std::int64_t record_id, data::Sample& sample) const {
   sample.label = labels_[static_cast<std::size_t>(record_id)];
 }
 
-StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t records) : source_(source) {
-  for (std::int64_t record = 0; record < records; ++record) records_.push_back(source.stored(record));
+StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t records)
+    : source_(source) {
+  for (std::int64_t record = 0; record < records; ++record)
+    records_.push_back(source.stored(record));
 }
 
 void StoredRecords::read(std::int64_t record_id, data::Sample& sample) const {
-  if (const auto problem = source_.decoder().decode(records_[static_cast<std::size_t>(record_id)], sample)) {
-    throw Error(ErrorCategory::data, "record " + std::to_string(record_id) + " of " + source_.description(),
+  if (const auto problem =
+          source_.decoder().decode(records_[static_cast<std::size_t>(record_id)], sample)) {
+    throw Error(ErrorCategory::data,
+                "record " + std::to_string(record_id) + " of " + source_.description(),
                 problem->expected, problem->actual);
   }
 }
@@ -108,7 +115,8 @@ namespace {
 
 constexpr std::int64_t kMaxSampleBytes = std::int64_t{1} << 28;  // kept decoded in memory
 constexpr std::int64_t kRecordsWeighed = 1000;
-constexpr double kHonouredShare = 0.05;  // the file counts as dropped if at most this share of its pages stays
+constexpr double kHonouredShare =
+    0.05;  // the file counts as dropped if at most this share of its pages stays
 
 std::string_view meaning(std::string_view stage) {
   if (stage == "synthetic") return "synthetic: nothing read or decoded";
@@ -118,13 +126,16 @@ std::string_view meaning(std::string_view stage) {
   return "cold: read from the disk";
 }
 
-/// Reads shuffled batches of `dataset` for `options.seconds`. `once`: at most one epoch, and the first batch is timed.
-DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& options, int threads, bool once) {
+/// Reads shuffled batches of `dataset` for `options.seconds`. `once`: at most one epoch, and the
+/// first batch is timed.
+DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& options,
+                      int threads, bool once) {
   using Clock = std::chrono::steady_clock;
   auto start = Clock::now();
   const data::Dataset batches = dataset.shuffle().batch(options.data.global_batch);
-  const auto stream = batches.stream(
-      {.last_step = once ? batches.steps_per_epoch() : -1, .prefetch = options.data.prefetch, .threads = threads});
+  const auto stream = batches.stream({.last_step = once ? batches.steps_per_epoch() : -1,
+                                      .prefetch = options.data.prefetch,
+                                      .threads = threads});
   std::vector<data::Batch> parts;
   if (!once) {
     stream->next(parts);
@@ -141,7 +152,8 @@ DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& 
 double mean_bytes(const data::TFRecordSource& source, std::int64_t records) {
   const std::int64_t weighed = std::min(records, kRecordsWeighed);
   double bytes = 0;
-  for (std::int64_t record = 0; record < weighed; ++record) bytes += static_cast<double>(source.stored(record).size());
+  for (std::int64_t record = 0; record < weighed; ++record)
+    bytes += static_cast<double>(source.stored(record).size());
   return bytes / static_cast<double>(weighed);
 }
 
@@ -162,17 +174,22 @@ class DataBenchmark {
         sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().targets) *
                       static_cast<std::int64_t>(sizeof(float))),
         records_(std::clamp(kMaxSampleBytes / sample_bytes_, std::int64_t{1}, dataset_.size())),
-        stored_bytes_(files_ == nullptr ? static_cast<double>(sample_bytes_) : mean_bytes(*files_, records_)) {}
+        stored_bytes_(files_ == nullptr ? static_cast<double>(sample_bytes_)
+                                        : mean_bytes(*files_, records_)) {}
 
   void run() {
     print_head();
     const data::Dataset warm = over(std::make_shared<FirstRecords>(dataset_.source(), records_));
     const int threads = options_.data.threads;
-    add("synthetic", data::Dataset::from_source(std::make_shared<BlankSource>(warm.spec(), records_)), threads);
+    add("synthetic",
+        data::Dataset::from_source(std::make_shared<BlankSource>(warm.spec(), records_)), threads);
     // This reads all measured records, so the files are in the page cache from here on.
-    add("decoded", data::Dataset::from_source(std::make_shared<DecodedSamples>(warm.batch(options_.data.global_batch))),
+    add("decoded",
+        data::Dataset::from_source(
+            std::make_shared<DecodedSamples>(warm.batch(options_.data.global_batch))),
         threads);
-    if (files_ != nullptr) add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads);
+    if (files_ != nullptr)
+      add("stored", over(std::make_shared<StoredRecords>(*files_, records_)), threads);
     add("warm", warm, threads);
     const DataLimit limit = find_limit(rates_);
     for (const int count : thread_counts(available_cores()))
@@ -203,10 +220,13 @@ class DataBenchmark {
     files_->release_pages();
     for (const auto& file : files) resident = std::max(resident, drop_from_page_cache(file));
     if (files.empty())
-      return note("compressed files are decompressed into memory when they are opened; cold reading was not measured");
+      return note(
+          "compressed files are decompressed into memory when they are opened; cold reading was "
+          "not measured");
     if (resident > kHonouredShare)
       return note(
-          fmt::format("the system kept {:.0f} % of a file in the page cache after a request to drop it; cold reading "
+          fmt::format("the system kept {:.0f} % of a file in the page cache after a request to "
+                      "drop it; cold reading "
                       "was not measured",
                       100 * resident));
     add("cold", warm, options_.data.threads, true);
@@ -216,8 +236,8 @@ class DataBenchmark {
     if (options_.output.json() || options_.output.quiet) return;
     fmt::print("{}: {} records", dataset_.description(), dataset_.size());
     if (records_ < dataset_.size()) fmt::print(", of which the first {} are measured", records_);
-    fmt::print("; shuffled, batches of {}\n{:<40} {:>7} {:>13} {:>10}\n", options_.data.global_batch, "rate", "threads",
-               "records/s", "MB/s");
+    fmt::print("; shuffled, batches of {}\n{:<40} {:>7} {:>13} {:>10}\n",
+               options_.data.global_batch, "rate", "threads", "records/s", "MB/s");
   }
 
   void print(const DataRate& rate) const {
@@ -231,8 +251,8 @@ class DataBenchmark {
                                             {"megabytes_per_second", rate.megabytes_per_second()}};
       fmt::print("{}\n", dump_json(event));
     } else if (!options_.output.quiet) {
-      fmt::print("{:<40} {:>7} {:>13.0f} {:>10.1f}\n", meaning(rate.stage), rate.threads, rate.records_per_second(),
-                 rate.megabytes_per_second());
+      fmt::print("{:<40} {:>7} {:>13.0f} {:>10.1f}\n", meaning(rate.stage), rate.threads,
+                 rate.records_per_second(), rate.megabytes_per_second());
     }
     std::fflush(stdout);
   }
@@ -252,8 +272,9 @@ class DataBenchmark {
                                                 {"share", limit.share}}
                              .dump());
     else
-      fmt::print("bottleneck with warm files and {} thread{}: {}, {:.0f} % of a record's time\n", options_.data.threads,
-                 options_.data.threads == 1 ? "" : "s", limit.stage, 100 * limit.share);
+      fmt::print("bottleneck with warm files and {} thread{}: {}, {:.0f} % of a record's time\n",
+                 options_.data.threads, options_.data.threads == 1 ? "" : "s", limit.stage,
+                 100 * limit.share);
   }
 
   DataBenchmarkOptions options_;

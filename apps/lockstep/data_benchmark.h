@@ -16,17 +16,20 @@
 
 namespace lockstep::apps {
 
-/// Requests the system to drop the pages of `file` from the page cache, after writing modified ones to the disk.
-/// Returns the share of its bytes that stays in memory, 0 to 1: pages in use by other readers, and those of file
-/// systems in memory, are not dropped. Throws Error (data) if the file cannot be read.
+/// Requests the system to drop the pages of `file` from the page cache, after writing modified ones
+/// to the disk. Returns the share of its bytes that stays in memory, 0 to 1: pages in use by other
+/// readers, and those of file systems in memory, are not dropped. Throws Error (data) if the file
+/// cannot be read.
 double drop_from_page_cache(const std::filesystem::path& file);
 
-// Sources that omit a part of the work of reading a data set. The difference of two rates is the cost of that part.
+// Sources that omit a part of the work of reading a data set. The difference of two rates is the
+// cost of that part.
 
 /// Samples without any reading or decoding.
 class BlankSource final : public data::RecordSource {
  public:
-  BlankSource(data::SampleSpec spec, std::int64_t records) : spec_(std::move(spec)), records_(records) {}
+  BlankSource(data::SampleSpec spec, std::int64_t records)
+      : spec_(std::move(spec)), records_(records) {}
   const data::SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t, data::Sample&) const override {}
@@ -45,7 +48,9 @@ class FirstRecords final : public data::RecordSource {
   const data::SampleSpec& spec() const override { return source_.spec(); }
   std::int64_t size() const override { return records_; }
   bool has_images() const override { return source_.has_images(); }
-  void read(std::int64_t record_id, data::Sample& sample) const override { source_.read(record_id, sample); }
+  void read(std::int64_t record_id, data::Sample& sample) const override {
+    source_.read(record_id, sample);
+  }
   std::string description() const override { return source_.description(); }
 
  private:
@@ -107,15 +112,17 @@ struct DataRate {
 
 /// The part of the work that takes most of a record's time.
 struct DataLimit {
-  std::string_view stage;  ///< batching, copying, decoding, reading, or "reading and decoding" (not separable)
-  double share = 0;        ///< share of the time per record with warm files, 0 to 1
+  std::string_view
+      stage;  ///< batching, copying, decoding, reading, or "reading and decoding" (not separable)
+  double share = 0;  ///< share of the time per record with warm files, 0 to 1
 };
 
-/// Computed from the differences in time per record between consecutive stages. `rates` contains synthetic, decoded,
-/// stored (if measured) and warm, all with the same number of threads.
+/// Computed from the differences in time per record between consecutive stages. `rates` contains
+/// synthetic, decoded, stored (if measured) and warm, all with the same number of threads.
 DataLimit find_limit(std::span<const DataRate> rates);
 
-/// Measures the rates one after the other, prints each one, then prints the bottleneck. Throws Error.
+/// Measures the rates one after the other, prints each one, then prints the bottleneck. Throws
+/// Error.
 void benchmark_data(const DataBenchmarkOptions& options);
 
 }  // namespace lockstep::apps

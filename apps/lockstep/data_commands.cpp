@@ -19,7 +19,8 @@
 namespace lockstep::apps {
 namespace {
 
-constexpr const char* kFilesHelp = "TFRecord files, globs of them, or directories with a dataset.json";
+constexpr const char* kFilesHelp =
+    "TFRecord files, globs of them, or directories with a dataset.json";
 
 enum class ConvertSource { idx, csv, images };
 
@@ -35,15 +36,16 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
   const data::CsvSpec table = data::CsvSpec::parse(options.input, where);
   auto source = std::make_unique<data::CsvSource>(table.file, table.options);
   if (options.shards.part == "test" && source->has_words_of_its_own())
-    throw Error(ErrorCategory::input, where,
-                "expected like=FILE, the training table that defines the numbers of categorical values",
-                "there is none");
+    throw Error(
+        ErrorCategory::input, where,
+        "expected like=FILE, the training table that defines the numbers of categorical values",
+        "there is none");
   return source;
 }
 
-/// Writes the shards and prints a summary on standard output. IDX images become raw bytes in `image`, table rows become
-/// floats in `features`, both with an integer `label`. JPEG and PNG files are copied unchanged to `image/encoded`, in
-/// an order that mixes the classes. Throws Error.
+/// Writes the shards and prints a summary on standard output. IDX images become raw bytes in
+/// `image`, table rows become floats in `features`, both with an integer `label`. JPEG and PNG
+/// files are copied unchanged to `image/encoded`, in an order that mixes the classes. Throws Error.
 void convert_data(const ConvertOptions& options) {
   data::ShardOptions shards = options.shards;
   std::unique_ptr<data::RecordSource> source;
@@ -54,7 +56,8 @@ void convert_data(const ConvertOptions& options) {
     shards.encoding = data::FeatureEncoding::encoded;
     shards.input_feature = "image/encoded";
     shards.label_feature = "image/class/label";
-    shards.shuffle = options.seed;  // else a reader with a small shuffle buffer would see one class at a time
+    shards.shuffle =
+        options.seed;  // else a reader with a small shuffle buffer would see one class at a time
   } else {
     source = open_table(options);
     shards.encoding = data::FeatureEncoding::floats;
@@ -64,21 +67,25 @@ void convert_data(const ConvertOptions& options) {
   data::PartDescription part;
   {
     DataProgress progress("convert", source->size());
-    part = data::write_shards(*source, shards, [&](std::int64_t records) { progress.show(records); });
+    part =
+        data::write_shards(*source, shards, [&](std::int64_t records) { progress.show(records); });
   }
-  fmt::print("{} records of {} in {} file{}: {} to {}, described in {}\n", part.records, shards.part, part.files.size(),
-             part.files.size() == 1 ? "" : "s", (shards.directory / part.files.front()).string(), part.files.back(),
+  fmt::print("{} records of {} in {} file{}: {} to {}, described in {}\n", part.records,
+             shards.part, part.files.size(), part.files.size() == 1 ? "" : "s",
+             (shards.directory / part.files.front()).string(), part.files.back(),
              data::kDatasetJson);
 }
 
-void add_convert_command(CLI::App& convert, const char* name, const char* help, const char* input_help,
-                         ConvertSource source) {
+void add_convert_command(CLI::App& convert, const char* name, const char* help,
+                         const char* input_help, ConvertSource source) {
   auto options = std::make_shared<ConvertOptions>();
   options->source = source;
   CLI::App* command = convert.add_subcommand(name, help);
   command->add_option("--input", options->input, input_help)->required();
   data::ShardOptions& shards = options->shards;
-  command->add_option("--part", shards.part, "Part of the data set: train or test; also the name of the shards")
+  command
+      ->add_option("--part", shards.part,
+                   "Part of the data set: train or test; also the name of the shards")
       ->capture_default_str();
   command
       ->add_option("--output", shards.directory,
@@ -87,11 +94,13 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help, 
   command->add_option("--shards", shards.shards, "Number of files to write")
       ->capture_default_str()
       ->check(CLI::Range(1, 99'999));
-  add_parsed(*command, "--compression", shards.compression, data::compression_from_name, "none",
-             "Compression: none, gzip or zlib; compressed files are decompressed into memory when read")
+  add_parsed(
+      *command, "--compression", shards.compression, data::compression_from_name, "none",
+      "Compression: none, gzip or zlib; compressed files are decompressed into memory when read")
       ->check(CLI::IsMember({"none", "gzip", "zlib"}));
   if (source == ConvertSource::images)
-    command->add_option("--seed", options->seed, "Seed of the order in which the images are written")
+    command
+        ->add_option("--seed", options->seed, "Seed of the order in which the images are written")
         ->capture_default_str();
   command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");
   command->callback([options] { convert_data(*options); });
@@ -103,23 +112,28 @@ void add_index_command(CLI::App& data) {
     std::string index_dir;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      data.add_subcommand("index", "Write an index of record offsets for each file that has no valid one");
+  CLI::App* command = data.add_subcommand(
+      "index", "Write an index of record offsets for each file that has no valid one");
   command->add_option("files", options->files, kFilesHelp)->required();
-  command->add_option("--index-dir", options->index_dir, "Directory for the indexes (default: next to each file)");
+  command->add_option("--index-dir", options->index_dir,
+                      "Directory for the indexes (default: next to each file)");
   command->callback([options] { index_data(options->files, options->index_dir); });
 }
 
 void add_inspect_command(CLI::App& data) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command =
-      data.add_subcommand("inspect", "Print files, records, features with their kinds and ranges, and label counts");
+  CLI::App* command = data.add_subcommand(
+      "inspect", "Print files, records, features with their kinds and ranges, and label counts");
   command
       ->add_option(
           "files", options->files,
-          fmt::format("{}; or a data set as for --data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...", kFilesHelp))
+          fmt::format(
+              "{}; or a data set as for --data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...",
+              kFilesHelp))
       ->required();
-  command->add_option("--records", options->records, "Maximum number of records to read from each file; 0 for all")
+  command
+      ->add_option("--records", options->records,
+                   "Maximum number of records to read from each file; 0 for all")
       ->capture_default_str()
       ->check(CLI::NonNegativeNumber);
   command->add_option("--label-feature", options->label_feature,
@@ -133,8 +147,8 @@ void add_verify_command(CLI::App& data) {
     bool images = false;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      data.add_subcommand("verify", "Check both checksums of every record, and dataset.json if there is one");
+  CLI::App* command = data.add_subcommand(
+      "verify", "Check both checksums of every record, and dataset.json if there is one");
   command->add_option("files", options->files, kFilesHelp)->required();
   command->add_flag("--images", options->images, "Also decode every JPEG and PNG image");
   command->callback([options] { verify_data(options->files, options->images); });
@@ -142,8 +156,8 @@ void add_verify_command(CLI::App& data) {
 
 void add_benchmark_command(CLI::App& data) {
   auto options = std::make_shared<DataBenchmarkOptions>();
-  CLI::App* command =
-      data.add_subcommand("benchmark", "Time batches with and without reading and decoding, and report the bottleneck");
+  CLI::App* command = data.add_subcommand(
+      "benchmark", "Time batches with and without reading and decoding, and report the bottleneck");
   add_data_options(*command, options->data);
   command->add_option("--seconds", options->seconds, "Seconds to measure each rate")
       ->capture_default_str()
@@ -155,16 +169,18 @@ void add_benchmark_command(CLI::App& data) {
 }  // namespace
 
 void add_data_commands(CLI::App& program) {
-  CLI::App* data = program.add_subcommand("data", "Convert, index, inspect, verify and benchmark data sets");
+  CLI::App* data =
+      program.add_subcommand("data", "Convert, index, inspect, verify and benchmark data sets");
   data->require_subcommand(1);
-  CLI::App* convert =
-      data->add_subcommand("convert", "Write a data set as TFRecord shards, with a dataset.json that describes them");
+  CLI::App* convert = data->add_subcommand(
+      "convert", "Write a data set as TFRecord shards, with a dataset.json that describes them");
   convert->require_subcommand(1);
   add_convert_command(*convert, "idx", "Convert IDX files, named as MNIST's, plain or gzip",
                       "Directory of the IDX files", ConvertSource::idx);
   add_convert_command(*convert, "csv", "Convert a table of numerical and categorical columns",
                       "FILE, or FILE?OPTIONS as in --data csv:FILE?OPTIONS", ConvertSource::csv);
-  add_convert_command(*convert, "images", "Convert JPEG and PNG files; the images are not re-encoded",
+  add_convert_command(*convert, "images",
+                      "Convert JPEG and PNG files; the images are not re-encoded",
                       "Directory with one folder of images per class", ConvertSource::images);
   add_index_command(*data);
   add_inspect_command(*data);

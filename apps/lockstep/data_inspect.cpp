@@ -59,8 +59,8 @@ class HeaderStep final : public data::ImageStep {
   }
 
   void print() const {
-    fmt::print("  JPEG {}, PNG {}; height {}, width {}, channels {}\n", jpegs_, pngs_, heights_.text(), widths_.text(),
-               channels_.text());
+    fmt::print("  JPEG {}, PNG {}; height {}, width {}, channels {}\n", jpegs_, pngs_,
+               heights_.text(), widths_.text(), channels_.text());
   }
 
  private:
@@ -83,7 +83,8 @@ class ValueSummary {
   }
 
   void add(const data::Sample& sample) {
-    for (std::size_t i = 0; i < sample.features.size(); ++i) extents_[names_.empty() ? 0 : i].add(sample.features[i]);
+    for (std::size_t i = 0; i < sample.features.size(); ++i)
+      extents_[names_.empty() ? 0 : i].add(sample.features[i]);
     for (std::size_t i = 0; i < targets_.size(); ++i) targets_[i].add(sample.targets[i]);
   }
 
@@ -112,7 +113,8 @@ class ValueSummary {
 
 std::map<std::int64_t, std::string> numbered(const std::vector<std::string>& names) {
   std::map<std::int64_t, std::string> result;
-  for (const std::string& name : names) result.emplace(static_cast<std::int64_t>(result.size()), name);
+  for (const std::string& name : names)
+    result.emplace(static_cast<std::int64_t>(result.size()), name);
   return result;
 }
 
@@ -123,12 +125,14 @@ std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
   return counts;
 }
 
-/// Whether `argument` of `data inspect` is a data set in the syntax of --data rather than TFRecord files: a table,
-/// folders of images, IDX files, or synthetic data.
+/// Whether `argument` of `data inspect` is a data set in the syntax of --data rather than TFRecord
+/// files: a table, folders of images, IDX files, or synthetic data.
 bool is_inspected_by_source(const std::string& argument) {
   constexpr std::array<std::string_view, 6> kSources = {
       "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
-  if (std::ranges::any_of(kSources, [&](std::string_view source) { return argument.starts_with(source); })) return true;
+  if (std::ranges::any_of(kSources,
+                          [&](std::string_view source) { return argument.starts_with(source); }))
+    return true;
   if (argument == "fashion-mnist") return true;
   std::error_code ignored;
   return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument) &&
@@ -136,7 +140,8 @@ bool is_inspected_by_source(const std::string& argument) {
 }
 
 /// Prints the number of records per label, with class names if they are known.
-void print_label_counts(const std::string& label, const std::map<std::int64_t, std::int64_t>& counts,
+void print_label_counts(const std::string& label,
+                        const std::map<std::int64_t, std::int64_t>& counts,
                         const std::map<std::int64_t, std::string>& names) {
   fmt::print("\nrecords of each {}\n", label);
   for (const auto& [value, count] : counts) {
@@ -146,8 +151,8 @@ void print_label_counts(const std::string& label, const std::map<std::int64_t, s
   }
 }
 
-/// Reads at most `records` records (0: all) of the data set `argument`, and prints its features or the formats and
-/// sizes of its images, and the number of records per class.
+/// Reads at most `records` records (0: all) of the data set `argument`, and prints its features or
+/// the formats and sizes of its images, and the number of records per class.
 void inspect_source(const std::string& argument, std::int64_t records) {
   const data::Dataset dataset = data::open_data(argument);
   const data::RecordSource& source = dataset.source();
@@ -170,7 +175,8 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
-  fmt::print("{}: {} records of [{}]", source.description(), source.size(), fmt::join(spec.shape, ", "));
+  fmt::print("{}: {} records of [{}]", source.description(), source.size(),
+             fmt::join(spec.shape, ", "));
   fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} classes", spec.classes) : "");
   fmt::print("{} of {} records\n", source.has_images() ? "images" : "features", count);
   if (encoded)
@@ -200,7 +206,8 @@ struct FeatureSummary {
   std::string range_text(data::FeatureKind kind) const {
     switch (kind) {
       case data::FeatureKind::bytes:
-        return fmt::format("{} bytes{}{}", lengths.text(), image_kind.empty() ? "" : ", ", image_kind);
+        return fmt::format("{} bytes{}{}", lengths.text(), image_kind.empty() ? "" : ", ",
+                           image_kind);
       case data::FeatureKind::int64s:
         return integers.text();
       case data::FeatureKind::floats:
@@ -247,16 +254,17 @@ class Inspection {
       if (++records % kProgressEvery == 0) progress.show(records);
     }
     records_ += records;
-    fmt::print("{}: {} records of {} bytes, compression {}\n", path.string(), records, lengths.text(),
-               data::compression_name(reader.compression()));
+    fmt::print("{}: {} records of {} bytes, compression {}\n", path.string(), records,
+               lengths.text(), data::compression_name(reader.compression()));
   }
 
   void print_features() const {
     fmt::print("\nfeatures of {} records\n", records_);
-    fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each", "range");
+    fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each",
+               "range");
     for (const auto& [key, summary] : features_) {
-      fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", key.first, data::feature_kind_name(key.second), summary.records,
-                 summary.values.text(), summary.range_text(key.second));
+      fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", key.first, data::feature_kind_name(key.second),
+                 summary.records, summary.values.text(), summary.range_text(key.second));
     }
   }
 
@@ -281,11 +289,13 @@ class Inspection {
   }
 
   /// Reads the class name that image records store with their label.
-  void take_name(const data::Example& example, const std::string& label_feature, std::int64_t label) {
+  void take_name(const data::Example& example, const std::string& label_feature,
+                 std::int64_t label) {
     const auto text = example.find(kUsualClassName);
     if (label_feature != kUsualLabels[0] || text == example.end()) return;
     const auto* names = std::get_if<data::BytesList>(&text->second);
-    if (names != nullptr && names->size() == 1) class_names_[label_feature].try_emplace(label, names->front());
+    if (names != nullptr && names->size() == 1)
+      class_names_[label_feature].try_emplace(label, names->front());
   }
 
   void add_record(std::string_view record, const data::TFRecordReader& reader) {
@@ -303,7 +313,8 @@ class Inspection {
     try {
       return data::parse_example(record);
     } catch (const data::MalformedExample& error) {
-      throw Error(ErrorCategory::data, reader.location().text(), "expected a tf.train.Example", error.what());
+      throw Error(ErrorCategory::data, reader.location().text(), "expected a tf.train.Example",
+                  error.what());
     }
   }
 
@@ -324,8 +335,10 @@ class Inspection {
 void inspect_data(const InspectOptions& options) {
   std::vector<std::string> files = options.files;
   const auto sources = std::stable_partition(
-      files.begin(), files.end(), [](const std::string& argument) { return !is_inspected_by_source(argument); });
-  for (auto source = sources; source != files.end(); ++source) inspect_source(*source, options.records);
+      files.begin(), files.end(),
+      [](const std::string& argument) { return !is_inspected_by_source(argument); });
+  for (auto source = sources; source != files.end(); ++source)
+    inspect_source(*source, options.records);
   files.erase(sources, files.end());
   if (files.empty()) return;
   Inspection inspection(options);

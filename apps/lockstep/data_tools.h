@@ -8,13 +8,14 @@
 
 namespace lockstep::apps {
 
-/// The TFRecord files that `arguments` name: files, globs, and directories with a dataset.json. Throws Error (data) for
-/// an argument that matches nothing.
+/// The TFRecord files that `arguments` name: files, globs, and directories with a dataset.json.
+/// Throws Error (data) for an argument that matches nothing.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments);
 
-/// Reads every record of every file. Prints one line per file and per damaged record on standard output, and throws
-/// Error (data) at the end if there was a fault. Reading continues after a record with damaged data, but not after a
-/// damaged length. `decode_images`: also decode every JPEG and PNG image.
+/// Reads every record of every file. Prints one line per file and per damaged record on standard
+/// output, and throws Error (data) at the end if there was a fault. Reading continues after a
+/// record with damaged data, but not after a damaged length. `decode_images`: also decode every
+/// JPEG and PNG image.
 void verify_data(const std::vector<std::string>& arguments, bool decode_images = false);
 
 /// Writes the index of each file that has no valid one, and prints its path. Throws Error (data).
@@ -26,8 +27,8 @@ struct InspectOptions {
   std::string label_feature;       ///< feature whose values are counted; empty: the usual names
 };
 
-/// Prints the files, a table of the features, and the number of records per label on standard output. Throws Error
-/// (data).
+/// Prints the files, a table of the features, and the number of records per label on standard
+/// output. Throws Error (data).
 void inspect_data(const InspectOptions& options);
 
 }  // namespace lockstep::apps

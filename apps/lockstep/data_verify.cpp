@@ -39,7 +39,8 @@ struct FileReport {
   }
 };
 
-/// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the usual feature.
+/// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the
+/// usual feature.
 class ImageCheck {
  public:
   void add(std::string_view record, const data::RecordLocation& location, FileReport& report) {
@@ -47,25 +48,28 @@ class ImageCheck {
       data::for_each_feature(record, [&](std::string_view name, const data::FeatureView& feature) {
         if (feature.kind() != data::FeatureKind::bytes) return;
         for (const std::string_view value : feature.bytes_list())
-          if (name == kUsualFeature || data::encoded_image_kind(value)) decode(value, name, location, report);
+          if (name == kUsualFeature || data::encoded_image_kind(value))
+            decode(value, name, location, report);
       });
     } catch (const data::MalformedExample& error) {
-      report.add(Error(ErrorCategory::data, location.text(), "expected a tf.train.Example", error.what()));
+      report.add(
+          Error(ErrorCategory::data, location.text(), "expected a tf.train.Example", error.what()));
     }
   }
 
  private:
   static constexpr std::string_view kUsualFeature = "image/encoded";
 
-  void decode(std::string_view value, std::string_view name, const data::RecordLocation& location, FileReport& report) {
+  void decode(std::string_view value, std::string_view name, const data::RecordLocation& location,
+              FileReport& report) {
     try {
       const data::ImageHeader header =
           decoder_.open({reinterpret_cast<const std::uint8_t*>(value.data()), value.size()});
       decoder_.decode(header.channels == 1 ? 1 : 3);
       ++report.images;
     } catch (const Error& error) {
-      report.add(Error(ErrorCategory::data, location.text(), fmt::format("expected an intact image in {}", name),
-                       error.what()));
+      report.add(Error(ErrorCategory::data, location.text(),
+                       fmt::format("expected an intact image in {}", name), error.what()));
     }
   }
 
@@ -95,13 +99,16 @@ FileReport verify_file(const std::filesystem::path& path, ImageCheck* images) {
   return report;
 }
 
-/// Compares the numbers of records with those in the directories' dataset.json; one line per difference.
-std::vector<std::string> compare_with_descriptions(const std::map<std::filesystem::path, std::int64_t>& records_of) {
+/// Compares the numbers of records with those in the directories' dataset.json; one line per
+/// difference.
+std::vector<std::string> compare_with_descriptions(
+    const std::map<std::filesystem::path, std::int64_t>& records_of) {
   std::map<std::filesystem::path, data::DatasetDescription> descriptions;
   for (const auto& [file, records] : records_of) {
     const auto directory = file.parent_path();
     if (descriptions.count(directory) != 0) continue;
-    descriptions[directory] = data::read_dataset_json(directory).value_or(data::DatasetDescription{});
+    descriptions[directory] =
+        data::read_dataset_json(directory).value_or(data::DatasetDescription{});
   }
   std::vector<std::string> differences;
   for (const auto& [directory, description] : descriptions) {
@@ -115,7 +122,8 @@ std::vector<std::string> compare_with_descriptions(const std::map<std::filesyste
       }
       if (complete && found != part.records) {
         differences.push_back(fmt::format("[{}] expected {} records of {}, got {}",
-                                          (directory / data::kDatasetJson).string(), part.records, name, found));
+                                          (directory / data::kDatasetJson).string(), part.records,
+                                          name, found));
       }
     }
   }
@@ -138,7 +146,8 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
     }
     for (const auto& [name, part] : *description) {
       data::require_complete(argument, fmt::format("the part {}", name), part);
-      for (const std::string& file : part.files) files.push_back(std::filesystem::path(argument) / file);
+      for (const std::string& file : part.files)
+        files.push_back(std::filesystem::path(argument) / file);
     }
   }
   std::sort(files.begin(), files.end());
@@ -165,11 +174,11 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images) 
   for (const std::string& difference : differences) fmt::print("{}\n", difference);
   if (first_fault.empty() && !differences.empty()) first_fault = differences.front();
   if (faults + static_cast<std::int64_t>(differences.size()) == 0) return;
-  throw Error(
-      ErrorCategory::data, "verify", "expected intact files",
-      fmt::format("{} fault{} in {} of {} files; the first: {}", faults + static_cast<std::int64_t>(differences.size()),
-                  faults + static_cast<std::int64_t>(differences.size()) == 1 ? "" : "s", damaged_files,
-                  records_of.size(), first_fault));
+  throw Error(ErrorCategory::data, "verify", "expected intact files",
+              fmt::format("{} fault{} in {} of {} files; the first: {}",
+                          faults + static_cast<std::int64_t>(differences.size()),
+                          faults + static_cast<std::int64_t>(differences.size()) == 1 ? "" : "s",
+                          damaged_files, records_of.size(), first_fault));
 }
 
 void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir) {
@@ -182,13 +191,16 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
       fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
       continue;
     }
-    if (cleaned.insert(index_path.parent_path()).second) remove_abandoned_temporaries(index_path.parent_path());
+    if (cleaned.insert(index_path.parent_path()).second)
+      remove_abandoned_temporaries(index_path.parent_path());
     const data::RecordIndex index = data::build_record_index(file);
     if (!data::save_record_index(index_path, file.stamp(), index)) {
       throw Error(ErrorCategory::data, index_path.string(),
-                  "expected to write the index (--index-dir sets another directory)", "it cannot be written");
+                  "expected to write the index (--index-dir sets another directory)",
+                  "it cannot be written");
     }
-    fmt::print("{}: {} records, index written to {}\n", path.string(), index.records(), index_path.string());
+    fmt::print("{}: {} records, index written to {}\n", path.string(), index.records(),
+               index_path.string());
   }
 }
 

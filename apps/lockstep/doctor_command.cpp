@@ -54,8 +54,8 @@ struct DoctorArguments {
   double measuring_seconds() const { return quick ? 1 : seconds; }
 };
 
-/// Ends the process if the ranks do not connect in time; MPI has no timeout for that. The other ranks wait longer than
-/// rank 0, so that normally only rank 0 prints.
+/// Ends the process if the ranks do not connect in time; MPI has no timeout for that. The other
+/// ranks wait longer than rank 0, so that normally only rank 0 prints.
 class StartLimit {
  public:
   explicit StartLimit(std::chrono::seconds limit)
@@ -71,13 +71,16 @@ class StartLimit {
  private:
   void wait(const std::stop_token& stop) {
     std::unique_lock held(lock_);
-    if (come_.wait_for(held, stop, limit_, [&] { return stop.stop_requested(); }) || stop.stop_requested()) return;
-    fmt::print(
-        stderr,
-        "lockstep: error: [doctor] expected all ranks to connect within {} s; host {} is waiting: allow TCP "
-        "connections between the hosts, and select a working interface: mpirun --mca btl_tcp_if_include IF --mca "
-        "oob_tcp_if_include IF\n",
-        limit_.count(), host_name());
+    if (come_.wait_for(held, stop, limit_, [&] { return stop.stop_requested(); }) ||
+        stop.stop_requested())
+      return;
+    fmt::print(stderr,
+               "lockstep: error: [doctor] expected all ranks to connect within {} s; host {} is "
+               "waiting: allow TCP "
+               "connections between the hosts, and select a working interface: mpirun --mca "
+               "btl_tcp_if_include IF --mca "
+               "oob_tcp_if_include IF\n",
+               limit_.count(), host_name());
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
   }
@@ -88,7 +91,8 @@ class StartLimit {
   std::jthread thread_;  // last: its destructor joins before the other members are destroyed
 };
 
-/// The text of the watchdog's report without the prefix "[watchdog] " and without the advice at the end.
+/// The text of the watchdog's report without the prefix "[watchdog] " and without the advice at the
+/// end.
 std::string without_frame(std::string text) {
   const std::string advice = std::string("; ") + kLookThere;
   if (text.ends_with(advice)) text.resize(text.size() - advice.size());
@@ -102,8 +106,8 @@ class Examination {
   Examination(job::Session& session, const DoctorArguments& arguments)
       : arguments_(arguments), session_(session), ranks_(session), report_(ranks_.places()) {}
 
-  /// Must be called first, by all ranks. From then on, a rank that hangs ends the examination, and the results so far
-  /// are printed.
+  /// Must be called first, by all ranks. From then on, a rank that hangs ends the examination, and
+  /// the results so far are printed.
   void watch() {
     doctor::Outcome outcome{.check = "connections"};
     try {
@@ -112,9 +116,11 @@ class Examination {
     } catch (const Error& error) {
       start_watchdog(false);
       outcome.summary = "not all ranks reach rank 0 over TCP";
-      outcome.add({.level = Level::problem,
-                   .what = error.what(),
-                   .remedy = "allow TCP connections between the hosts on all ports: check routes and firewall"});
+      outcome.add(
+          {.level = Level::problem,
+           .what = error.what(),
+           .remedy =
+               "allow TCP connections between the hosts on all ports: check routes and firewall"});
     }
     report_.add(std::move(outcome));
   }
@@ -128,7 +134,10 @@ class Examination {
       throw;
     }
     // Some results are known only to the chief.
-    const bool problem = !ranks_.gather("report", report_.level() == Level::problem ? "problem" : "").front().empty();
+    const bool problem =
+        !ranks_.gather("report", report_.level() == Level::problem ? "problem" : "")
+             .front()
+             .empty();
     watchdog_.reset();
     say("");
     if (session_.is_chief()) print();
@@ -144,8 +153,8 @@ class Examination {
     examine_speed();
   }
 
-  /// If rank 0 cannot watch the other ranks, each rank watches itself. The other ranks then wait longer, so that rank
-  /// 0, which has the table, prints first.
+  /// If rank 0 cannot watch the other ranks, each rank watches itself. The other ranks then wait
+  /// longer, so that rank 0, which has the table, prints first.
   void start_watchdog(bool between_ranks) {
     constexpr double kForRankZero = 3;
     const std::vector<const allreduce::Activity*> replicas = {&ranks_.activity()};
@@ -154,8 +163,9 @@ class Examination {
         .advice = kLookThere,
         .on_failure = [this](const allreduce::WatchdogReport& found) { give_up(found); }};
     if (!between_ranks && !session_.is_chief()) options.stall_timeout += kForRankZero;
-    watchdog_ = between_ranks ? std::make_unique<allreduce::Watchdog>(session_.ranks(), replicas, options)
-                              : std::make_unique<allreduce::Watchdog>(replicas, options);
+    watchdog_ = between_ranks
+                    ? std::make_unique<allreduce::Watchdog>(session_.ranks(), replicas, options)
+                    : std::make_unique<allreduce::Watchdog>(replicas, options);
     ranks_.activity().set_phase(allreduce::Phase::compute);
   }
 
@@ -165,11 +175,14 @@ class Examination {
     if (found.speaks && session_.is_chief()) {
       report_.add({.check = "progress",
                    .summary = fmt::format("the checks after {} did not run", check),
-                   .findings = {{.level = Level::problem, .what = without_frame(found.text), .remedy = kLookThere}}});
+                   .findings = {{.level = Level::problem,
+                                 .what = without_frame(found.text),
+                                 .remedy = kLookThere}}});
       print();
     } else if (found.speaks) {
       fmt::print(stderr,
-                 "lockstep: error: [doctor] expected all ranks to respond; rank {}, host {}, is waiting in {}: {}\n",
+                 "lockstep: error: [doctor] expected all ranks to respond; rank {}, host {}, is "
+                 "waiting in {}: {}\n",
                  session_.rank(), ranks_.mine().host, check, without_frame(found.text));
     }
     std::fflush(nullptr);
@@ -179,8 +192,8 @@ class Examination {
   /// Returns whether all ranks run the same version, so that the other checks can communicate.
   bool examine_versions() {
     say("versions");
-    const auto versions =
-        ranks_.measure<doctor::VersionFacts>("versions", [] { return doctor::version_facts(program_versions()); });
+    const auto versions = ranks_.measure<doctor::VersionFacts>(
+        "versions", [] { return doctor::version_facts(program_versions()); });
     report_.add(doctor::judge_versions(versions));
     return doctor::is_one_program(versions);
   }
@@ -200,13 +213,15 @@ class Examination {
     const auto limits = ranks_.measure<doctor::LimitFacts>("open-files", doctor::measure_limits);
     report_.add(doctor::judge_open_files(limits));
     report_.add(doctor::judge_locked_memory(limits));
-    report_.add(doctor::judge_cores(ranks_.measure<doctor::CoreFacts>("cores", doctor::measure_cores)));
+    report_.add(
+        doctor::judge_cores(ranks_.measure<doctor::CoreFacts>("cores", doctor::measure_cores)));
   }
 
   void examine_folders() {
     say("data");
     doctor::Reports<doctor::DataFacts> data;
-    if (!arguments_.data.empty()) data = doctor::measure_data(ranks_, arguments_.data, arguments_.data_dir);
+    if (!arguments_.data.empty())
+      data = doctor::measure_data(ranks_, arguments_.data, arguments_.data_dir);
     report_.add(doctor::judge_data(data, arguments_.data));
     say("checkpoints");
     doctor::Reports<doctor::FolderFacts> folder;
@@ -238,8 +253,8 @@ class Examination {
     say("routes");
     const auto readings = doctor::measure_routes(ranks_, arguments_.routes, 0.65 * seconds);
     const double wire = session_.nodes() > 1 ? doctor::slowest_link(links) : 0;
-    report_.add(
-        doctor::judge_routes(readings, {.copied_gigabytes = doctor::slowest_copy(speed), .wire_gigabytes = wire}));
+    report_.add(doctor::judge_routes(
+        readings, {.copied_gigabytes = doctor::slowest_copy(speed), .wire_gigabytes = wire}));
   }
 
   /// Shows the current check on a terminal.
@@ -271,7 +286,8 @@ int examine(const Invocation& invocation, const DoctorArguments& arguments) {
   job::Session session(invocation.argc, invocation.argv, {.quiet = true, .stall_timeout = 0});
   return session.guard([&] {
     Examination examination(session, arguments);
-    // The watchdog tries all addresses of rank 0, and waits some seconds for each one that does not answer.
+    // The watchdog tries all addresses of rank 0, and waits some seconds for each one that does not
+    // answer.
     limit = std::make_unique<StartLimit>(std::chrono::seconds(50));
     examination.watch();
     limit.reset();
@@ -282,23 +298,28 @@ int examine(const Invocation& invocation, const DoctorArguments& arguments) {
 }  // namespace
 
 void add_doctor_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command = program.add_subcommand(
-      "doctor", "Check this machine, or all ranks under mpirun, before a run: report problems and how to fix them");
+  CLI::App* command = program.add_subcommand("doctor",
+                                             "Check this machine, or all ranks under mpirun, "
+                                             "before a run: report problems and how to fix them");
   command->footer(
-      "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the command line is wrong, 4 "
+      "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the "
+      "command line is wrong, 4 "
       "ranks did not connect or stopped responding.");
   const auto arguments = std::make_shared<DoctorArguments>();
   command->add_option("--data", arguments->data,
                       "Data that every rank must be able to read, as for --data of lockstep train");
   command->add_option("--data-dir", arguments->data_dir,
                       "Directory to search for named data sets before the system's directories");
-  command->add_option("--checkpoint-dir", arguments->checkpoint_dir,
-                      "Directory that rank 0 must be able to write to; its contents are not changed");
+  command->add_option(
+      "--checkpoint-dir", arguments->checkpoint_dir,
+      "Directory that rank 0 must be able to write to; its contents are not changed");
   add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
-             "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, in-process "
+             "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, "
+             "in-process "
              "within one process (default: all routes that connect these ranks)");
   add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
-              "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other checks take one "
+              "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other "
+              "checks take one "
               "or two seconds")
       ->default_str("6");
   command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures");

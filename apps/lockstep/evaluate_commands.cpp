@@ -65,7 +65,8 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
 Restored restore(job::Session& session, const RestoredArguments& arguments) {
   const PlaceArguments& place = arguments.place;
   auto strategy = strategy::make_strategy(
-      session, place.strategy, job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
+      session, place.strategy,
+      job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
   // The number of classes and the image preprocessing default to those of the model's training.
   DataArguments data = arguments.data;
@@ -74,9 +75,11 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   if (!data.images) data.images = source.images;
   data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
   auto trainer = std::make_unique<strategy::Trainer>(
-      *strategy, source.make(), strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
+      *strategy, source.make(),
+      strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer), std::move(checkpoint)};
+  return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer),
+          std::move(checkpoint)};
 }
 
 // ---- evaluate
@@ -99,10 +102,11 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
 }
 
 void print_text(const Restored& restored, const model::MetricSums& sums) {
-  fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(), restored.checkpoint.state.step,
-             restored.dataset.description());
+  fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
+             restored.checkpoint.state.step, restored.dataset.description());
   fmt::print("loss {:.6f}", sums.mean_loss());
-  if (sums.has_accuracy) fmt::print(", accuracy {:.4f}, top-5 accuracy {:.4f}", sums.accuracy(), sums.top5_accuracy());
+  if (sums.has_accuracy)
+    fmt::print(", accuracy {:.4f}, top-5 accuracy {:.4f}", sums.accuracy(), sums.top5_accuracy());
   fmt::print("\nevaluated {} of {}\n", sums.samples, restored.dataset.size());
 }
 
@@ -136,14 +140,16 @@ std::vector<double> softmax(std::span<const float> logits) {
   return values;
 }
 
-/// One line per record: its id; for a classifier, the predicted class and the probabilities of all classes; otherwise
-/// the outputs. The file appears only when it is complete. Throws Error (data) with the path.
+/// One line per record: its id; for a classifier, the predicted class and the probabilities of all
+/// classes; otherwise the outputs. The file appears only when it is complete. Throws Error (data)
+/// with the path.
 ///
-///     record,predicted,probability_0,probability_1      {"record":0,"predicted":1,"probabilities":[0.25,0.75]}
+///     record,predicted,probability_0,probability_1
+///     {"record":0,"predicted":1,"probabilities":[0.25,0.75]}
 class PredictionFile {
  public:
-  /// Throws Error (input) unless `path` ends in .csv or .jsonl. `width`: outputs per record. `classes`: whether the
-  /// outputs are logits.
+  /// Throws Error (input) unless `path` ends in .csv or .jsonl. `width`: outputs per record.
+  /// `classes`: whether the outputs are logits.
   PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes);
 
   void add(const strategy::Predictions& predictions);
@@ -169,7 +175,8 @@ PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t w
 
 void PredictionFile::write_header(std::int64_t width) {
   std::string header = classes_ ? "record,predicted" : "record";
-  for (std::int64_t i = 0; i < width; ++i) header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+  for (std::int64_t i = 0; i < width; ++i)
+    header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
   file_->write(header + '\n');
 }
 
@@ -187,9 +194,11 @@ std::string PredictionFile::line(std::int64_t record, std::span<const float> out
   const std::string values = classes_ ? fmt::format("{:.7g}", fmt::join(softmax(outputs), ","))
                                       : fmt::format("{:.9g}", fmt::join(outputs, ","));
   if (csv_)
-    return classes_ ? fmt::format("{},{},{}\n", record, predicted, values) : fmt::format("{},{}\n", record, values);
+    return classes_ ? fmt::format("{},{},{}\n", record, predicted, values)
+                    : fmt::format("{},{}\n", record, values);
   if (classes_)
-    return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]}}\n", record, predicted, values);
+    return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]}}\n", record,
+                       predicted, values);
   return fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
 }
 
@@ -203,28 +212,31 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
   std::optional<PredictionFile> file;
   if (session.is_chief())
-    file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()), classes);
-  restored.trainer->predict(restored.dataset,
-                            [&](const strategy::Predictions& predictions) { file->add(predictions); });
+    file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()),
+                 classes);
+  restored.trainer->predict(
+      restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); });
   if (!file) return 0;
   file->commit();
   if (!arguments.restored.output.quiet)
-    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", file->records(),
-               restored.dataset.size(), restored.checkpoint.path.string(), arguments.output);
+    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n",
+               file->records(), restored.dataset.size(), restored.checkpoint.path.string(),
+               arguments.output);
   return 0;
 }
 
 }  // namespace
 
 void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command =
-      program.add_subcommand("evaluate", "Evaluate a checkpoint on a data set, in one process or under mpirun");
+  CLI::App* command = program.add_subcommand(
+      "evaluate", "Evaluate a checkpoint on a data set, in one process or under mpirun");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
     check_restored_options(*arguments);
     job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = arguments->output.quiet, .stall_timeout = arguments->place.options.stall_timeout});
+                         {.quiet = arguments->output.quiet,
+                          .stall_timeout = arguments->place.options.stall_timeout});
     const job::DelayedTermination late(session);
     status = session.guard([&] { return evaluate(session, *arguments); });
   });
@@ -234,15 +246,17 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
   CLI::App* command = program.add_subcommand(
       "predict", "Write the predictions of a checkpoint to a file, in one process or under mpirun");
   const auto arguments = std::make_shared<PredictArguments>();
-  command->add_option("--output", arguments->output,
-                      "File to write, FILE.csv or FILE.jsonl: one line per record, in the order of the data set");
+  command->add_option(
+      "--output", arguments->output,
+      "File to write, FILE.csv or FILE.jsonl: one line per record, in the order of the data set");
   add_restored_options(*command, arguments->restored);
   command->callback([=, &status] {
     const RestoredArguments& restored = arguments->restored;
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);
     check_restored_options(restored);
-    job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = restored.output.quiet, .stall_timeout = restored.place.options.stall_timeout});
+    job::Session session(
+        invocation.argc, invocation.argv,
+        {.quiet = restored.output.quiet, .stall_timeout = restored.place.options.stall_timeout});
     const job::DelayedTermination late(session);
     status = session.guard([&] { return predict(session, *arguments); });
   });

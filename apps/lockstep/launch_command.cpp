@@ -54,33 +54,39 @@ std::vector<std::string> launched_command(const Invocation& invocation) {
 }
 
 bool asks_for_help(const std::vector<std::string>& arguments) {
-  return std::ranges::any_of(arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
+  return std::ranges::any_of(
+      arguments, [](const std::string& word) { return word == "--help" || word == "-h"; });
 }
 
 job::Task require_task(const job::Environment& environment) {
   const job::Launch launch = job::detect_launch(environment);
   auto task = job::find_task(environment);
-  const bool is_rank =
-      launch.launched && launch.connects && (!task || task->source != "srun" || launch.launcher == "mpirun");
+  const bool is_rank = launch.launched && launch.connects &&
+                       (!task || task->source != "srun" || launch.launcher == "mpirun");
   if (is_rank)
-    throw Error(ErrorCategory::input, "launch", "expected a process that was not started by an MPI launcher",
-                fmt::format("{} started it as rank {}: remove `lockstep launch --`", launch.launcher, launch.rank));
+    throw Error(ErrorCategory::input, "launch",
+                "expected a process that was not started by an MPI launcher",
+                fmt::format("{} started it as rank {}: remove `lockstep launch --`",
+                            launch.launcher, launch.rank));
   if (task) return *task;
   throw Error(ErrorCategory::input, "launch",
-              "expected RANK and WORLD_SIZE, TF_CONFIG, or the variables of a Slurm step in the environment",
+              "expected RANK and WORLD_SIZE, TF_CONFIG, or the variables of a Slurm step in the "
+              "environment",
               "none of them is set; on one host, use `mpirun -np N COMMAND` instead");
 }
 
 void require_endpoint(const job::Task& task) {
   if (task.ranks == 1 || (!task.rendezvous.host.empty() && task.rendezvous.port != 0)) return;
   throw Error(ErrorCategory::input, "launch",
-              "expected the host and port of the rendezvous: MASTER_ADDR and MASTER_PORT, or --meet HOST:PORT",
+              "expected the host and port of the rendezvous: MASTER_ADDR and MASTER_PORT, or "
+              "--meet HOST:PORT",
               fmt::format("got \"{}\" and {}", task.rendezvous.host, task.rendezvous.port));
 }
 
 /// Parses "HOST:PORT", "HOST" or ":PORT". A missing part is taken from `told`.
 job::Endpoint endpoint(const std::string& given, const job::Endpoint& told) {
-  if (given.starts_with(':')) return {.host = told.host, .port = job::parse_address("launch", "any" + given).port};
+  if (given.starts_with(':'))
+    return {.host = told.host, .port = job::parse_address("launch", "any" + given).port};
   job::Endpoint point = job::parse_address("launch", given);
   if (point.port == 0) point.port = told.port;
   return point;
@@ -89,7 +95,8 @@ job::Endpoint endpoint(const std::string& given, const job::Endpoint& told) {
 /// mpirun would parse "a:2" and "a,b" as more than one name.
 void require_host_name(const std::string& name) {
   if (name.empty() || launch::is_host_name(name)) return;
-  throw Error(ErrorCategory::input, "launch", "expected a name of letters, digits, dots and dashes for --host",
+  throw Error(ErrorCategory::input, "launch",
+              "expected a name of letters, digits, dots and dashes for --host",
               fmt::format("got {}", describe_json(name)));
 }
 
@@ -101,18 +108,21 @@ void print_line(const job::Task& task, const launch::MpirunOptions& options) {
                 fmt::format("got none from {}", task.source));
   for (const std::string& host : task.hosts)
     if (host.find(':') != std::string::npos)
-      throw Error(ErrorCategory::input, "launch", "expected names or IPv4 addresses of hosts for --print",
-                  fmt::format("got \"{}\", which mpirun parses as a host and a number of ranks", host));
+      throw Error(
+          ErrorCategory::input, "launch", "expected names or IPv4 addresses of hosts for --print",
+          fmt::format("got \"{}\", which mpirun parses as a host and a number of ranks", host));
   for (std::size_t rank = 0; rank < task.names.size(); ++rank)
     fmt::print("# rank {}: {} on {}{}\n", rank, task.names[rank], task.hosts[rank],
                rank == 0 ? ", writes checkpoints" : "");
-  fmt::print("{}\n",
-             launch::to_shell(mpirun_command(launch::plan_job_on(task.hosts), options, {}, launch::runtime_here())));
+  fmt::print("{}\n", launch::to_shell(mpirun_command(launch::plan_job_on(task.hosts), options, {},
+                                                     launch::runtime_here())));
 }
 
-/// Prints the job's error. The tasks of a Slurm step share their output, so there only the first task prints it.
+/// Prints the job's error. The tasks of a Slurm step share their output, so there only the first
+/// task prints it.
 int leave(const launch::Ending& ending, const job::Task& task) {
-  if (!ending.message.empty() && task.source != "srun") fmt::print(stderr, "lockstep: error: {}\n", ending.message);
+  if (!ending.message.empty() && task.source != "srun")
+    fmt::print(stderr, "lockstep: error: {}\n", ending.message);
   return ending.status;
 }
 
@@ -122,12 +132,14 @@ int launch_task(const LaunchArguments& arguments) {
   if (!arguments.meet.empty()) task.rendezvous = endpoint(arguments.meet, task.rendezvous);
   if (arguments.print) {
     if (task.source != "srun" || task.rank == 0)
-      print_line(task, arguments.options.mpirun);  // srun starts this program on every rank; print once
+      print_line(task,
+                 arguments.options.mpirun);  // srun starts this program on every rank; print once
     return 0;
   }
   require_endpoint(task);
   launch::LaunchOptions options = arguments.options;
-  if (auto secret = net::find_job_secret(std::getenv(net::kSecretFileVariable), std::getenv(net::kSecretVariable)))
+  if (auto secret = net::find_job_secret(std::getenv(net::kSecretFileVariable),
+                                         std::getenv(net::kSecretVariable)))
     options.secret = std::move(*secret);
   if (task.rank == 0) return launch::FirstTask(options, task).run();
   try {
@@ -141,8 +153,9 @@ int launch_task(const LaunchArguments& arguments) {
 }  // namespace
 
 void add_launch_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command = program.add_subcommand(
-      kLaunchCommand, "Run a command as one MPI job from processes started without MPI: lockstep launch -- COMMAND…");
+  CLI::App* command = program.add_subcommand(kLaunchCommand,
+                                             "Run a command as one MPI job from processes started "
+                                             "without MPI: lockstep launch -- COMMAND…");
   const auto arguments = std::make_shared<LaunchArguments>();
   launch::LaunchOptions& options = arguments->options;
   command
@@ -156,23 +169,29 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
       ->check(CLI::Range(1.0, 86400.0))
       ->capture_default_str();
   command->add_option("--meet", arguments->meet,
-                      "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT overrides only one part");
-  command->add_option(
-      "--job", options.job,
-      "Name that is the same for all tasks of the job, and different for other jobs (default: from the environment)");
+                      "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT "
+                      "overrides only one part");
+  command->add_option("--job", options.job,
+                      "Name that is the same for all tasks of the job, and different for other "
+                      "jobs (default: from the environment)");
   command->add_option("--host", options.host,
-                      "Name of this task's host (default: the system's host name). Tasks with the same name must be "
+                      "Name of this task's host (default: the system's host name). Tasks with the "
+                      "same name must be "
                       "able to share memory");
   command
       ->add_option("--interface", options.mpirun.interface,
-                   "Network interfaces or networks for MPI (eth0, 10.0.0.0/8); any: MPI's own choice; auto: the "
-                   "interface of the rendezvous, if it has the same name on all hosts and Open MPI is not configured "
+                   "Network interfaces or networks for MPI (eth0, 10.0.0.0/8); any: MPI's own "
+                   "choice; auto: the "
+                   "interface of the rendezvous, if it has the same name on all hosts and Open MPI "
+                   "is not configured "
                    "to use another one")
       ->capture_default_str();
   command->add_option("--mpirun", arguments->mpirun,
-                      "Additional mpirun options, separated by spaces, such as \"--map-by slot:PE=8\". Unless they set "
+                      "Additional mpirun options, separated by spaces, such as \"--map-by "
+                      "slot:PE=8\". Unless they set "
                       "a binding, ranks are not bound to cores (--bind-to none)");
-  command->add_flag("--print", arguments->print, "Print the roles and mpirun's command line, and exit");
+  command->add_flag("--print", arguments->print,
+                    "Print the roles and mpirun's command line, and exit");
   command->footer(kExplanation);
   command->callback([=, &status] {
     arguments->options.mpirun.command = launched_command(invocation);
@@ -186,8 +205,8 @@ std::vector<std::string> without_launched_command(std::vector<std::string> argum
   if (arguments.empty() || arguments.front() != kLaunchCommand) return arguments;
   const auto mark = std::ranges::find(arguments, "--");
   if (arguments.end() - mark < 2 && !asks_for_help(arguments))
-    throw Error(ErrorCategory::input, "launch", "expected a command after --: lockstep launch -- COMMAND…",
-                "there is none");
+    throw Error(ErrorCategory::input, "launch",
+                "expected a command after --: lockstep launch -- COMMAND…", "there is none");
   arguments.erase(mark, arguments.end());
   return arguments;
 }

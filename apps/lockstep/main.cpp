@@ -1,4 +1,5 @@
-// The program `lockstep`. Each command has its own file; an error is printed as one line on standard error.
+// The program `lockstep`. Each command has its own file; an error is printed as one line on
+// standard error.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -29,10 +30,12 @@ int run(const apps::Invocation& invocation) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
-  program.set_version_flag("--version", apps::version_line(),
-                           "Print the version of this program; `lockstep version` also prints those of libraries");
+  program.set_version_flag(
+      "--version", apps::version_line(),
+      "Print the version of this program; `lockstep version` also prints those of libraries");
   program.option_defaults()->multi_option_policy(
-      CLI::MultiOptionPolicy::TakeLast);  // options appended to a script's command line override its own
+      CLI::MultiOptionPolicy::TakeLast);  // options appended to a script's command line override
+                                          // its own
   apps::add_train_command(program, invocation, status);
   apps::add_evaluate_command(program, invocation, status);
   apps::add_predict_command(program, invocation, status);
@@ -43,8 +46,8 @@ int run(const apps::Invocation& invocation) {
   apps::add_launch_command(program, invocation, status);
   apps::add_version_command(program);
 
-  std::vector<std::string> arguments =
-      apps::with_config_file(apps::without_launched_command({invocation.argv + 1, invocation.argv + invocation.argc}));
+  std::vector<std::string> arguments = apps::with_config_file(
+      apps::without_launched_command({invocation.argv + 1, invocation.argv + invocation.argc}));
   std::ranges::reverse(arguments);  // CLI11 expects them in reverse order
   try {
     program.parse(arguments);
@@ -55,10 +58,10 @@ int run(const apps::Invocation& invocation) {
   return status;
 }
 
-/// Before MPI is initialized, only the launcher's environment distinguishes the ranks. Almost always all ranks have the
-/// same error, and rank 0 prints it. mpirun ends the job when the first rank exits, so the other ranks wait to let rank
-/// 0 print. A rank that is still alive after that had an error of its own. Plain srun does not end the other ranks;
-/// there only rank 0 prints.
+/// Before MPI is initialized, only the launcher's environment distinguishes the ranks. Almost
+/// always all ranks have the same error, and rank 0 prints it. mpirun ends the job when the first
+/// rank exits, so the other ranks wait to let rank 0 print. A rank that is still alive after that
+/// had an error of its own. Plain srun does not end the other ranks; there only rank 0 prints.
 void print_before_session(const job::Failure& failure) {
   constexpr std::chrono::seconds kTimeOfRankZero{3};
   const job::Launch launch = job::detect_launch();
@@ -76,7 +79,8 @@ int main(int argc, char** argv) {
   apps::restore_inherited_hangup();
   apps::StandardStreams streams;
   const std::string_view command = argc > 1 ? argv[1] : "";
-  if (command == apps::launch::kAgentCommand) return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
+  if (command == apps::launch::kAgentCommand)
+    return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
   // A launched program keeps its own thread settings.
   if (command != apps::kLaunchCommand) apps::let_kernel_threads_sleep(argv);
   try {

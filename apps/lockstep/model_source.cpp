@@ -14,20 +14,21 @@ namespace lockstep::apps {
 namespace {
 
 namespace fs = std::filesystem;
-constexpr auto kLosses =
-    enum_names<LossKind>({{LossKind::sparse_categorical_crossentropy, "sparse-categorical-crossentropy"},
-                          {LossKind::mean_squared_error, "mean-squared-error"}});
+constexpr auto kLosses = enum_names<LossKind>(
+    {{LossKind::sparse_categorical_crossentropy, "sparse-categorical-crossentropy"},
+     {LossKind::mean_squared_error, "mean-squared-error"}});
 
 std::string read_description(const fs::path& file) {
   try {
     return checkpoint::read_small_file(file);
   } catch (const Error& error) {
-    throw Error(ErrorCategory::input, "model", "expected the name of a network or a JSON file that can be read",
-                error.what());
+    throw Error(ErrorCategory::input, "model",
+                "expected the name of a network or a JSON file that can be read", error.what());
   }
 }
 
-/// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory `path`.
+/// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory
+/// `path`.
 std::string read_state(const fs::path& path) {
   // An unreadable path is reported below, when it is read.
   std::error_code unreadable;
@@ -35,7 +36,8 @@ std::string read_state(const fs::path& path) {
     return checkpoint::read_small_file(path / checkpoint::kStateFile);
   for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(path))
     if (info.complete()) return checkpoint::read_small_file(info.path / checkpoint::kStateFile);
-  throw Error(ErrorCategory::checkpoint, path.string(), "expected a directory with a complete checkpoint",
+  throw Error(ErrorCategory::checkpoint, path.string(),
+              "expected a directory with a complete checkpoint",
               fs::exists(path, unreadable) ? "there is none in it"
               : unreadable                 ? unreadable.message()
                                            : "it does not exist");
@@ -68,13 +70,13 @@ ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string
                      .label_smoothing = json.at("label_smoothing").get<double>()},
             .images = parse_images(json.value("images", "none"))};
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where, "expected a model description written by `lockstep train`",
-                error.what());
+    throw Error(ErrorCategory::checkpoint, where,
+                "expected a model description written by `lockstep train`", error.what());
   }
 }
 
-ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const LossChoice& loss,
-                         ImagePreparation images) {
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
+                         const LossChoice& loss, ImagePreparation images) {
   ModelSource source{.name = name,
                      .description = {},
                      .input_shape = spec.shape,
@@ -89,7 +91,8 @@ LossKind parse_loss(std::string_view name) { return kLosses.parse("loss", name);
 
 model::Loss LossChoice::loss() const {
   if (kind == LossKind::mean_squared_error) return model::MeanSquaredError{};
-  return model::SparseCategoricalCrossentropy{.label_smoothing = static_cast<float>(label_smoothing)};
+  return model::SparseCategoricalCrossentropy{.label_smoothing =
+                                                  static_cast<float>(label_smoothing)};
 }
 
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path) {
@@ -97,7 +100,8 @@ ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::pa
   const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
   const std::string where = (path / checkpoint::kStateFile).string();
   return ModelSource::from_json(
-      checkpoint::parse_training_state(state, where).configuration->value(ModelSource::kKey, nlohmann::json::object()),
+      checkpoint::parse_training_state(state, where)
+          .configuration->value(ModelSource::kKey, nlohmann::json::object()),
       where);
 }
 

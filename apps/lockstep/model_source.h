@@ -30,7 +30,8 @@ struct LossChoice {
 
 /// Everything that is needed to construct a network.
 struct ModelSource {
-  static constexpr const char* kKey = "model";  ///< its key in the configuration that checkpoints store
+  static constexpr const char* kKey =
+      "model";  ///< its key in the configuration that checkpoints store
 
   std::string name;         ///< as given: "cnn", "net.json"
   std::string description;  ///< JSON text of a file; empty for a named network
@@ -46,11 +47,12 @@ struct ModelSource {
 };
 
 /// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).
-ModelSource choose_model(const std::string& name, const data::SampleSpec& spec, const LossChoice& loss,
-                         ImagePreparation images);
+ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
+                         const LossChoice& loss, ImagePreparation images);
 
-/// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The chief reads it. Throws
-/// Error (checkpoint). Collective.
-ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const std::filesystem::path& path);
+/// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
+/// chief reads it. Throws Error (checkpoint). Collective.
+ModelSource model_of_checkpoint(const strategy::Strategy& strategy,
+                                const std::filesystem::path& path);
 
 }  // namespace lockstep::apps

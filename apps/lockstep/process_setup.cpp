@@ -54,7 +54,9 @@ bool is_watched(int descriptor) {
   // A terminal without a size was made by a program.
   std::error_code unreadable;
   const std::string launchers =
-      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor), unreadable).string();
+      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor),
+                                    unreadable)
+          .string();
   return launchers.starts_with("/dev/pts/") || launchers.starts_with("/dev/tty");
 }
 
@@ -73,19 +75,21 @@ void DataProgress::show(std::int64_t records) {
 
 namespace {
 
-// Opens /dev/null for closed descriptors; read-only for standard output, so that writing to it still fails.
+// Opens /dev/null for closed descriptors; read-only for standard output, so that writing to it
+// still fails.
 void open_closed_descriptors() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0 || errno != EBADF) continue;
     // open() returns the lowest free descriptor, which is this one.
-    if (::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0) ::open("/", O_RDONLY);
+    if (::open("/dev/null", descriptor == STDOUT_FILENO ? O_RDONLY : O_RDWR) < 0)
+      ::open("/", O_RDONLY);
   }
 }
 
 extern "C" void note_nothing(int /*signal*/) {}
 
-// Installs an empty handler, so that write() fails with EPIPE, or with EFBIG at the limit of `ulimit -f`. SIG_IGN would
-// be inherited by programs that `lockstep launch` starts.
+// Installs an empty handler, so that write() fails with EPIPE, or with EFBIG at the limit of
+// `ulimit -f`. SIG_IGN would be inherited by programs that `lockstep launch` starts.
 void take_signals_of_writing() {
   for (const int signal : {SIGPIPE, SIGXFSZ}) {
     struct sigaction now = {};
@@ -102,7 +106,8 @@ constexpr int kNoReader = -1;
 
 std::string describe(int error, std::chrono::milliseconds limit) {
   if (error == kNoReader)
-    return fmt::format("got a reader that read nothing for {} s", std::chrono::duration<double>(limit).count());
+    return fmt::format("got a reader that read nothing for {} s",
+                       std::chrono::duration<double>(limit).count());
   if (error == EBADF) return "got a closed descriptor";
   return fmt::format("got {}", std::generic_category().message(error));
 }
@@ -115,7 +120,8 @@ class StandardStreams::Stream {
   /// `reports`: the stream on which the first failure is reported; may be null.
   Stream(std::FILE*& replaced, int descriptor, int buffering, Stream* reports)
       : replaced_(replaced), before_(replaced), descriptor_(descriptor), reports_(reports) {
-    const cookie_io_functions_t functions{.read = nullptr, .write = &Stream::take, .seek = nullptr, .close = nullptr};
+    const cookie_io_functions_t functions{
+        .read = nullptr, .write = &Stream::take, .seek = nullptr, .close = nullptr};
     file_ = ::fopencookie(this, "w", functions);
     if (file_ == nullptr) return;  // no memory: the stream stays as it is
     std::setvbuf(file_, nullptr, buffering, BUFSIZ);
@@ -138,7 +144,8 @@ class StandardStreams::Stream {
     while (!text.empty() && error_ == 0) {
       if (limit_.count() > 0 && !has_room()) return lose(kNoReader);
       // A pipe that is ready accepts PIPE_BUF bytes without blocking.
-      const std::size_t size = limit_.count() > 0 ? std::min<std::size_t>(text.size(), PIPE_BUF) : text.size();
+      const std::size_t size =
+          limit_.count() > 0 ? std::min<std::size_t>(text.size(), PIPE_BUF) : text.size();
       const ssize_t written = ::write(descriptor_, text.data(), size);
       if (written >= 0)
         text.remove_prefix(static_cast<std::size_t>(written));
@@ -149,7 +156,8 @@ class StandardStreams::Stream {
     }
   }
 
-  /// Flushes. Network file systems report write errors on close, so it also closes a duplicate of the descriptor.
+  /// Flushes. Network file systems report write errors on close, so it also closes a duplicate of
+  /// the descriptor.
   void finish() {
     if (file_ == nullptr) return;
     std::fflush(file_);
@@ -163,15 +171,16 @@ class StandardStreams::Stream {
     return static_cast<ssize_t>(size);
   }
 
-  /// Waits until the descriptor is ready for writing, or for the limit. A broken stream counts as ready: write()
-  /// reports the error.
+  /// Waits until the descriptor is ready for writing, or for the limit. A broken stream counts as
+  /// ready: write() reports the error.
   bool has_room() const {
     const auto start = std::chrono::steady_clock::now();
     for (;;) {
       const auto waited = std::chrono::steady_clock::now() - start;
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(limit_ - waited).count();
       pollfd room{.fd = descriptor_, .events = POLLOUT, .revents = 0};
-      const int ready = ::poll(&room, 1, limit_.count() == 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0)));
+      const int ready = ::poll(
+          &room, 1, limit_.count() == 0 ? -1 : static_cast<int>(std::max<std::int64_t>(left, 0)));
       if (ready >= 0 || errno != EINTR) return ready != 0;
     }
   }
@@ -179,7 +188,8 @@ class StandardStreams::Stream {
   void lose(int error) {
     error_ = error;
     if (reports_ == nullptr) return;
-    const Error lost(ErrorCategory::output, "standard output", "expected a writable output", describe(error, limit_));
+    const Error lost(ErrorCategory::output, "standard output", "expected a writable output",
+                     describe(error, limit_));
     reports_->write(fmt::format("lockstep: error: {}\n", lost.what()));
   }
 
@@ -196,8 +206,8 @@ StandardStreams::StandardStreams() {
   open_closed_descriptors();
   take_signals_of_writing();
   errors_ = std::make_unique<Stream>(stderr, STDERR_FILENO, _IONBF, nullptr);
-  output_ =
-      std::make_unique<Stream>(stdout, STDOUT_FILENO, ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, errors_.get());
+  output_ = std::make_unique<Stream>(stdout, STDOUT_FILENO,
+                                     ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, errors_.get());
   to_output_ = std::make_unique<__gnu_cxx::stdio_sync_filebuf<char>>(stdout);
   cout_before_ = std::cout.rdbuf(to_output_.get());
 }

@@ -11,21 +11,24 @@
 
 namespace lockstep::apps {
 
-/// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries install a handler
-/// before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger). Must be called first in main().
+/// Restores the SIGHUP action that this process inherited, such as SIG_IGN under nohup. Libraries
+/// install a handler before main() runs (UCX, which Debian 13's Open MPI loads, for its debugger).
+/// Must be called first in main().
 void restore_inherited_hangup();
 
-/// Makes idle OpenMP threads spin for microseconds before they sleep. The default of GNU OpenMP is milliseconds, and on
-/// a busy machine a spinning thread occupies the core that another thread needs. The OpenMP library reads its settings
-/// before main(), so this function sets them and executes the program again. Does nothing if the user has set
-/// GOMP_SPINCOUNT or OMP_WAIT_POLICY. Must be called first in main().
+/// Makes idle OpenMP threads spin for microseconds before they sleep. The default of GNU OpenMP is
+/// milliseconds, and on a busy machine a spinning thread occupies the core that another thread
+/// needs. The OpenMP library reads its settings before main(), so this function sets them and
+/// executes the program again. Does nothing if the user has set GOMP_SPINCOUNT or OMP_WAIT_POLICY.
+/// Must be called first in main().
 void let_kernel_threads_sleep(char** argv);
 
-/// Whether `descriptor` is connected to a terminal, so that a line can be overwritten. mpirun gives its ranks a
-/// pseudo-terminal in any case; under mpirun, the launcher's output decides.
+/// Whether `descriptor` is connected to a terminal, so that a line can be overwritten. mpirun gives
+/// its ranks a pseudo-terminal in any case; under mpirun, the launcher's output decides.
 bool is_watched(int descriptor);
 
-/// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a terminal.
+/// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a
+/// terminal.
 class DataProgress {
  public:
   /// `total`: 0 if unknown.
@@ -43,17 +46,19 @@ class DataProgress {
   bool on_terminal_;
 };
 
-// Standard input, output and error of the program. Lost output is reported at the end and never aborts a command.
+// Standard input, output and error of the program. Lost output is reported at the end and never
+// aborts a command.
 
-/// While an object exists, writing to `stdout`, `stderr` and std::cout never fails, so that callers need no checks and
-/// a training is not aborted by a lost output. The first failure of standard output prints an error line on standard
-/// error; later output is dropped, and the command ends with status 3. Lost standard error is not reported. There is
-/// one object per process, created first in main.
+/// While an object exists, writing to `stdout`, `stderr` and std::cout never fails, so that callers
+/// need no checks and a training is not aborted by a lost output. The first failure of standard
+/// output prints an error line on standard error; later output is dropped, and the command ends
+/// with status 3. Lost standard error is not reported. There is one object per process, created
+/// first in main.
 ///
-/// The constructor also opens /dev/null for each of the descriptors 0, 1 and 2 that is closed, so that no other file
-/// gets these numbers (writing to standard output still fails in that case). It handles SIGPIPE and SIGXFSZ, unless
-/// they are ignored already, so that writing fails instead of ending the process. Child programs have the default
-/// action.
+/// The constructor also opens /dev/null for each of the descriptors 0, 1 and 2 that is closed, so
+/// that no other file gets these numbers (writing to standard output still fails in that case). It
+/// handles SIGPIPE and SIGXFSZ, unless they are ignored already, so that writing fails instead of
+/// ending the process. Child programs have the default action.
 class StandardStreams {
  public:
   StandardStreams();
@@ -61,7 +66,8 @@ class StandardStreams {
   StandardStreams(const StandardStreams&) = delete;
   StandardStreams& operator=(const StandardStreams&) = delete;
 
-  /// Treats output as lost if it is not read for `limit`. Used for training, where other ranks wait while one prints.
+  /// Treats output as lost if it is not read for `limit`. Used for training, where other ranks wait
+  /// while one prints.
   void limit_waiting(std::chrono::milliseconds limit);
 
   /// Flushes. Returns `status`, or 3 instead of 0 if standard output was lost.
@@ -72,7 +78,8 @@ class StandardStreams {
   job::SignalStack stack_;
   std::unique_ptr<Stream> errors_;  // declared before output_, which reports to it
   std::unique_ptr<Stream> output_;
-  std::unique_ptr<std::streambuf> to_output_;  // redirects std::cout, which otherwise keeps the original stdout
+  std::unique_ptr<std::streambuf>
+      to_output_;  // redirects std::cout, which otherwise keeps the original stdout
   std::streambuf* cout_before_;
 };
 

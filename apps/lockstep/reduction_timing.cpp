@@ -23,9 +23,10 @@ namespace {
 using allreduce::Communicator;
 using allreduce::Route;
 
-constexpr double kIterationSeconds = 200e-6;  // minimum, so that clock and barrier overhead is negligible
-constexpr double kRouteSeconds = 0.5;         // for all iterations of a size and route
-constexpr double kQuickSeconds = 10e-3;       // a call this short is estimated from several
+constexpr double kIterationSeconds =
+    200e-6;                            // minimum, so that clock and barrier overhead is negligible
+constexpr double kRouteSeconds = 0.5;  // for all iterations of a size and route
+constexpr double kQuickSeconds = 10e-3;  // a call this short is estimated from several
 constexpr int kFewestIterations = 3;
 constexpr int kMaxIterations = 500;
 constexpr int kMaxCalls = 100;
@@ -53,7 +54,8 @@ class PlainMpi {
   ~PlainMpi() { MPI_Comm_free(&comm_); }
 
   void sum(void* values, int count, MPI_Datatype type) const {
-    if (const int status = MPI_Allreduce(MPI_IN_PLACE, values, count, type, MPI_SUM, comm_); status != MPI_SUCCESS)
+    if (const int status = MPI_Allreduce(MPI_IN_PLACE, values, count, type, MPI_SUM, comm_);
+        status != MPI_SUCCESS)
       throw Error(ErrorCategory::communication, "mpi", "expected MPI_Allreduce to succeed",
                   fmt::format("MPI error {}", status));
   }
@@ -89,7 +91,8 @@ Arena make_arena(const job::Session& session, int local_replicas, const Reductio
   const int replicas = arena.control.front().size();
   if (replicas == 1)
     throw Error(ErrorCategory::input, "allreduce-bench",
-                "expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0", "got one");
+                "expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0",
+                "got one");
   MPI_Datatype type = MPI_DATATYPE_NULL;
   with_element_type(plan.dtype, [&](auto element) { type = element.mpi(); });
   const bool plain = !alone && replicas == session.size() && type != MPI_DATATYPE_NULL;
@@ -134,7 +137,8 @@ class Member {
     for (const std::size_t bytes : plan_.bytes) {
       count_ = std::max<std::size_t>(1, bytes / sizeof(T));
       if (chief_ != nullptr) chief_->size_begins(count_ * sizeof(T));
-      const std::vector<std::int64_t> wrong = plan_.check ? check() : std::vector<std::int64_t>(contenders());
+      const std::vector<std::int64_t> wrong =
+          plan_.check ? check() : std::vector<std::int64_t>(contenders());
       measure(wrong);
       errors = std::accumulate(wrong.begin(), wrong.end(), errors);
     }
@@ -143,7 +147,9 @@ class Member {
 
  private:
   std::size_t contenders() const { return arena_.contenders.size(); }
-  std::span<T> values(std::size_t contender) const { return buffers_[contender].template as<T>().first(count_); }
+  std::span<T> values(std::size_t contender) const {
+    return buffers_[contender].template as<T>().first(count_);
+  }
 
   void reduce(std::size_t contender) const {
     const Contender& one = arena_.contenders[contender];
@@ -153,8 +159,8 @@ class Member {
       one.group[local_].all_reduce(values(contender)).wait();
   }
 
-  /// Number of wrong elements of each route, over all replicas. Fills the buffers with zeros, which repeated sums do
-  /// not change.
+  /// Number of wrong elements of each route, over all replicas. Fills the buffers with zeros, which
+  /// repeated sums do not change.
   std::vector<std::int64_t> check() const {
     std::vector<std::int64_t> wrong(contenders());
     for (std::size_t i = 0; i < contenders(); ++i) {
@@ -164,7 +170,8 @@ class Member {
       std::ranges::fill(values(i), T{});
     }
     std::vector<std::int64_t> total(contenders());
-    for (const auto& member : exchange(wrong)) std::ranges::transform(total, member, total.begin(), std::plus{});
+    for (const auto& member : exchange(wrong))
+      std::ranges::transform(total, member, total.begin(), std::plus{});
     return total;
   }
 
@@ -184,12 +191,13 @@ class Member {
   std::vector<double> slowest(const std::vector<double>& mine) const {
     std::vector<double> slowest(mine.size());
     for (const auto& member : exchange(mine))
-      std::ranges::transform(slowest, member, slowest.begin(), [](double a, double b) { return std::max(a, b); });
+      std::ranges::transform(slowest, member, slowest.begin(),
+                             [](double a, double b) { return std::max(a, b); });
     return slowest;
   }
 
-  /// Seconds for `calls` calls after a barrier. An untimed call first brings the buffers of this route back into the
-  /// caches.
+  /// Seconds for `calls` calls after a barrier. An untimed call first brings the buffers of this
+  /// route back into the caches.
   double time(std::size_t contender, int calls) const {
     return warm_time(
         calls, [&] { reduce(contender); }, [&] { control_.barrier(); });
@@ -210,13 +218,15 @@ class Member {
     std::vector<int> calls;
     double round = 0;  // seconds for one iteration of every route, including the untimed call
     for (const double each : seconds) {
-      calls.push_back(static_cast<int>(std::clamp<double>(std::ceil(kIterationSeconds / each), 1, kMaxCalls)));
+      calls.push_back(
+          static_cast<int>(std::clamp<double>(std::ceil(kIterationSeconds / each), 1, kMaxCalls)));
       round += each * (calls.back() + 1);
     }
     const double fit = kRouteSeconds * static_cast<double>(contenders()) / round;
-    const int iterations = plan_.iterations > 0
-                               ? plan_.iterations
-                               : static_cast<int>(std::clamp<double>(fit, kFewestIterations, kMaxIterations));
+    const int iterations =
+        plan_.iterations > 0
+            ? plan_.iterations
+            : static_cast<int>(std::clamp<double>(fit, kFewestIterations, kMaxIterations));
     std::vector<double> times;  // of iteration 0 on every route, of iteration 1, …
     for (int iteration = 0; iteration < iterations; ++iteration)
       for (std::size_t i = 0; i < contenders(); ++i) times.push_back(time(i, calls[i]) / calls[i]);
@@ -229,7 +239,8 @@ class Member {
     }
   }
 
-  void tell(std::size_t contender, const std::vector<double>& seconds, int calls, std::int64_t wrong) const {
+  void tell(std::size_t contender, const std::vector<double>& seconds, int calls,
+            std::int64_t wrong) const {
     constexpr double kMicroseconds = 1e6;
     const Contender& one = arena_.contenders[contender];
     ReductionTiming timing;
@@ -260,13 +271,15 @@ std::int64_t time_reductions(job::Session& session, int local_replicas, const Re
                              const ReductionListener& chief) {
   const Arena arena = make_arena(session, local_replicas, plan);
   const int budget = std::max(1, job::share_of_cores(session) / local_replicas);
-  strategy::ReplicaThreads threads(local_replicas, budget,
-                                   [&](int local, const std::string& reason) { arena.abort(local, reason); });
+  strategy::ReplicaThreads threads(
+      local_replicas, budget,
+      [&](int local, const std::string& reason) { arena.abort(local, reason); });
   std::int64_t errors = 0;
   with_element_type(plan.dtype, [&](auto element) {
     threads.run([&](int local) {
       const bool tells = session.is_chief() && local == 0;
-      Member<typename decltype(element)::Value> member(arena, local, plan, tells ? &chief : nullptr);
+      Member<typename decltype(element)::Value> member(arena, local, plan,
+                                                       tells ? &chief : nullptr);
       const std::int64_t wrong = member.run();
       if (local == 0) errors = wrong;
     });

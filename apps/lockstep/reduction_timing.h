@@ -24,8 +24,8 @@
 
 namespace lockstep::apps {
 
-/// Seconds for `calls` consecutive calls of `run`. First calls `run` once untimed to warm the caches, and then
-/// `line_up`, such as a barrier with the other participants.
+/// Seconds for `calls` consecutive calls of `run`. First calls `run` once untimed to warm the
+/// caches, and then `line_up`, such as a barrier with the other participants.
 template <typename Clock = std::chrono::steady_clock, typename Run, typename LineUp>
 double warm_time(int calls, const Run& run, const LineUp& line_up) {
   run();
@@ -84,30 +84,35 @@ struct ElementType<std::int64_t> {
   static MPI_Datatype mpi() { return MPI_INT64_T; }
 };
 
-using ElementTypes = std::tuple<ElementType<float>, ElementType<double>, ElementType<Float16>, ElementType<BFloat16>,
-                                ElementType<std::int32_t>, ElementType<std::int64_t>>;
+using ElementTypes =
+    std::tuple<ElementType<float>, ElementType<double>, ElementType<Float16>, ElementType<BFloat16>,
+               ElementType<std::int32_t>, ElementType<std::int64_t>>;
 
 /// Calls `body(ElementType<T>{})` for the type of this name; does nothing for an unknown name.
 template <typename Body>
 void with_element_type(std::string_view name, const Body& body) {
-  std::apply([&](auto... types) { ((types.kName == name ? body(types) : void()), ...); }, ElementTypes{});
+  std::apply([&](auto... types) { ((types.kName == name ? body(types) : void()), ...); },
+             ElementTypes{});
 }
 
 inline std::vector<std::string> element_type_names() {
-  return std::apply([](auto... types) { return std::vector<std::string>{std::string(types.kName)...}; },
-                    ElementTypes{});
+  return std::apply(
+      [](auto... types) { return std::vector<std::string>{std::string(types.kName)...}; },
+      ElementTypes{});
 }
 
 // Test values whose sum over all replicas is known in closed form.
 
-/// Element i of replica r is (r + i) mod period. These are small integers, so their sum is exact in every type and for
-/// any order of additions. The exception is 16-bit floats with hundreds of replicas, where one rounding per replica is
-/// allowed.
+/// Element i of replica r is (r + i) mod period. These are small integers, so their sum is exact in
+/// every type and for any order of additions. The exception is 16-bit floats with hundreds of
+/// replicas, where one rounding per replica is allowed.
 template <typename T>
 class ReductionPattern {
  public:
   explicit ReductionPattern(int replicas)
-      : period_(period_for(replicas)), expected_(static_cast<std::size_t>(period_)), replicas_(replicas) {
+      : period_(period_for(replicas)),
+        expected_(static_cast<std::size_t>(period_)),
+        replicas_(replicas) {
     for (int i = 0; i < period_; ++i)
       for (int replica = 0; replica < replicas; ++replica)
         expected_[static_cast<std::size_t>(i)] += (replica + i) % period_;
@@ -126,22 +131,25 @@ class ReductionPattern {
     std::int64_t errors = 0;
     in_blocks(values, [&](std::size_t begin, std::span<float> block) {
       load(values.subspan(begin, block.size()), block);
-      for (std::size_t i = 0; i < block.size(); ++i) errors += is_right(block[i], index(begin + i)) ? 0 : 1;
+      for (std::size_t i = 0; i < block.size(); ++i)
+        errors += is_right(block[i], index(begin + i)) ? 0 : 1;
     });
     return errors;
   }
 
  private:
   static constexpr std::size_t kBlock = 4096;
-  // The largest n such that all integers up to n are exact. Values are converted through float32 here.
-  static constexpr double kExact =
-      static_cast<double>(std::int64_t{1} << std::min(ElementType<T>::kPrecision, ElementType<float>::kPrecision));
+  // The largest n such that all integers up to n are exact. Values are converted through float32
+  // here.
+  static constexpr double kExact = static_cast<double>(
+      std::int64_t{1} << std::min(ElementType<T>::kPrecision, ElementType<float>::kPrecision));
 
   static int period_for(int replicas) {
     constexpr int kShortest = 3;
     constexpr int kLongest = 251;
     const int fits = static_cast<int>(std::min<double>(kLongest, kExact / replicas + 1));
-    return std::max(kShortest, fits - (fits + 1) % 2);  // odd, so that slices start with different values
+    return std::max(kShortest,
+                    fits - (fits + 1) % 2);  // odd, so that slices start with different values
   }
 
   std::size_t index(std::size_t i) const { return i % static_cast<std::size_t>(period_); }
@@ -185,7 +193,8 @@ struct ReductionPlan {
   std::vector<std::size_t> bytes;  ///< sizes of the reduced buffer
   std::string dtype = "float32";   ///< a name of element_types.h
   std::vector<allreduce::Route> routes;
-  int iterations = 0;  ///< measurements of each size and route; 0: as many as half a second holds, 3 to 500
+  int iterations =
+      0;  ///< measurements of each size and route; 0: as many as half a second holds, 3 to 500
   bool check = false;
 };
 
@@ -207,12 +216,14 @@ struct ReductionListener {
   std::function<void(const ReductionTiming& timing)> timed;
 };
 
-/// Times in-place sums over `local_replicas` replicas of each rank. For each size the routes are interleaved, so that
-/// disturbances affect them equally. Each measurement starts with an untimed call, because the caches contain the
-/// buffers of another route, unlike in a training that uses a single route. A barrier follows, the same for all routes,
-/// and then enough calls to fill 200 microseconds. Route mpi is plain MPI_Allreduce if every rank has one replica and
-/// MPI has the type; otherwise it is the group that is built on MPI. Collective. Returns the number of wrong elements,
-/// the same on all ranks. Throws Error (input) for a route that cannot connect these replicas.
+/// Times in-place sums over `local_replicas` replicas of each rank. For each size the routes are
+/// interleaved, so that disturbances affect them equally. Each measurement starts with an untimed
+/// call, because the caches contain the buffers of another route, unlike in a training that uses a
+/// single route. A barrier follows, the same for all routes, and then enough calls to fill 200
+/// microseconds. Route mpi is plain MPI_Allreduce if every rank has one replica and MPI has the
+/// type; otherwise it is the group that is built on MPI. Collective. Returns the number of wrong
+/// elements, the same on all ranks. Throws Error (input) for a route that cannot connect these
+/// replicas.
 std::int64_t time_reductions(job::Session& session, int local_replicas, const ReductionPlan& plan,
                              const ReductionListener& chief);
 

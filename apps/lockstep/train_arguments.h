@@ -42,7 +42,8 @@ struct TrainArguments {
   bool shuffle = true;
   data::ShardPolicy shard_policy = data::ShardPolicy::automatic;
 
-  strategy::FitOptions fit;         ///< the validation data, the callbacks and the configuration are set by the command
+  strategy::FitOptions
+      fit;  ///< the validation data, the callbacks and the configuration are set by the command
   strategy::Pretrained pretrained;  ///< an empty path: none
 
   std::string summary_dir;
@@ -52,8 +53,8 @@ struct TrainArguments {
 /// Declares the options.
 void add_train_options(CLI::App& command, TrainArguments& arguments);
 
-/// Derives what depends on several options. Throws Error (input) if a required option is missing, or if options
-/// contradict each other.
+/// Derives what depends on several options. Throws Error (input) if a required option is missing,
+/// or if options contradict each other.
 void complete(TrainArguments& arguments);
 
 }  // namespace lockstep::apps

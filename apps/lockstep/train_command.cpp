@@ -32,7 +32,8 @@ namespace {
 /// Exit status after a signal: this plus the signal's number, as shells report it.
 constexpr int kSignalStatus = 128;
 
-/// Limit on how long a run blocks on an output that is not read. Shorter than the grace period of schedulers.
+/// Limit on how long a run blocks on an output that is not read. Shorter than the grace period of
+/// schedulers.
 constexpr double kOutputPatienceSeconds = 10;
 
 /// The configuration as JSON (state.json) and as Markdown (the text of the summary).
@@ -56,17 +57,19 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
     callbacks.push_back(std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<strategy::Progress>(
-        stdout, strategy::Progress::Options{.log_every = arguments.log_every, .terminal = is_watched(STDOUT_FILENO)}));
+        stdout, strategy::Progress::Options{.log_every = arguments.log_every,
+                                            .terminal = is_watched(STDOUT_FILENO)}));
   if (!arguments.summary_dir.empty())
-    callbacks.push_back(std::make_shared<strategy::Summaries>(arguments.summary_dir, arguments.log_every, markdown,
-                                                              strategy.session().logger()));
+    callbacks.push_back(std::make_shared<strategy::Summaries>(
+        arguments.summary_dir, arguments.log_every, markdown, strategy.session().logger()));
   if (strategy.num_replicas_in_sync() > 1)
-    callbacks.push_back(
-        std::make_shared<strategy::Stragglers>(strategy, std::max<std::int64_t>(1, arguments.log_every)));
+    callbacks.push_back(std::make_shared<strategy::Stragglers>(
+        strategy, std::max<std::int64_t>(1, arguments.log_every)));
   return callbacks;
 }
 
-/// The validation data have the same number of classes as the training data, and no bad records are skipped.
+/// The validation data have the same number of classes as the training data, and no bad records are
+/// skipped.
 data::Dataset open_validation(const TrainArguments& arguments, const data::SampleSpec& spec) {
   DataArguments same = arguments.data;
   std::int64_t& classes = same.open.tfrecord.classes;
@@ -85,9 +88,11 @@ std::optional<allreduce::Route> remembered_route(const job::Session& session,
 
 int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
   const PlaceArguments& place = arguments.place;
-  std::vector<device::Device> devices = job::choose_devices(session, place.devices, place.options.share_gpus);
+  std::vector<device::Device> devices =
+      job::choose_devices(session, place.devices, place.options.share_gpus);
   // Before the strategy: building an index may take long, and the watchdog would report a stall.
-  data::Dataset dataset = open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
+  data::Dataset dataset =
+      open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
                                           arguments.data.images.value_or(ImagePreparation::none));
   if (arguments.shuffle) dataset = dataset.shuffle();
@@ -96,15 +101,19 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
 
   strategy::StrategyOptions strategy_options = place.options;
   strategy_options.remembered_route = remembered_route(session, arguments.fit.checkpoint);
-  const auto strategy = strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
+  const auto strategy =
+      strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
   strategy::FitOptions fit = arguments.fit;
-  if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset.spec());
+  if (!arguments.validation_data.empty())
+    fit.validation = open_validation(arguments, dataset.spec());
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
-  if (session.is_chief()) fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
+  if (session.is_chief())
+    fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
   if (session.is_chief())
-    for (const std::string& warning : job::placement_warnings(strategy->placements(), fit.data_threads))
+    for (const std::string& warning :
+         job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
   strategy::Trainer trainer(*strategy, source.make(), arguments.trainer);
   const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;
@@ -116,7 +125,8 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
 }  // namespace
 
 void add_train_command(CLI::App& program, const Invocation& invocation, int& status) {
-  CLI::App* command = program.add_subcommand("train", "Train a model, in one process or under mpirun");
+  CLI::App* command =
+      program.add_subcommand("train", "Train a model, in one process or under mpirun");
   const auto arguments = std::make_shared<TrainArguments>();
   add_train_options(*command, *arguments);
   const auto print_config = add_config_options(*command);

@@ -20,7 +20,9 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-Json library(const std::string& built, const std::string& loaded) { return {{"built", built}, {"loaded", loaded}}; }
+Json library(const std::string& built, const std::string& loaded) {
+  return {{"built", built}, {"loaded", loaded}};
+}
 
 /// The first part of MPI's version text, such as "Open MPI v4.1.4". May be called before MPI_Init.
 std::string mpi_library() {
@@ -59,7 +61,8 @@ Json program_versions() {
           {"processor", cpu_name()},
           {"cores", available_cores()},
           {"mpi", library(fmt::format("MPI {}.{}", MPI_VERSION, MPI_SUBVERSION), mpi_library())},
-          {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR, DNNL_VERSION_PATCH),
+          {"onednn", library(fmt::format("{}.{}.{}", DNNL_VERSION_MAJOR, DNNL_VERSION_MINOR,
+                                         DNNL_VERSION_PATCH),
                              onednn_loaded())},
           {"cuda", library(device::cuda_built_version(), device::cuda_loaded_version())},
           {"cudnn", library(model::cudnn_built_version(), model::cudnn_loaded_version())},
@@ -67,8 +70,8 @@ Json program_versions() {
 }
 
 void add_version_command(CLI::App& program) {
-  CLI::App* command =
-      program.add_subcommand("version", "Print the versions that this program was built with and has loaded");
+  CLI::App* command = program.add_subcommand(
+      "version", "Print the versions that this program was built with and has loaded");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print one JSON object");
   command->callback([json] {

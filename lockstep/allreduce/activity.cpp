@@ -32,8 +32,8 @@ void Activity::set_phase(Phase phase) {
   tick();
 }
 
-// Release stores and acquire loads replace fences, which ThreadSanitizer does not support: a reader that sees a new
-// value also sees the odd version before it.
+// Release stores and acquire loads replace fences, which ThreadSanitizer does not support: a reader
+// that sees a new value also sees the odd version before it.
 template <typename Change>
 void Activity::change_collective(Change change) {
   const std::uint64_t version = version_.load(std::memory_order_relaxed);
@@ -52,7 +52,8 @@ void Activity::enter(const char* operation, int bucket) {
 }
 
 void Activity::leave() {
-  change_collective([&] { left_.store(left_.load(std::memory_order_relaxed) + 1, std::memory_order_release); });
+  change_collective(
+      [&] { left_.store(left_.load(std::memory_order_relaxed) + 1, std::memory_order_release); });
 }
 
 void Activity::describe_buckets(std::vector<std::string> contents) {

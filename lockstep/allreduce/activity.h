@@ -10,11 +10,20 @@
 
 namespace lockstep::allreduce {
 
-/// The phase of a replica's thread outside of collectives. `idle` is the caller's own time (before, between and after
-/// training), `starting` is the setup before the first step (indexes, plans), `ending` is the cleanup after training
-/// (threads and buffers). While a replica is idle or starting and no replica waits for another, no progress is
-/// required.
-enum class Phase : std::uint8_t { idle, starting, input, compute, update, evaluating, saving, ending };
+/// The phase of a replica's thread outside of collectives. `idle` is the caller's own time (before,
+/// between and after training), `starting` is the setup before the first step (indexes, plans),
+/// `ending` is the cleanup after training (threads and buffers). While a replica is idle or
+/// starting and no replica waits for another, no progress is required.
+enum class Phase : std::uint8_t {
+  idle,
+  starting,
+  input,
+  compute,
+  update,
+  evaluating,
+  saving,
+  ending
+};
 
 /// "idle", "starting", …
 std::string_view to_string(Phase phase);
@@ -24,19 +33,23 @@ struct ActivityState {
   std::int64_t step = -1;     ///< -1: before the first
   Phase phase = Phase::idle;  ///< the current phase
   std::uint64_t entered = 0;  ///< number of collectives entered
-  std::uint64_t left = 0;     ///< number of collectives that have returned; less than `entered` while one is running
+  std::uint64_t left =
+      0;  ///< number of collectives that have returned; less than `entered` while one is running
   std::string operation;      ///< name of the last collective entered; empty before the first
   std::int32_t bucket = -1;   ///< bucket of the last collective; -1: none
   std::uint64_t changes = 0;  ///< number of calls that changed anything, including ticks
 
-  bool in_collective() const { return entered > left; }  ///< whether the replica was in a collective at the snapshot
+  bool in_collective() const {
+    return entered > left;
+  }  ///< whether the replica was in a collective at the snapshot
 };
 
-/// Written by the replica's threads, wait-free with a few atomic stores per call; read at any time from any thread. It
-/// has no clock: the observer records the time when `changes` changes.
+/// Written by the replica's threads, wait-free with a few atomic stores per call; read at any time
+/// from any thread. It has no clock: the observer records the time when `changes` changes.
 ///
-/// enter and leave are called by one thread at a time (which may change between collectives), and so are set_step and
-/// set_phase. The two threads may differ, so that one reduces buckets while another computes. tick is thread-safe.
+/// enter and leave are called by one thread at a time (which may change between collectives), and
+/// so are set_step and set_phase. The two threads may differ, so that one reduces buckets while
+/// another computes. tick is thread-safe.
 class alignas(64) Activity {
  public:
   Activity() = default;
@@ -50,23 +63,25 @@ class alignas(64) Activity {
   /// The current phase. Thread-safe.
   Phase phase() const { return phase_.load(std::memory_order_relaxed); }
 
-  /// Reports progress during long work that changes nothing else: a layer, a record, a file, a segment of a ring. The
-  /// time between two calls on this object must be shorter than the stall timeout.
+  /// Reports progress during long work that changes nothing else: a layer, a record, a file, a
+  /// segment of a ring. The time between two calls on this object must be shorter than the stall
+  /// timeout.
   void tick() { changes_.fetch_add(1, std::memory_order_relaxed); }
 
-  /// Reports that this replica starts a collective and waits for the others. Call it when the collective starts, not
-  /// when it is queued. `operation` must be a string literal.
+  /// Reports that this replica starts a collective and waits for the others. Call it when the
+  /// collective starts, not when it is queued. `operation` must be a string literal.
   void enter(const char* operation, int bucket = -1);
   /// Reports that the collective has ended or failed on this replica.
   void leave();
 
-  /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas; call it at setup and
-  /// when the buckets change.
+  /// Sets the human-readable contents of each bucket: "conv4 .. fc1". The same on all replicas;
+  /// call it at setup and when the buckets change.
   void describe_buckets(std::vector<std::string> contents);
   /// The contents set by describe_buckets().
   std::vector<std::string> bucket_contents() const;
 
-  /// A snapshot. The collective and the counts are consistent; step and phase are read just after them.
+  /// A snapshot. The collective and the counts are consistent; step and phase are read just after
+  /// them.
   ActivityState state() const;
 
  private:
@@ -92,7 +107,8 @@ class alignas(64) Activity {
 class CollectiveScope {
  public:
   /// Enters `operation` (a string literal) of gradient bucket `bucket`; -1: no bucket.
-  CollectiveScope(Activity* activity, const char* operation, int bucket = -1) : activity_(activity) {
+  CollectiveScope(Activity* activity, const char* operation, int bucket = -1)
+      : activity_(activity) {
     if (activity_ != nullptr) activity_->enter(operation, bucket);
   }
   ~CollectiveScope() {
@@ -105,7 +121,8 @@ class CollectiveScope {
   Activity* activity_;
 };
 
-/// Sets a phase for a scope and restores the previous one at its end. Does nothing for a null activity.
+/// Sets a phase for a scope and restores the previous one at its end. Does nothing for a null
+/// activity.
 class PhaseScope {
  public:
   /// Enters `phase`.

@@ -6,7 +6,8 @@
 
 namespace lockstep::allreduce {
 
-CommunicationThread::CommunicationThread() : thread_(start_thread("the reductions", [this] { work(); })) {}
+CommunicationThread::CommunicationThread()
+    : thread_(start_thread("the reductions", [this] { work(); })) {}
 
 CommunicationThread::~CommunicationThread() {
   {
@@ -37,7 +38,8 @@ void CommunicationThread::work() {
   for (;;) {
     given_.wait(lock, [this] { return ends_ || !operations_.empty(); });
     if (operations_.empty()) return;
-    const std::function<void()>& operation = operations_.front();  // not moved while others are added
+    const std::function<void()>& operation =
+        operations_.front();  // not moved while others are added
     lock.unlock();
     std::exception_ptr error;
     try {

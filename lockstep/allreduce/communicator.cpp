@@ -66,12 +66,16 @@ void GroupMember::copy(const std::byte* from, std::byte* to, std::size_t bytes) 
 
 void GroupMember::start_after(device::Stream& stream) {
   if (stream.device().kind != device::DeviceKind::cpu)
-    throw Error(ErrorCategory::input, "all_reduce", "expected a group of GPU replicas for a GPU stream",
-                fmt::format("got a stream of {} for route {}", device::to_string(stream.device()), route()));
+    throw Error(ErrorCategory::input, "all_reduce",
+                "expected a group of GPU replicas for a GPU stream",
+                fmt::format("got a stream of {} for route {}", device::to_string(stream.device()),
+                            route()));
   stream.synchronize();
 }
 
-device::Buffer GroupMember::allocate(std::size_t bytes) { return device::HostAllocator().allocate(bytes); }
+device::Buffer GroupMember::allocate(std::size_t bytes) {
+  return device::HostAllocator().allocate(bytes);
+}
 
 Communicator::Communicator(std::shared_ptr<GroupMember> impl) : impl_(std::move(impl)) {}
 
@@ -104,10 +108,11 @@ Request Communicator::all_reduce(std::span<T> values, ReduceOp op) const {
 }
 
 template <Reducible T>
-Request Communicator::all_reduce(std::span<const T> values, std::span<T> results, ReduceOp op) const {
+Request Communicator::all_reduce(std::span<const T> values, std::span<T> results,
+                                 ReduceOp op) const {
   LOCKSTEP_CHECK_OP(values.size(), ==, results.size());
-  impl_->copy(reinterpret_cast<const std::byte*>(values.data()), reinterpret_cast<std::byte*>(results.data()),
-              values.size_bytes());
+  impl_->copy(reinterpret_cast<const std::byte*>(values.data()),
+              reinterpret_cast<std::byte*>(results.data()), values.size_bytes());
   return all_reduce(results, op);
 }
 
@@ -129,7 +134,8 @@ Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op) const {
 }
 
 template <Reducible T>
-Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op, device::Stream& stream) const {
+Request Communicator::reduce_scatter(std::span<T> values, ReduceOp op,
+                                     device::Stream& stream) const {
   impl_->start_after(stream);
   return reduce_scatter(values, op);
 }
@@ -170,7 +176,8 @@ void Communicator::broadcast(std::span<std::byte> values, int root) const {
   impl_->broadcast(values, root);
 }
 
-std::vector<std::vector<std::byte>> Communicator::all_gather(std::span<const std::byte> mine) const {
+std::vector<std::vector<std::byte>> Communicator::all_gather(
+    std::span<const std::byte> mine) const {
   const CollectiveScope scope(activity(), "all_gather");
   return impl_->all_gather(mine);
 }

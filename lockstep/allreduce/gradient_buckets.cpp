@@ -32,7 +32,8 @@ std::size_t largest_of(std::span<const BucketRange> buckets) {
 
 }  // namespace
 
-std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options) {
+std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts,
+                                      const BucketOptions& options) {
   std::vector<BucketRange> buckets;
   BucketRange open;
   for (std::size_t i = 0; i < counts.size(); ++i) {
@@ -46,8 +47,9 @@ std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const
   return buckets;
 }
 
-GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                                 const BucketOptions& options, std::size_t exact_entries, device::Stream* compute,
+GradientBuckets::GradientBuckets(Communicator group, std::span<float> gradients,
+                                 std::span<const std::size_t> offsets, const BucketOptions& options,
+                                 std::size_t exact_entries, device::Stream* compute,
                                  std::shared_ptr<CommunicationThread> thread)
     : group_(std::move(group)),
       gradients_(gradients),
@@ -72,8 +74,8 @@ GradientBuckets::~GradientBuckets() {
   }
 }
 
-// Also needed if all reductions of this object run on the calling thread: a shared thread may still be using the group
-// for other objects.
+// Also needed if all reductions of this object run on the calling thread: a shared thread may still
+// be using the group for other objects.
 void GradientBuckets::settle() const {
   if (shared_thread_)
     shared_thread_->wait();
@@ -94,7 +96,8 @@ void GradientBuckets::plan() {
   buckets_ = plan_buckets(std::span(counts_).first(together), options_);
   first_exact_ = narrow ? buckets_.size() : 0;
   if (narrow && exact_entries_ > 0)
-    buckets_.push_back({buckets_.empty() ? 0 : buckets_.back().end, gradients_.size(), exact_entries_});
+    buckets_.push_back(
+        {buckets_.empty() ? 0 : buckets_.back().end, gradients_.size(), exact_entries_});
   bucket_of_.clear();
   for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket)
     bucket_of_.insert(bucket_of_.end(), buckets_[bucket].entries, bucket);
@@ -127,9 +130,10 @@ void GradientBuckets::ready(std::size_t parameter) {
   is_ready_[parameter] = true;
   if (group_.activity() != nullptr) group_.activity()->tick();
   --missing_[bucket_of_[parameter]];
-  // Buckets are launched in the same order on every member, in any order of ready parameters. finish() launches the
-  // last one.
-  while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0) aside([this] { launch_next(); });
+  // Buckets are launched in the same order on every member, in any order of ready parameters.
+  // finish() launches the last one.
+  while (starts_early() && next_ + 1 < buckets_.size() && missing_[next_] == 0)
+    aside([this] { launch_next(); });
 }
 
 void GradientBuckets::aside(std::function<void()> on_host) {
@@ -166,7 +170,8 @@ void GradientBuckets::launch_rest() {
   const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
   times_.exposed += exposed;
   times_.waited += std::min(exposed, seconds_waited_since(begin));
-  if (measures_error_ && squared_norm_ > 0) wire_error_.relative = std::sqrt(squared_error_ / squared_norm_);
+  if (measures_error_ && squared_norm_ > 0)
+    wire_error_.relative = std::sqrt(squared_error_ / squared_norm_);
   measures_error_ = false;
   start_step();
 }
@@ -175,7 +180,8 @@ void GradientBuckets::sum(std::span<float> values, device::Stream& stream) {
   aside([this, values, &stream] { sum_now(values, stream); });
 }
 
-// Runs on the thread of the buckets if there is one, so that only this thread of the member uses the group.
+// Runs on the thread of the buckets if there is one, so that only this thread of the member uses
+// the group.
 void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
   const Clock::time_point begin = Clock::now();
   double waited = 0;
@@ -269,7 +275,8 @@ float GradientBuckets::scale_for(const Communicator& group, std::span<const floa
 
 void GradientBuckets::add_error(std::span<const float> narrow, std::span<const float> exact) {
   for (std::size_t i = 0; i < narrow.size(); ++i) {
-    const double difference = std::abs(static_cast<double>(narrow[i]) - static_cast<double>(exact[i]));
+    const double difference =
+        std::abs(static_cast<double>(narrow[i]) - static_cast<double>(exact[i]));
     squared_error_ += difference * difference;
     squared_norm_ += static_cast<double>(exact[i]) * static_cast<double>(exact[i]);
     wire_error_.largest = std::max(wire_error_.largest, difference);

@@ -24,9 +24,11 @@ struct BucketRange {
   std::size_t entries = 0;  ///< number of parameters
 };
 
-/// Splits parameters of `counts` elements each (including padding), in the order in which the backward pass completes
-/// them. A bucket is closed when it has reached its size; a parameter is never split.
-std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts, const BucketOptions& options);
+/// Splits parameters of `counts` elements each (including padding), in the order in which the
+/// backward pass completes them. A bucket is closed when it has reached its size; a parameter is
+/// never split.
+std::vector<BucketRange> plan_buckets(std::span<const std::size_t> counts,
+                                      const BucketOptions& options);
 
 /// The error of a 16-bit type in the sum of one step.
 struct WireError {
@@ -36,53 +38,58 @@ struct WireError {
 
 /// Sums one replica's flat gradient over its group in buckets.
 ///
-/// In each step, call `ready(i)` for every parameter, in flat order, when the backward pass has completed it, then
-/// `finish()`. There is exactly one reduction per bucket and step. If the group overlaps (Communicator::overlaps), the
-/// reduction of a bucket starts on a separate thread when its last parameter is ready, and overlaps with the backward
-/// pass. The last bucket has nothing to overlap with and runs on the calling thread. If members share memory, the cores
-/// that compute also reduce, so all buckets wait for finish(), and replicas wait for each other once per step.
+/// In each step, call `ready(i)` for every parameter, in flat order, when the backward pass has
+/// completed it, then `finish()`. There is exactly one reduction per bucket and step. If the group
+/// overlaps (Communicator::overlaps), the reduction of a bucket starts on a separate thread when
+/// its last parameter is ready, and overlaps with the backward pass. The last bucket has nothing to
+/// overlap with and runs on the calling thread. If members share memory, the cores that compute
+/// also reduce, so all buckets wait for finish(), and replicas wait for each other once per step.
 ///
-/// Gradients on a GPU are complete when the work on its stream has reached this point. ready(i) enqueues a bucket's
-/// reduction after that work, on a separate stream, and finish() makes the computing stream wait for all of them. The
-/// host does not wait and reads no value. It needs a thread only if it moves the bytes itself
-/// (Communicator::moves_on_host).
+/// Gradients on a GPU are complete when the work on its stream has reached this point. ready(i)
+/// enqueues a bucket's reduction after that work, on a separate stream, and finish() makes the
+/// computing stream wait for all of them. The host does not wait and reads no value. It needs a
+/// thread only if it moves the bytes itself (Communicator::moves_on_host).
 class GradientBuckets {
  public:
-  /// `gradients` is the flat gradient, which the caller owns and which must outlive this object. Parameter i begins at
-  /// offsets[i] elements and ends where the next one begins. The last `exact_entries` entries are sent as float32 with
-  /// any wire type (in a separate bucket if it is 16-bit). `compute` is the stream that computes gradients in GPU
-  /// memory and must outlive this object; null, or a CPU stream, for gradients in host memory. `thread` runs overlapped
+  /// `gradients` is the flat gradient, which the caller owns and which must outlive this object.
+  /// Parameter i begins at offsets[i] elements and ends where the next one begins. The last
+  /// `exact_entries` entries are sent as float32 with any wire type (in a separate bucket if it is
+  /// 16-bit). `compute` is the stream that computes gradients in GPU memory and must outlive this
+  /// object; null, or a CPU stream, for gradients in host memory. `thread` runs overlapped
   /// reductions and may be shared; null: this object creates one if needed.
-  GradientBuckets(Communicator group, std::span<float> gradients, std::span<const std::size_t> offsets,
-                  const BucketOptions& options = {}, std::size_t exact_entries = 0, device::Stream* compute = nullptr,
+  GradientBuckets(Communicator group, std::span<float> gradients,
+                  std::span<const std::size_t> offsets, const BucketOptions& options = {},
+                  std::size_t exact_entries = 0, device::Stream* compute = nullptr,
                   std::shared_ptr<CommunicationThread> thread = nullptr);
   ~GradientBuckets();  ///< waits for pending reductions
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// Reports that the gradient of `parameter` is complete for this step, or will be when the computing stream reaches
-  /// this point. Once per step for each parameter, in any order. Throws Error (communication) if a reduction on a GPU
-  /// could not start.
+  /// Reports that the gradient of `parameter` is complete for this step, or will be when the
+  /// computing stream reaches this point. Once per step for each parameter, in any order. Throws
+  /// Error (communication) if a reduction on a GPU could not start.
   void ready(std::size_t parameter);
-  /// Launches the remaining buckets (gradients that are not ready are reduced with their current value, zero) and waits
-  /// for all buckets; on a GPU, the stream waits. Throws Error (communication) if a reduction failed: then the gradient
-  /// is invalid.
+  /// Launches the remaining buckets (gradients that are not ready are reduced with their current
+  /// value, zero) and waits for all buckets; on a GPU, the stream waits. Throws Error
+  /// (communication) if a reduction failed: then the gradient is invalid.
   void finish();
 
-  /// Sums `values`, which are not part of the gradient, over the group in the middle of a step: after the work on
-  /// `stream` and before later work there. It is ordered with the buckets in flight, so all members must call it at the
-  /// same position between their calls of ready(). Its time is included in times(). Throws Error (communication).
+  /// Sums `values`, which are not part of the gradient, over the group in the middle of a step:
+  /// after the work on `stream` and before later work there. It is ordered with the buckets in
+  /// flight, so all members must call it at the same position between their calls of ready(). Its
+  /// time is included in times(). Throws Error (communication).
   void sum(std::span<float> values, device::Stream& stream);
 
-  /// Runs the host's part of a reduction. By default it runs immediately. While a step is recorded whose reductions are
-  /// not part of the recording, this function must run it at the right position (device::Recorder::pause), also when
-  /// the recording is launched, where ready() is not called.
+  /// Runs the host's part of a reduction. By default it runs immediately. While a step is recorded
+  /// whose reductions are not part of the recording, this function must run it at the right
+  /// position (device::Recorder::pause), also when the recording is launched, where ready() is not
+  /// called.
   using Aside = std::function<void(std::function<void()> on_host)>;
   /// Sets the function for work that cannot be recorded; empty: run it immediately.
   void set_aside(Aside aside) { aside_ = std::move(aside); }
 
-  /// Changes the bucket size to `bytes` (BucketOptions::bytes; the first bucket is not larger). Call it between steps,
-  /// with the same value on all members.
+  /// Changes the bucket size to `bytes` (BucketOptions::bytes; the first bucket is not larger).
+  /// Call it between steps, with the same value on all members.
   void set_bytes(std::size_t bytes);
 
   /// The ranges, in the order of their reduction.
@@ -137,13 +144,15 @@ class GradientBuckets {
     double seconds = 0;
   };
   std::unique_ptr<StreamedSum> streamed_;  // null for gradients in host memory
-  std::vector<Wait> waits_;                // waiting for other members, for each reduction of this step
-  device::Buffer wire_;  // 16-bit buffer for the largest bucket; empty if everything is sent as float32
+  std::vector<Wait> waits_;  // waiting for other members, for each reduction of this step
+  device::Buffer
+      wire_;  // 16-bit buffer for the largest bucket; empty if everything is sent as float32
   bool measures_error_ = false;
   double squared_error_ = 0;
   double squared_norm_ = 0;
   WireError wire_error_;
-  std::shared_ptr<CommunicationThread> shared_thread_;  // null: this object creates its own if needed
+  std::shared_ptr<CommunicationThread>
+      shared_thread_;  // null: this object creates its own if needed
   std::shared_ptr<CommunicationThread> thread_;
 };
 

@@ -11,7 +11,8 @@ std::string to_string(const Call& call) {
     case Call::Kind::all_reduce:
       return fmt::format("all_reduce({} {}, {})", call.count, name_of(call.type), name_of(call.op));
     case Call::Kind::reduce_scatter:
-      return fmt::format("reduce_scatter({} {}, {})", call.count, name_of(call.type), name_of(call.op));
+      return fmt::format("reduce_scatter({} {}, {})", call.count, name_of(call.type),
+                         name_of(call.op));
     case Call::Kind::gather_slices:
       return fmt::format("all_gather({} {})", call.count, name_of(call.type));
     case Call::Kind::broadcast:
@@ -45,7 +46,9 @@ Call Call::reduce_scatter(const Values& values, ReduceOp op) {
 Call Call::gather_slices(const Values& values) {
   return {.kind = Kind::gather_slices, .type = values.type, .count = values.count};
 }
-Call Call::broadcast(std::size_t bytes, int root) { return {.kind = Kind::broadcast, .root = root, .count = bytes}; }
+Call Call::broadcast(std::size_t bytes, int root) {
+  return {.kind = Kind::broadcast, .root = root, .count = bytes};
+}
 Call Call::all_gather(std::size_t bytes) { return {.kind = Kind::all_gather, .count = bytes}; }
 Call Call::barrier() { return {.kind = Kind::barrier}; }
 Call Call::any(bool mine) { return {.kind = Kind::any, .flag = mine ? 1U : 0U}; }
@@ -68,12 +71,14 @@ bool is_same(const Call& a, const Call& b) {
   return false;
 }
 
-std::optional<ErrorMessage> find_difference(std::span<const Call> calls, std::span<const int> numbers) {
+std::optional<ErrorMessage> find_difference(std::span<const Call> calls,
+                                            std::span<const int> numbers) {
   for (std::size_t i = 1; i < calls.size(); ++i) {
     if (is_same(calls[0], calls[i])) continue;
-    return ErrorMessage{std::string(kCalls.name(calls[0].kind)), "expected the same call on all members",
-                        fmt::format("member {} called {} and member {} called {}", numbers[0], to_string(calls[0]),
-                                    numbers[i], to_string(calls[i]))};
+    return ErrorMessage{std::string(kCalls.name(calls[0].kind)),
+                        "expected the same call on all members",
+                        fmt::format("member {} called {} and member {} called {}", numbers[0],
+                                    to_string(calls[0]), numbers[i], to_string(calls[i]))};
   }
   return std::nullopt;
 }

@@ -15,16 +15,26 @@
 
 namespace lockstep::allreduce {
 
-/// An operation and everything about it that members must agree on. Trivially copyable: ranks exchange it as bytes.
+/// An operation and everything about it that members must agree on. Trivially copyable: ranks
+/// exchange it as bytes.
 struct Call {
-  enum class Kind : std::uint8_t { all_reduce, reduce_scatter, gather_slices, broadcast, all_gather, barrier, any };
+  enum class Kind : std::uint8_t {
+    all_reduce,
+    reduce_scatter,
+    gather_slices,
+    broadcast,
+    all_gather,
+    barrier,
+    any
+  };
 
   Kind kind = Kind::barrier;
   ElementType type = ElementType::float32;  ///< of all_reduce, reduce_scatter and gather_slices
   ReduceOp op = ReduceOp::sum;              ///< of all_reduce and reduce_scatter
   std::int32_t root = 0;                    ///< of broadcast
-  std::uint64_t count = 0;  ///< in elements; in bytes for broadcast and all_gather (where it may differ)
-  std::uint64_t flag = 0;   ///< of any; may differ
+  std::uint64_t count =
+      0;  ///< in elements; in bytes for broadcast and all_gather (where it may differ)
+  std::uint64_t flag = 0;  ///< of any; may differ
 
   static Call all_reduce(const Values& values, ReduceOp op);
   static Call reduce_scatter(const Values& values, ReduceOp op);
@@ -38,13 +48,15 @@ struct Call {
 /// Whether two calls match.
 bool is_same(const Call& a, const Call& b);
 
-/// An error that names the first member whose call differs from calls[0]; nullopt if all match. calls[i] is the call of
-/// member numbers[i].
-std::optional<ErrorMessage> find_difference(std::span<const Call> calls, std::span<const int> numbers);
+/// An error that names the first member whose call differs from calls[0]; nullopt if all match.
+/// calls[i] is the call of member numbers[i].
+std::optional<ErrorMessage> find_difference(std::span<const Call> calls,
+                                            std::span<const int> numbers);
 
 // The interface of a route: one object per member of a group.
 
-/// A pending operation. Routes whose operations are complete on return use null: a Request without one is complete.
+/// A pending operation. Routes whose operations are complete on return use null: a Request without
+/// one is complete.
 class PendingOperation {
  public:
   virtual ~PendingOperation() = default;
@@ -71,8 +83,8 @@ class GroupMember {
   virtual device::Buffer allocate(std::size_t bytes);
   /// Copies the caller's values before an operation on `to`.
   virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes);
-  /// Makes the next operation of this member start after the work on `stream`. A route on the host waits for that work,
-  /// and throws Error (input) for a GPU stream.
+  /// Makes the next operation of this member start after the work on `stream`. A route on the host
+  /// waits for that work, and throws Error (input) for a GPU stream.
   virtual void start_after(device::Stream& stream);
   virtual std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) = 0;
   virtual std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) = 0;
@@ -82,9 +94,11 @@ class GroupMember {
   virtual void barrier() = 0;
   virtual bool any(bool mine) = 0;
 
-  /// Makes the current and later operations of all members throw `failure`. The first failure stays. Thread-safe.
+  /// Makes the current and later operations of all members throw `failure`. The first failure
+  /// stays. Thread-safe.
   virtual void fail(const ErrorMessage& failure) = 0;
-  /// Throws the failure of the group, if any. For a member that waits for something other than the other members.
+  /// Throws the failure of the group, if any. For a member that waits for something other than the
+  /// other members.
   virtual void throw_if_failed() = 0;
 };
 

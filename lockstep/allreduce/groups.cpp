@@ -44,7 +44,8 @@ std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
   if (chosen == Route::ring) return make_ring(ranks);
   if (chosen == Route::hierarchical) return make_hierarchical(ranks, topology.node());
   if (topology.nodes() > 1)
-    throw Error(ErrorCategory::input, "--allreduce", "expected auto, ring, hierarchical or mpi between nodes",
+    throw Error(ErrorCategory::input, "--allreduce",
+                "expected auto, ring, hierarchical or mpi between nodes",
                 "got shared-memory for ranks of several nodes");
   return make_shared_memory(ranks);
 }
@@ -82,9 +83,10 @@ std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_repl
   const std::vector<int> replicas = replicas_of_ranks(ranks, local_replicas);
   if (replicas.size() == 1) return make_in_process_group(local_replicas);
   auto between = make_between_ranks(ranks, route);
-  // If all ranks have one replica, each is a plain member. Otherwise a rank with one replica must use the protocol of
-  // the others too.
-  if (std::ranges::all_of(replicas, [](int count) { return count == 1; })) return {Communicator(std::move(between))};
+  // If all ranks have one replica, each is a plain member. Otherwise a rank with one replica must
+  // use the protocol of the others too.
+  if (std::ranges::all_of(replicas, [](int count) { return count == 1; }))
+    return {Communicator(std::move(between))};
   return handles(make_multi_worker(std::move(between), replicas));
 }
 
@@ -101,7 +103,8 @@ bool is_on_cpu(const Device& device) { return device.kind == DeviceKind::cpu; }
 
 std::string list_of(const std::vector<Device>& devices) {
   std::string list;
-  for (const Device& device : devices) list += (list.empty() ? "" : ", ") + device::to_string(device);
+  for (const Device& device : devices)
+    list += (list.empty() ? "" : ", ") + device::to_string(device);
   return list;
 }
 
@@ -120,11 +123,14 @@ void check_available(const std::vector<Device>& gpus) {
   const int count = static_cast<int>(device::list_gpus().size());
   for (const Device& gpu : gpus)
     if (gpu.index >= count)
-      throw Error(ErrorCategory::device, "devices", fmt::format("expected {}", device::to_string(gpu)),
-                  count == 0 ? device::gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
+      throw Error(ErrorCategory::device, "devices",
+                  fmt::format("expected {}", device::to_string(gpu)),
+                  count == 0 ? device::gpu_unavailable_reason()
+                             : fmt::format("this process sees {} GPUs", count));
 }
 
-void check_route_between_gpus(Route route, std::initializer_list<Route> possible, std::string_view names) {
+void check_route_between_gpus(Route route, std::initializer_list<Route> possible,
+                              std::string_view names) {
   if (std::ranges::find(possible, route) == possible.end())
     throw Error(ErrorCategory::input, kOption, fmt::format("expected {}", names),
                 fmt::format("got {}", to_string(route)));
@@ -134,24 +140,29 @@ Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus) {
   const std::set<Device> distinct(gpus.begin(), gpus.end());
   if (distinct.size() == 1) {
     if (gpus.size() > gpu::kMaxMembers)
-      throw Error(ErrorCategory::input, kOption, fmt::format("expected at most {} replicas per GPU", gpu::kMaxMembers),
+      throw Error(ErrorCategory::input, kOption,
+                  fmt::format("expected at most {} replicas per GPU", gpu::kMaxMembers),
                   fmt::format("got {}", gpus.size()));
     return make_in_gpu(hosts, gpus.front());
   }
   if (distinct.size() < gpus.size())
-    throw Error(ErrorCategory::input, kOption, "expected a GPU for each replica, or one GPU for all",
+    throw Error(ErrorCategory::input, kOption,
+                "expected a GPU for each replica, or one GPU for all",
                 fmt::format("got {}", list_of(gpus)));
   return make_nccl(hosts, gpus, MPI_COMM_NULL);
 }
 
-// What ranks exchange about a replica. A shared GPU has the same UUID, even if its index differs between processes.
+// What ranks exchange about a replica. A shared GPU has the same UUID, even if its index differs
+// between processes.
 struct Place {
   int rank = 0;
   std::string device;  // "gpu:0"
   std::string host;
   std::string uuid;  // empty on the CPU
 
-  bool shares_gpu_with(const Place& other) const { return uuid == other.uuid && host == other.host; }
+  bool shares_gpu_with(const Place& other) const {
+    return uuid == other.uuid && host == other.host;
+  }
 };
 
 std::string describe(const std::vector<Device>& devices, const std::vector<device::GpuInfo>& gpus) {
@@ -182,8 +193,10 @@ void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) 
     std::erase_if(gpus, is_on_cpu);
     check_available(gpus);
   } catch (const Error& error) {
-    problem = ErrorMessage{"devices", fmt::format("expected the devices of rank {} on {}", rank_in(ranks), host_name()),
-                           error.what()};
+    problem = ErrorMessage{
+        "devices",
+        fmt::format("expected the devices of rank {} on {}", rank_in(ranks), host_name()),
+        error.what()};
   }
   raise_first(ranks, problem, ErrorCategory::device);
 }
@@ -192,18 +205,20 @@ enum class Ground { cpu, gpus, shared_gpus };
 
 [[noreturn]] void refuse_accident(const Place& first, const Place& second) {
   throw Error(ErrorCategory::device, kDevices,
-              "expected a GPU for each rank: let --devices auto choose, give each rank its own with --devices gpu:N or "
+              "expected a GPU for each rank: let --devices auto choose, give each rank its own "
+              "with --devices gpu:N or "
               "CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
-              fmt::format("rank {} ({}) and rank {} ({}) on {} both have {}", first.rank, first.device, second.rank,
-                          second.device, first.host, first.uuid));
+              fmt::format("rank {} ({}) and rank {} ({}) on {} both have {}", first.rank,
+                          first.device, second.rank, second.device, first.host, first.uuid));
 }
 
 // The kind of devices of all replicas of the job.
 Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
   check_available_on_all(ranks, devices);
-  const std::vector<Place> places = places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
-  const auto on_cpu =
-      static_cast<std::size_t>(std::ranges::count_if(places, [](const Place& place) { return place.uuid.empty(); }));
+  const std::vector<Place> places =
+      places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
+  const auto on_cpu = static_cast<std::size_t>(
+      std::ranges::count_if(places, [](const Place& place) { return place.uuid.empty(); }));
   if (on_cpu == places.size()) return Ground::cpu;
   if (on_cpu > 0) refuse_mixture(fmt::format("{} of {} on the CPU", on_cpu, places.size()));
   Ground ground = Ground::gpus;
@@ -216,17 +231,21 @@ Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool shar
   return ground;
 }
 
-bool has_one_replica_a_rank(MPI_Comm ranks, const Communicator& member) { return member.size() == size_of(ranks); }
+bool has_one_replica_a_rank(MPI_Comm ranks, const Communicator& member) {
+  return member.size() == size_of(ranks);
+}
 
 std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Communicator>& hosts,
                                           const std::vector<Device>& gpus, Route route) {
   const Topology topology(ranks);
   const bool can_be_hierarchical = has_one_replica_a_rank(ranks, hosts.front());
   if (route == Route::hierarchical && !can_be_hierarchical)
-    throw Error(ErrorCategory::input, kOption, "expected one replica per rank for hierarchical between GPUs",
+    throw Error(ErrorCategory::input, kOption,
+                "expected one replica per rank for hierarchical between GPUs",
                 fmt::format("got {} replicas of {} ranks", hosts.front().size(), size_of(ranks)));
   const bool is_hierarchical =
-      route == Route::hierarchical || (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
+      route == Route::hierarchical ||
+      (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
   if (!is_hierarchical) return handles(make_nccl(members_of(hosts), gpus, ranks));
   const auto host = std::dynamic_pointer_cast<MpiGroup>(hosts.front().impl());
   LOCKSTEP_CHECK(host != nullptr);
@@ -237,15 +256,20 @@ std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Comm
 
 void require_nccl(const std::vector<Device>& devices) {
   const auto refuse = [](const std::string& given) {
-    throw Error(ErrorCategory::input, kOption, "expected a build with NCCL and a GPU for each replica", given);
+    throw Error(ErrorCategory::input, kOption,
+                "expected a build with NCCL and a GPU for each replica", given);
   };
   const std::string version = nccl_built_version();
   if (version == "absent")
-    refuse("this build has no NCCL: install it with the CUDA toolkit, then configure and build again");
+    refuse(
+        "this build has no NCCL: install it with the CUDA toolkit, then configure and build again");
   if (!device::gpu_is_available())
-    refuse(fmt::format("this build has NCCL {}, but there is no GPU: {}", version, device::gpu_unavailable_reason()));
+    refuse(fmt::format("this build has NCCL {}, but there is no GPU: {}", version,
+                       device::gpu_unavailable_reason()));
   if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
-    refuse(fmt::format("this build has NCCL {}, but the replicas are on the CPU: select GPUs with --devices", version));
+    refuse(fmt::format(
+        "this build has NCCL {}, but the replicas are on the CPU: select GPUs with --devices",
+        version));
 }
 
 void require_gpus(Route route, const std::vector<Device>& devices) {
@@ -262,7 +286,8 @@ std::vector<Communicator> make_device_group(const std::vector<Device>& devices, 
   const auto on_cpu = std::ranges::count_if(devices, is_on_cpu);
   const int size = static_cast<int>(devices.size());
   if (on_cpu == size) {
-    check_route_between_gpus(route, {Route::automatic, Route::in_process}, "auto or in-process within one process");
+    check_route_between_gpus(route, {Route::automatic, Route::in_process},
+                             "auto or in-process within one process");
     return make_in_process_group(size);
   }
   if (on_cpu > 0) refuse_mixture(list_of(devices));
@@ -270,11 +295,12 @@ std::vector<Communicator> make_device_group(const std::vector<Device>& devices, 
                            "auto, in-process, nccl or staged between GPUs of one process");
   check_available(devices);
   const Members hosts = members_of(make_in_process_group(size));
-  return handles(route == Route::staged ? make_staged(hosts, devices) : make_on_gpus(hosts, devices));
+  return handles(route == Route::staged ? make_staged(hosts, devices)
+                                        : make_on_gpus(hosts, devices));
 }
 
-std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices, Route route,
-                                            bool share_gpus) {
+std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices,
+                                            Route route, bool share_gpus) {
   LOCKSTEP_CHECK(!devices.empty());
   if (ranks == MPI_COMM_NULL || size_of(ranks) == 1) {
     const bool serves_one_rank = route == Route::nccl || route == Route::staged;
@@ -284,11 +310,14 @@ std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<De
   const Ground ground = find_ground(ranks, devices, share_gpus);
   if (ground == Ground::cpu) return make_multi_worker_group(ranks, local, route);
   if (ground == Ground::shared_gpus)
-    check_route_between_gpus(route, {Route::automatic, Route::staged}, "auto or staged when replicas share a GPU");
-  check_route_between_gpus(route, {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
+    check_route_between_gpus(route, {Route::automatic, Route::staged},
+                             "auto or staged when replicas share a GPU");
+  check_route_between_gpus(route,
+                           {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
                            "auto, nccl, hierarchical or staged between GPUs of several ranks");
   const std::vector<Communicator> hosts = make_multi_worker_group(ranks, local, Route::automatic);
-  if (ground == Ground::shared_gpus || route == Route::staged) return handles(make_staged(members_of(hosts), devices));
+  if (ground == Ground::shared_gpus || route == Route::staged)
+    return handles(make_staged(members_of(hosts), devices));
   return make_nccl_group(ranks, hosts, devices, route);
 }
 

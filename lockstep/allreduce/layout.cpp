@@ -54,17 +54,21 @@ Layout unpack(const Bytes& packed) {
 }
 
 // Describes how parameter `index` differs between replicas 0 and `replica`; nullopt if it does not.
-std::optional<std::string> difference_at(std::size_t index, const Layout& first, const Layout& other,
-                                         std::size_t replica) {
+std::optional<std::string> difference_at(std::size_t index, const Layout& first,
+                                         const Layout& other, std::size_t replica) {
   if (index >= first.size() && index >= other.size()) return std::nullopt;
-  if (index >= first.size()) return fmt::format("{} is on replica {} and not on replica 0", other[index].name, replica);
-  if (index >= other.size()) return fmt::format("{} is on replica 0 and not on replica {}", first[index].name, replica);
+  if (index >= first.size())
+    return fmt::format("{} is on replica {} and not on replica 0", other[index].name, replica);
+  if (index >= other.size())
+    return fmt::format("{} is on replica 0 and not on replica {}", first[index].name, replica);
   const LayoutEntry& a = first[index];
   const LayoutEntry& b = other[index];
   if (a.name != b.name)
-    return fmt::format("parameter {} is {} on replica 0 and {} on replica {}", index, a.name, b.name, replica);
+    return fmt::format("parameter {} is {} on replica 0 and {} on replica {}", index, a.name,
+                       b.name, replica);
   if (a.elements != b.elements)
-    return fmt::format("{} has {} elements on replica 0 and {} on replica {}", a.name, a.elements, b.elements, replica);
+    return fmt::format("{} has {} elements on replica 0 and {} on replica {}", a.name, a.elements,
+                       b.elements, replica);
   return std::nullopt;
 }
 
@@ -73,7 +77,8 @@ std::string first_difference(const std::vector<Layout>& layouts) {
   for (const Layout& layout : layouts) longest = std::max(longest, layout.size());
   for (std::size_t index = 0; index < longest; ++index)
     for (std::size_t replica = 1; replica < layouts.size(); ++replica)
-      if (const auto difference = difference_at(index, layouts[0], layouts[replica], replica)) return *difference;
+      if (const auto difference = difference_at(index, layouts[0], layouts[replica], replica))
+        return *difference;
   LOCKSTEP_CHECK(false && "layouts of different hashes are equal");
   return "";
 }
@@ -84,11 +89,12 @@ void check_layout(const Communicator& group, std::span<const LayoutEntry> layout
   const Bytes packed = pack(layout);
   const std::uint64_t hash = XXH3_64bits(packed.data(), packed.size());
   const std::vector<Bytes> hashes = group.all_gather(std::as_bytes(std::span(&hash, 1)));
-  if (std::ranges::all_of(hashes, [&](const Bytes& other) { return other == hashes.front(); })) return;
+  if (std::ranges::all_of(hashes, [&](const Bytes& other) { return other == hashes.front(); }))
+    return;
   std::vector<Layout> layouts;
   for (const Bytes& other : group.all_gather(packed)) layouts.push_back(unpack(other));
-  throw Error(ErrorCategory::communication, "all_reduce", "expected the same parameters on all replicas",
-              first_difference(layouts));
+  throw Error(ErrorCategory::communication, "all_reduce",
+              "expected the same parameters on all replicas", first_difference(layouts));
 }
 
 }  // namespace lockstep::allreduce

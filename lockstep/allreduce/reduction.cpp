@@ -13,8 +13,9 @@
 namespace lockstep::allreduce {
 namespace {
 
-constexpr auto kWireTypes = enum_names<WireType>(
-    {{WireType::float32, "float32"}, {WireType::bfloat16, "bfloat16"}, {WireType::float16, "float16"}});
+constexpr auto kWireTypes = enum_names<WireType>({{WireType::float32, "float32"},
+                                                  {WireType::bfloat16, "bfloat16"},
+                                                  {WireType::float16, "float16"}});
 constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::float32, "float32"},
                                                         {ElementType::float64, "float64"},
                                                         {ElementType::float16, "float16"},
@@ -40,13 +41,15 @@ constexpr std::size_t kCacheLine = 64;
 // Two blocks fit into the L1 cache: the accumulator and the input.
 constexpr std::size_t kBlockBytes = 4096;
 
-// Conversion between the stored type T and the type of sums: the same type, except that 16-bit floats are widened to
-// float32.
+// Conversion between the stored type T and the type of sums: the same type, except that 16-bit
+// floats are widened to float32.
 template <typename T>
 struct Elements {
   using Total = T;
   static const T* load(const T* from, std::size_t, T*) { return from; }
-  static void store(const T* from, T* to, std::size_t count) { std::memcpy(to, from, count * sizeof(T)); }
+  static void store(const T* from, T* to, std::size_t count) {
+    std::memcpy(to, from, count * sizeof(T));
+  }
 };
 
 template <typename Half>
@@ -67,7 +70,8 @@ template <>
 struct Elements<BFloat16> : HalfElements<BFloat16> {};
 
 template <typename Op, typename T>
-void combine(T* __restrict into, const T* __restrict first, const T* __restrict second, std::size_t count) {
+void combine(T* __restrict into, const T* __restrict first, const T* __restrict second,
+             std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) into[i] = Op::apply(first[i], second[i]);
 }
 
@@ -88,18 +92,23 @@ void reduce_everywhere(std::size_t count, T* __restrict first, Others* __restric
 }
 
 template <typename Op, typename T>
-bool reduce_few(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
+bool reduce_few(std::span<const std::byte* const> members, std::span<std::byte* const> results,
+                Slice slice) {
   if (members.size() > 4 || !std::ranges::equal(members, results)) return false;
-  const auto values_of = [&](std::size_t member) { return reinterpret_cast<T*>(results[member]) + slice.begin; };
+  const auto values_of = [&](std::size_t member) {
+    return reinterpret_cast<T*>(results[member]) + slice.begin;
+  };
   const std::size_t count = slice.end - slice.begin;
   if (members.size() == 2) reduce_everywhere<Op>(count, values_of(0), values_of(1));
   if (members.size() == 3) reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2));
-  if (members.size() == 4) reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2), values_of(3));
+  if (members.size() == 4)
+    reduce_everywhere<Op>(count, values_of(0), values_of(1), values_of(2), values_of(3));
   return true;
 }
 
 template <typename Op, typename T>
-void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice) {
+void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::byte* const> results,
+                     Slice slice) {
   using Total = typename Elements<T>::Total;
   if constexpr (std::is_same_v<T, Total>)
     if (reduce_few<Op, T>(members, results, slice)) return;
@@ -107,21 +116,26 @@ void reduce_slice_as(std::span<const std::byte* const> members, std::span<std::b
   alignas(kCacheLine) std::array<Total, kBlock> block;
   alignas(kCacheLine) std::array<Total, kBlock> room;
   alignas(kCacheLine) std::array<Total, kBlock> second_room;
-  const auto values_of = [&](std::size_t member) { return reinterpret_cast<const T*>(members[member]); };
+  const auto values_of = [&](std::size_t member) {
+    return reinterpret_cast<const T*>(members[member]);
+  };
   for (std::size_t begin = slice.begin; begin < slice.end; begin += kBlock) {
     const std::size_t count = std::min(kBlock, slice.end - begin);
     combine<Op>(block.data(), Elements<T>::load(values_of(0) + begin, count, room.data()),
                 Elements<T>::load(values_of(1) + begin, count, second_room.data()), count);
     for (std::size_t member = 2; member < members.size(); ++member)
-      append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, room.data()), count);
-    for (std::byte* result : results) Elements<T>::store(block.data(), reinterpret_cast<T*>(result) + begin, count);
+      append<Op>(block.data(), Elements<T>::load(values_of(member) + begin, count, room.data()),
+                 count);
+    for (std::byte* result : results)
+      Elements<T>::store(block.data(), reinterpret_cast<T*>(result) + begin, count);
   }
 }
 
 template <typename Op, typename T>
 void reduce_into_as(T* into, const T* from, std::size_t count) {
   std::array<std::byte*, 1> result{reinterpret_cast<std::byte*>(into)};
-  const std::array<const std::byte*, 2> members{reinterpret_cast<const std::byte*>(from), result[0]};
+  const std::array<const std::byte*, 2> members{reinterpret_cast<const std::byte*>(from),
+                                                result[0]};
   reduce_slice_as<Op, T>(members, result, {0, count});
 }
 
@@ -180,16 +194,19 @@ Slice slice_of(std::size_t count, ElementType type, int parts, int part) {
   return {boundary(static_cast<std::size_t>(part)), boundary(static_cast<std::size_t>(part) + 1)};
 }
 
-void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type, ReduceOp op) {
+void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type,
+                 ReduceOp op) {
   dispatch(type, op, [&]<typename Op, typename T>(Op, T) {
     reduce_into_as<Op>(reinterpret_cast<T*>(into), reinterpret_cast<const T*>(from), count);
   });
 }
 
-void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
-                  ElementType type, ReduceOp op) {
+void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results,
+                  Slice slice, ElementType type, ReduceOp op) {
   if (members.size() < 2) return;
-  dispatch(type, op, [&]<typename Op, typename T>(Op, T) { reduce_slice_as<Op, T>(members, results, slice); });
+  dispatch(type, op, [&]<typename Op, typename T>(Op, T) {
+    reduce_slice_as<Op, T>(members, results, slice);
+  });
 }
 
 }  // namespace lockstep::allreduce

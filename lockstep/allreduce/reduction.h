@@ -22,10 +22,11 @@ enum class WireType { float32, bfloat16, float16 };
 WireType parse_wire_type(std::string_view name);
 std::string to_string(WireType type);  ///< the name that parse_wire_type() accepts
 
-/// The factor by which all members multiply values before rounding to float16, which has only 5 exponent bits. It is
-/// the largest power of two for which the sum of `members` values of magnitude `largest` (the largest of all members)
-/// does not overflow; 1 if `largest` is 0 or not finite. So nothing overflows, few values underflow, and no state is
-/// kept between steps. nvcc compiles the same function for GPUs.
+/// The factor by which all members multiply values before rounding to float16, which has only 5
+/// exponent bits. It is the largest power of two for which the sum of `members` values of magnitude
+/// `largest` (the largest of all members) does not overflow; 1 if `largest` is 0 or not finite. So
+/// nothing overflows, few values underflow, and no state is kept between steps. nvcc compiles the
+/// same function for GPUs.
 constexpr float wire_scale(float largest, int members) {
   constexpr float kLargest = 32768;
   constexpr int kExponents = 100;  // beyond this the scale itself would overflow float32
@@ -33,7 +34,8 @@ constexpr float wire_scale(float largest, int members) {
   if (!(largest > 0) || largest > std::numeric_limits<float>::max()) return 1;
   const float room = kLargest / (static_cast<float>(members) * largest);
   const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(room) >> 23) - kBias;
-  return std::bit_cast<float>(static_cast<std::uint32_t>(std::clamp(exponent, -kExponents, kExponents) + kBias) << 23);
+  return std::bit_cast<float>(
+      static_cast<std::uint32_t>(std::clamp(exponent, -kExponents, kExponents) + kBias) << 23);
 }
 
 /// The bits of a value's magnitude, which compare like the magnitudes; those of infinity for NaN.
@@ -58,14 +60,16 @@ struct Slice {
 /// How a flat gradient is split and sent.
 struct BucketOptions {
   std::size_t first_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
-  std::size_t bytes = std::size_t{25} << 20;       ///< bucket size; a bucket ends with the parameter that reaches it
-  WireType wire = WireType::float32;               ///< the type of elements in communication
+  std::size_t bytes = std::size_t{25}
+                      << 20;  ///< bucket size; a bucket ends with the parameter that reaches it
+  WireType wire = WireType::float32;  ///< the type of elements in communication
 };
 
 // Times of a step.
 
-/// Busy seconds of one replica in a step. Waiting inside a collective is excluded: a reduction makes all replicas take
-/// as long as the slowest, so the slow replica would look like those that wait for it.
+/// Busy seconds of one replica in a step. Waiting inside a collective is excluded: a reduction
+/// makes all replicas take as long as the slowest, so the slow replica would look like those that
+/// wait for it.
 struct BusySeconds {
   double input = 0;    ///< waiting for its own data
   double compute = 0;  ///< forward, backward up to the last gradient, update
@@ -100,21 +104,25 @@ struct Values {
 
 std::size_t bytes_per_element(ElementType type);  ///< 2, 4 or 8
 /// Size of the buffer in bytes.
-inline std::size_t bytes_of(const Values& values) { return values.count * bytes_per_element(values.type); }
+inline std::size_t bytes_of(const Values& values) {
+  return values.count * bytes_per_element(values.type);
+}
 std::string_view name_of(ElementType type);  ///< "float32"
 std::string_view name_of(ReduceOp op);       ///< "sum"
 
-/// Range `part` of `parts` ranges of `count` elements: whole cache lines, with sizes that differ by at most one line.
+/// Range `part` of `parts` ranges of `count` elements: whole cache lines, with sizes that differ by
+/// at most one line.
 Slice slice_of(std::size_t count, ElementType type, int parts, int part);
 
 // 16-bit floats are reduced in float32 and rounded once.
 
 /// into[i] = from[i] op into[i]. The buffers do not overlap.
-void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type, ReduceOp op);
+void reduce_into(std::byte* into, const std::byte* from, std::size_t count, ElementType type,
+                 ReduceOp op);
 
-/// Reduces the elements of `slice` over `members`, in this order, and writes the result to all `results`. Results may
-/// be buffers of members; the buffers do not overlap otherwise.
-void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
-                  ElementType type, ReduceOp op);
+/// Reduces the elements of `slice` over `members`, in this order, and writes the result to all
+/// `results`. Results may be buffers of members; the buffers do not overlap otherwise.
+void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results,
+                  Slice slice, ElementType type, ReduceOp op);
 
 }  // namespace lockstep::allreduce

@@ -9,7 +9,8 @@
 
 namespace lockstep::allreduce {
 
-/// `automatic` selects by topology and measurement (select_route). `nccl` and `staged` are for GPUs.
+/// `automatic` selects by topology and measurement (select_route). `nccl` and `staged` are for
+/// GPUs.
 enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi, nccl, staged };
 
 /// Parses the value of `--allreduce`. Throws Error (input) that lists the names.
@@ -33,11 +34,13 @@ class Topology {
   int ranks() const { return ranks_; }                      ///< number of ranks
   int nodes() const { return nodes_; }                      ///< number of nodes
   int most_ranks_of_a_node() const { return most_ranks_; }  ///< number of ranks of the largest node
-  /// Whether the ranks of every node can share memory; ranks of one host in separate containers cannot.
+  /// Whether the ranks of every node can share memory; ranks of one host in separate containers
+  /// cannot.
   bool shares_memory() const { return shares_memory_; }
 
-  /// Routes that connect these ranks and give bitwise equal results in every run, fastest (expected) first:
-  /// shared_memory within one node, hierarchical between nodes with several ranks, and always ring.
+  /// Routes that connect these ranks and give bitwise equal results in every run, fastest
+  /// (expected) first: shared_memory within one node, hierarchical between nodes with several
+  /// ranks, and always ring.
   std::vector<Route> candidates() const;
 
  private:

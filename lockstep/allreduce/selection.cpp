@@ -30,7 +30,8 @@ struct Candidate {
 
 std::string describe(const Topology& topology) {
   if (topology.nodes() == 1) return fmt::format("{} ranks on one node", topology.ranks());
-  if (topology.most_ranks_of_a_node() == 1) return fmt::format("{} nodes with one rank each", topology.nodes());
+  if (topology.most_ranks_of_a_node() == 1)
+    return fmt::format("{} nodes with one rank each", topology.nodes());
   return fmt::format("{} ranks on {} nodes", topology.ranks(), topology.nodes());
 }
 
@@ -52,7 +53,8 @@ std::size_t measure(MPI_Comm ranks, std::vector<Candidate>& candidates) {
   for (std::size_t bytes = kSmallest;; bytes *= 4) {
     double fastest = kLongEnough;
     for (Candidate& candidate : candidates) {
-      candidate.seconds = time_once(ranks, candidate.group, candidate.buffer.as<float>().first(bytes / sizeof(float)));
+      candidate.seconds = time_once(ranks, candidate.group,
+                                    candidate.buffer.as<float>().first(bytes / sizeof(float)));
       fastest = std::min(fastest, candidate.seconds);
     }
     if (fastest >= kLongEnough || bytes >= kLargest) return bytes;

@@ -13,8 +13,8 @@ constexpr double kPhaseRatio = 1.2;
 constexpr double kStepRatio = 1.05;
 constexpr double kLeastSeconds = 1e-3;
 
-/// The median of all values except number `left_out`. For an even number it is the upper of the middle two, so that two
-/// slow replicas out of three are not compared with the fast one.
+/// The median of all values except number `left_out`. For an even number it is the upper of the
+/// middle two, so that two slow replicas out of three are not compared with the fast one.
 double median_of_others(std::span<const double> values, std::size_t left_out) {
   std::vector<double> others;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -62,8 +62,10 @@ std::vector<Straggler> StragglerReport::stragglers() const {
     const double usual = median_of_others(whole, i);
     if (!exceeds(whole[i], usual, kStepRatio)) continue;
     const Straggler by_input{i, "input", input[i], median_of_others(input, i), whole[i] - usual};
-    const Straggler by_compute{i, "compute", compute[i], median_of_others(compute, i), whole[i] - usual};
-    const bool more_input = by_input.seconds - by_input.median > by_compute.seconds - by_compute.median;
+    const Straggler by_compute{i, "compute", compute[i], median_of_others(compute, i),
+                               whole[i] - usual};
+    const bool more_input =
+        by_input.seconds - by_input.median > by_compute.seconds - by_compute.median;
     const Straggler& straggler = more_input ? by_input : by_compute;
     if (exceeds(straggler.seconds, straggler.median, kPhaseRatio)) found.push_back(straggler);
   }
@@ -76,13 +78,14 @@ void StragglerReport::restart() {
   steps_ = 0;
 }
 
-std::vector<std::string> to_sentences(std::span<const Straggler> stragglers, std::span<const std::string> names) {
+std::vector<std::string> to_sentences(std::span<const Straggler> stragglers,
+                                      std::span<const std::string> names) {
   std::vector<std::string> sentences;
   for (const Straggler& straggler : stragglers)
-    sentences.push_back(
-        fmt::format("{} is slow: {} takes {} per step, the median is {}; the others wait {} per step for it",
-                    names[straggler.replica], straggler.phase, milliseconds(straggler.seconds),
-                    milliseconds(straggler.median), milliseconds(straggler.wait)));
+    sentences.push_back(fmt::format(
+        "{} is slow: {} takes {} per step, the median is {}; the others wait {} per step for it",
+        names[straggler.replica], straggler.phase, milliseconds(straggler.seconds),
+        milliseconds(straggler.median), milliseconds(straggler.wait)));
   return sentences;
 }
 

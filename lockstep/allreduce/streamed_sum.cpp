@@ -15,7 +15,8 @@ namespace {
 constexpr std::chrono::seconds kEndLimit{5};
 
 template <typename Half>
-constexpr ElementType kType = std::is_same_v<Half, Float16> ? ElementType::float16 : ElementType::bfloat16;
+constexpr ElementType kType =
+    std::is_same_v<Half, Float16> ? ElementType::float16 : ElementType::bfloat16;
 
 std::vector<float> copied(std::span<float> values, device::Stream& stream) {
   device::HostView view(values, stream);
@@ -50,12 +51,14 @@ void StreamedSum::reserve(std::size_t values) {
   halves_ = group_.allocate(values * sizeof(std::uint16_t));
 }
 
-void StreamedSum::add_exact(const Communicator& group, std::span<float> values, const device::Event& ready) {
+void StreamedSum::add_exact(const Communicator& group, std::span<float> values,
+                            const device::Event& ready) {
   stream_.wait(ready);
   reduce(group, values);
 }
 
-void StreamedSum::add(const Communicator& group, std::span<float> values, const device::Event& ready) {
+void StreamedSum::add(const Communicator& group, std::span<float> values,
+                      const device::Event& ready) {
   stream_.wait(ready);
   if (wire_ == WireType::bfloat16)
     add_as<BFloat16>(group, values);

@@ -12,15 +12,15 @@
 
 namespace lockstep::allreduce {
 
-/// For values in GPU memory. Sums run in call order on a separate stream, which waits for events of the computing
-/// stream. The host does not wait for them, except in a group whose bytes it moves itself
-/// (Communicator::moves_on_host).
+/// For values in GPU memory. Sums run in call order on a separate stream, which waits for events of
+/// the computing stream. The host does not wait for them, except in a group whose bytes it moves
+/// itself (Communicator::moves_on_host).
 class StreamedSum {
  public:
   /// `compute` must outlive this object. `wire` is the type of values in communication.
   StreamedSum(const Communicator& group, device::Stream& compute, WireType wire);
-  /// Waits for pending sums, so that the values outlive them; a few seconds at most, because a GPU that has failed may
-  /// never complete them.
+  /// Waits for pending sums, so that the values outlive them; a few seconds at most, because a GPU
+  /// that has failed may never complete them.
   ~StreamedSum();
   StreamedSum(const StreamedSum&) = delete;
   StreamedSum& operator=(const StreamedSum&) = delete;
@@ -42,7 +42,8 @@ class StreamedSum {
     std::vector<float> exact;   ///< in float32
   };
   /// Computes the results of add() and of add_exact(), and waits for both.
-  Both add_both_ways(const Communicator& group, std::span<float> values, const device::Event& ready);
+  Both add_both_ways(const Communicator& group, std::span<float> values,
+                     const device::Event& ready);
 
   /// Makes later work on the computing stream wait for the sums enqueued so far.
   void join() { compute_.wait(stream_.record()); }

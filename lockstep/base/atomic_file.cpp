@@ -20,13 +20,16 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kMark = ".tmp-";
-constexpr std::size_t kMaxNameBytes = 150;  // of the name in the temporary name; file systems allow 255
+constexpr std::size_t kMaxNameBytes =
+    150;  // of the name in the temporary name; file systems allow 255
 
-std::string name_prefix(std::string_view name) { return fmt::format(".{}{}", name.substr(0, kMaxNameBytes), kMark); }
+std::string name_prefix(std::string_view name) {
+  return fmt::format(".{}{}", name.substr(0, kMaxNameBytes), kMark);
+}
 
-// `.NAME.tmp-HOST-PROCESS-RANDOM`. The random part prevents an attacker from creating a link under this name in
-// advance; O_EXCL rejects an existing one. Not mkstemp: it creates the file with mode 0600, and the umask cannot be
-// read without changing it.
+// `.NAME.tmp-HOST-PROCESS-RANDOM`. The random part prevents an attacker from creating a link under
+// this name in advance; O_EXCL rejects an existing one. Not mkstemp: it creates the file with mode
+// 0600, and the umask cannot be read without changing it.
 std::string temporary_name(std::string_view name) {
   std::uint64_t random = 0;
   while (::getrandom(&random, sizeof(random), 0) != sizeof(random)) {
@@ -34,7 +37,8 @@ std::string temporary_name(std::string_view name) {
   return fmt::format("{}{}-{}-{:016x}", name_prefix(name), process_namespace(), ::getpid(), random);
 }
 
-/// The process of this host that created the temporary file `name`; 0 if the name is not that of such a file.
+/// The process of this host that created the temporary file `name`; 0 if the name is not that of
+/// such a file.
 pid_t maker_of(std::string_view name) {
   const std::string host = process_namespace() + "-";
   const std::size_t mark = name.rfind(kMark);
@@ -47,8 +51,8 @@ pid_t maker_of(std::string_view name) {
   return error == std::errc() && end != name.data() + name.size() && *end == '-' ? process : 0;
 }
 
-/// Resolves `path` while it is a symbolic link, including a dangling one. Links that do not contain a path, such as
-/// /proc/self/fd/1 of a pipe, resolve to a path that does not exist.
+/// Resolves `path` while it is a symbolic link, including a dangling one. Links that do not contain
+/// a path, such as /proc/self/fd/1 of a pipe, resolve to a path that does not exist.
 fs::path without_links(fs::path path) {
   constexpr int kMaxLinks = 40;  // as in the kernel
   std::error_code error;
@@ -59,22 +63,27 @@ fs::path without_links(fs::path path) {
 
 bool is_same_file(const fs::path& path, const struct stat& status) {
   struct stat other = {};
-  return ::stat(path.c_str(), &other) == 0 && other.st_dev == status.st_dev && other.st_ino == status.st_ino;
+  return ::stat(path.c_str(), &other) == 0 && other.st_dev == status.st_dev &&
+         other.st_ino == status.st_ino;
 }
 
 }  // namespace
 
-AtomicFile::AtomicFile(fs::path path, Durability durability, ErrorCategory category, Existing existing)
+AtomicFile::AtomicFile(fs::path path, Durability durability, ErrorCategory category,
+                       Existing existing)
     : path_(std::move(path)), target_(path_), durability_(durability), category_(category) {
   struct stat status = {};
   const bool follow = existing == Existing::any_kind;
-  const bool exists = ::fstatat(AT_FDCWD, path_.c_str(), &status, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0;
+  const bool exists =
+      ::fstatat(AT_FDCWD, path_.c_str(), &status, follow ? 0 : AT_SYMLINK_NOFOLLOW) == 0;
   if (!exists && errno != ENOENT) fail(errno);
   if (exists && S_ISDIR(status.st_mode)) fail(EISDIR);
   if (exists && S_ISBLK(status.st_mode))
-    throw Error(category_, path_.string(), "expected a file to write", "got a block device, which may hold a disk");
+    throw Error(category_, path_.string(), "expected a file to write",
+                "got a block device, which may hold a disk");
   if (!follow && exists && !S_ISREG(status.st_mode))
-    throw Error(category_, path_.string(), "expected a regular file", "got a link or a special file");
+    throw Error(category_, path_.string(), "expected a regular file",
+                "got a link or a special file");
   if (follow) target_ = without_links(path_);
   if (!exists || (S_ISREG(status.st_mode) && is_same_file(target_, status)))
     open_temporary();
@@ -116,7 +125,8 @@ void AtomicFile::write(std::string_view bytes) {
 void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {
   LOCKSTEP_CHECK_OP(descriptor_, >=, 0);
   while (!bytes.empty()) {
-    const ssize_t written = ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    const ssize_t written =
+        ::pwrite(descriptor_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written >= 0) {
       bytes.remove_prefix(static_cast<std::size_t>(written));
       offset += static_cast<std::uint64_t>(written);
@@ -129,7 +139,8 @@ void AtomicFile::write_at(std::uint64_t offset, std::string_view bytes) {
 void AtomicFile::finish() {
   LOCKSTEP_CHECK_OP(descriptor_, >=, 0);
   // Some file systems report a full disk only here. EINVAL: a special file, which cannot be synced.
-  if (durability_ == Durability::synced && ::fsync(descriptor_) != 0 && errno != EINVAL) fail(errno);
+  if (durability_ == Durability::synced && ::fsync(descriptor_) != 0 && errno != EINVAL)
+    fail(errno);
   if (::close(std::exchange(descriptor_, -1)) != 0) fail(errno);
 }
 
@@ -152,7 +163,8 @@ void AtomicFile::fail(int error) {
 }
 
 void AtomicFile::throw_unwritable(int error) const {
-  throw Error(category_, path_.string(), "expected to write the file", std::generic_category().message(error));
+  throw Error(category_, path_.string(), "expected to write the file",
+              std::generic_category().message(error));
 }
 
 void AtomicFile::discard() noexcept {
@@ -176,7 +188,8 @@ void remove_abandoned_temporaries(const fs::path& directory, std::string_view na
       const std::string found = entry->path().filename();
       if (!found.starts_with(prefix) || !is_process_gone(maker_of(found))) continue;
       std::error_code ignored;
-      if (entry->symlink_status(ignored).type() == fs::file_type::regular) fs::remove(entry->path(), ignored);
+      if (entry->symlink_status(ignored).type() == fs::file_type::regular)
+        fs::remove(entry->path(), ignored);
     }
   } catch (const std::exception&) {  // out of memory: the next run removes the files
   }

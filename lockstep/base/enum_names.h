@@ -10,7 +10,8 @@
 namespace lockstep {
 
 /// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`.
-[[noreturn]] void refuse_name(std::string_view where, std::string_view name, std::span<const std::string_view> known);
+[[noreturn]] void refuse_name(std::string_view where, std::string_view name,
+                              std::span<const std::string_view> known);
 
 /// A value and its name.
 template <typename Enum>
@@ -39,8 +40,8 @@ struct EnumNames {
     return std::nullopt;
   }
 
-  /// The value called `text`. Throws Error (input) of refuse_name() if there is none; `where` is the
-  /// option or key that `text` comes from.
+  /// The value called `text`. Throws Error (input) of refuse_name() if there is none; `where` is
+  /// the option or key that `text` comes from.
   Enum parse(std::string_view where, std::string_view text) const {
     if (const std::optional<Enum> found = find(text)) return *found;
     std::array<std::string_view, N> known;

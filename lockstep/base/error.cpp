@@ -12,10 +12,13 @@ constexpr char kBetweenParts = '\n';
 }  // namespace
 
 std::string ErrorMessage::text() const {
-  return fmt::format("[{}] {}{} {}", where, expected, actual.starts_with("got ") ? ',' : ';', actual);
+  return fmt::format("[{}] {}{} {}", where, expected, actual.starts_with("got ") ? ',' : ';',
+                     actual);
 }
 
-std::string ErrorMessage::pack() const { return where + kBetweenParts + expected + kBetweenParts + actual; }
+std::string ErrorMessage::pack() const {
+  return where + kBetweenParts + expected + kBetweenParts + actual;
+}
 
 ErrorMessage ErrorMessage::unpack(const std::string& packed) {
   const std::size_t first = packed.find(kBetweenParts);
@@ -30,8 +33,10 @@ Error::Error(ErrorCategory category, ErrorMessage message)
       category_(category),
       message_(std::make_shared<const ErrorMessage>(std::move(message))) {}
 
-Error::Error(ErrorCategory category, std::string_view where, std::string_view expected, std::string_view actual)
-    : Error(category, ErrorMessage{std::string(where), std::string(expected), std::string(actual)}) {}
+Error::Error(ErrorCategory category, std::string_view where, std::string_view expected,
+             std::string_view actual)
+    : Error(category,
+            ErrorMessage{std::string(where), std::string(expected), std::string(actual)}) {}
 
 int exit_status(ErrorCategory category) noexcept {
   switch (category) {
@@ -54,12 +59,14 @@ int exit_status(ErrorCategory category) noexcept {
 namespace detail {
 
 void check_failed(const char* file, int line, const char* expression, const std::string& values) {
-  // From the launcher's environment variable, so that checks deep in the library need no handle to the session.
+  // From the launcher's environment variable, so that checks deep in the library need no handle to
+  // the session.
   const char* rank = nullptr;
-  for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})  // Open MPI, MPICH, Slurm
+  for (const char* name :
+       {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK"})  // Open MPI, MPICH, Slurm
     if (rank == nullptr) rank = std::getenv(name);
-  throw CheckFailure(
-      fmt::format("[{}:{}] check failed on rank {}: {}; {}", file, line, rank ? rank : "0", expression, values));
+  throw CheckFailure(fmt::format("[{}:{}] check failed on rank {}: {}; {}", file, line,
+                                 rank ? rank : "0", expression, values));
 }
 
 }  // namespace detail

@@ -1,4 +1,5 @@
-// The two kinds of error: one that a user or an operator can fix (Error), and a broken invariant (CheckFailure).
+// The two kinds of error: one that a user or an operator can fix (Error), and a broken invariant
+// (CheckFailure).
 #pragma once
 
 #include <fmt/format.h>
@@ -29,17 +30,19 @@ struct ErrorMessage {
 
   std::string text() const;  ///< "[where] expected, got …", or "[where] expected; what happened"
 
-  std::string pack() const;                               ///< serialized, for unpack() on another rank
+  std::string pack() const;  ///< serialized, for unpack() on another rank
   static ErrorMessage unpack(const std::string& packed);  ///< what pack() returned
 };
 
-/// An error that a user can fix. Its text is `[where] expected …, got …`, or `[where] expected …; what happened`.
+/// An error that a user can fix. Its text is `[where] expected …, got …`, or `[where] expected …;
+/// what happened`.
 class Error : public std::runtime_error {
  public:
   /// An error with parts that exist already, such as those of another rank.
   Error(ErrorCategory category, ErrorMessage message);
   /// The same from its parts.
-  Error(ErrorCategory category, std::string_view where, std::string_view expected, std::string_view actual);
+  Error(ErrorCategory category, std::string_view where, std::string_view expected,
+        std::string_view actual);
 
   /// Determines the exit status.
   ErrorCategory category() const noexcept { return category_; }
@@ -48,27 +51,30 @@ class Error : public std::runtime_error {
 
  private:
   ErrorCategory category_;
-  std::shared_ptr<const ErrorMessage> message_;  // exceptions are copied, and copying must not throw
+  std::shared_ptr<const ErrorMessage>
+      message_;  // exceptions are copied, and copying must not throw
 };
 
-/// The program's exit status for an error of `category`: 2 for input; 3 for data, checkpoint and output; 4 for
-/// communication; 5 for device; 6 for diverged.
+/// The program's exit status for an error of `category`: 2 for input; 3 for data, checkpoint and
+/// output; 4 for communication; 5 for device; 6 for diverged.
 int exit_status(ErrorCategory category) noexcept;
 
-/// A broken invariant: a bug in Lockstep, not a user error. Its text has the expression, both values, and the rank.
+/// A broken invariant: a bug in Lockstep, not a user error. Its text has the expression, both
+/// values, and the rank.
 class CheckFailure : public std::logic_error {
  public:
   using std::logic_error::logic_error;
 };
 
 namespace detail {
-[[noreturn]] void check_failed(const char* file, int line, const char* expression, const std::string& values);
+[[noreturn]] void check_failed(const char* file, int line, const char* expression,
+                               const std::string& values);
 }  // namespace detail
 
 }  // namespace lockstep
 
-/// Throws CheckFailure with the expression and both values unless `left op right`. Both values must be formattable by
-/// fmt.
+/// Throws CheckFailure with the expression and both values unless `left op right`. Both values must
+/// be formattable by fmt.
 #define LOCKSTEP_CHECK_OP(left, op, right)                                                         \
   do {                                                                                             \
     const auto& lockstep_left = (left);                                                            \

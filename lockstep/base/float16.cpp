@@ -14,8 +14,8 @@ void convert(std::span<const From> from, std::span<To> to) {
   const auto size = static_cast<Eigen::Index>(from.size());
   const Eigen::Map<const Eigen::Array<EigenFrom, Eigen::Dynamic, 1>> source(
       reinterpret_cast<const EigenFrom*>(from.data()), size);
-  Eigen::Map<Eigen::Array<EigenTo, Eigen::Dynamic, 1>>(reinterpret_cast<EigenTo*>(to.data()), size) =
-      source.template cast<EigenTo>();
+  Eigen::Map<Eigen::Array<EigenTo, Eigen::Dynamic, 1>>(reinterpret_cast<EigenTo*>(to.data()),
+                                                       size) = source.template cast<EigenTo>();
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ struct BFloat16 {
 void widen(std::span<const Float16> from, std::span<float> to);
 void widen(std::span<const BFloat16> from, std::span<float> to);  ///< same, from bfloat16
 
-/// to[i] = from[i], rounded to nearest, ties to even. Values that are too large become infinite; NaN stays NaN. The
-/// spans have the same size and do not overlap.
+/// to[i] = from[i], rounded to nearest, ties to even. Values that are too large become infinite;
+/// NaN stays NaN. The spans have the same size and do not overlap.
 void narrow(std::span<const float> from, std::span<Float16> to);
 void narrow(std::span<const float> from, std::span<BFloat16> to);  ///< same, to bfloat16
 

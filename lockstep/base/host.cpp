@@ -31,7 +31,8 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& file, const s
 }
 
 int available_cores() {
-  if (const auto processors = allowed_processors(); !processors.empty()) return static_cast<int>(processors.size());
+  if (const auto processors = allowed_processors(); !processors.empty())
+    return static_cast<int>(processors.size());
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
@@ -39,7 +40,8 @@ std::string processor_list() {
   const std::vector<int> processors = allowed_processors();
   std::string list;
   for (std::size_t begin = 0, end = 0; begin < processors.size(); begin = end) {
-    for (end = begin + 1; end < processors.size() && processors[end] == processors[end - 1] + 1;) ++end;
+    for (end = begin + 1; end < processors.size() && processors[end] == processors[end - 1] + 1;)
+      ++end;
     if (!list.empty()) list += ',';
     list += std::to_string(processors[begin]);
     if (end - begin > 1) list += '-' + std::to_string(processors[end - 1]);
@@ -47,9 +49,9 @@ std::string processor_list() {
   return list;
 }
 
-// oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that enters them.
-// They partition their work for the number of threads they request, so they must get that many: neither OMP_DYNAMIC nor
-// OMP_THREAD_LIMIT may reduce it.
+// oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that
+// enters them. They partition their work for the number of threads they request, so they must get
+// that many: neither OMP_DYNAMIC nor OMP_THREAD_LIMIT may reduce it.
 void set_thread_budget(int threads) {
   omp_set_dynamic(0);
   omp_set_num_threads(std::clamp(threads, 1, std::max(1, omp_get_thread_limit())));
@@ -66,7 +68,8 @@ std::size_t resident_bytes() {
 std::string cpu_name() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(std::min(line.size(), line.find(':') + 2));
+    if (line.starts_with("model name"))
+      return line.substr(std::min(line.size(), line.find(':') + 2));
   return "unknown processor";
 }
 
@@ -82,7 +85,8 @@ constexpr std::size_t kMaxWords = 1024;  // of 1024 processors each
 
 /// The affinity mask, as large as the kernel requires; empty on any other error.
 std::vector<cpu_set_t> read_mask() {
-  for (std::vector<cpu_set_t> mask(1); mask.size() <= kMaxWords; mask.assign(2 * mask.size(), cpu_set_t{})) {
+  for (std::vector<cpu_set_t> mask(1); mask.size() <= kMaxWords;
+       mask.assign(2 * mask.size(), cpu_set_t{})) {
     if (sched_getaffinity(0, mask.size() * sizeof(cpu_set_t), mask.data()) == 0) return mask;
     if (errno != EINVAL) break;  // EINVAL: the mask is too small
   }
@@ -93,7 +97,8 @@ std::vector<int> processors_in(const std::vector<cpu_set_t>& mask) {
   std::vector<int> processors;
   const std::size_t bytes = mask.size() * sizeof(cpu_set_t);
   for (std::size_t processor = 0; processor < 8 * bytes; ++processor)
-    if (CPU_ISSET_S(processor, bytes, mask.data())) processors.push_back(static_cast<int>(processor));
+    if (CPU_ISSET_S(processor, bytes, mask.data()))
+      processors.push_back(static_cast<int>(processor));
   return processors;
 }
 
@@ -105,7 +110,8 @@ std::vector<int> processors_of_cpu_set() {
   const std::vector<cpu_set_t> before = read_mask();
   std::vector<cpu_set_t> all = before;
   const std::size_t bytes = all.size() * sizeof(cpu_set_t);
-  for (std::size_t processor = 0; processor < 8 * bytes; ++processor) CPU_SET_S(processor, bytes, all.data());
+  for (std::size_t processor = 0; processor < 8 * bytes; ++processor)
+    CPU_SET_S(processor, bytes, all.data());
   if (before.empty() || sched_setaffinity(0, bytes, all.data()) != 0) return processors_in(before);
   std::vector<int> processors = allowed_processors();
   sched_setaffinity(0, bytes, before.data());
@@ -128,8 +134,8 @@ bool contains_word(const std::string& list, const std::string& word) {
   return ("," + list + ",").find("," + word + ",") != std::string::npos;
 }
 
-/// The directories whose limits for `controller` apply to this process. A container may show a group under a different
-/// name than its host, so some may not exist.
+/// The directories whose limits for `controller` apply to this process. A container may show a
+/// group under a different name than its host, so some may not exist.
 std::vector<fs::path> folders_of_groups(const fs::path& root, const std::string& controller) {
   const fs::path mounted = root / "sys/fs/cgroup";
   std::vector<fs::path> folders = {mounted};
@@ -163,11 +169,13 @@ std::optional<double> quota_in(const fs::path& folder) {
 }
 
 std::optional<std::int64_t> memory_left_in(const fs::path& folder) {
-  const auto left = [&](const char* most, const char* used, const char* droppable) -> std::optional<std::int64_t> {
+  const auto left = [&](const char* most, const char* used,
+                        const char* droppable) -> std::optional<std::int64_t> {
     const auto limit = number_of(folder / most);
     const auto taken = number_of(folder / used);
     if (!limit || !taken) return std::nullopt;
-    return std::max<std::int64_t>(0, *limit - *taken + number_in(folder / "memory.stat", droppable).value_or(0));
+    return std::max<std::int64_t>(
+        0, *limit - *taken + number_in(folder / "memory.stat", droppable).value_or(0));
   };
   if (const auto bytes = left("memory.max", "memory.current", "inactive_file")) return bytes;
   return left("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file");

@@ -1,4 +1,5 @@
-// The resources of this host and process: cores, memory and names, and the kernel files that report them.
+// The resources of this host and process: cores, memory and names, and the kernel files that report
+// them.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace lockstep {
 
-/// The number at the start of `file`; nullopt if there is none, as in "max", or if there is no such file.
+/// The number at the start of `file`; nullopt if there is none, as in "max", or if there is no such
+/// file.
 std::optional<std::int64_t> number_of(const std::filesystem::path& file);
 
 /// The number after `name` in a file of lines "name number ...".
@@ -17,13 +19,15 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& file, const s
 
 // Cores of this process, and how replicas share them.
 
-/// Number of cores that this process may run on (its affinity mask, as set by mpirun or a container); at least 1.
+/// Number of cores that this process may run on (its affinity mask, as set by mpirun or a
+/// container); at least 1.
 int available_cores();
 
 /// These processors as a list in Linux format, "0-3,8"; empty if unknown.
 std::string processor_list();
 
-/// Sets how many threads the kernels of the calling thread may use. Thread-local: each replica thread sets its own.
+/// Sets how many threads the kernels of the calling thread may use. Thread-local: each replica
+/// thread sets its own.
 void set_thread_budget(int threads);
 
 /// Current resident memory of this process in bytes; 0 if unknown.
@@ -37,25 +41,29 @@ std::string host_name();
 
 // Processor numbers that a thread may run on; no limit on the number of processors.
 
-/// Processors in the calling thread's affinity mask, as set by mpirun or taskset, ascending; empty if unknown.
+/// Processors in the calling thread's affinity mask, as set by mpirun or taskset, ascending; empty
+/// if unknown.
 std::vector<int> allowed_processors();
 
-/// Processors that a mask could contain: those of the host, or of the cpuset that a container or batch system confines
-/// this process to. Temporarily changes the mask of the calling thread.
+/// Processors that a mask could contain: those of the host, or of the cpuset that a container or
+/// batch system confines this process to. Temporarily changes the mask of the calling thread.
 std::vector<int> processors_of_cpu_set();
 
-// Limits from the control groups of this process, as set up by containers and batch systems. Supports cgroup versions 1
-// and 2, and applies the limits of all parent groups. `root` is the root of the kernel's files.
+// Limits from the control groups of this process, as set up by containers and batch systems.
+// Supports cgroup versions 1 and 2, and applies the limits of all parent groups. `root` is the root
+// of the kernel's files.
 
-/// CPU quota shared by all processes of the group, in processors: 1.5 for "150000 100000"; 0 for no limit.
+/// CPU quota shared by all processes of the group, in processors: 1.5 for "150000 100000"; 0 for no
+/// limit.
 double processor_quota(const std::filesystem::path& root = "/");
 
-/// Bytes of memory left to the group, including file cache that the kernel can drop; the maximum value for no limit.
+/// Bytes of memory left to the group, including file cache that the kernel can drop; the maximum
+/// value for no limit.
 std::int64_t memory_left_in_group(const std::filesystem::path& root = "/");
 
-/// Bytes that this process can still use without swapping: the memory that the kernel reports as available, or less if
-/// the process's control groups (memory_left_in_group) allow less. File cache that the kernel can drop counts as free.
-/// The maximum value if unknown.
+/// Bytes that this process can still use without swapping: the memory that the kernel reports as
+/// available, or less if the process's control groups (memory_left_in_group) allow less. File cache
+/// that the kernel can drop counts as free. The maximum value if unknown.
 std::int64_t available_host_memory(const std::filesystem::path& root = "/");
 
 }  // namespace lockstep

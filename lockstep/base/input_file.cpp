@@ -17,7 +17,8 @@ namespace {
 
 [[noreturn]] void throw_unreadable(const std::filesystem::path& path, int error,
                                    ErrorCategory category = ErrorCategory::data) {
-  throw Error(category, path.string(), "expected a file that can be read", std::generic_category().message(error));
+  throw Error(category, path.string(), "expected a file that can be read",
+              std::generic_category().message(error));
 }
 
 std::string_view kind_of(const struct stat& status) {
@@ -26,8 +27,9 @@ std::string_view kind_of(const struct stat& status) {
 }
 
 FileStamp stamp_of(const struct stat& status) {
-  return {static_cast<std::int64_t>(status.st_size),
-          static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
+  return {
+      static_cast<std::int64_t>(status.st_size),
+      static_cast<std::int64_t>(status.st_mtim.tv_sec) * 1'000'000'000 + status.st_mtim.tv_nsec};
 }
 
 }  // namespace
@@ -38,21 +40,27 @@ FileStamp file_stamp(const std::filesystem::path& path) {
   return stamp_of(status);
 }
 
-InputFile::InputFile(std::filesystem::path path, ErrorCategory category) : path_(std::move(path)), category_(category) {
+InputFile::InputFile(std::filesystem::path path, ErrorCategory category)
+    : path_(std::move(path)), category_(category) {
   // O_NONBLOCK: opening a FIFO would wait for a writer. It has no effect on a regular file.
   descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
   struct stat status = {};
-  const int error = ::fstat(descriptor_, &status) != 0 ? errno : S_ISDIR(status.st_mode) ? EISDIR : 0;
+  const int error = ::fstat(descriptor_, &status) != 0 ? errno
+                    : S_ISDIR(status.st_mode)          ? EISDIR
+                                                       : 0;
   if (error == 0 && S_ISREG(status.st_mode)) return;
   close();
   if (error != 0) throw_unreadable(path_, error, category_);
   // Reads are positional and the size must be known; a pipe supports neither.
-  throw Error(category_, path_.string(), "expected a regular file", fmt::format("got {}", kind_of(status)));
+  throw Error(category_, path_.string(), "expected a regular file",
+              fmt::format("got {}", kind_of(status)));
 }
 
 InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)), category_(other.category_), descriptor_(std::exchange(other.descriptor_, -1)) {}
+    : path_(std::move(other.path_)),
+      category_(other.category_),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 InputFile& InputFile::operator=(InputFile&& other) noexcept {
   std::swap(path_, other.path_);
@@ -76,7 +84,8 @@ FileStamp InputFile::stamp() const {
 std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t count) const {
   std::size_t done = 0;
   while (done < count) {
-    const ssize_t got = ::pread(descriptor_, into + done, count - done, static_cast<off_t>(offset + done));
+    const ssize_t got =
+        ::pread(descriptor_, into + done, count - done, static_cast<off_t>(offset + done));
     if (got == 0) break;
     if (got > 0) {
       done += static_cast<std::size_t>(got);
@@ -88,7 +97,8 @@ std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t cou
 }
 
 void InputFile::will_need(std::uint64_t offset, std::uint64_t count) const {
-  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(count), POSIX_FADV_WILLNEED);
+  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(count),
+                  POSIX_FADV_WILLNEED);
 }
 
 }  // namespace lockstep

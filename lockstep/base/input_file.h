@@ -19,27 +19,27 @@ struct FileStamp {
 /// Size and modification time. Throws Error (data) if there is no such file.
 FileStamp file_stamp(const std::filesystem::path& path);
 
-/// Read-only, move-only. Reads use pread: a failing disk causes an Error with the file's name. Several threads may read
-/// concurrently.
+/// Read-only, move-only. Reads use pread: a failing disk causes an Error with the file's name.
+/// Several threads may read concurrently.
 class InputFile {
  public:
-  /// Throws Error if `path` cannot be opened or is not a regular file. Never blocks, not even on a FIFO. `category`
-  /// applies to all errors of this file.
+  /// Throws Error if `path` cannot be opened or is not a regular file. Never blocks, not even on a
+  /// FIFO. `category` applies to all errors of this file.
   explicit InputFile(std::filesystem::path path, ErrorCategory category = ErrorCategory::data);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
   ~InputFile();
 
   const std::filesystem::path& path() const { return path_; }  ///< as it was opened
-  int descriptor() const { return descriptor_; }               ///< for positional reads; owned by this object
+  int descriptor() const { return descriptor_; }  ///< for positional reads; owned by this object
   /// Stamp of the file as it is now. Throws Error.
   FileStamp stamp() const;
 
   /// Closes the descriptor; nothing can be read afterwards.
   void close() noexcept;
 
-  /// Reads up to `count` bytes at byte `offset` into `into`; fewer only at the end of the file. Returns the number of
-  /// bytes read. Throws Error.
+  /// Reads up to `count` bytes at byte `offset` into `into`; fewer only at the end of the file.
+  /// Returns the number of bytes read. Throws Error.
   std::size_t read_at(std::uint64_t offset, char* into, std::size_t count) const;
 
   /// Hints to the system to prefetch `count` bytes at byte `offset` into its cache.

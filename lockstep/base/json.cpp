@@ -12,7 +12,8 @@ namespace {
 
 using nlohmann::json;
 
-// Builds the document from the parser's events. The parser keeps its state on the heap, so nesting uses no stack.
+// Builds the document from the parser's events. The parser keeps its state on the heap, so nesting
+// uses no stack.
 class Builder : public json::json_sax_t {
  public:
   Builder(std::string_view text, const JsonLimits& limits) : text_(text), limits_(limits) {}
@@ -37,7 +38,8 @@ class Builder : public json::json_sax_t {
     return true;
   }
 
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::detail::exception&) override {
+  bool parse_error(std::size_t position, const std::string&,
+                   const nlohmann::detail::exception&) override {
     return refuse(fmt::format("a syntax error at byte {} ({})", position, place_of(position)));
   }
 
@@ -88,7 +90,8 @@ class Builder : public json::json_sax_t {
   std::string place_of(std::size_t position) const {
     const std::string_view before = text_.substr(0, position);
     const std::size_t line_begin = before.rfind('\n') + 1;  // npos + 1 is 0
-    return fmt::format("line {}, column {}", std::ranges::count(before, '\n') + 1, before.size() - line_begin);
+    return fmt::format("line {}, column {}", std::ranges::count(before, '\n') + 1,
+                       before.size() - line_begin);
   }
 
   std::string_view text_;
@@ -107,18 +110,22 @@ std::string dump(const Json& value, int indent) {
 
 }  // namespace
 
-json parse_json(std::string_view text, ErrorCategory category, std::string_view where, const JsonLimits& limits) {
+json parse_json(std::string_view text, ErrorCategory category, std::string_view where,
+                const JsonLimits& limits) {
   if (text.size() > limits.bytes)
-    throw Error(category, where, "expected JSON", fmt::format("got {} bytes, more than {}", text.size(), limits.bytes));
+    throw Error(category, where, "expected JSON",
+                fmt::format("got {} bytes, more than {}", text.size(), limits.bytes));
   Builder builder(text, limits);
-  if (!json::sax_parse(text, &builder)) throw Error(category, where, "expected JSON", "got " + builder.refusal());
+  if (!json::sax_parse(text, &builder))
+    throw Error(category, where, "expected JSON", "got " + builder.refusal());
   return builder.take();
 }
 
 std::string describe_json(const json& value) {
   constexpr std::size_t kMaxLength = 40;
   if (value.is_array()) return fmt::format("an array of {}", value.size());
-  if (value.is_object()) return fmt::format("an object of {} key{}", value.size(), value.size() == 1 ? "" : "s");
+  if (value.is_object())
+    return fmt::format("an object of {} key{}", value.size(), value.size() == 1 ? "" : "s");
   if (!value.is_string()) return dump(value, -1);
   const auto& text = value.get_ref<const std::string&>();
   if (text.size() <= kMaxLength) return dump(value, -1);
@@ -126,6 +133,8 @@ std::string describe_json(const json& value) {
 }
 
 std::string dump_json(const json& value, int indent) { return dump(value, indent); }
-std::string dump_json(const nlohmann::ordered_json& value, int indent) { return dump(value, indent); }
+std::string dump_json(const nlohmann::ordered_json& value, int indent) {
+  return dump(value, indent);
+}
 
 }  // namespace lockstep

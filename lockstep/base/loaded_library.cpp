@@ -9,7 +9,8 @@
 namespace lockstep {
 namespace {
 
-// RTLD_LOCAL: the symbols of the library are found through its handle only and never override other definitions.
+// RTLD_LOCAL: the symbols of the library are found through its handle only and never override other
+// definitions.
 void* open(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_LOCAL); }
 
 std::string loader_words() {
@@ -19,7 +20,8 @@ std::string loader_words() {
 
 }  // namespace
 
-LoadedLibrary::LoadedLibrary(LibraryWanted wanted) : wanted_(std::move(wanted)), handle_(open(wanted_.file)) {
+LoadedLibrary::LoadedLibrary(LibraryWanted wanted)
+    : wanted_(std::move(wanted)), handle_(open(wanted_.file)) {
   if (handle_ != nullptr) return;
   std::string words = loader_words();
   if (!wanted_.folder.empty()) {
@@ -27,20 +29,23 @@ LoadedLibrary::LoadedLibrary(LibraryWanted wanted) : wanted_(std::move(wanted)),
     if (handle_ != nullptr) return;
     words += " and " + loader_words();
   }
-  throw Error(
-      ErrorCategory::device, wanted_.name, fmt::format("expected {} for {}", wanted_.file, wanted_.use),
-      fmt::format("the loader reported {}: {}, or add its directory to LD_LIBRARY_PATH", words, wanted_.advice));
+  throw Error(ErrorCategory::device, wanted_.name,
+              fmt::format("expected {} for {}", wanted_.file, wanted_.use),
+              fmt::format("the loader reported {}: {}, or add its directory to LD_LIBRARY_PATH",
+                          words, wanted_.advice));
 }
 
 void* LoadedLibrary::find(const char* name) const {
   if (void* found = dlsym(handle_, name)) return found;
-  throw Error(ErrorCategory::device, wanted_.name, fmt::format("expected {} in {}", name, wanted_.file),
+  throw Error(ErrorCategory::device, wanted_.name,
+              fmt::format("expected {} in {}", name, wanted_.file),
               fmt::format("the loader reported {}: {}", loader_words(), wanted_.advice));
 }
 
 void LoadedLibrary::check_major_version(int loaded, int needed) const {
   if (loaded >= needed) return;
-  throw Error(ErrorCategory::device, wanted_.name, fmt::format("expected version {} for {}", needed, wanted_.use),
+  throw Error(ErrorCategory::device, wanted_.name,
+              fmt::format("expected version {} for {}", needed, wanted_.use),
               fmt::format("{} is version {}: {}", wanted_.file, loaded, wanted_.advice));
 }
 

@@ -8,7 +8,8 @@
 namespace lockstep {
 
 std::shared_ptr<Logger> make_logger(const LogOptions& options) {
-  auto logger = std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   const std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
   logger->set_pattern("lockstep: " + rank + "%v");
   logger->set_level(options.quiet ? spdlog::level::warn : spdlog::level::info);

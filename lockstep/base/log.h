@@ -1,5 +1,5 @@
-// Human-readable messages on standard error. Loggers are passed explicitly; there is no global logger.
-// Code that writes messages includes <spdlog/logger.h> as well.
+// Human-readable messages on standard error. Loggers are passed explicitly; there is no global
+// logger. Code that writes messages includes <spdlog/logger.h> as well.
 #pragma once
 
 #include <spdlog/fwd.h>

@@ -50,7 +50,8 @@ std::vector<int> parse_number_list(std::string_view text) {
 
 int numa_node_of_pci(std::string_view id, const std::filesystem::path& devices) {
   std::string name(id);
-  std::ranges::transform(name, name.begin(), [](unsigned char letter) { return std::tolower(letter); });
+  std::ranges::transform(name, name.begin(),
+                         [](unsigned char letter) { return std::tolower(letter); });
   const std::vector<int> node = parse_number_list(first_line(devices / name / "numa_node"));
   return node.empty() ? -1 : node.front();
 }

@@ -7,11 +7,12 @@
 
 namespace lockstep {
 
-void pixels_to_features(std::span<const std::uint8_t> pixels, const ChannelNormalization& normalization,
-                        std::span<float> features) {
+void pixels_to_features(std::span<const std::uint8_t> pixels,
+                        const ChannelNormalization& normalization, std::span<float> features) {
   LOCKSTEP_CHECK_OP(pixels.size(), ==, features.size());
-  // In binary, 1/255 is 2^-8 x 1.00000001 00000001 ..., split here into two terms. The first product is exact, so the
-  // sum equals the correctly rounded quotient at the cost of two multiplications instead of a division.
+  // In binary, 1/255 is 2^-8 x 1.00000001 00000001 ..., split here into two terms. The first
+  // product is exact, so the sum equals the correctly rounded quotient at the cost of two
+  // multiplications instead of a division.
   constexpr float kHigh = 0x1.01p-8f;
   constexpr float kLow = 0x1.010102p-24f;
   const std::size_t count = features.size();
@@ -30,14 +31,15 @@ void normalize(const ChannelNormalization& normalization, std::span<float> featu
   LOCKSTEP_CHECK_OP(features.size() % channels, ==, 0u);
   for (std::size_t pixel = 0; pixel < features.size(); pixel += channels)
     for (std::size_t channel = 0; channel < channels; ++channel)
-      features[pixel + channel] =
-          normalized(features[pixel + channel], normalization.mean[channel], normalization.deviation[channel]);
+      features[pixel + channel] = normalized(features[pixel + channel], normalization.mean[channel],
+                                             normalization.deviation[channel]);
 }
 
 void features_to_pixels(std::span<const float> features, std::span<std::uint8_t> pixels) {
   LOCKSTEP_CHECK_OP(pixels.size(), ==, features.size());
   for (std::size_t i = 0; i < features.size(); ++i)
-    pixels[i] = static_cast<std::uint8_t>(std::lround(std::clamp(features[i], 0.0f, 1.0f) * 255.0f));
+    pixels[i] =
+        static_cast<std::uint8_t>(std::lround(std::clamp(features[i], 0.0f, 1.0f) * 255.0f));
 }
 
 }  // namespace lockstep

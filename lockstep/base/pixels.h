@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// Per-channel normalization of image features: (x - mean) / deviation. The channel is the last extent of the shape.
-/// Computed in float32 in this order on every device.
+/// Per-channel normalization of image features: (x - mean) / deviation. The channel is the last
+/// extent of the shape. Computed in float32 in this order on every device.
 struct ChannelNormalization {
   static constexpr int kMaxChannels = 4;  ///< maximum number of values per pixel
 
@@ -20,11 +20,14 @@ struct ChannelNormalization {
 };
 
 /// Normalizes one feature.
-constexpr float normalized(float feature, float mean, float deviation) { return (feature - mean) / deviation; }
+constexpr float normalized(float feature, float mean, float deviation) {
+  return (feature - mean) / deviation;
+}
 
-/// features[i] = pixels[i] / 255, correctly rounded, then normalized. The spans have the same size, in whole pixels.
-void pixels_to_features(std::span<const std::uint8_t> pixels, const ChannelNormalization& normalization,
-                        std::span<float> features);
+/// features[i] = pixels[i] / 255, correctly rounded, then normalized. The spans have the same size,
+/// in whole pixels.
+void pixels_to_features(std::span<const std::uint8_t> pixels,
+                        const ChannelNormalization& normalization, std::span<float> features);
 
 /// Normalizes in place; `features` contains whole pixels.
 void normalize(const ChannelNormalization& normalization, std::span<float> features);

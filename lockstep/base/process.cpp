@@ -34,11 +34,14 @@ const std::string& process_namespace() {
   return text;
 }
 
-bool is_process_gone(pid_t process) { return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH; }
+bool is_process_gone(pid_t process) {
+  return process > 0 && ::kill(process, 0) != 0 && errno == ESRCH;
+}
 
 void throw_no_thread(std::string_view purpose, const std::system_error& error) {
   throw Error(ErrorCategory::device, "threads", fmt::format("expected a thread for {}", purpose),
-              fmt::format("got none ({}); raise the process limit (ulimit -u, or pids.max of the container), or use "
+              fmt::format("got none ({}); raise the process limit (ulimit -u, or pids.max of the "
+                          "container), or use "
                           "fewer replicas and data threads",
                           error.code().message()));
 }
@@ -52,7 +55,8 @@ void start_kernel_threads() {
     std::vector<std::jthread> probes;
     try {
       for (int i = 0; i < helpers; ++i)
-        probes.push_back(start_thread<std::jthread>("the kernels", [&all_started] { all_started.wait(); }));
+        probes.push_back(
+            start_thread<std::jthread>("the kernels", [&all_started] { all_started.wait(); }));
     } catch (...) {
       all_started.count_down();
       throw;

@@ -11,19 +11,22 @@
 
 namespace lockstep {
 
-/// Identifies the boot of this host and the PID namespace of this process, in at most 33 characters of [0-9a-f-].
-/// Processes with the same text can refer to each other by process ID. Empty if unknown.
+/// Identifies the boot of this host and the PID namespace of this process, in at most 33 characters
+/// of [0-9a-f-]. Processes with the same text can refer to each other by process ID. Empty if
+/// unknown.
 const std::string& process_namespace();
 
 /// Whether this PID namespace has no process with the ID `process`.
 bool is_process_gone(pid_t process);
 
-// Starting threads can fail: their number is limited per user (ulimit -u) and per container (pids.max).
+// Starting threads can fail: their number is limited per user (ulimit -u) and per container
+// (pids.max).
 
 /// Throws Error (device): the system cannot start a thread for `purpose` because of `error`.
 [[noreturn]] void throw_no_thread(std::string_view purpose, const std::system_error& error);
 
-/// Starts a thread that runs `body`, for `purpose` ("a replica"). Throws Error (device) if the system cannot start it.
+/// Starts a thread that runs `body`, for `purpose` ("a replica"). Throws Error (device) if the
+/// system cannot start it.
 template <typename Thread = std::thread, typename Body>
 Thread start_thread(std::string_view purpose, Body&& body) {
   try {
@@ -33,9 +36,9 @@ Thread start_thread(std::string_view purpose, Body&& body) {
   }
 }
 
-/// Starts the OpenMP threads of the calling thread's kernels (set_thread_budget), which otherwise start with the first
-/// kernel. Throws Error (device) if the system cannot start them; the OpenMP runtime would end the process instead. Not
-/// thread-safe.
+/// Starts the OpenMP threads of the calling thread's kernels (set_thread_budget), which otherwise
+/// start with the first kernel. Throws Error (device) if the system cannot start them; the OpenMP
+/// runtime would end the process instead. Not thread-safe.
 void start_kernel_threads();
 
 }  // namespace lockstep

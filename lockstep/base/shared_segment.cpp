@@ -31,7 +31,9 @@ struct Label {
 
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-std::uint64_t label_offset(std::uint64_t bytes) { return (bytes + sizeof(Label) - 1) / sizeof(Label) * sizeof(Label); }
+std::uint64_t label_offset(std::uint64_t bytes) {
+  return (bytes + sizeof(Label) - 1) / sizeof(Label) * sizeof(Label);
+}
 std::uint64_t mapped_bytes(std::uint64_t bytes) { return label_offset(bytes) + sizeof(Label); }
 
 SharedSegment::Owner make_owner() {
@@ -51,17 +53,20 @@ std::string mismatch(int descriptor, const SharedSegment::Handle& handle, Label&
   if (::fstat(descriptor, &status) != 0) return std::strerror(errno);
   const auto size = static_cast<std::uint64_t>(status.st_size);
   if (size < sizeof(Label)) return "the memory is too small";
-  if (::pread(descriptor, &label, sizeof(label), static_cast<off_t>(size - sizeof(label))) != sizeof(label))
+  if (::pread(descriptor, &label, sizeof(label), static_cast<off_t>(size - sizeof(label))) !=
+      sizeof(label))
     return "the memory cannot be read";
   if (label.nonce != handle.owner.nonce || label.serial != handle.serial)
     return "that process ID belongs to another process";
-  if (label.bytes > size || mapped_bytes(label.bytes) != size) return "the memory has a different size";
+  if (label.bytes > size || mapped_bytes(label.bytes) != size)
+    return "the memory has a different size";
   return {};
 }
 
 [[noreturn]] void fail_to_open(const SharedSegment::Handle& handle, std::string_view why) {
-  throw Error(ErrorCategory::communication, "shared-memory",
-              fmt::format("expected shared memory of process {} on this host", handle.owner.process), why);
+  throw Error(
+      ErrorCategory::communication, "shared-memory",
+      fmt::format("expected shared memory of process {} on this host", handle.owner.process), why);
 }
 
 }  // namespace
@@ -79,12 +84,13 @@ SharedSegment SharedSegment::create(std::size_t bytes) {
   const Label label{.nonce = this_owner().nonce, .serial = ++serials, .bytes = size};
   const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0 || ::ftruncate(descriptor, static_cast<off_t>(mapped_bytes(size))) != 0 ||
-      ::pwrite(descriptor, &label, sizeof(label), static_cast<off_t>(label_offset(size))) != sizeof(label) ||
+      ::pwrite(descriptor, &label, sizeof(label), static_cast<off_t>(label_offset(size))) !=
+          sizeof(label) ||
       ::fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
     const int reason = errno;
     if (descriptor >= 0) ::close(descriptor);
-    throw Error(ErrorCategory::device, "memory", fmt::format("expected {} bytes of shared memory", bytes),
-                std::strerror(reason));
+    throw Error(ErrorCategory::device, "memory",
+                fmt::format("expected {} bytes of shared memory", bytes), std::strerror(reason));
   }
   return {descriptor, size, static_cast<std::uint32_t>(label.serial)};
 }
@@ -105,11 +111,13 @@ SharedSegment SharedSegment::open(const Handle& handle) {
 
 SharedSegment::SharedSegment(int descriptor, std::size_t bytes, std::uint32_t serial)
     : descriptor_(descriptor), bytes_(bytes), serial_(serial) {
-  void* data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, descriptor, 0);
+  void* data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_POPULATE, descriptor, 0);
   if (data == MAP_FAILED) {
     const int reason = errno;
     ::close(descriptor);
-    throw Error(ErrorCategory::device, "memory", fmt::format("expected to map {} bytes of shared memory", bytes),
+    throw Error(ErrorCategory::device, "memory",
+                fmt::format("expected to map {} bytes of shared memory", bytes),
                 std::strerror(reason));
   }
   data_ = static_cast<std::byte*>(data);
@@ -139,7 +147,8 @@ SharedSegment::Handle SharedSegment::handle() const { return {this_owner(), desc
 
 bool SharedSegment::contains(const std::byte* data, std::size_t bytes) const {
   // Only std::less may compare pointers into different arrays.
-  return data_ != nullptr && !std::less<>{}(data, data_) && !std::less<>{}(data_ + bytes_, data + bytes);
+  return data_ != nullptr && !std::less<>{}(data, data_) &&
+         !std::less<>{}(data_ + bytes_, data + bytes);
 }
 
 }  // namespace lockstep

@@ -9,23 +9,25 @@
 
 namespace lockstep {
 
-/// Zeroed anonymous shared memory (memfd). The system frees it when the last process that maps it has ended, however it
-/// ended, and no limit on /dev/shm applies. Move-only; the destructor unmaps.
+/// Zeroed anonymous shared memory (memfd). The system frees it when the last process that maps it
+/// has ended, however it ended, and no limit on /dev/shm applies. Move-only; the destructor unmaps.
 class SharedSegment {
  public:
-  /// A process that owns segments. A process ID may refer to a different process in another PID namespace, so the
-  /// namespace and a random number drawn by the process are compared as well.
+  /// A process that owns segments. A process ID may refer to a different process in another PID
+  /// namespace, so the namespace and a random number drawn by the process are compared as well.
   struct Owner {
     std::uint64_t pid_namespace = 0;
     std::array<std::uint64_t, 2> nonce{};
     std::int32_t process = 0;
   };
 
-  /// How another process of this host and this user opens a segment, while its owner keeps it. Trivially copyable.
+  /// How another process of this host and this user opens a segment, while its owner keeps it.
+  /// Trivially copyable.
   struct Handle {
     Owner owner;
     std::int32_t descriptor = -1;
-    std::uint32_t serial = 0;  ///< distinguishes segments of a process, because descriptors are reused
+    std::uint32_t serial =
+        0;  ///< distinguishes segments of a process, because descriptors are reused
   };
 
   /// This process.
@@ -34,8 +36,9 @@ class SharedSegment {
   SharedSegment() = default;
   /// Throws Error (device) if the memory is not available.
   static SharedSegment create(std::size_t bytes);
-  /// Maps a segment of another process (or of this one). Throws Error (communication) if the system forbids it, as
-  /// between containers, if the process has ended, or if the file found is not this segment.
+  /// Maps a segment of another process (or of this one). Throws Error (communication) if the system
+  /// forbids it, as between containers, if the process has ended, or if the file found is not this
+  /// segment.
   static SharedSegment open(const Handle& handle);
 
   SharedSegment(SharedSegment&& other) noexcept;

@@ -34,10 +34,13 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 }  // namespace
 
-std::string list_names(std::span<const std::string_view> names) { return fmt::format("{}", fmt::join(names, ", ")); }
+std::string list_names(std::span<const std::string_view> names) {
+  return fmt::format("{}", fmt::join(names, ", "));
+}
 
 std::string got_name(std::string_view name, std::span<const std::string_view> known) {
-  constexpr std::size_t kLongestName = 64;  // longer names are not typing errors, and the distance takes quadratic time
+  constexpr std::size_t kLongestName =
+      64;  // longer names are not typing errors, and the distance takes quadratic time
   std::string text = fmt::format("got \"{}\"", name);
   if (known.empty() || name.size() > kLongestName) return text;
   const auto closest = std::ranges::min_element(
@@ -46,9 +49,11 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
   return is_near ? fmt::format("{} (did you mean {}?)", text, *closest) : text;
 }
 
-void refuse_name(std::string_view where, std::string_view name, std::span<const std::string_view> known) {
+void refuse_name(std::string_view where, std::string_view name,
+                 std::span<const std::string_view> known) {
   const std::string most = list_names(known.first(known.size() - 1));
-  throw Error(ErrorCategory::input, where, fmt::format("expected {} or {}", most, known.back()), got_name(name, known));
+  throw Error(ErrorCategory::input, where, fmt::format("expected {} or {}", most, known.back()),
+              got_name(name, known));
 }
 
 namespace {
@@ -95,7 +100,8 @@ std::string decode_bytes(std::string_view text) {
   for (std::size_t i = kPrefix.size(); i < text.size(); ++i) {
     unsigned char byte = 0;
     const char* const digits = text.data() + i + 1;
-    if (text[i] == '%' && i + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
+    if (text[i] == '%' && i + 2 < text.size() &&
+        std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2) {
       bytes += static_cast<char>(byte);
       i += 2;
     } else {

@@ -16,8 +16,9 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
 
 // Byte strings, such as paths, in JSON, which can represent UTF-8 only.
 
-/// Encodes `bytes` as valid UTF-8; decode_bytes() restores them. UTF-8 is unchanged. Anything else becomes
-/// "percent-encoded:" followed by the bytes, with '%' and bytes outside printable ASCII written as %XX.
+/// Encodes `bytes` as valid UTF-8; decode_bytes() restores them. UTF-8 is unchanged. Anything else
+/// becomes "percent-encoded:" followed by the bytes, with '%' and bytes outside printable ASCII
+/// written as %XX.
 std::string encode_bytes(std::string_view bytes);
 /// The reverse of encode_bytes().
 std::string decode_bytes(std::string_view text);

@@ -18,9 +18,10 @@ std::vector<TensorView> tensors_of(const std::string& file, const ReplicaArrays&
   return file == kModelFile ? model_tensors(arrays) : optimizer_tensors(arrays);
 }
 
-/// The first tensor of `file` in which `rank` differs from the chief; empty if none differs. Collective.
-std::string first_difference(const allreduce::Communicator& ranks, int rank, const std::string& file,
-                             const ReplicaArrays& arrays) {
+/// The first tensor of `file` in which `rank` differs from the chief; empty if none differs.
+/// Collective.
+std::string first_difference(const allreduce::Communicator& ranks, int rank,
+                             const std::string& file, const ReplicaArrays& arrays) {
   json hashes = json::object();
   for (const TensorView& tensor : tensors_of(file, arrays)) {
     const auto values = std::get<std::span<const float>>(tensor.values);
@@ -39,33 +40,37 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank, con
 }
 
 [[noreturn]] void refuse(const std::string& rank, const std::string& given) {
-  throw Error(ErrorCategory::checkpoint, "checkpoint", "expected identical replicas on all ranks", rank + " " + given);
+  throw Error(ErrorCategory::checkpoint, "checkpoint", "expected identical replicas on all ranks",
+              rank + " " + given);
 }
 
 }  // namespace
 
-std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks, const std::function<std::string()>& work) {
+std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks,
+                                       const std::function<std::string()>& work) {
   const auto on_files = [&] {
     const FileProgress progress(ranks.activity());
     return work();
   };
-  return job::Agreement(ranks).all_or_none(ErrorCategory::checkpoint, "checkpoint", "expected every rank to succeed",
-                                           on_files);
+  return job::Agreement(ranks).all_or_none(ErrorCategory::checkpoint, "checkpoint",
+                                           "expected every rank to succeed", on_files);
 }
 
 std::string describe_files(const TrainingState& state, std::span<const FileDigest> files) {
-  json description = {{"host", host_name()},
-                      {"position", fmt::format("step {}, epoch {}, seed {}, global batch {}, {}", state.step,
-                                               state.epoch, state.seed, state.global_batch, state.precision)},
-                      {"files", json::object()}};
+  json description = {
+      {"host", host_name()},
+      {"position", fmt::format("step {}, epoch {}, seed {}, global batch {}, {}", state.step,
+                               state.epoch, state.seed, state.global_batch, state.precision)},
+      {"files", json::object()}};
   for (const FileDigest& file : files)
     if (file.name != kStateFile)
-      description["files"][file.name] = fmt::format("{} bytes, xxh3 {}", file.bytes, hex16(file.xxh3));
+      description["files"][file.name] =
+          fmt::format("{} bytes, xxh3 {}", file.bytes, hex16(file.xxh3));
   return dump_json(description);
 }
 
-void check_identical(const allreduce::Communicator& ranks, std::span<const std::string> descriptions,
-                     const ReplicaArrays& arrays) {
+void check_identical(const allreduce::Communicator& ranks,
+                     std::span<const std::string> descriptions, const ReplicaArrays& arrays) {
   const json chief = json::parse(descriptions.front());
   for (std::size_t rank = 1; rank < descriptions.size(); ++rank) {
     const json other = json::parse(descriptions[rank]);
@@ -78,8 +83,8 @@ void check_identical(const allreduce::Communicator& ranks, std::span<const std::
       const std::string found = other["files"].value(file, "no such file");
       if (found == digest) continue;
       const std::string tensor = first_difference(ranks, static_cast<int>(rank), file, arrays);
-      refuse(who, fmt::format("has a different {} in {} ({}; the chief's has {})", tensor.empty() ? "header" : tensor,
-                              file, found, digest));
+      refuse(who, fmt::format("has a different {} in {} ({}; the chief's has {})",
+                              tensor.empty() ? "header" : tensor, file, found, digest));
     }
   }
 }

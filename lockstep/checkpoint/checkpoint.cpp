@@ -13,15 +13,16 @@ namespace {
 
 using nlohmann::json;
 
-void append_tensors(std::vector<TensorView>& tensors, const std::string& prefix, const model::ParameterTable& table,
-                    std::span<const float> flat) {
+void append_tensors(std::vector<TensorView>& tensors, const std::string& prefix,
+                    const model::ParameterTable& table, std::span<const float> flat) {
   LOCKSTEP_CHECK_OP(flat.size(), ==, table.flat_size());
   for (const model::ParameterInfo& entry : table.entries())
-    tensors.push_back({prefix + entry.name, entry.shape, model::ParameterTable::slice(flat, entry)});
+    tensors.push_back(
+        {prefix + entry.name, entry.shape, model::ParameterTable::slice(flat, entry)});
 }
 
-void read_tensors(const SafetensorsFile& file, const std::string& prefix, const model::ParameterTable& table,
-                  std::span<float> flat) {
+void read_tensors(const SafetensorsFile& file, const std::string& prefix,
+                  const model::ParameterTable& table, std::span<float> flat) {
   for (const model::ParameterInfo& entry : table.entries()) {
     const SafetensorsFile::Entry* stored = file.find(prefix + entry.name);
     LOCKSTEP_CHECK(stored != nullptr);
@@ -42,7 +43,8 @@ void check_same_tensors(const std::filesystem::path& path, std::vector<TensorVie
   std::sort(stored.begin(), stored.end(), by_name);
 
   const auto refuse = [&](const std::string& expected, const std::string& actual) {
-    throw Error(ErrorCategory::checkpoint, path.string(), "expected a checkpoint of this model with " + expected,
+    throw Error(ErrorCategory::checkpoint, path.string(),
+                "expected a checkpoint of this model with " + expected,
                 "the checkpoint has " + actual);
   };
   for (std::size_t i = 0; i < std::max(wanted.size(), stored.size()); ++i) {
@@ -51,7 +53,8 @@ void check_same_tensors(const std::filesystem::path& path, std::vector<TensorVie
     if (i == wanted.size() || stored[i].name < wanted[i].name)
       refuse("no " + stored[i].name, described(stored[i].name, stored[i].shape));
     if (stored[i].shape != wanted[i].shape)
-      refuse(described(wanted[i].name, wanted[i].shape), described(stored[i].name, stored[i].shape));
+      refuse(described(wanted[i].name, wanted[i].shape),
+             described(stored[i].name, stored[i].shape));
   }
 }
 
@@ -67,37 +70,46 @@ std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays) {
   constexpr std::uint64_t kBytesPerTensor = 512;
   std::uint64_t bytes = kFixedBytes + arrays.parameters.size_bytes() + arrays.buffers.size_bytes();
   for (const Slot& slot : arrays.slots) bytes += slot.values.size_bytes();
-  return bytes + kBytesPerTensor * (model_tensors(arrays).size() + optimizer_tensors(arrays).size());
+  return bytes +
+         kBytesPerTensor * (model_tensors(arrays).size() + optimizer_tensors(arrays).size());
 }
 
 std::vector<TensorView> model_tensors(const ReplicaArrays& arrays) {
   std::vector<TensorView> tensors;
   append_tensors(tensors, "", *arrays.parameter_table, arrays.parameters);
-  if (arrays.buffer_table != nullptr) append_tensors(tensors, "", *arrays.buffer_table, arrays.buffers);
+  if (arrays.buffer_table != nullptr)
+    append_tensors(tensors, "", *arrays.buffer_table, arrays.buffers);
   return tensors;
 }
 
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays) {
   std::vector<TensorView> tensors;
-  for (const Slot& slot : arrays.slots) append_tensors(tensors, slot.name + "/", *arrays.parameter_table, slot.values);
+  for (const Slot& slot : arrays.slots)
+    append_tensors(tensors, slot.name + "/", *arrays.parameter_table, slot.values);
   return tensors;
 }
 
-std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays,
-                                               const TrainingState& state, Destination destination) {
+std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory,
+                                               const ReplicaArrays& arrays,
+                                               const TrainingState& state,
+                                               Destination destination) {
   HashedFile state_file(directory / kStateFile, destination);
   state_file.write(to_json_text(state));
-  return {write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state), destination),
-          write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays), metadata_of(state), destination),
+  return {write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state),
+                            destination),
+          write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays),
+                            metadata_of(state), destination),
           state_file.finish()};
 }
 
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays) {
   check_same_tensors(directory / kModelFile, model_tensors(arrays));
-  if (!arrays.slots.empty()) check_same_tensors(directory / kOptimizerFile, optimizer_tensors(arrays));
+  if (!arrays.slots.empty())
+    check_same_tensors(directory / kOptimizerFile, optimizer_tensors(arrays));
 }
 
-TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays) {
+TrainingState read_checkpoint_files(const std::filesystem::path& directory,
+                                    const ReplicaArrays& arrays) {
   const std::filesystem::path state_path = directory / kStateFile;
   TrainingState state = parse_training_state(read_small_file(state_path), state_path.string());
   const SafetensorsFile model(directory / kModelFile);

@@ -1,5 +1,5 @@
-// The contents of one checkpoint, and reading and writing them as the files of one directory. See directory.h for the
-// checkpoints of a run.
+// The contents of one checkpoint, and reading and writing them as the files of one directory. See
+// directory.h for the checkpoints of a run.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct ReplicaArrays {
   std::span<float> parameters;                             ///< flat
   const model::ParameterTable* buffer_table = nullptr;     ///< null if there are none
   std::span<float> buffers;                                ///< flat
-  std::vector<Slot> slots;                                 ///< empty to restore only the model, for evaluation
+  std::vector<Slot> slots;  ///< empty to restore only the model, for evaluation
 };
 
 /// Upper bound of the disk space of a checkpoint of `arrays`, in bytes.
@@ -38,17 +38,22 @@ std::vector<TensorView> model_tensors(const ReplicaArrays& arrays);
 /// The tensors of optimizer.safetensors: "SLOT/PARAMETER".
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays);
 
-/// Writes model.safetensors, optimizer.safetensors and state.json, but not the manifest, into an existing directory.
-/// With Destination::nowhere, only computes their digests. Throws Error (checkpoint).
-std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays,
+/// Writes model.safetensors, optimizer.safetensors and state.json, but not the manifest, into an
+/// existing directory. With Destination::nowhere, only computes their digests. Throws Error
+/// (checkpoint).
+std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory,
+                                               const ReplicaArrays& arrays,
                                                const TrainingState& state,
                                                Destination destination = Destination::synced);
 
-/// Throws Error (checkpoint) unless the checkpoint in `directory` is of this model and, if slots are given, of this
-/// optimizer. The error names the first parameter (by name) that differs, in the model and in the checkpoint.
+/// Throws Error (checkpoint) unless the checkpoint in `directory` is of this model and, if slots
+/// are given, of this optimizer. The error names the first parameter (by name) that differs, in the
+/// model and in the checkpoint.
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Throws Error (checkpoint).
-TrainingState read_checkpoint_files(const std::filesystem::path& directory, const ReplicaArrays& arrays);
+/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Throws Error
+/// (checkpoint).
+TrainingState read_checkpoint_files(const std::filesystem::path& directory,
+                                    const ReplicaArrays& arrays);
 
 }  // namespace lockstep::checkpoint

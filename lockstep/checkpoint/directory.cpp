@@ -35,7 +35,8 @@ std::optional<std::int64_t> step_of(const fs::path& path) {
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (!name.starts_with(kNamePrefix)) return std::nullopt;
   const std::string digits = name.substr(kNamePrefix.size());
-  if (digits.empty() || digits.size() > kMaxDigits || digits.find_first_not_of("0123456789") != std::string::npos)
+  if (digits.empty() || digits.size() > kMaxDigits ||
+      digits.find_first_not_of("0123456789") != std::string::npos)
     return std::nullopt;
   return std::stoll(digits);
 }
@@ -51,7 +52,8 @@ CheckpointInfo inspect(const fs::path& path) {
     info.healthy = manifest.healthy;
     if (!named) info.step = manifest.step;
     if (manifest.step != info.step)
-      throw Error(ErrorCategory::checkpoint, path.string(), fmt::format("expected the manifest of step {}", info.step),
+      throw Error(ErrorCategory::checkpoint, path.string(),
+                  fmt::format("expected the manifest of step {}", info.step),
                   fmt::format("it is of step {}", manifest.step));
     check_sizes(path, manifest);
   } catch (const Error& error) {
@@ -68,7 +70,8 @@ void check_writable(const fs::path& parent, const std::string& prefix) {
   file.finish();
 }
 
-/// Bytes of the complete checkpoints in `directory` that may be removed to free space: all but the newest.
+/// Bytes of the complete checkpoints in `directory` that may be removed to free space: all but the
+/// newest.
 std::uint64_t removable_bytes(const fs::path& directory) {
   std::uint64_t bytes = 0;
   bool is_newest = true;
@@ -87,7 +90,8 @@ struct NodeSpace {
 };
 
 std::string to_text(const NodeSpace& space) {
-  return dump_json(json{{"place", encode_bytes(space.place)}, {"free", space.free}, {"trouble", space.trouble}});
+  return dump_json(
+      json{{"place", encode_bytes(space.place)}, {"free", space.free}, {"trouble", space.trouble}});
 }
 
 NodeSpace parse_node_space(const std::string& text) {
@@ -107,7 +111,8 @@ std::string trouble_with_nodes(std::span<const std::string> texts, std::uint64_t
   }
   for (const auto& [place, found] : ranks_and_free)
     if (const auto [ranks, free] = found; free / ranks < bytes)
-      return fmt::format("{} has {} bytes free for {} ranks, {} bytes each", place, free, ranks, bytes);
+      return fmt::format("{} has {} bytes free for {} ranks, {} bytes each", place, free, ranks,
+                         bytes);
   return {};
 }
 
@@ -119,18 +124,21 @@ void broadcast(const allreduce::Communicator& ranks, std::span<float> values) {
 
 bool is_checkpoint(const fs::path& path) {
   std::error_code ignored;
-  return fs::exists(path / kManifestName, ignored) || (step_of(path) && fs::is_directory(path, ignored));
+  return fs::exists(path / kManifestName, ignored) ||
+         (step_of(path) && fs::is_directory(path, ignored));
 }
 
 std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
   if (is_checkpoint(directory)) return {inspect(directory)};
   std::vector<CheckpointInfo> found;
   std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
     if (step_of(entry->path()) && entry->is_directory()) found.push_back(inspect(entry->path()));
   }
   if (error && error != std::errc::no_such_file_or_directory)
-    throw Error(ErrorCategory::checkpoint, directory.string(), "expected a directory of checkpoints", error.message());
+    throw Error(ErrorCategory::checkpoint, directory.string(),
+                "expected a directory of checkpoints", error.message());
   std::sort(found.begin(), found.end(), [](const CheckpointInfo& a, const CheckpointInfo& b) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
@@ -156,7 +164,8 @@ void CheckpointDirectory::prepare(std::uint64_t bytes) {
     const std::uint64_t free = free_bytes(options_.directory);
     if (free < bytes && free + removable_bytes(options_.directory) < bytes)
       throw Error(ErrorCategory::checkpoint, options_.directory.string(),
-                  fmt::format("expected {} bytes free for a checkpoint", bytes), fmt::format("{} are free", free));
+                  fmt::format("expected {} bytes free for a checkpoint", bytes),
+                  fmt::format("{} are free", free));
     return dump_json(json{{"bytes", bytes}, {"verify", static_cast<int>(options_.verify)}});
   });
   // Use the values of the chief, so that all ranks make the same choice.
@@ -169,16 +178,18 @@ void CheckpointDirectory::prepare(std::uint64_t bytes) {
 void CheckpointDirectory::prepare_chief() {
   const fs::path& directory = options_.directory;
   if (is_checkpoint(directory))
-    throw Error(ErrorCategory::checkpoint, directory.string(), "expected a directory for checkpoints",
-                "it is a checkpoint itself");
+    throw Error(ErrorCategory::checkpoint, directory.string(),
+                "expected a directory for checkpoints", "it is a checkpoint itself");
   make_directories(directory);
   lock_ = std::make_unique<DirectoryLock>(directory, options_.lock_patience);
   if (lock_->is_lease())
-    log_->warn("{}: its file system does not support locks ({}); using a lease to keep other runs out",
-               directory.string(), lock_->why_lease());
+    log_->warn(
+        "{}: its file system does not support locks ({}); using a lease to keep other runs out",
+        directory.string(), lock_->why_lease());
   const Leftovers which = lock_->is_lease() ? Leftovers::abandoned : Leftovers::all;
   for (const fs::path& recovered : recover_checkpoints(directory, which))
-    log_->warn("{} was complete but not yet renamed when an earlier run ended; recovered it", recovered.string());
+    log_->warn("{} was complete but not yet renamed when an earlier run ended; recovered it",
+               recovered.string());
   remove_leftovers(directory, which);
   check_writable(directory, chief_temporary_prefix(0));
 }
@@ -203,7 +214,8 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
           remove_leftovers_of_the_dead(workspace_);
           check_writable(workspace_, worker_temporary_prefix(ranks_.rank()));
         }
-        space = {fmt::format("{}:{}", host_name(), workspace_.string()), free_bytes(workspace_), {}};
+        space = {
+            fmt::format("{}:{}", host_name(), workspace_.string()), free_bytes(workspace_), {}};
       } catch (const Error& error) {
         space.trouble = error.what();
       }
@@ -213,7 +225,9 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
     if (!reason.empty() && !is_automatic)
       throw Error(
           ErrorCategory::checkpoint, "checkpoint",
-          fmt::format("expected {} bytes per rank on local storage of each node (--verify-checkpoint full)", bytes),
+          fmt::format(
+              "expected {} bytes per rank on local storage of each node (--verify-checkpoint full)",
+              bytes),
           "got " + reason);
     options_.verify = reason.empty() ? VerifyCheckpoint::full : VerifyCheckpoint::hash;
   }
@@ -221,12 +235,15 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
   const double megabytes = static_cast<double>(bytes) / 1e6;
   if (options_.verify == VerifyCheckpoint::full)
     log_->info(
-        "--verify-checkpoint full: a checkpoint takes up to {:.1f} MB; the other ranks write theirs to {} on their "
+        "--verify-checkpoint full: a checkpoint takes up to {:.1f} MB; the other ranks write "
+        "theirs to {} on their "
         "node, compare it and remove it",
         megabytes, workspace_.string());
   else
-    log_->info("--verify-checkpoint hash: a checkpoint takes up to {:.1f} MB; the other ranks compare hashes ({})",
-               megabytes, reason);
+    log_->info(
+        "--verify-checkpoint hash: a checkpoint takes up to {:.1f} MB; the other ranks compare "
+        "hashes ({})",
+        megabytes, reason);
 }
 
 fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingState& state,
@@ -261,19 +278,20 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
   return path;
 }
 
-std::vector<FileDigest> CheckpointDirectory::write_files(std::optional<TemporaryDirectory>& temporary,
-                                                         const ReplicaArrays& arrays, const TrainingState& state,
-                                                         bool healthy) const {
+std::vector<FileDigest> CheckpointDirectory::write_files(
+    std::optional<TemporaryDirectory>& temporary, const ReplicaArrays& arrays,
+    const TrainingState& state, bool healthy) const {
   if (is_chief()) return write_on_chief(temporary, arrays, state, healthy);
   if (options_.verify == VerifyCheckpoint::none) return {};
-  if (options_.verify == VerifyCheckpoint::hash) return write_checkpoint_files({}, arrays, state, Destination::nowhere);
+  if (options_.verify == VerifyCheckpoint::hash)
+    return write_checkpoint_files({}, arrays, state, Destination::nowhere);
   temporary.emplace(workspace_, worker_temporary_prefix(ranks_.rank()), true);
   return write_checkpoint_files(temporary->path(), arrays, state, Destination::cached);
 }
 
-std::vector<FileDigest> CheckpointDirectory::write_on_chief(std::optional<TemporaryDirectory>& temporary,
-                                                            const ReplicaArrays& arrays, const TrainingState& state,
-                                                            bool healthy) const {
+std::vector<FileDigest> CheckpointDirectory::write_on_chief(
+    std::optional<TemporaryDirectory>& temporary, const ReplicaArrays& arrays,
+    const TrainingState& state, bool healthy) const {
   lock_->check_held();
   const auto write = [&] {
     temporary.emplace(options_.directory, chief_temporary_prefix(state.step));
@@ -287,16 +305,20 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(std::optional<Tempor
   } catch (const Error& error) {
     temporary.reset();
     // A quota may be exceeded, which the free space does not show.
-    if (!healthy || !is_out_of_space(error) || !make_room(std::numeric_limits<std::uint64_t>::max())) throw;
+    if (!healthy || !is_out_of_space(error) ||
+        !make_room(std::numeric_limits<std::uint64_t>::max()))
+      throw;
   }
   return write();
 }
 
-void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path, const TrainingState& state,
-                                 std::vector<FileDigest> files, bool healthy) const {
+void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path,
+                                 const TrainingState& state, std::vector<FileDigest> files,
+                                 bool healthy) const {
   std::uint64_t sequence = 0;
   for (const CheckpointInfo& info : list_checkpoints(options_.directory))
-    if (info.sequence != std::numeric_limits<std::uint64_t>::max()) sequence = std::max(sequence, info.sequence);
+    if (info.sequence != std::numeric_limits<std::uint64_t>::max())
+      sequence = std::max(sequence, info.sequence);
   const Manifest manifest{state.step, state.epoch, sequence + 1, std::move(files), healthy};
   write_manifest(temporary, manifest);
   // There is no other checkpoint to fall back to.
@@ -311,7 +333,8 @@ void CheckpointDirectory::prune() const {
   try {
     std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
     std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
-    // The newest healthy checkpoint may be the cause of steps skipped after it, so keep one more in that case.
+    // The newest healthy checkpoint may be the cause of steps skipped after it, so keep one more in
+    // that case.
     int healthy_to_keep = options_.keep + (found.empty() || found.front().healthy ? 0 : 1);
     for (const CheckpointInfo& info : found) {
       const bool stays = info.healthy ? healthy_to_keep-- > 0 : &info == &found.front();
@@ -337,8 +360,8 @@ void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
   });
 }
 
-/// Removes the oldest checkpoints until `bytes` are free, but never the newest healthy one that verifies, and none if
-/// none verifies. Returns whether anything was removed.
+/// Removes the oldest checkpoints until `bytes` are free, but never the newest healthy one that
+/// verifies, and none if none verifies. Returns whether anything was removed.
 bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
   std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
@@ -351,11 +374,13 @@ bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
     }
   };
   const bool has_healthy = std::ranges::any_of(found, &CheckpointInfo::healthy);
-  const auto kept = std::ranges::find_if(
-      found, [&](const CheckpointInfo& info) { return (info.healthy || !has_healthy) && verifies(info); });
+  const auto kept = std::ranges::find_if(found, [&](const CheckpointInfo& info) {
+    return (info.healthy || !has_healthy) && verifies(info);
+  });
   if (kept == found.end()) return false;
   bool removed = false;
-  for (auto oldest = found.end() - 1; oldest > kept && free_bytes(options_.directory) < bytes; --oldest) {
+  for (auto oldest = found.end() - 1; oldest > kept && free_bytes(options_.directory) < bytes;
+       --oldest) {
     log_->warn("removing {}: {} has no space for the next checkpoint", oldest->path.string(),
                options_.directory.string());
     remove_checkpoint(*oldest);
@@ -365,7 +390,8 @@ bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
 }
 
 void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
-  // Rename it to a hidden name and sync first: a partly removed directory must not look like a checkpoint.
+  // Rename it to a hidden name and sync first: a partly removed directory must not look like a
+  // checkpoint.
   const fs::path hidden = options_.directory / unforeseeable_name(removal_prefix(info.step));
   std::error_code error;
   fs::rename(info.path, hidden, error);
@@ -373,11 +399,13 @@ void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
     sync_directory(options_.directory);
     fs::remove_all(hidden, error);
   }
-  if (error) log_->warn("cannot remove the old checkpoint {}: {}", info.path.string(), error.message());
+  if (error)
+    log_->warn("cannot remove the old checkpoint {}: {}", info.path.string(), error.message());
   note_file_progress();
 }
 
-std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArrays& arrays, Resume resume) {
+std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArrays& arrays,
+                                                               Resume resume) {
   skipped_.clear();
   if (resume == Resume::never) return std::nullopt;
   check_chief_sees_newest();
@@ -385,7 +413,8 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   const std::string told = on_every_rank(ranks_, read).front();
   const json news = parse_json(told, ErrorCategory::communication, "resume");
   skipped_.clear();
-  for (const json& reason : news["skipped"]) skipped_.push_back(decode_bytes(reason.get<std::string>()));
+  for (const json& reason : news["skipped"])
+    skipped_.push_back(decode_bytes(reason.get<std::string>()));
   const std::string path = decode_bytes(news["path"].get<std::string>());
   if (path.empty()) return std::nullopt;
   broadcast(ranks_, arrays.parameters);
@@ -394,13 +423,16 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   return RestoredCheckpoint{path, parse_training_state(news["state"], path)};
 }
 
-/// Compares the newest complete checkpoint that each rank finds under the path. The chief may have moved to another
-/// host whose disk has no checkpoints, and would silently start from the beginning.
+/// Compares the newest complete checkpoint that each rank finds under the path. The chief may have
+/// moved to another host whose disk has no checkpoints, and would silently start from the
+/// beginning.
 void CheckpointDirectory::check_chief_sees_newest() const {
   if (ranks_.size() == 1) return;
   const std::vector<std::string> texts = on_every_rank(ranks_, [&] {
-    json found = {
-        {"host", host_name()}, {"directory", encode_bytes(options_.directory.native())}, {"step", -1}, {"sequence", 0}};
+    json found = {{"host", host_name()},
+                  {"directory", encode_bytes(options_.directory.native())},
+                  {"step", -1},
+                  {"sequence", 0}};
     try {
       for (const CheckpointInfo& info : list_checkpoints(options_.directory)) {
         if (!info.complete()) continue;
@@ -412,21 +444,25 @@ void CheckpointDirectory::check_chief_sees_newest() const {
     }
     return dump_json(found);
   });
-  const auto parsed = [&](std::size_t rank) { return parse_json(texts[rank], ErrorCategory::communication, "resume"); };
+  const auto parsed = [&](std::size_t rank) {
+    return parse_json(texts[rank], ErrorCategory::communication, "resume");
+  };
   const json chief = parsed(0);
   const auto described = [](const json& found) {
     return found["step"] < 0 ? "none" : checkpoint_name(found["step"].get<std::int64_t>());
   };
   for (std::size_t rank = 1; rank < texts.size(); ++rank) {
     const json other = parsed(rank);
-    if (other["step"] < 0 || (chief["step"] >= 0 && other["sequence"] <= chief["sequence"])) continue;
-    throw Error(
-        ErrorCategory::checkpoint, "resume",
-        "expected rank 0, which reads checkpoints, to have the newest; start it on a host that has it, copy the "
-        "checkpoint there, or begin again in another --checkpoint-dir",
-        fmt::format("rank {} on {} has {} in {} and rank 0 on {} has {}", rank, other["host"].get<std::string>(),
-                    described(other), decode_bytes(other["directory"].get<std::string>()),
-                    chief["host"].get<std::string>(), described(chief)));
+    if (other["step"] < 0 || (chief["step"] >= 0 && other["sequence"] <= chief["sequence"]))
+      continue;
+    throw Error(ErrorCategory::checkpoint, "resume",
+                "expected rank 0, which reads checkpoints, to have the newest; start it on a host "
+                "that has it, copy the "
+                "checkpoint there, or begin again in another --checkpoint-dir",
+                fmt::format("rank {} on {} has {} in {} and rank 0 on {} has {}", rank,
+                            other["host"].get<std::string>(), described(other),
+                            decode_bytes(other["directory"].get<std::string>()),
+                            chief["host"].get<std::string>(), described(chief)));
   }
 }
 
@@ -434,9 +470,11 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
   const std::optional<RestoredCheckpoint> restored = restore_newest(arrays);
   for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
   if (!restored && resume == Resume::must)
-    throw Error(ErrorCategory::checkpoint, options_.directory.string(), "expected a complete checkpoint",
-                skipped_.empty() ? "there is none"
-                                 : fmt::format("{} damaged, the newest: {}", skipped_.size(), skipped_.front()));
+    throw Error(ErrorCategory::checkpoint, options_.directory.string(),
+                "expected a complete checkpoint",
+                skipped_.empty()
+                    ? "there is none"
+                    : fmt::format("{} damaged, the newest: {}", skipped_.size(), skipped_.front()));
   json skipped = json::array();
   for (const std::string& reason : skipped_) skipped.push_back(encode_bytes(reason));
   return dump_json(json{{"skipped", std::move(skipped)},
@@ -461,9 +499,11 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const Repl
     check_checkpoint_fits(info.path, arrays);
     for (const CheckpointInfo& newer : found)
       if (info.healthy && !newer.healthy && newer.sequence > info.sequence)
-        skipped_.push_back(fmt::format("[{}] expected a healthy checkpoint, got one saved while steps were skipped",
-                                       newer.path.string()));
-    if (!info.healthy) log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());
+        skipped_.push_back(fmt::format(
+            "[{}] expected a healthy checkpoint, got one saved while steps were skipped",
+            newer.path.string()));
+    if (!info.healthy)
+      log_->warn("{} is not healthy, but there is no other checkpoint", info.path.string());
     return RestoredCheckpoint{info.path, read_checkpoint_files(info.path, arrays)};
   }
   return std::nullopt;

@@ -37,7 +37,8 @@ thread_local FileProgress* current = nullptr;
 
 class FileProgress::Ticker {
  public:
-  Ticker(allreduce::Activity& activity, std::chrono::milliseconds patience) : activity_(activity), patience_(patience) {
+  Ticker(allreduce::Activity& activity, std::chrono::milliseconds patience)
+      : activity_(activity), patience_(patience) {
     note();
     try {
       thread_ = std::jthread([this](const std::stop_token& stop) { run(stop); });
@@ -87,7 +88,8 @@ constexpr std::size_t kBufferBytes = kFileProgressBytes;
 constexpr std::uint64_t kSmallFileBytes = 64 << 20;
 
 [[noreturn]] void fail(const fs::path& path, std::string_view expected, int error) {
-  throw Error(ErrorCategory::checkpoint, path.string(), expected, std::generic_category().message(error));
+  throw Error(ErrorCategory::checkpoint, path.string(), expected,
+              std::generic_category().message(error));
 }
 
 }  // namespace
@@ -95,7 +97,8 @@ constexpr std::uint64_t kSmallFileBytes = 64 << 20;
 std::string hex16(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 
 std::optional<std::uint64_t> parse_hex16(std::string_view text) {
-  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string_view::npos) return std::nullopt;
+  if (text.size() != 16 || text.find_first_not_of("0123456789abcdef") != std::string_view::npos)
+    return std::nullopt;
   std::uint64_t value = 0;
   std::from_chars(text.data(), text.data() + text.size(), value, 16);
   return value;
@@ -118,12 +121,15 @@ Hasher::Hasher(Hasher&&) noexcept = default;
 Hasher& Hasher::operator=(Hasher&&) noexcept = default;
 Hasher::~Hasher() = default;
 
-void Hasher::add(std::string_view bytes) { XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size()); }
+void Hasher::add(std::string_view bytes) {
+  XXH3_64bits_update(state_->xxh3, bytes.data(), bytes.size());
+}
 std::uint64_t Hasher::value() const { return XXH3_64bits_digest(state_->xxh3); }
 
 HashedFile::HashedFile(fs::path path, Destination destination) : name_(path.filename().string()) {
   if (destination == Destination::nowhere) return;
-  file_.emplace(std::move(path), destination == Destination::synced ? Durability::synced : Durability::cached,
+  file_.emplace(std::move(path),
+                destination == Destination::synced ? Durability::synced : Durability::cached,
                 ErrorCategory::checkpoint, Existing::regular_only);
 }
 
@@ -179,7 +185,8 @@ std::string read_small_file(const fs::path& path) {
   if (error) fail(path, "expected a file that can be read", error.value());
   if (size > kSmallFileBytes)
     throw Error(ErrorCategory::checkpoint, path.string(),
-                fmt::format("expected a file of at most {} bytes", kSmallFileBytes), fmt::format("it has {}", size));
+                fmt::format("expected a file of at most {} bytes", kSmallFileBytes),
+                fmt::format("it has {}", size));
   std::string text(size, '\0');
   text.resize(file.read_at(0, text.data(), text.size()));
   return text;
@@ -206,9 +213,11 @@ void make_directories(const fs::path& directory) {
       struct stat status = {};
       const bool exists = ::stat(made.c_str(), &status) == 0;
       if (exists && S_ISDIR(status.st_mode)) continue;
-      fail(directory, "expected a directory for checkpoints that can be written", exists ? ENOTDIR : error);
+      fail(directory, "expected a directory for checkpoints that can be written",
+           exists ? ENOTDIR : error);
     }
-    // A parent without read permission cannot be opened for fsync; its durability is then up to the file system.
+    // A parent without read permission cannot be opened for fsync; its durability is then up to the
+    // file system.
     if (::access(parent.c_str(), R_OK) == 0) sync_directory(parent);
   }
 }
@@ -220,8 +229,8 @@ void replace_directory(const fs::path& from, const fs::path& to) {
     if (errno != ENOTEMPTY && errno != EEXIST) fail(to, expected, errno);
     replaced = from;
     if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
-      // The file system has no atomic exchange. A crash between the two renames leaves both under hidden names, and
-      // recover_checkpoints() of the next run renames the new one.
+      // The file system has no atomic exchange. A crash between the two renames leaves both under
+      // hidden names, and recover_checkpoints() of the next run renames the new one.
       replaced += ".old";
       if (::rename(to.c_str(), replaced.c_str()) != 0) fail(to, expected, errno);
       if (::rename(from.c_str(), to.c_str()) != 0) {
@@ -287,7 +296,8 @@ std::string unforeseeable_name(std::string_view prefix) {
   return name;
 }
 
-TemporaryDirectory::TemporaryDirectory(const fs::path& parent, const std::string& prefix, bool is_private) {
+TemporaryDirectory::TemporaryDirectory(const fs::path& parent, const std::string& prefix,
+                                       bool is_private) {
   // Not mkdtemp: it creates every directory with mode 0700, also one that becomes a checkpoint.
   int error = 0;
   do {

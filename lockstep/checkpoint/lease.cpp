@@ -36,7 +36,8 @@ constexpr milliseconds kPoll{50};
 constexpr std::size_t kMaxLeaseBytes = 1024;
 
 [[noreturn]] void fail(const fs::path& path, std::string_view expected, int error) {
-  throw Error(ErrorCategory::checkpoint, path.string(), expected, std::generic_category().message(error));
+  throw Error(ErrorCategory::checkpoint, path.string(), expected,
+              std::generic_category().message(error));
 }
 
 std::int64_t nanoseconds(const struct stat& status) {
@@ -59,7 +60,9 @@ struct Seen {
     std::from_chars(digits.data(), digits.data() + digits.size(), number);
     return number;
   }
-  bool is_of_visible_process() const { return !process_namespace().empty() && field(2) == process_namespace(); }
+  bool is_of_visible_process() const {
+    return !process_namespace().empty() && field(2) == process_namespace();
+  }
 };
 
 /// Reads the lease; nullopt if there is none.
@@ -78,10 +81,12 @@ std::optional<Seen> look(const fs::path& path) {
 
 /// Creates the lease; false if it exists. Removes an incomplete one.
 bool create(const fs::path& path, const std::string& text) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+  const int descriptor =
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
   if (descriptor < 0 && errno == EEXIST) return false;
   if (descriptor < 0) fail(path, "expected a directory that can be written", errno);
-  const bool written = ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
+  const bool written =
+      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
   const int error = written ? 0 : errno;
   ::close(descriptor);
   if (written) return true;
@@ -92,7 +97,8 @@ bool create(const fs::path& path, const std::string& text) {
 /// The clock of the file system of `directory`.
 class FileSystemClock {
  public:
-  explicit FileSystemClock(const fs::path& directory) : path_(directory / unforeseeable_name(".lease.tmp-")) {
+  explicit FileSystemClock(const fs::path& directory)
+      : path_(directory / unforeseeable_name(".lease.tmp-")) {
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ < 0) fail(path_, "expected a directory that can be written", errno);
   }
@@ -129,12 +135,14 @@ void take_away(const fs::path& path, const Seen& seen) {
 class DirectoryLease::Renewal {
  public:
   Renewal(fs::path path, std::string text, milliseconds period)
-      : thread_([path = std::move(path), text = std::move(text), period](const std::stop_token& stop) {
-          std::mutex mutex;
-          std::condition_variable_any ended;
-          std::unique_lock lock(mutex);
-          while (!ended.wait_for(lock, stop, period, [&] { return stop.stop_requested(); })) renew(path, text);
-        }) {}
+      : thread_(
+            [path = std::move(path), text = std::move(text), period](const std::stop_token& stop) {
+              std::mutex mutex;
+              std::condition_variable_any ended;
+              std::unique_lock lock(mutex);
+              while (!ended.wait_for(lock, stop, period, [&] { return stop.stop_requested(); }))
+                renew(path, text);
+            }) {}
 
  private:
   // Errors are ignored: a server that is not responding now may respond before the lease expires.
@@ -149,9 +157,11 @@ class DirectoryLease::Renewal {
   std::jthread thread_;
 };
 
-DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience, const LeaseTimes& times)
+DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
+                               const LeaseTimes& times)
     : path_(directory / kLeaseName),
-      text_(fmt::format("{} {} {} {}", ::getpid(), host_name(), process_namespace().empty() ? "?" : process_namespace(),
+      text_(fmt::format("{} {} {} {}", ::getpid(), host_name(),
+                        process_namespace().empty() ? "?" : process_namespace(),
                         unforeseeable_name(""))) {
   const auto deadline = Clock::now() + patience;
   std::optional<FileSystemClock> clock;
@@ -161,7 +171,8 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
     if (!seen) continue;
     if (!clock) clock.emplace(directory);
     const auto age = std::chrono::nanoseconds(clock->now() - seen->renewed);
-    if ((seen->is_of_visible_process() && is_process_gone(seen->process())) || age >= times.lifetime) {
+    if ((seen->is_of_visible_process() && is_process_gone(seen->process())) ||
+        age >= times.lifetime) {
       take_away(path_, *seen);
       continue;
     }
@@ -170,9 +181,11 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
     if (lives && Clock::now() >= deadline)
       throw Error(
           ErrorCategory::checkpoint, directory.string(), "expected exclusive use of the directory",
-          fmt::format("process {} on {} writes there: it renewed {} {:.1f} s ago (a lease lasts {:g} s)",
-                      seen->process(), seen->field(1), path_.string(), std::chrono::duration<double>(age).count(),
-                      std::chrono::duration<double>(times.lifetime).count()));
+          fmt::format(
+              "process {} on {} writes there: it renewed {} {:.1f} s ago (a lease lasts {:g} s)",
+              seen->process(), seen->field(1), path_.string(),
+              std::chrono::duration<double>(age).count(),
+              std::chrono::duration<double>(times.lifetime).count()));
     std::this_thread::sleep_for(kPoll);
   }
   renewal_ = std::make_unique<Renewal>(path_, text_, times.renewal);
@@ -181,7 +194,8 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
 DirectoryLease::~DirectoryLease() {
   renewal_.reset();
   try {
-    if (const std::optional<Seen> seen = look(path_); seen && seen->text == text_) ::unlink(path_.c_str());
+    if (const std::optional<Seen> seen = look(path_); seen && seen->text == text_)
+      ::unlink(path_.c_str());
   } catch (const Error&) {  // the lease expires
   }
 }
@@ -189,8 +203,10 @@ DirectoryLease::~DirectoryLease() {
 void DirectoryLease::check_held() const {
   const std::optional<Seen> seen = look(path_);
   if (seen && seen->text == text_) return;
-  throw Error(ErrorCategory::checkpoint, path_.parent_path().string(), "expected exclusive use of the directory",
-              seen ? fmt::format("process {} on {} has taken it over, because this one did not renew its lease in time",
+  throw Error(ErrorCategory::checkpoint, path_.parent_path().string(),
+              "expected exclusive use of the directory",
+              seen ? fmt::format("process {} on {} has taken it over, because this one did not "
+                                 "renew its lease in time",
                                  seen->process(), seen->field(1))
                    : "its lease is gone");
 }

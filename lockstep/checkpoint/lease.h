@@ -10,25 +10,27 @@ namespace lockstep::checkpoint {
 
 /// Timing of lease renewals.
 struct LeaseTimes {
-  std::chrono::milliseconds renewal{10'000};   ///< interval between renewals
-  std::chrono::milliseconds lifetime{60'000};  ///< time without renewal after which another run may take over the lease
+  std::chrono::milliseconds renewal{10'000};  ///< interval between renewals
+  std::chrono::milliseconds lifetime{
+      60'000};  ///< time without renewal after which another run may take over the lease
 };
 
-/// The file DIR/.lease names its holder (host, boot, PID namespace, process). A thread of the holder renews its
-/// modification time. A lease whose holder is known to have ended, or that was not renewed for `lifetime`, is taken
-/// over. Ages are differences of file system timestamps, so the clocks of hosts need not be synchronized.
+/// The file DIR/.lease names its holder (host, boot, PID namespace, process). A thread of the
+/// holder renews its modification time. A lease whose holder is known to have ended, or that was
+/// not renewed for `lifetime`, is taken over. Ages are differences of file system timestamps, so
+/// the clocks of hosts need not be synchronized.
 class DirectoryLease {
  public:
-  /// Waits until the lease is free. Throws Error (checkpoint) naming the holder if it is still alive after `patience`,
-  /// or if the directory is not writable.
+  /// Waits until the lease is free. Throws Error (checkpoint) naming the holder if it is still
+  /// alive after `patience`, or if the directory is not writable.
   DirectoryLease(const std::filesystem::path& directory, std::chrono::milliseconds patience,
                  const LeaseTimes& times = {});
   DirectoryLease(const DirectoryLease&) = delete;
   DirectoryLease& operator=(const DirectoryLease&) = delete;
   ~DirectoryLease();
 
-  /// Throws Error (checkpoint) if another run has taken over the lease, because this process was suspended for too
-  /// long.
+  /// Throws Error (checkpoint) if another run has taken over the lease, because this process was
+  /// suspended for too long.
   void check_held() const;
 
  private:

@@ -16,7 +16,8 @@ using nlohmann::json;
 
 constexpr int kFormat = 1;
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected, std::string_view actual) {
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected,
+                         std::string_view actual) {
   throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
 }
 
@@ -45,7 +46,8 @@ void write_manifest(const std::filesystem::path& directory, const Manifest& mani
                                  {"epoch", manifest.epoch},     {"sequence", manifest.sequence},
                                  {"healthy", manifest.healthy}, {"files", json::array()}};
   for (const FileDigest& file : manifest.files)
-    text["files"].push_back({{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", hex16(file.xxh3)}});
+    text["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", hex16(file.xxh3)}});
   HashedFile file(directory / kManifestName);
   file.write(dump_json(text, 2) + "\n");
   file.finish();
@@ -59,7 +61,11 @@ Manifest read_manifest(const std::filesystem::path& directory) {
     if (const int format = parsed.at("format"); format != kFormat)
       refuse(path, fmt::format("expected format {}", kFormat),
              fmt::format("got {}, which another version of Lockstep wrote", format));
-    Manifest manifest{parsed.at("step"), parsed.at("epoch"), parsed.at("sequence"), {}, parsed.value("healthy", true)};
+    Manifest manifest{parsed.at("step"),
+                      parsed.at("epoch"),
+                      parsed.at("sequence"),
+                      {},
+                      parsed.value("healthy", true)};
     for (const json& file : parsed.at("files")) manifest.files.push_back(digest_from(file));
     for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
       if (std::none_of(manifest.files.begin(), manifest.files.end(),
@@ -78,7 +84,8 @@ void check_sizes(const std::filesystem::path& directory, const Manifest& manifes
     const std::filesystem::path path = directory / file.name;
     std::error_code error;
     const std::uint64_t bytes = std::filesystem::file_size(path, error);
-    if (error) refuse(path, fmt::format("expected a file of {} bytes", file.bytes), error.message());
+    if (error)
+      refuse(path, fmt::format("expected a file of {} bytes", file.bytes), error.message());
     if (bytes != file.bytes)
       refuse(path, fmt::format("expected {} bytes", file.bytes), fmt::format("it has {}", bytes));
   }

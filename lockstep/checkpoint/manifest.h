@@ -20,12 +20,12 @@ inline constexpr const char* kStateFile = "state.json";                 ///< Tra
 struct Manifest {
   std::int64_t step = 0;   ///< updates done
   std::int64_t epoch = 0;  ///< epochs completed
-  /// Number of the save within a checkpoint directory. The newest checkpoint has the largest, also if a new run started
-  /// again at a smaller step.
+  /// Number of the save within a checkpoint directory. The newest checkpoint has the largest, also
+  /// if a new run started again at a smaller step.
   std::uint64_t sequence = 0;
   std::vector<FileDigest> files;  ///< all files except the manifest
-  /// False if steps were being skipped when it was saved, or if no later step was good: training may have diverged.
-  /// True for manifests of version 0.1, which lack this field.
+  /// False if steps were being skipped when it was saved, or if no later step was good: training
+  /// may have diverged. True for manifests of version 0.1, which lack this field.
   bool healthy = true;
 
   std::uint64_t total_bytes() const;  ///< of all files
@@ -37,11 +37,12 @@ std::string checkpoint_name(std::int64_t step);
 /// Writes the manifest into `directory` and syncs both. Throws Error (checkpoint).
 void write_manifest(const std::filesystem::path& directory, const Manifest& manifest);
 
-/// Throws Error (checkpoint) if the manifest is missing or malformed, does not list the three files above, or has a
-/// different format version.
+/// Throws Error (checkpoint) if the manifest is missing or malformed, does not list the three files
+/// above, or has a different format version.
 Manifest read_manifest(const std::filesystem::path& directory);
 
-/// Quick check: every file exists and has the right size. Throws Error (checkpoint) naming the first that does not.
+/// Quick check: every file exists and has the right size. Throws Error (checkpoint) naming the
+/// first that does not.
 void check_sizes(const std::filesystem::path& directory, const Manifest& manifest);
 
 /// Full check: sizes and checksums. Throws Error (checkpoint) naming the first file that differs.

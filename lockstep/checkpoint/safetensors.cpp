@@ -21,7 +21,8 @@ namespace {
 
 using nlohmann::json;
 
-static_assert(std::endian::native == std::endian::little, "tensors are read and written in the processor's byte order");
+static_assert(std::endian::native == std::endian::little,
+              "tensors are read and written in the processor's byte order");
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr int kMaxHeaderDepth = 8;  // the format has three levels
@@ -49,22 +50,27 @@ constexpr std::array<ElementType, 16> kElementTypes{{{"F64", 8},
                                                      {"U8", 1},
                                                      {"BOOL", 1}}};
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected, std::string_view actual) {
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected,
+                         std::string_view actual) {
   throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
 }
 
 // ---- writing
 
-std::string_view type_name(const TensorView& tensor) { return tensor.values.index() == 0 ? "F32" : "I64"; }
+std::string_view type_name(const TensorView& tensor) {
+  return tensor.values.index() == 0 ? "F32" : "I64";
+}
 
 std::string_view bytes_of(const TensorView& tensor) {
   return std::visit(
-      [](auto values) { return std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes()); },
+      [](auto values) {
+        return std::string_view(reinterpret_cast<const char*>(values.data()), values.size_bytes());
+      },
       tensor.values);
 }
 
-/// Wide elements first, so that every tensor is aligned to its element size; then by name, so that the bytes depend
-/// only on the contents.
+/// Wide elements first, so that every tensor is aligned to its element size; then by name, so that
+/// the bytes depend only on the contents.
 std::vector<const TensorView*> file_order(std::span<const TensorView> tensors) {
   std::vector<const TensorView*> order;
   for (const TensorView& tensor : tensors) order.push_back(&tensor);
@@ -84,7 +90,8 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
     LOCKSTEP_CHECK_OP(count, ==, static_cast<std::size_t>(model::element_count(tensor->shape)));
     LOCKSTEP_CHECK(tensor->name != kMetadataKey && !header.contains(tensor->name));
     const std::uint64_t end = offset + bytes_of(*tensor).size();
-    header[tensor->name] = {{"dtype", type_name(*tensor)}, {"shape", tensor->shape}, {"data_offsets", {offset, end}}};
+    header[tensor->name] = {
+        {"dtype", type_name(*tensor)}, {"shape", tensor->shape}, {"data_offsets", {offset, end}}};
     offset = end;
   }
   std::string text = dump_json(header);
@@ -94,25 +101,30 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
 
 // ---- reading
 
-/// Parses the header. A tensor with four extents has ten values in about 80 bytes, so a header with many more values
-/// for its length is not valid; without this limit, parsing could take 25 times its length in memory.
+/// Parses the header. A tensor with four extents has ten values in about 80 bytes, so a header with
+/// many more values for its length is not valid; without this limit, parsing could take 25 times
+/// its length in memory.
 json parse_header(const std::filesystem::path& path, std::string_view text) {
   constexpr std::size_t kBytesPerValue = 6;
   constexpr std::size_t kFreeValues = 4096;
-  const JsonLimits limits{
-      .bytes = kMaxHeaderBytes, .depth = kMaxHeaderDepth, .values = kFreeValues + text.size() / kBytesPerValue};
+  const JsonLimits limits{.bytes = kMaxHeaderBytes,
+                          .depth = kMaxHeaderDepth,
+                          .values = kFreeValues + text.size() / kBytesPerValue};
   try {
     return parse_json(text, ErrorCategory::checkpoint, path.string(), limits);
   } catch (const std::bad_alloc&) {
-    refuse(path, "expected memory for the header", fmt::format("got none for its {} bytes", text.size()));
+    refuse(path, "expected memory for the header",
+           fmt::format("got none for its {} bytes", text.size()));
   }
 }
 
-std::uint64_t element_bytes(const std::filesystem::path& path, const std::string& name, const std::string& type) {
+std::uint64_t element_bytes(const std::filesystem::path& path, const std::string& name,
+                            const std::string& type) {
   const auto* found = std::find_if(kElementTypes.begin(), kElementTypes.end(),
                                    [&](const ElementType& known) { return known.name == type; });
   if (found == kElementTypes.end())
-    refuse(path, fmt::format("expected a known type for \"{}\"", name), fmt::format("got \"{}\"", type));
+    refuse(path, fmt::format("expected a known type for \"{}\"", name),
+           fmt::format("got \"{}\"", type));
   return found->bytes;
 }
 
@@ -130,26 +142,32 @@ std::uint64_t shape_bytes(const std::filesystem::path& path, const SafetensorsFi
 
 bool is_index(const json& value) {
   return value.is_number_unsigned() &&
-         value.get<std::uint64_t>() <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+         value.get<std::uint64_t>() <=
+             static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
 }
 
 /// Parses one member of the header. The offset of the entry is relative to the end of the header.
-SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std::string& name, const json& value) {
+SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std::string& name,
+                                   const json& value) {
   const auto is_list_of_indexes = [](const json& list) {
     return list.is_array() && std::all_of(list.begin(), list.end(), is_index);
   };
-  const bool well_formed = value.is_object() && value.contains("dtype") && value.contains("shape") &&
-                           value.contains("data_offsets") && value["dtype"].is_string() &&
-                           is_list_of_indexes(value["shape"]) && is_list_of_indexes(value["data_offsets"]) &&
+  const bool well_formed = value.is_object() && value.contains("dtype") &&
+                           value.contains("shape") && value.contains("data_offsets") &&
+                           value["dtype"].is_string() && is_list_of_indexes(value["shape"]) &&
+                           is_list_of_indexes(value["data_offsets"]) &&
                            value["data_offsets"].size() == 2;
   if (!well_formed)
-    refuse(path, fmt::format("expected dtype, shape and data_offsets of \"{}\"", name), "got " + describe_json(value));
-  SafetensorsFile::Entry entry{name, value["dtype"], value["shape"].get<model::Shape>(), value["data_offsets"][0], 0};
+    refuse(path, fmt::format("expected dtype, shape and data_offsets of \"{}\"", name),
+           "got " + describe_json(value));
+  SafetensorsFile::Entry entry{name, value["dtype"], value["shape"].get<model::Shape>(),
+                               value["data_offsets"][0], 0};
   const std::uint64_t end = value["data_offsets"][1];
   const std::uint64_t expected = shape_bytes(path, entry, element_bytes(path, name, entry.type));
   if (end < entry.offset || end - entry.offset != expected)
     refuse(path,
-           fmt::format("expected {} bytes of \"{}\", {} {}", expected, name, entry.type, model::to_string(entry.shape)),
+           fmt::format("expected {} bytes of \"{}\", {} {}", expected, name, entry.type,
+                       model::to_string(entry.shape)),
            fmt::format("its data_offsets are [{}, {}]", entry.offset, end));
   entry.bytes = expected;
   return entry;
@@ -157,8 +175,10 @@ SafetensorsFile::Entry parse_entry(const std::filesystem::path& path, const std:
 
 TensorMetadata parse_metadata(const std::filesystem::path& path, const json& value) {
   const bool texts =
-      value.is_object() && std::all_of(value.begin(), value.end(), [](const json& text) { return text.is_string(); });
-  if (!texts) refuse(path, "expected strings by name in __metadata__", "got " + describe_json(value));
+      value.is_object() &&
+      std::all_of(value.begin(), value.end(), [](const json& text) { return text.is_string(); });
+  if (!texts)
+    refuse(path, "expected strings by name in __metadata__", "got " + describe_json(value));
   return value.get<TensorMetadata>();
 }
 
@@ -169,12 +189,14 @@ void check_cover(const std::filesystem::path& path, std::span<const SafetensorsF
   for (const SafetensorsFile::Entry& entry : entries) {
     if (entry.offset != end)
       refuse(path,
-             fmt::format("expected \"{}\" at byte {} of the data, where the tensor before it ends", entry.name, end),
+             fmt::format("expected \"{}\" at byte {} of the data, where the tensor before it ends",
+                         entry.name, end),
              fmt::format("it begins at {}", entry.offset));
     end += entry.bytes;
   }
   if (end != data_bytes)
-    refuse(path, fmt::format("expected {} bytes of tensors", end), fmt::format("the file has {}", data_bytes));
+    refuse(path, fmt::format("expected {} bytes of tensors", end),
+           fmt::format("the file has {}", data_bytes));
 }
 
 }  // namespace
@@ -201,7 +223,8 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
   std::uint64_t header_bytes = 0;
   std::array<char, kLengthBytes> length{};
   if (file_.read_at(0, length.data(), kLengthBytes) != kLengthBytes)
-    refuse(path(), "expected 8 bytes with the length of the header", fmt::format("the file has {}", file_bytes));
+    refuse(path(), "expected 8 bytes with the length of the header",
+           fmt::format("the file has {}", file_bytes));
   std::memcpy(&header_bytes, length.data(), kLengthBytes);
   if (header_bytes > kMaxHeaderBytes)
     refuse(path(), fmt::format("expected a header of at most {} bytes", kMaxHeaderBytes),
@@ -213,7 +236,8 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
   std::string header(header_bytes, '\0');
   header.resize(file_.read_at(kLengthBytes, header.data(), header.size()));
   if (!header.starts_with('{'))
-    refuse(path(), "expected a header that begins with {", fmt::format("got \"{}\"", header.substr(0, 1)));
+    refuse(path(), "expected a header that begins with {",
+           fmt::format("got \"{}\"", header.substr(0, 1)));
   const json parsed = parse_header(path(), header);
   header = {};
   for (const auto& [name, value] : parsed.items()) {
@@ -223,15 +247,16 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
       tensors_.push_back(parse_entry(path(), name, value));
     }
   }
-  std::sort(tensors_.begin(), tensors_.end(),
-            [](const Entry& a, const Entry& b) { return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes); });
+  std::sort(tensors_.begin(), tensors_.end(), [](const Entry& a, const Entry& b) {
+    return std::pair(a.offset, a.bytes) < std::pair(b.offset, b.bytes);
+  });
   check_cover(path(), tensors_, file_bytes - kLengthBytes - header_bytes);
   for (Entry& entry : tensors_) entry.offset += kLengthBytes + header_bytes;
 }
 
 const SafetensorsFile::Entry* SafetensorsFile::find(std::string_view name) const {
-  const auto found =
-      std::find_if(tensors_.begin(), tensors_.end(), [&](const Entry& entry) { return entry.name == name; });
+  const auto found = std::find_if(tensors_.begin(), tensors_.end(),
+                                  [&](const Entry& entry) { return entry.name == name; });
   return found == tensors_.end() ? nullptr : &*found;
 }
 
@@ -250,21 +275,26 @@ void SafetensorsFile::read_widened(const Entry& entry, std::span<float> into) co
 }
 
 template <typename Half>
-void SafetensorsFile::read_half(const Entry& entry, std::string_view type, std::span<float> into) const {
+void SafetensorsFile::read_half(const Entry& entry, std::string_view type,
+                                std::span<float> into) const {
   std::vector<Half> values(into.size());
   read_bytes(entry, type, std::as_writable_bytes(std::span(values)));
   widen(values, into);
 }
 
-void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type, std::span<std::byte> into) const {
+void SafetensorsFile::read_bytes(const Entry& entry, std::string_view type,
+                                 std::span<std::byte> into) const {
   if (entry.type != type || entry.bytes != into.size())
-    refuse(path(), fmt::format("expected {} bytes of {} under \"{}\"", into.size(), type, entry.name),
+    refuse(path(),
+           fmt::format("expected {} bytes of {} under \"{}\"", into.size(), type, entry.name),
            fmt::format("it has {} of {}", entry.bytes, entry.type));
   for (std::size_t done = 0; done < into.size();) {
     const std::size_t wanted = std::min(into.size() - done, kFileProgressBytes);
-    const std::size_t got = file_.read_at(entry.offset + done, reinterpret_cast<char*>(into.data()) + done, wanted);
+    const std::size_t got =
+        file_.read_at(entry.offset + done, reinterpret_cast<char*>(into.data()) + done, wanted);
     if (got != wanted)
-      refuse(path(), fmt::format("expected {} bytes of \"{}\"", into.size(), entry.name), "the file ended early");
+      refuse(path(), fmt::format("expected {} bytes of \"{}\"", into.size(), entry.name),
+             "the file ended early");
     done += got;
     note_file_progress();
   }

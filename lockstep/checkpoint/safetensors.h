@@ -1,5 +1,5 @@
-// The safetensors format: u64 N | N bytes of JSON with name, type, shape and offsets of every tensor | the data of the
-// tensors, row-major, little-endian, without gaps.
+// The safetensors format: u64 N | N bytes of JSON with name, type, shape and offsets of every
+// tensor | the data of the tensors, row-major, little-endian, without gaps.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +19,24 @@ namespace lockstep::checkpoint {
 
 /// A tensor to write; does not own its memory.
 struct TensorView {
-  std::string name;                                                            ///< in the file
-  model::Shape shape;                                                          ///< row-major; empty for a scalar
+  std::string name;    ///< in the file
+  model::Shape shape;  ///< row-major; empty for a scalar
   std::variant<std::span<const float>, std::span<const std::int64_t>> values;  ///< "F32", "I64"
 };
 
 /// The format's `__metadata__`: strings by name.
 using TensorMetadata = std::map<std::string, std::string>;
 
-/// Streams `tensors` to a new file, which appears complete or not at all. The bytes of the file do not depend on the
-/// order of `tensors`. Returns its size and checksum. Throws Error (checkpoint) with the path if it cannot be written.
+/// Streams `tensors` to a new file, which appears complete or not at all. The bytes of the file do
+/// not depend on the order of `tensors`. Returns its size and checksum. Throws Error (checkpoint)
+/// with the path if it cannot be written.
 FileDigest write_safetensors(const std::filesystem::path& path, std::span<const TensorView> tensors,
-                             const TensorMetadata& metadata = {}, Destination destination = Destination::synced);
+                             const TensorMetadata& metadata = {},
+                             Destination destination = Destination::synced);
 
-/// A file opened for reading. The header is fully validated: its length, JSON, duplicate names, types, shapes, and that
-/// the tensors cover the rest of the file without gap or overlap. Any violation is an Error (checkpoint).
+/// A file opened for reading. The header is fully validated: its length, JSON, duplicate names,
+/// types, shapes, and that the tensors cover the rest of the file without gap or overlap. Any
+/// violation is an Error (checkpoint).
 class SafetensorsFile {
  public:
   /// A tensor of the file.
@@ -45,7 +48,8 @@ class SafetensorsFile {
     std::uint64_t bytes = 0;   ///< of its data
   };
 
-  /// Opens the file and reads its header. Throws Error (checkpoint) if it is not a valid safetensors file.
+  /// Opens the file and reads its header. Throws Error (checkpoint) if it is not a valid
+  /// safetensors file.
   explicit SafetensorsFile(std::filesystem::path path);
 
   const std::filesystem::path& path() const { return file_.path(); }  ///< path of the file
@@ -54,8 +58,8 @@ class SafetensorsFile {
   /// The metadata of the file.
   const TensorMetadata& metadata() const { return metadata_; }
 
-  /// Reads a tensor of type "F32". Throws Error (checkpoint) if the type or the number of elements does not match, or
-  /// if reading fails.
+  /// Reads a tensor of type "F32". Throws Error (checkpoint) if the type or the number of elements
+  /// does not match, or if reading fails.
   void read(const Entry& entry, std::span<float> into) const;
   /// Same for "I64".
   void read(const Entry& entry, std::span<std::int64_t> into) const;

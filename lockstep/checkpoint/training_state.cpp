@@ -24,7 +24,8 @@ double number_or_nan(const json& value) {
 }  // namespace
 
 Configuration::Configuration() : Configuration(nlohmann::json::object()) {}
-Configuration::Configuration(const nlohmann::json& object) : object_(std::make_unique<nlohmann::json>(object)) {}
+Configuration::Configuration(const nlohmann::json& object)
+    : object_(std::make_unique<nlohmann::json>(object)) {}
 Configuration::Configuration(const Configuration& other) : Configuration(*other) {}
 Configuration::~Configuration() = default;
 
@@ -56,25 +57,30 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
     parsed.at("global_batch").get_to(state.global_batch);
     parsed.at("precision").get_to(state.precision);
     state.loss_scale = number_or_nan(parsed.at("loss_scale"));
-    for (const auto& [name, value] : parsed.at("metrics").items()) state.metrics[name] = number_or_nan(value);
+    for (const auto& [name, value] : parsed.at("metrics").items())
+      state.metrics[name] = number_or_nan(value);
     *state.configuration = decode_strings(parsed.at("configuration"));
     return state;
   } catch (const json::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where, "expected the state of a training run", error.what());
+    throw Error(ErrorCategory::checkpoint, where, "expected the state of a training run",
+                error.what());
   }
 }
 
 Resume parse_resume(std::string_view name) {
-  static constexpr auto kNames = enum_names<Resume>(
-      {{Resume::automatic, "auto"}, {Resume::never, "never"}, {Resume::must, "require"}, {Resume::must, "must"}});
+  static constexpr auto kNames = enum_names<Resume>({{Resume::automatic, "auto"},
+                                                     {Resume::never, "never"},
+                                                     {Resume::must, "require"},
+                                                     {Resume::must, "must"}});
   return kNames.parse("--resume", name);
 }
 
 VerifyCheckpoint parse_verify_checkpoint(std::string_view name) {
-  static constexpr auto kNames = enum_names<VerifyCheckpoint>({{VerifyCheckpoint::automatic, "auto"},
-                                                               {VerifyCheckpoint::full, "full"},
-                                                               {VerifyCheckpoint::hash, "hash"},
-                                                               {VerifyCheckpoint::none, "none"}});
+  static constexpr auto kNames =
+      enum_names<VerifyCheckpoint>({{VerifyCheckpoint::automatic, "auto"},
+                                    {VerifyCheckpoint::full, "full"},
+                                    {VerifyCheckpoint::hash, "hash"},
+                                    {VerifyCheckpoint::none, "none"}});
   return kNames.parse("--verify-checkpoint", name);
 }
 

@@ -12,14 +12,15 @@
 
 namespace lockstep::checkpoint {
 
-/// The configuration of a run: a JSON object with value semantics, initially empty. Code that accesses members includes
-/// <nlohmann/json.hpp>, which this header avoids for shorter compile times.
+/// The configuration of a run: a JSON object with value semantics, initially empty. Code that
+/// accesses members includes <nlohmann/json.hpp>, which this header avoids for shorter compile
+/// times.
 class Configuration {
  public:
   Configuration();
   /// Copies `object`.
-  Configuration(const nlohmann::json& object);           // NOLINT(google-explicit-constructor): wraps it
-  Configuration(const Configuration& other);             ///< deep copy
+  Configuration(const nlohmann::json& object);  // NOLINT(google-explicit-constructor): wraps it
+  Configuration(const Configuration& other);    ///< deep copy
   Configuration& operator=(const Configuration& other);  ///< deep copy
   ~Configuration();
 
@@ -40,13 +41,14 @@ struct TrainingState {
   std::int64_t global_batch = 0;      ///< samples
   std::string precision = "float32";  ///< of the computation: a value of `--precision`
   double loss_scale = 1;              ///< factor for the next loss
-  /// Written exactly: the same double is read back; values that are not finite are read back as NaN.
+  /// Written exactly: the same double is read back; values that are not finite are read back as
+  /// NaN.
   std::map<std::string, double> metrics;
   Configuration configuration;  ///< the options of the run
 };
 
-/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are encoded by
-/// encode_bytes().
+/// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are
+/// encoded by encode_bytes().
 std::string to_json_text(const TrainingState& state);
 /// Parses state.json. Throws Error (checkpoint) with `where`.
 TrainingState parse_training_state(const std::string& text, const std::string& where);
@@ -66,9 +68,10 @@ Resume parse_resume(std::string_view name);
 /// `--verify-checkpoint auto|full|hash|none`.
 enum class VerifyCheckpoint {
   automatic,  ///< full up to kMaxFullBytes per rank if the nodes have the space, otherwise hash
-  full,       ///< each rank writes a temporary directory on its node, compares it with the chief's, and removes it
-  hash,       ///< each rank hashes what it would write; no file is created
-  none,       ///< nothing is compared
+  full,  ///< each rank writes a temporary directory on its node, compares it with the chief's, and
+         ///< removes it
+  hash,  ///< each rank hashes what it would write; no file is created
+  none,  ///< nothing is compared
 };
 /// Throws Error (input) that lists the valid names.
 VerifyCheckpoint parse_verify_checkpoint(std::string_view name);

@@ -38,7 +38,9 @@ constexpr std::string_view kLeasePrefix = ".lease.tmp-";
 constexpr std::chrono::milliseconds kLockPoll{20};
 constexpr std::chrono::hours kAbandoned{24};
 
-std::string this_process() { return fmt::format("{}-{}-{}-", host_name(), process_namespace(), ::getpid()); }
+std::string this_process() {
+  return fmt::format("{}-{}-{}-", host_name(), process_namespace(), ::getpid());
+}
 
 /// A checkpoint that is being written or replaced.
 bool is_unnamed_checkpoint(std::string_view name) {
@@ -46,11 +48,12 @@ bool is_unnamed_checkpoint(std::string_view name) {
 }
 
 bool is_temporary(std::string_view name) {
-  return is_unnamed_checkpoint(name) || name.starts_with(kWorkerPrefix) || name.starts_with(kRemovalPrefix) ||
-         name.starts_with(kLeasePrefix);
+  return is_unnamed_checkpoint(name) || name.starts_with(kWorkerPrefix) ||
+         name.starts_with(kRemovalPrefix) || name.starts_with(kLeasePrefix);
 }
 
-/// The process of this boot and PID namespace that created `name`; 0 if it is from another one or unknown.
+/// The process of this boot and PID namespace that created `name`; 0 if it is from another one or
+/// unknown.
 pid_t maker_of(std::string_view name) {
   const std::string mark = fmt::format("-{}-", process_namespace());
   const std::size_t place = name.rfind(mark);
@@ -61,14 +64,17 @@ pid_t maker_of(std::string_view name) {
   return error == std::errc() && end != digits.data() + digits.size() && *end == '-' ? process : 0;
 }
 
-/// Whether nothing in the directory was modified for `time`, which must be long compared to clock differences of hosts.
+/// Whether nothing in the directory was modified for `time`, which must be long compared to clock
+/// differences of hosts.
 bool is_untouched_for(const fs::path& directory, std::chrono::seconds time) {
   std::error_code error;
   fs::file_time_type newest = fs::last_write_time(directory, error);
   if (error) return false;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error)) {
     std::error_code gone;
-    if (const auto written = entry->last_write_time(gone); !gone) newest = std::max(newest, written);
+    if (const auto written = entry->last_write_time(gone); !gone)
+      newest = std::max(newest, written);
   }
   return !error && fs::file_time_type::clock::now() - newest >= time;
 }
@@ -80,10 +86,12 @@ bool is_left_over(const fs::path& path, Leftovers which) {
   return maker > 0 ? is_process_gone(maker) : is_untouched_for(path, lifetime);
 }
 
-std::vector<fs::path> hidden_in(const fs::path& directory, const std::function<bool(std::string_view)>& wanted) {
+std::vector<fs::path> hidden_in(const fs::path& directory,
+                                const std::function<bool(std::string_view)>& wanted) {
   std::error_code error;
   std::vector<fs::path> found;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error))
     if (wanted(entry->path().filename().string())) found.push_back(entry->path());
   return found;
 }
@@ -98,17 +106,20 @@ void remove_if(const fs::path& directory, const std::function<bool(const fs::pat
 
 int open_lock(const fs::path& directory) {
   const fs::path path = directory / kLockName;
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  const int descriptor =
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
   const int error = errno;
   struct stat status = {};
-  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1)
+  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+      status.st_nlink == 1)
     return descriptor;
   if (descriptor >= 0) ::close(descriptor);
   if (descriptor >= 0 || error == ELOOP || error == ENXIO)
-    throw Error(ErrorCategory::checkpoint, path.string(), "expected a regular file with one hard link",
+    throw Error(ErrorCategory::checkpoint, path.string(),
+                "expected a regular file with one hard link",
                 "got a link or a special file, which is left unchanged");
-  throw Error(ErrorCategory::checkpoint, directory.string(), "expected a directory that can be written",
-              std::generic_category().message(error));
+  throw Error(ErrorCategory::checkpoint, directory.string(),
+              "expected a directory that can be written", std::generic_category().message(error));
 }
 
 std::string read_owner(int descriptor) {
@@ -119,7 +130,8 @@ std::string read_owner(int descriptor) {
 
 }  // namespace
 
-DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience, const LeaseTimes& times)
+DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience,
+                             const LeaseTimes& times)
     : descriptor_(open_lock(directory)) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
@@ -133,8 +145,8 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
     if (std::chrono::steady_clock::now() >= deadline) {
       const std::string owner = read_owner(descriptor_);
       ::close(std::exchange(descriptor_, -1));
-      throw Error(ErrorCategory::checkpoint, directory.string(), "expected exclusive use of the directory",
-                  fmt::format("{} writes there", owner));
+      throw Error(ErrorCategory::checkpoint, directory.string(),
+                  "expected exclusive use of the directory", fmt::format("{} writes there", owner));
     }
     std::this_thread::sleep_for(kLockPoll);
   }
@@ -160,17 +172,21 @@ std::string removal_prefix(std::int64_t step) {
   return fmt::format("{}{:08}-{}", kRemovalPrefix, step, this_process());
 }
 
-std::string worker_temporary_prefix(int rank) { return fmt::format("{}{}-{}", kWorkerPrefix, rank, this_process()); }
+std::string worker_temporary_prefix(int rank) {
+  return fmt::format("{}{}-{}", kWorkerPrefix, rank, this_process());
+}
 
 std::vector<fs::path> recover_checkpoints(const fs::path& directory, Leftovers which) {
   // By step, newest first.
   std::map<std::int64_t, std::multimap<std::uint64_t, fs::path, std::greater<>>> found;
   for (const fs::path& path : hidden_in(directory, is_unnamed_checkpoint)) {
     std::error_code ignored;
-    if (!fs::is_directory(fs::symlink_status(path, ignored)) || !is_left_over(path, which)) continue;
+    if (!fs::is_directory(fs::symlink_status(path, ignored)) || !is_left_over(path, which))
+      continue;
     try {
       const Manifest manifest = read_manifest(path);
-      if (manifest.step < 0 || fs::exists(fs::symlink_status(directory / checkpoint_name(manifest.step), ignored)))
+      if (manifest.step < 0 ||
+          fs::exists(fs::symlink_status(directory / checkpoint_name(manifest.step), ignored)))
         continue;
       check_contents(path, manifest);
       found[manifest.step].emplace(manifest.sequence, path);
@@ -205,7 +221,8 @@ void remove_leftovers_of_the_dead(const fs::path& directory) {
 fs::path node_directory() {
   const char* const named = std::getenv("TMPDIR");
   for (const fs::path& path : {fs::path(named != nullptr ? named : ""), fs::path("/tmp")})
-    if (!path.empty() && ::access(path.c_str(), W_OK | X_OK) == 0 && !is_on_shared_storage(path)) return path;
+    if (!path.empty() && ::access(path.c_str(), W_OK | X_OK) == 0 && !is_on_shared_storage(path))
+      return path;
   return {};
 }
 

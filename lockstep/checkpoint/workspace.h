@@ -1,5 +1,5 @@
-// The hidden files of a checkpoint directory: the lock of the run that writes there, temporary directories, and
-// leftovers of crashed runs.
+// The hidden files of a checkpoint directory: the lock of the run that writes there, temporary
+// directories, and leftovers of crashed runs.
 #pragma once
 
 #include <chrono>
@@ -13,12 +13,13 @@
 
 namespace lockstep::checkpoint {
 
-/// Exclusive use of a directory by one run: a lock on DIR/.lock, which the system releases when the process ends,
-/// however it ends; or a lease if the file system has no locks.
+/// Exclusive use of a directory by one run: a lock on DIR/.lock, which the system releases when the
+/// process ends, however it ends; or a lease if the file system has no locks.
 class DirectoryLock {
  public:
-  /// Waits up to `patience` for another run to release the lock. Throws Error (checkpoint) naming the process that
-  /// holds it, or if DIR/.lock is not a regular file with one hard link, which is then not written to.
+  /// Waits up to `patience` for another run to release the lock. Throws Error (checkpoint) naming
+  /// the process that holds it, or if DIR/.lock is not a regular file with one hard link, which is
+  /// then not written to.
   DirectoryLock(const std::filesystem::path& directory, std::chrono::milliseconds patience,
                 const LeaseTimes& times = {});
   DirectoryLock(const DirectoryLock&) = delete;
@@ -43,29 +44,34 @@ class DirectoryLock {
 std::string chief_temporary_prefix(std::int64_t step);
 /// Prefix of a checkpoint that is being removed.
 std::string removal_prefix(std::int64_t step);
-/// Prefix of another rank's temporary directory, which is removed: ".workertemp_RANK-HOST-…-PROCESS-".
+/// Prefix of another rank's temporary directory, which is removed:
+/// ".workertemp_RANK-HOST-…-PROCESS-".
 std::string worker_temporary_prefix(int rank);
 
 /// Which hidden directories count as leftovers.
 enum class Leftovers {
   all,        ///< with a lock: no other run writes there
-  abandoned,  ///< with a lease: not those of running processes, nor of unknown ones modified within the lease lifetime
+  abandoned,  ///< with a lease: not those of running processes, nor of unknown ones modified within
+              ///< the lease lifetime
 };
 
-/// Renames complete checkpoints that a crash left under hidden names in `directory` to their final names, unless these
-/// exist. Of several of one step, takes the newest whose checksums are correct. Returns their paths. Throws Error
-/// (checkpoint).
-std::vector<std::filesystem::path> recover_checkpoints(const std::filesystem::path& directory, Leftovers which);
+/// Renames complete checkpoints that a crash left under hidden names in `directory` to their final
+/// names, unless these exist. Of several of one step, takes the newest whose checksums are correct.
+/// Returns their paths. Throws Error (checkpoint).
+std::vector<std::filesystem::path> recover_checkpoints(const std::filesystem::path& directory,
+                                                       Leftovers which);
 
-/// Removes temporary directories in `directory`; ignores errors. Must not be called while a rank is saving.
+/// Removes temporary directories in `directory`; ignores errors. Must not be called while a rank is
+/// saving.
 void remove_leftovers(const std::filesystem::path& directory, Leftovers which);
 
-/// Removes temporary directories of ranks in `directory`: those whose process, in this boot and PID namespace, has
-/// ended, and those of other hosts, boots or namespaces that were not modified for a day.
+/// Removes temporary directories of ranks in `directory`: those whose process, in this boot and PID
+/// namespace, has ended, and those of other hosts, boots or namespaces that were not modified for a
+/// day.
 void remove_leftovers_of_the_dead(const std::filesystem::path& directory);
 
-/// A directory for temporary files on local storage of this node: TMPDIR, otherwise /tmp. Empty if both are on shared
-/// storage or not writable.
+/// A directory for temporary files on local storage of this node: TMPDIR, otherwise /tmp. Empty if
+/// both are on shared storage or not writable.
 std::filesystem::path node_directory();
 
 }  // namespace lockstep::checkpoint

@@ -12,18 +12,21 @@ namespace lockstep::data {
 
 /// One replica's part of a global batch.
 struct Batch {
-  std::int64_t step = 0;   ///< step since the start of training (epoch * steps_per_epoch + step within the epoch)
-  std::int64_t epoch = 0;  ///< counted from 0
+  std::int64_t step =
+      0;  ///< step since the start of training (epoch * steps_per_epoch + step within the epoch)
+  std::int64_t epoch = 0;         ///< counted from 0
   std::int64_t first_sample = 0;  ///< index of this part's first sample in the global batch
   std::int64_t samples = 0;       ///< samples in this part; may be 0
   /// samples in the whole global batch: the batch size, or less in the ragged last batch
   std::int64_t global_samples = 0;
-  std::vector<std::int64_t> record_ids;      ///< [samples]
-  std::vector<float> features;               ///< [samples, shape...]
-  std::vector<std::uint8_t> pixels;          ///< [samples, shape...] instead of features, if the stream provides pixels
-  ChannelNormalization normalization;        ///< applied to the pixels when they are converted to features
-  std::vector<std::int32_t> labels;          ///< [samples] if the data set has classes, otherwise empty
-  std::vector<float> targets;                ///< [samples, targets] if the data set has targets, otherwise empty
+  std::vector<std::int64_t> record_ids;  ///< [samples]
+  std::vector<float> features;           ///< [samples, shape...]
+  std::vector<std::uint8_t>
+      pixels;  ///< [samples, shape...] instead of features, if the stream provides pixels
+  ChannelNormalization
+      normalization;                 ///< applied to the pixels when they are converted to features
+  std::vector<std::int32_t> labels;  ///< [samples] if the data set has classes, otherwise empty
+  std::vector<float> targets;  ///< [samples, targets] if the data set has targets, otherwise empty
   std::vector<std::int32_t> partner_labels;  ///< [samples] with mixup, otherwise empty
   /// [samples] with mixup: weight of `labels`; the remainder is the weight of `partner_labels`
   std::vector<float> label_weights;
@@ -33,29 +36,33 @@ struct Batch {
 struct StreamOptions {
   std::uint64_t seed = 1;       ///< seeds the shuffle (with the epoch) and the maps
   std::int64_t first_step = 0;  ///< the first step to deliver, for resuming
-  std::int64_t last_step = -1;  ///< one past the last step to deliver; -1: unlimited (epoch after epoch)
-  int replicas = 1;             ///< world size
-  int first_replica = 0;        ///< index of this process's first replica
-  int local_replicas = 1;       ///< number of replicas in this process
-  int prefetch = 2;             ///< maximum number of prefetched global batches, unless set by Dataset::prefetch()
+  std::int64_t last_step =
+      -1;                  ///< one past the last step to deliver; -1: unlimited (epoch after epoch)
+  int replicas = 1;        ///< world size
+  int first_replica = 0;   ///< index of this process's first replica
+  int local_replicas = 1;  ///< number of replicas in this process
+  int prefetch =
+      2;  ///< maximum number of prefetched global batches, unless set by Dataset::prefetch()
   /// maximum number of background threads that read and map; fewer run if fewer are needed
   int threads = 1;
-  std::int64_t prefetch_bytes = std::int64_t{1} << 30;  ///< memory limit of prefetched batches; at least one is kept
-  bool pixels = false;  ///< deliver uint8 images that no map changes as pixels, a quarter of the bytes
+  std::int64_t prefetch_bytes =
+      std::int64_t{1} << 30;  ///< memory limit of prefetched batches; at least one is kept
+  bool pixels =
+      false;  ///< deliver uint8 images that no map changes as pixels, a quarter of the bytes
 
   /// The distribution of replicas over ranks.
   ReplicaLayout layout() const { return {replicas, local_replicas}; }
 };
 
-/// The batches of one process, in step order, prepared ahead of use by background threads. The destructor stops the
-/// threads at any time.
+/// The batches of one process, in step order, prepared ahead of use by background threads. The
+/// destructor stops the threads at any time.
 class BatchStream {
  public:
   virtual ~BatchStream() = default;
-  /// Fills `parts` (one element per local replica, memory is reused between calls) with the next step. Returns false at
-  /// the end. Blocks until the step is read. An error in a background thread is thrown at the step where it occurred,
-  /// after the preceding steps, for any number of threads; the stream cannot be used afterwards. Call it from one
-  /// thread only.
+  /// Fills `parts` (one element per local replica, memory is reused between calls) with the next
+  /// step. Returns false at the end. Blocks until the step is read. An error in a background thread
+  /// is thrown at the step where it occurred, after the preceding steps, for any number of threads;
+  /// the stream cannot be used afterwards. Call it from one thread only.
   virtual bool next(std::vector<Batch>& parts) = 0;
   /// The non-blocking form: false if no step is ready, at the end, or if next() would throw.
   virtual bool next_if_ready(std::vector<Batch>& parts) = 0;
@@ -63,8 +70,8 @@ class BatchStream {
   virtual double seconds_waited() const = 0;
   /// Unreadable records that were replaced so far, each listed once.
   virtual std::vector<BadRecord> bad_records() const = 0;
-  /// Number of active background threads. It decreases while batches are ready long before use, and increases while the
-  /// caller waits for them. Call it from the thread that calls next().
+  /// Number of active background threads. It decreases while batches are ready long before use, and
+  /// increases while the caller waits for them. Call it from the thread that calls next().
   virtual int workers() const = 0;
 };
 

@@ -25,7 +25,8 @@ namespace lockstep::data {
 
 struct Dataset::Description : Pipeline {};
 
-Dataset::Dataset(std::shared_ptr<const Description> description) : description_(std::move(description)) {}
+Dataset::Dataset(std::shared_ptr<const Description> description)
+    : description_(std::move(description)) {}
 
 Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
   return Dataset(std::make_shared<const Description>()).with_records(std::move(source));
@@ -33,8 +34,10 @@ Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
 
 Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& options) {
   const auto files = matching_files({glob});
-  const std::string directory = files.front().has_parent_path() ? files.front().parent_path().string() : ".";
-  auto description = fmt::format("{} TFRecord file{} in {}", files.size(), files.size() == 1 ? "" : "s", directory);
+  const std::string directory =
+      files.front().has_parent_path() ? files.front().parent_path().string() : ".";
+  auto description = fmt::format("{} TFRecord file{} in {}", files.size(),
+                                 files.size() == 1 ? "" : "s", directory);
   return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
 }
 
@@ -46,38 +49,44 @@ Dataset Dataset::from_csv(const std::filesystem::path& file, const CsvOptions& o
   return from_source(std::make_shared<CsvSource>(file, options));
 }
 
-Dataset Dataset::from_images(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape) {
+Dataset Dataset::from_images(const std::filesystem::path& directory,
+                             const std::vector<std::int64_t>& shape) {
   return from_source(std::make_shared<ImageFolderSource>(directory, shape));
 }
 
-Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes, std::int64_t count,
-                           std::uint64_t seed, const std::string& part) {
-  return from_source(std::make_shared<SyntheticSource>(SyntheticOptions{std::move(shape), classes, count, seed, part}));
+Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes,
+                           std::int64_t count, std::uint64_t seed, const std::string& part) {
+  return from_source(std::make_shared<SyntheticSource>(
+      SyntheticOptions{std::move(shape), classes, count, seed, part}));
 }
 
 Dataset Dataset::from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec) {
-  return from_source(std::make_shared<MemorySource>(std::move(features), std::move(labels), std::move(spec)));
+  return from_source(
+      std::make_shared<MemorySource>(std::move(features), std::move(labels), std::move(spec)));
 }
 
 Dataset Dataset::from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate) {
-  return from_source(std::make_shared<GeneratorSource>(std::move(spec), count, std::move(generate)));
+  return from_source(
+      std::make_shared<GeneratorSource>(std::move(spec), count, std::move(generate)));
 }
 
 Dataset Dataset::interleave(const std::vector<Dataset>& datasets, std::int64_t cycle_length,
                             std::int64_t block_length) {
   std::vector<std::shared_ptr<const RecordSource>> sources;
   for (const Dataset& dataset : datasets) sources.push_back(dataset.records_for("interleave"));
-  return from_source(std::make_shared<InterleavedSource>(std::move(sources), cycle_length, block_length));
+  return from_source(
+      std::make_shared<InterleavedSource>(std::move(sources), cycle_length, block_length));
 }
 
 /// The records with all preceding operations applied, as the input of the record operation `word`.
 std::shared_ptr<const RecordSource> Dataset::records_for(std::string_view word) const {
   if (description_->shuffled || global_batch() > 0 || mixup_alpha() > 0)
-    throw Error(ErrorCategory::input, word,
-                "expected a call before shuffle(), mixup() and batch(), because it selects records by id",
-                fmt::format("it was called after {}()", description_->shuffled ? "shuffle"
-                                                        : mixup_alpha() > 0    ? "mixup"
-                                                                               : "batch"));
+    throw Error(
+        ErrorCategory::input, word,
+        "expected a call before shuffle(), mixup() and batch(), because it selects records by id",
+        fmt::format("it was called after {}()", description_->shuffled ? "shuffle"
+                                                : mixup_alpha() > 0    ? "mixup"
+                                                                       : "batch"));
   if (description_->is_plain()) return description_->source;
   return std::make_shared<PreparedSource>(*description_);
 }
@@ -98,8 +107,8 @@ Dataset Dataset::take(std::int64_t count) const {
                 fmt::format("got {}", count));
   auto records = records_for("take");
   const std::int64_t end = count < 0 ? size() : std::min(count, size());
-  return with_records(
-      std::make_shared<RangeSource>(std::move(records), Range{0, end}, fmt::format("the first {} records", end)));
+  return with_records(std::make_shared<RangeSource>(std::move(records), Range{0, end},
+                                                    fmt::format("the first {} records", end)));
 }
 
 Dataset Dataset::skip(std::int64_t count) const {
@@ -108,8 +117,9 @@ Dataset Dataset::skip(std::int64_t count) const {
                 fmt::format("got {}", count));
   auto records = records_for("skip");
   const std::int64_t begin = count < 0 ? size() : std::min(count, size());
-  return with_records(std::make_shared<RangeSource>(std::move(records), Range{begin, size()},
-                                                    fmt::format("without the first {} records", begin)));
+  return with_records(
+      std::make_shared<RangeSource>(std::move(records), Range{begin, size()},
+                                    fmt::format("without the first {} records", begin)));
 }
 
 Dataset Dataset::repeat(std::int64_t times) const {
@@ -117,19 +127,22 @@ Dataset Dataset::repeat(std::int64_t times) const {
 }
 
 Dataset Dataset::concatenate(const Dataset& other) const {
-  return with_records(
-      std::make_shared<ConcatenatedSource>(std::vector{records_for("concatenate"), other.records_for("concatenate")}));
+  return with_records(std::make_shared<ConcatenatedSource>(
+      std::vector{records_for("concatenate"), other.records_for("concatenate")}));
 }
 
 Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
   if (threads < 0)
-    throw Error(ErrorCategory::input, "filter", "expected 0 or more threads", fmt::format("got {}", threads));
+    throw Error(ErrorCategory::input, "filter", "expected 0 or more threads",
+                fmt::format("got {}", threads));
   const int all = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-  return with_records(std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
+  return with_records(
+      std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
 }
 
 Dataset Dataset::cache() const {
-  return with_records(std::make_shared<CachedSource>(records_for("cache"), available_host_memory()));
+  return with_records(
+      std::make_shared<CachedSource>(records_for("cache"), available_host_memory()));
 }
 
 Dataset Dataset::cache(const std::filesystem::path& file) const {
@@ -142,9 +155,10 @@ Dataset Dataset::images(const ImageRecipe& recipe) const {
                 "the records of " + description() + " are not images");
   const std::vector<std::int64_t>& stored = source().spec().shape;
   if (!source().has_encoded_images() && (stored.size() != 3 || stored.back() != recipe.channels))
-    throw Error(ErrorCategory::input, "images",
-                fmt::format("expected images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
-                fmt::format("the images of {} are [{}]", description(), fmt::join(stored, ", ")));
+    throw Error(
+        ErrorCategory::input, "images",
+        fmt::format("expected images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
+        fmt::format("the images of {} are [{}]", description(), fmt::join(stored, ", ")));
   Description changed = *description_;
   changed.images = std::make_shared<const ImageTransform>(recipe);
   changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
@@ -159,13 +173,16 @@ Dataset Dataset::map(SampleMap map) const {
 
 Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
   const std::int64_t channels = spec().shape.empty() ? 0 : spec().shape.back();
-  const auto given =
-      std::span(normalization.deviation)
-          .first(static_cast<std::size_t>(std::clamp(normalization.channels, 0, ChannelNormalization::kMaxChannels)));
-  if (normalization.channels != channels || !std::ranges::all_of(given, [](float d) { return d > 0; })) {
-    throw Error(ErrorCategory::input, "normalize",
-                fmt::format("expected a mean and a deviation above 0 for each of the {} channels", channels),
-                fmt::format("got {} deviations: {}", normalization.channels, fmt::join(given, ", ")));
+  const auto given = std::span(normalization.deviation)
+                         .first(static_cast<std::size_t>(std::clamp(
+                             normalization.channels, 0, ChannelNormalization::kMaxChannels)));
+  if (normalization.channels != channels ||
+      !std::ranges::all_of(given, [](float d) { return d > 0; })) {
+    throw Error(
+        ErrorCategory::input, "normalize",
+        fmt::format("expected a mean and a deviation above 0 for each of the {} channels",
+                    channels),
+        fmt::format("got {} deviations: {}", normalization.channels, fmt::join(given, ", ")));
   }
   Description changed = *description_;
   changed.normalization = normalization;
@@ -175,7 +192,8 @@ Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
 Dataset Dataset::mixup(double alpha) const {
   if (alpha != 0) check_mixup(alpha);
   if (alpha != 0 && spec().classes == 0)
-    throw Error(ErrorCategory::input, "mixup", "expected a data set with classes", description() + " has no classes");
+    throw Error(ErrorCategory::input, "mixup", "expected a data set with classes",
+                description() + " has no classes");
   Description changed = *description_;
   changed.mixup_alpha = alpha;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
@@ -205,7 +223,8 @@ Dataset Dataset::shard(ShardPolicy policy) const {
 
 Dataset Dataset::skip_bad_records(std::int64_t limit) const {
   if (limit < 0)
-    throw Error(ErrorCategory::input, "bad records", "expected a limit of 0 or more", fmt::format("got {}", limit));
+    throw Error(ErrorCategory::input, "bad records", "expected a limit of 0 or more",
+                fmt::format("got {}", limit));
   Description changed = *description_;
   changed.bad_records = limit;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
@@ -213,7 +232,8 @@ Dataset Dataset::skip_bad_records(std::int64_t limit) const {
 
 Dataset Dataset::prefetch(int batches) const {
   if (batches < 1)
-    throw Error(ErrorCategory::input, "prefetch", "expected at least 1 batch", fmt::format("got {}", batches));
+    throw Error(ErrorCategory::input, "prefetch", "expected at least 1 batch",
+                fmt::format("got {}", batches));
   Description changed = *description_;
   changed.prefetch = batches;
   return Dataset(std::make_shared<const Description>(std::move(changed)));
@@ -227,36 +247,50 @@ std::int64_t Dataset::steps_per_epoch(ReplicaLayout layout) const {
 }
 double Dataset::mixup_alpha() const { return description_->mixup_alpha; }
 ShardPolicy Dataset::shard_policy() const { return description_->policy; }
-std::optional<std::int64_t> Dataset::bad_records_allowed() const { return description_->bad_records; }
-std::string Dataset::order(ReplicaLayout layout) const { return Sharding(*description_, layout).order(); }
-std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed, std::int64_t epoch) const {
+std::optional<std::int64_t> Dataset::bad_records_allowed() const {
+  return description_->bad_records;
+}
+std::string Dataset::order(ReplicaLayout layout) const {
+  return Sharding(*description_, layout).order();
+}
+std::vector<WorkerShare> Dataset::shares(ReplicaLayout layout, std::uint64_t seed,
+                                         std::int64_t epoch) const {
   if (global_batch() == 0) return {};
   return Sharding(*description_, layout).shares(seed, epoch);
 }
-std::string Dataset::description() const { return source().description() + description_->preparation(); }
+std::string Dataset::description() const {
+  return source().description() + description_->preparation();
+}
 
-std::string Dataset::preparation() const { return source().preparation() + description_->preparation(); }
+std::string Dataset::preparation() const {
+  return source().preparation() + description_->preparation();
+}
 const RecordSource& Dataset::source() const { return *description_->source; }
 
 std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {
   const auto require = [&](bool condition, std::string_view expected, std::int64_t actual) {
-    if (!condition) throw Error(ErrorCategory::input, "stream", expected, fmt::format("got {}", actual));
+    if (!condition)
+      throw Error(ErrorCategory::input, "stream", expected, fmt::format("got {}", actual));
   };
   if (global_batch() == 0) {
-    throw Error(ErrorCategory::input, "stream", "expected a data set grouped into batches", "call batch() first");
+    throw Error(ErrorCategory::input, "stream", "expected a data set grouped into batches",
+                "call batch() first");
   }
   if (size() == 0)
-    throw Error(ErrorCategory::data, description(), "expected at least one record", "the data set is empty");
+    throw Error(ErrorCategory::data, description(), "expected at least one record",
+                "the data set is empty");
   require(options.first_step >= 0, "expected a first step of 0 or more", options.first_step);
   require(options.replicas >= 1, "expected at least 1 replica", options.replicas);
   require(options.local_replicas >= 1, "expected at least 1 local replica", options.local_replicas);
-  require(options.first_replica >= 0 && options.first_replica <= options.replicas - options.local_replicas,
-          fmt::format("expected a first replica that leaves room for {} local replicas of {}", options.local_replicas,
-                      options.replicas),
+  require(options.first_replica >= 0 &&
+              options.first_replica <= options.replicas - options.local_replicas,
+          fmt::format("expected a first replica that leaves room for {} local replicas of {}",
+                      options.local_replicas, options.replicas),
           options.first_replica);
   require(options.prefetch >= 1, "expected a prefetch of at least 1 batch", options.prefetch);
   require(options.threads >= 1, "expected at least 1 thread", options.threads);
-  require(options.prefetch_bytes >= 1, "expected at least 1 byte for batches read ahead", options.prefetch_bytes);
+  require(options.prefetch_bytes >= 1, "expected at least 1 byte for batches read ahead",
+          options.prefetch_bytes);
   StreamOptions chosen = options;
   if (description_->prefetch > 0) chosen.prefetch = description_->prefetch;
   return std::make_unique<PrefetchStream>(*description_, chosen);

@@ -25,11 +25,13 @@ constexpr const char* kFashionMnist = "fashion-mnist";
 constexpr std::string_view kSynthetic = "synthetic:";
 constexpr std::string_view kSyntheticImages = "synthetic-images:";
 constexpr const char* kSpecs =
-    "a glob of TFRecord files, a directory with a dataset.json or with folders of images, fashion-mnist[:train|:test], "
+    "a glob of TFRecord files, a directory with a dataset.json or with folders of images, "
+    "fashion-mnist[:train|:test], "
     "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
     "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
 
-[[noreturn]] void fail_input(const std::string& spec, std::string_view expected, std::string_view actual) {
+[[noreturn]] void fail_input(const std::string& spec, std::string_view expected,
+                             std::string_view actual) {
   throw Error(ErrorCategory::input, "--data " + spec, expected, actual);
 }
 
@@ -41,7 +43,8 @@ std::int64_t positive_number(const std::string& spec, const std::string& text) {
   std::int64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 1) {
-    fail_input(spec, fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word_of(spec)),
+    fail_input(spec,
+               fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word_of(spec)),
                fmt::format("got \"{}\"", text));
   }
   return value;
@@ -69,14 +72,15 @@ Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) 
                fmt::format("got {} of the 3 values", text.empty() ? 0 : pieces.size()));
   }
   std::vector<std::int64_t> shape;
-  for (const std::string& extent : pieces_of(pieces[0], 'x')) shape.push_back(positive_number(spec, extent));
-  return Dataset::from_source(
-      std::make_shared<SyntheticSource>(SyntheticOptions{.shape = std::move(shape),
-                                                         .classes = positive_number(spec, pieces[1]),
-                                                         .count = positive_number(spec, pieces[2]),
-                                                         .seed = options.seed,
-                                                         .part = part,
-                                                         .images = word == kSyntheticImages}));
+  for (const std::string& extent : pieces_of(pieces[0], 'x'))
+    shape.push_back(positive_number(spec, extent));
+  return Dataset::from_source(std::make_shared<SyntheticSource>(
+      SyntheticOptions{.shape = std::move(shape),
+                       .classes = positive_number(spec, pieces[1]),
+                       .count = positive_number(spec, pieces[2]),
+                       .seed = options.seed,
+                       .part = part,
+                       .images = word == kSyntheticImages}));
 }
 
 /// A test set that numbers its categorical values itself would not match the training set.
@@ -84,8 +88,10 @@ Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
   const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
   if (options.part == "test" && source->has_words_of_its_own())
-    fail_input(spec, "expected like=FILE, the training table that defines the numbers of categorical values",
-               "there is none");
+    fail_input(
+        spec,
+        "expected like=FILE, the training table that defines the numbers of categorical values",
+        "there is none");
   return Dataset::from_source(source);
 }
 
@@ -93,12 +99,11 @@ Dataset open_image_folder(const std::string& directory, const DataSpecOptions& o
   Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
   const std::int64_t classes = options.tfrecord.classes;
   if (classes > 0 && dataset.spec().classes != classes)
-    throw Error(
-        ErrorCategory::data, directory,
-        fmt::format(
-            "expected folders of {} classes, including empty ones, because their order defines the class numbers",
-            classes),
-        fmt::format("there are {}", dataset.spec().classes));
+    throw Error(ErrorCategory::data, directory,
+                fmt::format("expected folders of {} classes, including empty ones, because their "
+                            "order defines the class numbers",
+                            classes),
+                fmt::format("there are {}", dataset.spec().classes));
   return dataset;
 }
 
@@ -112,21 +117,23 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
     if (find_idx_files(directory, part)) return directory;
     searched += (searched.empty() ? "" : ", ") + directory.string();
   }
-  throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
-              fmt::format("expected the Fashion-MNIST files in one of {}: install the Debian package "
-                          "dataset-fashion-mnist, or set their directory with --data-dir",
-                          searched),
-              "none of them has the files");
+  throw Error(
+      ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
+      fmt::format("expected the Fashion-MNIST files in one of {}: install the Debian package "
+                  "dataset-fashion-mnist, or set their directory with --data-dir",
+                  searched),
+      "none of them has the files");
 }
 
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
-  return Dataset::from_source(
-      std::make_shared<IdxSource>(find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
+  return Dataset::from_source(std::make_shared<IdxSource>(
+      find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
 }
 
-/// The shards that the dataset.json of `directory` lists for a part; nullopt if there is no dataset.json.
-std::optional<std::vector<std::filesystem::path>> described_files(const std::filesystem::path& directory,
-                                                                  const std::string& named) {
+/// The shards that the dataset.json of `directory` lists for a part; nullopt if there is no
+/// dataset.json.
+std::optional<std::vector<std::filesystem::path>> described_files(
+    const std::filesystem::path& directory, const std::string& named) {
   const auto parts = read_dataset_json(directory);
   if (!parts) return std::nullopt;
   const auto part = parts->find(named);
@@ -142,7 +149,8 @@ std::optional<std::vector<std::filesystem::path>> described_files(const std::fil
 
 [[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
   throw Error(ErrorCategory::data, directory.string(),
-              "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a dataset.json or "
+              "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a "
+              "dataset.json or "
               "with folders of images",
               "the directory has none of these");
 }
@@ -152,11 +160,14 @@ Dataset open_described(const std::filesystem::path& directory, const DataSpecOpt
   if (!files && is_image_folder(directory)) return open_image_folder(directory, options);
   if (!files) fail_without_data(directory);
   return Dataset::from_source(std::make_shared<TFRecordSource>(
-      *files, options.tfrecord, fmt::format("{} {} in {}", options.part, kDatasetJson, directory.string())));
+      *files, options.tfrecord,
+      fmt::format("{} {} in {}", options.part, kDatasetJson, directory.string())));
 }
 
 /// Whether the text is probably a file pattern rather than a misspelled data set name.
-bool looks_like_files(const std::string& spec) { return spec.find_first_of("*?[{/.~") != std::string::npos; }
+bool looks_like_files(const std::string& spec) {
+  return spec.find_first_of("*?[{/.~") != std::string::npos;
+}
 
 void require_files(const std::string& spec) {
   std::error_code ignored;
@@ -164,11 +175,12 @@ void require_files(const std::string& spec) {
     fail_input(spec, fmt::format("expected {}", kSpecs), "it is none of these");
 }
 
-std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory, const std::string& part) {
+std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory,
+                                             const std::string& part) {
   const auto files = find_idx_files(directory, part);
   if (!files)
-    throw Error(ErrorCategory::data, directory.string(), fmt::format("expected the IDX files of the part {}", part),
-                "they are missing");
+    throw Error(ErrorCategory::data, directory.string(),
+                fmt::format("expected the IDX files of the part {}", part), "they are missing");
   return {files->images, files->labels};
 }
 
@@ -183,7 +195,8 @@ Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
 
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
-  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) return open_synthetic(spec, options);
+  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages))
+    return open_synthetic(spec, options);
   if (spec.starts_with("csv:")) return open_csv(spec, options);
   if (spec.starts_with("images:")) return open_image_folder(text.substr(7), options);
   const std::string part = take_part(text, options.part);
@@ -195,13 +208,15 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   return open_files(spec, options);
 }
 
-std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options) {
+std::vector<std::filesystem::path> data_files(const std::string& spec,
+                                              const DataSpecOptions& options) {
   std::string text = spec;
   if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) {
     open_synthetic(spec, options);
     return {};
   }
-  if (spec.starts_with("csv:")) return {CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec).file};
+  if (spec.starts_with("csv:"))
+    return {CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec).file};
   if (spec.starts_with("images:")) return class_folders(text.substr(7));
   const std::string part = take_part(text, options.part);
   if (text == kFashionMnist) return idx_files(find_fashion_mnist(part, options), part);

@@ -12,23 +12,29 @@ namespace lockstep::data {
 
 /// Settings that the text of `--data` does not contain.
 struct DataSpecOptions {
-  std::filesystem::path data_dir;  ///< first directory to search for `fashion-mnist`; empty: only `system_dir`
-  std::string part = "train";      ///< the part, train or test, if the text does not name one
-  TFRecordOptions tfrecord;        ///< options for TFRecord files
-  std::uint64_t seed = 1;          ///< seed of synthetic samples
-  std::filesystem::path system_dir = "/usr/share/datasets";  ///< where system packages install data sets
+  std::filesystem::path
+      data_dir;  ///< first directory to search for `fashion-mnist`; empty: only `system_dir`
+  std::string part = "train";  ///< the part, train or test, if the text does not name one
+  TFRecordOptions tfrecord;    ///< options for TFRecord files
+  std::uint64_t seed = 1;      ///< seed of synthetic samples
+  std::filesystem::path system_dir =
+      "/usr/share/datasets";  ///< where system packages install data sets
 };
-/// Opens the data set of a `--data` option: a glob of TFRecord files; a directory with a dataset.json or with folders
-/// of images (also as `images:DIRECTORY`); `fashion-mnist[:train|:test]`, searched in `data_dir`, then in the directory
-/// of Debian's package; `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]` (CsvOptions::parse);
+/// Opens the data set of a `--data` option: a glob of TFRecord files; a directory with a
+/// dataset.json or with folders of images (also as `images:DIRECTORY`);
+/// `fashion-mnist[:train|:test]`, searched in `data_dir`, then in the directory of Debian's
+/// package; `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]` (CsvOptions::parse);
 /// `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and `synthetic-images:...` for uint8 images
-/// (source/memory_source.h). `part` is used if the text does not name one. Throws Error (input) for a text that is
-/// none of these, Error (data) if files are missing or damaged; both state what to do.
+/// (source/memory_source.h). `part` is used if the text does not name one. Throws Error (input) for
+/// a text that is none of these, Error (data) if files are missing or damaged; both state what to
+/// do.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 
-/// The files from which open_data() would read records, in record order, without reading them; for a directory of
-/// images, its class folders. Empty for synthetic data. Includes a file that a dataset.json lists even if it does not
-/// exist. Throws Error as open_data() does for an invalid text, and for a glob, a set or a directory without files.
-std::vector<std::filesystem::path> data_files(const std::string& spec, const DataSpecOptions& options = {});
+/// The files from which open_data() would read records, in record order, without reading them; for
+/// a directory of images, its class folders. Empty for synthetic data. Includes a file that a
+/// dataset.json lists even if it does not exist. Throws Error as open_data() does for an invalid
+/// text, and for a glob, a set or a directory without files.
+std::vector<std::filesystem::path> data_files(const std::string& spec,
+                                              const DataSpecOptions& options = {});
 
 }  // namespace lockstep::data

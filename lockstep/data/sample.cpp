@@ -13,13 +13,16 @@
 
 namespace lockstep::data {
 
-std::string RecordLocation::text() const { return fmt::format("{}: record {} at byte {}", file, record, offset); }
+std::string RecordLocation::text() const {
+  return fmt::format("{}: record {} at byte {}", file, record, offset);
+}
 
 std::string_view fault_name(RecordFault fault) {
-  static constexpr auto kFaults = enum_names<RecordFault>({{RecordFault::truncated_length, "truncated length"},
-                                                           {RecordFault::length_crc, "length CRC"},
-                                                           {RecordFault::truncated_data, "truncated data"},
-                                                           {RecordFault::data_crc, "data CRC"}});
+  static constexpr auto kFaults =
+      enum_names<RecordFault>({{RecordFault::truncated_length, "truncated length"},
+                               {RecordFault::length_crc, "length CRC"},
+                               {RecordFault::truncated_data, "truncated data"},
+                               {RecordFault::data_crc, "data CRC"}});
   return kFaults.name(fault);
 }
 
@@ -30,27 +33,31 @@ RecordError::RecordError(RecordFault fault, RecordLocation location, std::string
       location_(std::move(location)) {}
 
 void throw_truncated_length(RecordLocation location, std::uint64_t left) {
-  throw RecordError(RecordFault::truncated_length, std::move(location),
-                    fmt::format("the file ends after {} of the {} header bytes", left, kRecordHeaderBytes));
+  throw RecordError(
+      RecordFault::truncated_length, std::move(location),
+      fmt::format("the file ends after {} of the {} header bytes", left, kRecordHeaderBytes));
 }
 
 void throw_truncated_data(RecordLocation location, std::uint64_t announced, std::uint64_t left) {
-  throw RecordError(
-      RecordFault::truncated_data, std::move(location),
-      fmt::format("the header announces {} data bytes and {} CRC bytes, but only {} bytes are left in the file",
-                  announced, kRecordFooterBytes, left));
+  throw RecordError(RecordFault::truncated_data, std::move(location),
+                    fmt::format("the header announces {} data bytes and {} CRC bytes, but only {} "
+                                "bytes are left in the file",
+                                announced, kRecordFooterBytes, left));
 }
 
 void throw_length_crc(RecordLocation location) {
-  throw RecordError(RecordFault::length_crc, std::move(location), "the length field does not match its checksum");
+  throw RecordError(RecordFault::length_crc, std::move(location),
+                    "the length field does not match its checksum");
 }
 
 void throw_data_crc(RecordLocation location) {
-  throw RecordError(RecordFault::data_crc, std::move(location), "the data does not match its checksum");
+  throw RecordError(RecordFault::data_crc, std::move(location),
+                    "the data does not match its checksum");
 }
 
 std::string DamagedFile::text() const {
-  return fmt::format("{}: {}; the last {} bytes are skipped", location.text(), kind, bytes_left_out);
+  return fmt::format("{}: {}; the last {} bytes are skipped", location.text(), kind,
+                     bytes_left_out);
 }
 
 void throw_too_many_bad(std::int64_t limit, std::string_view one) {
@@ -75,7 +82,8 @@ void check_shape(std::span<const std::int64_t> shape, const std::string& where) 
     count *= extent;
   }
   if (!is_sensible)
-    throw Error(ErrorCategory::input, where, "expected a shape with positive extents and at most 2^28 elements",
+    throw Error(ErrorCategory::input, where,
+                "expected a shape with positive extents and at most 2^28 elements",
                 fmt::format("got [{}]", fmt::join(shape, ", ")));
 }
 
@@ -86,7 +94,8 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
                 fmt::format("got {} classes and {} targets", spec.classes, spec.targets));
 }
 
-void Sample::set_image(std::span<const std::uint8_t> image, const ChannelNormalization& normalization) {
+void Sample::set_image(std::span<const std::uint8_t> image,
+                       const ChannelNormalization& normalization) {
   if (images != nullptr) return images->take_stored(image, *this);
   if (pixels.empty()) return pixels_to_features(image, normalization, features);
   LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());

@@ -49,17 +49,19 @@ class RecordError : public Error {
 /// Throws the RecordError for a file that ends `left` bytes after the start of a header.
 [[noreturn]] void throw_truncated_length(RecordLocation location, std::uint64_t left);
 /// Throws the RecordError for a record of `announced` bytes of which only `left` are in the file.
-[[noreturn]] void throw_truncated_data(RecordLocation location, std::uint64_t announced, std::uint64_t left);
+[[noreturn]] void throw_truncated_data(RecordLocation location, std::uint64_t announced,
+                                       std::uint64_t left);
 /// Throws the RecordError for a length field that does not match its checksum.
 [[noreturn]] void throw_length_crc(RecordLocation location);
 /// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);
 
-/// A record file that is used only up to a damage: after a damaged length, or if the file ends within a record, further
-/// records cannot be located.
+/// A record file that is used only up to a damage: after a damaged length, or if the file ends
+/// within a record, further records cannot be located.
 struct DamagedFile {
   RecordLocation location;  ///< first skipped record: file, number, byte
-  std::string kind;         ///< "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream"
+  std::string
+      kind;  ///< "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream"
   /// bytes from there to the end; in a compressed file, of those that could be decompressed
   std::int64_t bytes_left_out = 0;
 
@@ -79,8 +81,9 @@ struct BadRecord {
 /// The shape and label type of a data set's decoded records.
 struct SampleSpec {
   std::vector<std::int64_t> shape;  ///< shape of the features without the batch: [H, W, C] or [F]
-  std::int64_t classes = 0;         ///< labels are 0 .. classes-1; 0 if the data set has targets instead
-  std::int64_t targets = 0;         ///< number of float targets per sample (regression); 0 if the data set has classes
+  std::int64_t classes = 0;  ///< labels are 0 .. classes-1; 0 if the data set has targets instead
+  std::int64_t targets =
+      0;  ///< number of float targets per sample (regression); 0 if the data set has classes
 
   std::int64_t feature_count() const;  ///< product of `shape`
   bool operator==(const SampleSpec&) const = default;
@@ -88,8 +91,8 @@ struct SampleSpec {
 
 struct Sample;
 
-/// Converts an image to a sample's features, or to its pixels if those are requested. Throws Error (data) for an image
-/// that it does not support.
+/// Converts an image to a sample's features, or to its pixels if those are requested. Throws Error
+/// (data) for an image that it does not support.
 class ImageStep {
  public:
   virtual ~ImageStep() = default;
@@ -99,8 +102,8 @@ class ImageStep {
   virtual void take_encoded(std::span<const std::uint8_t> file, Sample& sample) = 0;
 };
 
-/// Throws Error (input) unless the shape has at least one extent, all extents are positive, and their product is at
-/// most 2^28.
+/// Throws Error (input) unless the shape has at least one extent, all extents are positive, and
+/// their product is at most 2^28.
 void check_shape(std::span<const std::int64_t> shape, const std::string& where);
 
 /// Checks the shape as check_shape() does, and that the spec has either classes or targets.
@@ -118,10 +121,12 @@ struct Sample {
   std::int64_t epoch = 0;       ///< build a SampleKey from them and the record id
 
   /// Stores a uint8 image; `normalization` applies to features only.
-  void set_image(std::span<const std::uint8_t> image, const ChannelNormalization& normalization = {});
+  void set_image(std::span<const std::uint8_t> image,
+                 const ChannelNormalization& normalization = {});
 };
 
-/// The values that a map may depend on, so that its result is the same on every rank and after a resume.
+/// The values that a map may depend on, so that its result is the same on every rank and after a
+/// resume.
 struct SampleKey {
   std::uint64_t seed = 0;      ///< seed of the run
   std::int64_t epoch = 0;      ///< counted from 0
@@ -134,8 +139,9 @@ using SampleMap = std::function<void(Sample&, const SampleKey&)>;
 /// Returns whether to keep a sample. Called from several threads concurrently.
 using SamplePredicate = std::function<bool(const Sample&)>;
 
-/// Writes the whole record `record_id` to the sample's features and its label or targets. Called from several threads
-/// concurrently, in any order, possibly more than once per record. It must be a pure function of the record id.
+/// Writes the whole record `record_id` to the sample's features and its label or targets. Called
+/// from several threads concurrently, in any order, possibly more than once per record. It must be
+/// a pure function of the record id.
 using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sample)>;
 
 /// The features of all records, consecutive: floats or uint8 images.
@@ -150,7 +156,8 @@ struct StoredFile {
   std::int64_t bytes = 0;    ///< size on disk
 };
 
-/// Records in a fixed order, each readable by its id. Implementations read files or memory, or generate samples.
+/// Records in a fixed order, each readable by its id. Implementations read files or memory, or
+/// generate samples.
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
@@ -161,14 +168,17 @@ class RecordSource {
   virtual bool has_images() const { return false; }
   /// Whether these images are JPEG or PNG files, which may have any size.
   virtual bool has_encoded_images() const { return false; }
-  /// Normalization that converts its pixels to features, in addition to value / 255. Features are already normalized.
+  /// Normalization that converts its pixels to features, in addition to value / 255. Features are
+  /// already normalized.
   virtual ChannelNormalization normalization() const { return {}; }
-  /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe. Throws Error (data) with
-  /// file, record, byte offset and kind of damage; also for a label outside 0 .. classes-1.
+  /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe.
+  /// Throws Error (data) with file, record, byte offset and kind of damage; also for a label
+  /// outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
   /// Class names by class number; empty if unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
-  /// The files that hold the records, in id order; empty if records are not read from files on demand.
+  /// The files that hold the records, in id order; empty if records are not read from files on
+  /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }
   /// Announces that these records will be read soon. Thread-safe; does not block.
   virtual void will_need(Range /*record_ids*/) const {}
@@ -176,7 +186,8 @@ class RecordSource {
   virtual std::vector<DamagedFile> damage() const { return {}; }
   /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
-  /// The processing of the records, without their origin: ", images cifar10-train, cached in memory".
+  /// The processing of the records, without their origin: ", images cifar10-train, cached in
+  /// memory".
   virtual std::string preparation() const { return ""; }
 };
 

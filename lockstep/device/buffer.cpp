@@ -18,11 +18,12 @@ Buffer HostAllocator::allocate(std::size_t bytes) {
   constexpr std::size_t kHugePage = std::size_t{2} << 20;
   // Large buffers are traversed completely in every step: huge pages reduce TLB misses.
   const std::size_t alignment = bytes >= kHugePage ? kHugePage : 64;
-  const std::size_t rounded = (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
+  const std::size_t rounded =
+      (std::max<std::size_t>(bytes, 1) + alignment - 1) / alignment * alignment;
   void* data = std::aligned_alloc(alignment, rounded);
   if (data == nullptr)
-    throw Error(ErrorCategory::device, "memory", fmt::format("expected {} bytes of host memory", bytes),
-                "the allocation failed");
+    throw Error(ErrorCategory::device, "memory",
+                fmt::format("expected {} bytes of host memory", bytes), "the allocation failed");
   if (alignment == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);
   std::memset(data, 0, rounded);
   return Buffer(data, bytes, Device{}, [](void* memory) { std::free(memory); });

@@ -35,12 +35,13 @@ class Buffer {
   Device device_;
 };
 
-/// A source of memory. The model allocates its flat gradient through this interface, so that it can be plain memory,
-/// shared memory, or memory registered with a network.
+/// A source of memory. The model allocates its flat gradient through this interface, so that it can
+/// be plain memory, shared memory, or memory registered with a network.
 class Allocator {
  public:
   virtual ~Allocator() = default;
-  /// Allocates `bytes` zeroed bytes on this allocator's device. Throws Error (device) if there is not enough memory.
+  /// Allocates `bytes` zeroed bytes on this allocator's device. Throws Error (device) if there is
+  /// not enough memory.
   virtual Buffer allocate(std::size_t bytes) = 0;
 };
 

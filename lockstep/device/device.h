@@ -14,7 +14,7 @@ enum class DeviceKind { cpu, gpu };
 /// `cpu:0`, `gpu:1`. Several replicas may share one device (logical devices).
 struct Device {
   DeviceKind kind = DeviceKind::cpu;  ///< CPU or GPU
-  int index = 0;                      ///< among the devices of this kind that are visible to this process
+  int index = 0;  ///< among the devices of this kind that are visible to this process
 
   auto operator<=>(const Device&) const = default;  ///< by kind, then by index
 };

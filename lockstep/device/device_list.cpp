@@ -25,16 +25,18 @@ std::vector<Device> parse_devices(std::string_view list) {
       add_all_gpus();
     } else if (item == "gpu:all") {
       if (gpus.empty())
-        throw Error(ErrorCategory::device, "devices", "expected a GPU for gpu:all", gpu_unavailable_reason());
+        throw Error(ErrorCategory::device, "devices", "expected a GPU for gpu:all",
+                    gpu_unavailable_reason());
       add_all_gpus();
     } else {
       const Device device = parse_device(item);
       if (device.kind == DeviceKind::cpu && device.index != 0)
-        throw Error(ErrorCategory::device, "devices", "expected cpu:0, the one CPU device of a process",
-                    fmt::format("got {}", item));
+        throw Error(ErrorCategory::device, "devices",
+                    "expected cpu:0, the one CPU device of a process", fmt::format("got {}", item));
       if (device.kind == DeviceKind::gpu && device.index >= static_cast<int>(gpus.size()))
         throw Error(ErrorCategory::device, "devices", fmt::format("expected {}", item),
-                    gpus.empty() ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", gpus.size()));
+                    gpus.empty() ? gpu_unavailable_reason()
+                                 : fmt::format("this process sees {} GPUs", gpus.size()));
       devices.push_back(device);
     }
   }

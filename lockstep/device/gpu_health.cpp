@@ -10,8 +10,8 @@
 namespace lockstep::device {
 namespace {
 
-// From the reference documentation of NVML. Declared here instead of including its header, so that a build without CUDA
-// can use NVML too.
+// From the reference documentation of NVML. Declared here instead of including its header, so that
+// a build without CUDA can use NVML too.
 using Handle = void*;
 constexpr int kSuccess = 0;
 constexpr int kUncorrected = 1;  // NVML_MEMORY_ERROR_TYPE_UNCORRECTED
@@ -55,14 +55,16 @@ class Management {
     std::vector<GpuHealth> all;
     for (unsigned int index = 0; index < count; ++index) {
       Handle gpu = nullptr;
-      if (library_.function<int(unsigned int, Handle*)>("nvmlDeviceGetHandleByIndex_v2")(index, &gpu) == kSuccess)
+      if (library_.function<int(unsigned int, Handle*)>("nvmlDeviceGetHandleByIndex_v2")(
+              index, &gpu) == kSuccess)
         all.push_back(health_of(gpu));
     }
     return all;
   }
 
  private:
-  // Older drivers lack some functions, and some GPUs lack some features: the output argument then stays unchanged.
+  // Older drivers lack some functions, and some GPUs lack some features: the output argument then
+  // stays unchanged.
   template <typename... Parameters, typename... Arguments>
   bool ask(const char* name, Handle gpu, Arguments... arguments) const {
     try {
@@ -76,22 +78,26 @@ class Management {
     GpuHealth health;
     std::array<char, kTextBytes> text{};
     const auto size = static_cast<unsigned int>(text.size());
-    if (ask<char*, unsigned int>("nvmlDeviceGetName", gpu, text.data(), size)) health.name = text.data();
-    if (ask<char*, unsigned int>("nvmlDeviceGetUUID", gpu, text.data(), size)) health.uuid = text.data();
+    if (ask<char*, unsigned int>("nvmlDeviceGetName", gpu, text.data(), size))
+      health.name = text.data();
+    if (ask<char*, unsigned int>("nvmlDeviceGetUUID", gpu, text.data(), size))
+      health.uuid = text.data();
     MemoryBytes memory;
     if (ask<MemoryBytes*>("nvmlDeviceGetMemoryInfo", gpu, &memory)) {
       health.total_bytes = static_cast<std::int64_t>(memory.total);
       health.used_bytes = static_cast<std::int64_t>(memory.used);
     }
     unsigned long long errors = 0;
-    if (ask<int, int, unsigned long long*>("nvmlDeviceGetTotalEccErrors", gpu, kUncorrected, kVolatile, &errors))
+    if (ask<int, int, unsigned long long*>("nvmlDeviceGetTotalEccErrors", gpu, kUncorrected,
+                                           kVolatile, &errors))
       health.uncorrected_errors = static_cast<std::int64_t>(errors);
     unsigned int corrected_rows = 0;
     unsigned int uncorrected_rows = 0;
     unsigned int pending = 0;
     unsigned int failed = 0;
     if (ask<unsigned int*, unsigned int*, unsigned int*, unsigned int*>(
-            "nvmlDeviceGetRemappedRows", gpu, &corrected_rows, &uncorrected_rows, &pending, &failed)) {
+            "nvmlDeviceGetRemappedRows", gpu, &corrected_rows, &uncorrected_rows, &pending,
+            &failed)) {
       health.wants_reset = pending != 0;
       health.lacks_spare_rows = failed != 0;
     }

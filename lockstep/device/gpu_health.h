@@ -1,4 +1,5 @@
-// Health of the GPUs of this host, from NVIDIA's management library (NVML): also of GPUs that CUDA cannot use.
+// Health of the GPUs of this host, from NVIDIA's management library (NVML): also of GPUs that CUDA
+// cannot use.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ struct GpuHealth {
   bool is_slowed = false;         ///< throttled by the hardware: temperature or power
 };
 
-/// All GPUs of this host in the order of NVML; empty if there is no NVML or no GPU. Loads the library; may take seconds
-/// if a GPU is faulty.
+/// All GPUs of this host in the order of NVML; empty if there is no NVML or no GPU. Loads the
+/// library; may take seconds if a GPU is faulty.
 std::vector<GpuHealth> list_gpu_health() noexcept;
 
 }  // namespace lockstep::device

@@ -7,7 +7,8 @@ namespace lockstep::device {
 namespace {
 
 [[noreturn]] void refuse(int index) {
-  throw Error(ErrorCategory::device, "gpu", fmt::format("expected gpu:{}", index), gpu_unavailable_reason());
+  throw Error(ErrorCategory::device, "gpu", fmt::format("expected gpu:{}", index),
+              gpu_unavailable_reason());
 }
 
 }  // namespace
@@ -15,7 +16,8 @@ namespace {
 bool gpu_is_available() noexcept { return false; }
 
 std::string gpu_unavailable_reason() {
-  return "this build has no CUDA layer: install the CUDA toolkit and configure with -DLOCKSTEP_CUDA=ON";
+  return "this build has no CUDA layer: install the CUDA toolkit and configure with "
+         "-DLOCKSTEP_CUDA=ON";
 }
 
 std::vector<GpuInfo> list_gpus() { return {}; }

@@ -11,7 +11,9 @@ Recording::Recording(Recording&&) noexcept = default;
 Recording& Recording::operator=(Recording&&) noexcept = default;
 Recording::~Recording() = default;
 
-bool Recording::is_possible(const Stream& stream) { return stream.device().kind == DeviceKind::gpu; }
+bool Recording::is_possible(const Stream& stream) {
+  return stream.device().kind == DeviceKind::gpu;
+}
 
 void Recording::launch(Stream& stream) {
   for (const Piece& piece : pieces_) {

@@ -14,15 +14,16 @@ class RecordingImpl;
 /// Recorded work. Accesses the same memory as when it was recorded. Move-only.
 class Recording {
  public:
-  /// Whether work on `stream` can be recorded. False for CPU streams, which execute work immediately.
+  /// Whether work on `stream` can be recorded. False for CPU streams, which execute work
+  /// immediately.
   static bool is_possible(const Stream& stream);
 
   Recording(Recording&&) noexcept;
   Recording& operator=(Recording&&) noexcept;
   ~Recording();
 
-  /// Enqueues the recorded work on `stream` and calls the host functions between its pieces. Throws Error (device), and
-  /// whatever the host functions throw.
+  /// Enqueues the recorded work on `stream` and calls the host functions between its pieces. Throws
+  /// Error (device), and whatever the host functions throw.
   void launch(Stream& stream);
 
  private:
@@ -37,8 +38,8 @@ class Recording {
   std::vector<Piece> pieces_;
 };
 
-/// Records the work enqueued on a stream during its lifetime. In that time, do not allocate memory or wait for the
-/// device. The destructor discards an unfinished recording.
+/// Records the work enqueued on a stream during its lifetime. In that time, do not allocate memory
+/// or wait for the device. The destructor discards an unfinished recording.
 class Recorder {
  public:
   /// Starts recording. All members throw Error (device), also for work that cannot be recorded.
@@ -47,9 +48,9 @@ class Recorder {
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Ends the current piece, launches it, calls `on_host`, and begins the next piece. Every launch calls `on_host` at
-  /// this point. For work that cannot be recorded: `on_host` may enqueue work on this and other streams, allocate and
-  /// wait.
+  /// Ends the current piece, launches it, calls `on_host`, and begins the next piece. Every launch
+  /// calls `on_host` at this point. For work that cannot be recorded: `on_host` may enqueue work on
+  /// this and other streams, allocate and wait.
   void pause(std::function<void()> on_host);
 
   /// Ends the last piece and launches it.

@@ -22,7 +22,9 @@ class CpuStream final : public StreamImpl {
   std::unique_ptr<EventImpl> record() override { return std::make_unique<CpuEvent>(); }
   void wait(const EventImpl& event) override { event.synchronize(); }
   void synchronize() override {}
-  void copy(void* to, const void* from, std::size_t bytes) override { std::memmove(to, from, bytes); }
+  void copy(void* to, const void* from, std::size_t bytes) override {
+    std::memmove(to, from, bytes);
+  }
 
  private:
   Device device_;

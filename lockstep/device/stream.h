@@ -1,5 +1,5 @@
-// Streams and events: the order of work on a device. CPU work is complete when the call returns, so CPU streams and
-// events are always complete.
+// Streams and events: the order of work on a device. CPU work is complete when the call returns, so
+// CPU streams and events are always complete.
 #pragma once
 
 #include <memory>
@@ -21,10 +21,13 @@ class Event {
 
   /// Whether all work before this event is complete. Does not block.
   bool is_complete() const;
-  /// Blocks the host until all work before this event is complete. Throws Error (device) if it failed.
+  /// Blocks the host until all work before this event is complete. Throws Error (device) if it
+  /// failed.
   void synchronize() const;
 
-  const EventImpl& impl() const { return *impl_; }  ///< for code specific to the kind of device (stream_impl.h)
+  const EventImpl& impl() const {
+    return *impl_;
+  }  ///< for code specific to the kind of device (stream_impl.h)
 
  private:
   std::unique_ptr<EventImpl> impl_;
@@ -42,13 +45,16 @@ class Stream {
   Device device() const;  ///< where the work runs
   /// Records an event at the current end of the stream.
   Event record();
-  /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU stream and `event` is
-  /// of a GPU.
+  /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU
+  /// stream and `event` is of a GPU.
   void wait(const Event& event);
-  /// Blocks the host until all work on the stream is complete. Throws Error (device) if any of it failed.
+  /// Blocks the host until all work on the stream is complete. Throws Error (device) if any of it
+  /// failed.
   void synchronize();
 
-  StreamImpl& impl() { return *impl_; }  ///< for code specific to the kind of device (stream_impl.h)
+  StreamImpl& impl() {
+    return *impl_;
+  }  ///< for code specific to the kind of device (stream_impl.h)
 
  private:
   std::unique_ptr<StreamImpl> impl_;

@@ -1,4 +1,5 @@
-// Interfaces that a kind of device implements for streams and events: stream.cpp for the CPU, cuda/stream.cpp for GPUs.
+// Interfaces that a kind of device implements for streams and events: stream.cpp for the CPU,
+// cuda/stream.cpp for GPUs.
 #pragma once
 
 #include <cstddef>

@@ -32,8 +32,9 @@ class Callback {
       if (parameter.name == nullptr) refuse("expected a name for each parameter");
       if (parameter.elements > 0 && (parameter.values == nullptr || parameter.gradient == nullptr))
         refuse("expected values and a gradient for each parameter");
-      parameters_.push_back(
-          {parameter.name, {parameter.values, parameter.elements}, {parameter.gradient, parameter.elements}});
+      parameters_.push_back({parameter.name,
+                             {parameter.values, parameter.elements},
+                             {parameter.gradient, parameter.elements}});
     }
     if (update == nullptr) refuse("expected an update function");
   }
@@ -105,8 +106,8 @@ allreduce::ReduceOp reduce_op(int op) {
   if (op == LOCKSTEP_SUM) return allreduce::ReduceOp::sum;
   if (op == LOCKSTEP_MAX) return allreduce::ReduceOp::max;
   if (op == LOCKSTEP_MIN) return allreduce::ReduceOp::min;
-  throw Error(ErrorCategory::input, "lockstep_all_reduce", "expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN",
-              fmt::format("got {}", op));
+  throw Error(ErrorCategory::input, "lockstep_all_reduce",
+              "expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN", fmt::format("got {}", op));
 }
 
 }  // namespace
@@ -121,7 +122,8 @@ struct lockstep_optimizer {
   Callback inner;
   interop::DistributedOptimizer<Callback> distributed;
 
-  lockstep_optimizer(job::Session& session, Callback callback, const interop::DistributedOptions& options)
+  lockstep_optimizer(job::Session& session, Callback callback,
+                     const interop::DistributedOptions& options)
       : inner(std::move(callback)), distributed(session, inner, options) {}
 };
 
@@ -137,12 +139,13 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
   return guarded([&] {
     require(session != nullptr, "lockstep_init", "expected a pointer for the session");
     *session = nullptr;
-    const lockstep_session_options given = options == nullptr ? lockstep_default_session_options() : *options;
+    const lockstep_session_options given =
+        options == nullptr ? lockstep_default_session_options() : *options;
     require(given.all_reduce != nullptr, "lockstep_init", "expected the name of an all-reduce");
-    *session = new lockstep_session(
-        {.quiet = given.quiet != 0,
-         .stall_timeout = given.stall_timeout,
-         .workers = {.route = allreduce::parse_route(given.all_reduce), .stall_timeout = given.stall_timeout}});
+    *session = new lockstep_session({.quiet = given.quiet != 0,
+                                     .stall_timeout = given.stall_timeout,
+                                     .workers = {.route = allreduce::parse_route(given.all_reduce),
+                                                 .stall_timeout = given.stall_timeout}});
   });
 }
 
@@ -177,8 +180,8 @@ int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, i
       case LOCKSTEP_BFLOAT16:
         return all_reduce<lockstep::BFloat16>(workers, values, count, reduce_op(op));
       default:
-        throw Error(ErrorCategory::input, "lockstep_all_reduce", "expected a type of enum lockstep_type",
-                    fmt::format("got {}", type));
+        throw Error(ErrorCategory::input, "lockstep_all_reduce",
+                    "expected a type of enum lockstep_type", fmt::format("got {}", type));
     }
   });
 }
@@ -193,11 +196,11 @@ int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, in
 
 int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all) {
   return guarded([&] {
-    require(session != nullptr && ((values != nullptr && all != nullptr) || bytes == 0), "lockstep_all_gather",
-            "expected a session, values and a result buffer");
+    require(session != nullptr && ((values != nullptr && all != nullptr) || bytes == 0),
+            "lockstep_all_gather", "expected a session, values and a result buffer");
     auto* at = static_cast<std::byte*>(all);
-    for (const auto& part :
-         session->session.workers().all_gather(std::span(static_cast<const std::byte*>(values), bytes))) {
+    for (const auto& part : session->session.workers().all_gather(
+             std::span(static_cast<const std::byte*>(values), bytes))) {
       if (part.size() != bytes)
         throw Error(ErrorCategory::communication, "lockstep_all_gather",
                     "expected the same number of bytes on all ranks",
@@ -217,7 +220,8 @@ int lockstep_barrier(lockstep_session* session) {
 
 int lockstep_any(lockstep_session* session, int mine, int* result) {
   return guarded([&] {
-    require(session != nullptr && result != nullptr, "lockstep_any", "expected a session and a pointer for the result");
+    require(session != nullptr && result != nullptr, "lockstep_any",
+            "expected a session and a pointer for the result");
     *result = session->session.workers().any(mine != 0) ? 1 : 0;
   });
 }
@@ -232,15 +236,18 @@ lockstep_options lockstep_default_options(void) {
           standard.clip_norm};
 }
 
-int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters, size_t count,
-                              const lockstep_options* options, int (*update)(void* state), void* state,
+int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters,
+                              size_t count, const lockstep_options* options,
+                              int (*update)(void* state), void* state,
                               lockstep_optimizer** optimizer) {
   return guarded([&] {
     require(session != nullptr && optimizer != nullptr && (parameters != nullptr || count == 0),
-            "lockstep_optimizer_create", "expected a session, parameters and a pointer for the optimizer");
+            "lockstep_optimizer_create",
+            "expected a session, parameters and a pointer for the optimizer");
     *optimizer = nullptr;
-    *optimizer = new lockstep_optimizer(session->session, Callback({parameters, count}, update, state),
-                                        to_options(options == nullptr ? lockstep_default_options() : *options));
+    *optimizer = new lockstep_optimizer(
+        session->session, Callback({parameters, count}, update, state),
+        to_options(options == nullptr ? lockstep_default_options() : *options));
   });
 }
 

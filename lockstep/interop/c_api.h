@@ -7,15 +7,17 @@
  *     lockstep_broadcast_parameters(optimizer, 0);
  *     for (...) {
  *       backward(batch);                                // writes the gradients of `parameters`
- *       lockstep_backward_done(optimizer, batch.size);  // the gradients are means over this many samples
- *       lockstep_step(optimizer, NULL);                 // averages them over all ranks, then calls update(&my_sgd)
+ *       lockstep_backward_done(optimizer, batch.size);  // the gradients are means over this many
+ * samples lockstep_step(optimizer, NULL);                 // averages them over all ranks, then
+ * calls update(&my_sgd)
  *     }
  *     lockstep_optimizer_free(optimizer);
  *     lockstep_finalize(session);
  *
- * Functions return LOCKSTEP_OK or the exit status for the kind of error; lockstep_last_error() returns the message. All
- * ranks call the same functions in the same order, from one thread at a time. A process that cannot continue must exit
- * with a nonzero status, so that the launcher ends the others. */
+ * Functions return LOCKSTEP_OK or the exit status for the kind of error; lockstep_last_error()
+ * returns the message. All ranks call the same functions in the same order, from one thread at a
+ * time. A process that cannot continue must exit with a nonzero status, so that the launcher ends
+ * the others. */
 #ifndef LOCKSTEP_C_API_H
 #define LOCKSTEP_C_API_H
 
@@ -54,8 +56,8 @@ typedef struct lockstep_session lockstep_session;
 /** A wrapper of the caller's optimizer that averages gradients over all ranks. */
 typedef struct lockstep_optimizer lockstep_optimizer;
 
-/** A parameter: its values and its gradient, of `elements` floats each. The caller owns the arrays and does not move
- * them. */
+/** A parameter: its values and its gradient, of `elements` floats each. The caller owns the arrays
+ * and does not move them. */
 typedef struct lockstep_parameter {
   const char* name; /**< unique among the parameters, the same on all ranks */
   float* values;    /**< `elements` floats */
@@ -67,22 +69,23 @@ typedef struct lockstep_parameter {
 typedef struct lockstep_options {
   int sum;                      /**< 0: average gradients over samples; 1: sum them */
   int backward_passes_per_step; /**< default 1 */
-  int compression;              /**< type for communication: LOCKSTEP_FLOAT32, LOCKSTEP_BFLOAT16 or LOCKSTEP_FLOAT16 */
-  size_t bucket_bytes;          /**< default 26214400: minimum size of the gradients that one call reduces */
-  double predivide_factor;      /**< 0: divide before the sum only */
-  double clip_norm;             /**< largest norm of the reduced gradient; 0: no clipping */
+  int compression;              /**< type for communication: LOCKSTEP_FLOAT32, LOCKSTEP_BFLOAT16 or
+                                   LOCKSTEP_FLOAT16 */
+  size_t bucket_bytes; /**< default 26214400: minimum size of the gradients that one call reduces */
+  double predivide_factor; /**< 0: divide before the sum only */
+  double clip_norm;        /**< largest norm of the reduced gradient; 0: no clipping */
 } lockstep_options;
 
 /** The version, such as "0.1.0". Static. */
 const char* lockstep_version(void);
-/** Message of the calling thread's last error: "[where] expected …, got …"; "" if there was none. Valid until the
- * thread next calls a function of this file. */
+/** Message of the calling thread's last error: "[where] expected …, got …"; "" if there was none.
+ * Valid until the thread next calls a function of this file. */
 const char* lockstep_last_error(void);
 
 /** Options of a session. Start from lockstep_default_session_options(). */
 typedef struct lockstep_session_options {
-  double stall_timeout;   /**< seconds, default 120: the job ends with status 4 and the rank's name when other ranks
-                               have waited this long for it; 0: never */
+  double stall_timeout;   /**< seconds, default 120: the job ends with status 4 and the rank's name
+                             when other ranks   have waited this long for it; 0: never */
   const char* all_reduce; /**< "auto", "shared-memory", "ring", "hierarchical" or "mpi" */
   int quiet;              /**< 1: warnings and errors only */
 } lockstep_session_options;
@@ -90,13 +93,14 @@ typedef struct lockstep_session_options {
 /** The defaults. */
 lockstep_session_options lockstep_default_session_options(void);
 
-/** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already initialized. Once per
- * process. NULL options are the defaults. Collective. */
+/** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already
+ * initialized. Once per process. NULL options are the defaults. Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
-/** Reports that this rank is still working. Call it during work that other ranks wait for longer than the stall
- * timeout, such as a long evaluation or saving. NULL is allowed. */
+/** Reports that this rank is still working. Call it during work that other ranks wait for longer
+ * than the stall timeout, such as a long evaluation or saving. NULL is allowed. */
 void lockstep_still_at_work(lockstep_session* session);
-/** Finalizes MPI if lockstep_init() initialized it. Free all optimizers first. Collective. NULL is allowed. */
+/** Finalizes MPI if lockstep_init() initialized it. Free all optimizers first. Collective. NULL is
+ * allowed. */
 void lockstep_finalize(lockstep_session* session);
 
 int lockstep_rank(const lockstep_session* session);       /**< 0 .. world size - 1 */
@@ -105,44 +109,52 @@ int lockstep_local_rank(const lockstep_session* session); /**< rank within this 
 int lockstep_local_size(const lockstep_session* session); /**< number of ranks on this node */
 int lockstep_node(const lockstep_session* session);       /**< index of this rank's node */
 
-/** Replaces values[i] with the sum (maximum, minimum) over all ranks. `count` is in elements of `type`. Collective. */
+/** Replaces values[i] with the sum (maximum, minimum) over all ranks. `count` is in elements of
+ * `type`. Collective. */
 int lockstep_all_reduce(lockstep_session* session, void* values, size_t count, int type, int op);
 /** Copies the `bytes` bytes of rank `root` to all ranks. Collective. */
 int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, int root);
-/** Concatenates the `bytes` bytes of every rank in `all` (world size x bytes), on every rank. `bytes` is the same on
- * all ranks. Collective. */
+/** Concatenates the `bytes` bytes of every rank in `all` (world size x bytes), on every rank.
+ * `bytes` is the same on all ranks. Collective. */
 int lockstep_all_gather(lockstep_session* session, const void* values, size_t bytes, void* all);
 /** Returns once every rank has called it. Collective. */
 int lockstep_barrier(lockstep_session* session);
-/** Sets `*result` to 1 on all ranks if `mine` is nonzero on any, for example to stop or save together. Collective. */
+/** Sets `*result` to 1 on all ranks if `mine` is nonzero on any, for example to stop or save
+ * together. Collective. */
 int lockstep_any(lockstep_session* session, int mine, int* result);
 
 /** The defaults. */
 lockstep_options lockstep_default_options(void);
 
-/** `parameters` are in the order of the forward pass. They are copied; the arrays they point to are not.
- * lockstep_step() calls `update(state)` after it has reduced the gradients, and fails if that returns nonzero. NULL
- * options are the defaults. Names and sizes are compared across ranks. Collective. */
-int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters, size_t count,
-                              const lockstep_options* options, int (*update)(void* state), void* state,
+/** `parameters` are in the order of the forward pass. They are copied; the arrays they point to are
+ * not. lockstep_step() calls `update(state)` after it has reduced the gradients, and fails if that
+ * returns nonzero. NULL options are the defaults. Names and sizes are compared across ranks.
+ * Collective. */
+int lockstep_optimizer_create(lockstep_session* session, const lockstep_parameter* parameters,
+                              size_t count, const lockstep_options* options,
+                              int (*update)(void* state), void* state,
                               lockstep_optimizer** optimizer);
 /** NULL is allowed. */
 void lockstep_optimizer_free(lockstep_optimizer* optimizer);
 
 /** Copies the parameters of rank `root` to all ranks. Collective, between steps. */
 int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root);
-/** Call before a backward pass whose gradients are reported by lockstep_gradient_ready(); optional otherwise. */
+/** Call before a backward pass whose gradients are reported by lockstep_gradient_ready(); optional
+ * otherwise. */
 int lockstep_begin_backward(lockstep_optimizer* optimizer, double samples);
 /** Reports that the gradient of parameter number `parameter` is complete. */
 int lockstep_gradient_ready(lockstep_optimizer* optimizer, size_t parameter);
-/** Ends a backward pass. Gradients are means over `samples` samples; 0 for a rank without samples. */
+/** Ends a backward pass. Gradients are means over `samples` samples; 0 for a rank without samples.
+ */
 int lockstep_backward_done(lockstep_optimizer* optimizer, double samples);
-/** Reduces the gradients in place, for code that reads or changes them before lockstep_step(). Collective. */
+/** Reduces the gradients in place, for code that reads or changes them before lockstep_step().
+ * Collective. */
 int lockstep_synchronize(lockstep_optimizer* optimizer);
-/** Reduces the gradients unless lockstep_synchronize() has done so, then calls the update function. Sets `*updated`,
- * unless it is NULL, to 0 if no rank had a sample, else to 1. Collective. */
+/** Reduces the gradients unless lockstep_synchronize() has done so, then calls the update function.
+ * Sets `*updated`, unless it is NULL, to 0 if no rank had a sample, else to 1. Collective. */
 int lockstep_step(lockstep_optimizer* optimizer, int* updated);
-/** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above. Collective. */
+/** Makes a step of the remaining backward passes at the end of an epoch. `updated` as above.
+ * Collective. */
 int lockstep_flush(lockstep_optimizer* optimizer, int* updated);
 /** Norm of the last step's gradient before clipping; 0 if clipping is off. */
 double lockstep_gradient_norm(const lockstep_optimizer* optimizer);

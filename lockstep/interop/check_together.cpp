@@ -8,10 +8,12 @@
 
 namespace lockstep::interop {
 
-void check_together(job::Workers& workers, std::string_view where, const std::function<std::string()>& check) {
+void check_together(job::Workers& workers, std::string_view where,
+                    const std::function<std::string()>& check) {
   const job::Agreement ranks(workers.group());
-  const std::vector<std::string> texts = ranks.all_or_none(
-      ErrorCategory::input, where, "expected the call to succeed on all ranks", check, job::Agreement::Own::rethrown);
+  const std::vector<std::string> texts =
+      ranks.all_or_none(ErrorCategory::input, where, "expected the call to succeed on all ranks",
+                        check, job::Agreement::Own::rethrown);
   job::Agreement::require_same(where, "options", texts);
 }
 

@@ -17,19 +17,19 @@ using DistributedOptions = ReducerOptions;  ///< How gradients are reduced; see 
 
 /// A range of Parameter.
 template <typename T>
-concept RangeOfParameters =
-    std::ranges::input_range<T> && std::convertible_to<std::ranges::range_reference_t<T>, Parameter>;
+concept RangeOfParameters = std::ranges::input_range<T> &&
+    std::convertible_to<std::ranges::range_reference_t<T>, Parameter>;
 
-/// An optimizer: `parameters()` returns a range of Parameter, in the order of the forward pass and the same in each
-/// call; `step()` updates the parameters from their gradients.
+/// An optimizer: `parameters()` returns a range of Parameter, in the order of the forward pass and
+/// the same in each call; `step()` updates the parameters from their gradients.
 template <typename T>
 concept OptimizerWithParameters = requires(T& optimizer) {
   { optimizer.parameters() } -> RangeOfParameters;
   optimizer.step();
 };
 
-/// An optimizer whose `state()` returns what it keeps between steps (momentum, moments) as a range of Parameter. Only
-/// names and values are used.
+/// An optimizer whose `state()` returns what it keeps between steps (momentum, moments) as a range
+/// of Parameter. Only names and values are used.
 template <typename T>
 concept OptimizerWithState = requires(T& optimizer) {
   { optimizer.state() } -> RangeOfParameters;
@@ -46,59 +46,67 @@ concept OptimizerWithState = requires(T& optimizer) {
 ///       optimizer.step();                         // averages them over all ranks, then sgd.step()
 ///     }
 ///
-/// Every rank computes the gradient of its own samples. step() replaces it by the gradient of all samples of the step,
-/// with equal weights, and calls the inner optimizer with the same values on every rank. So N ranks train like one
-/// process with the same global batch, up to float rounding.
+/// Every rank computes the gradient of its own samples. step() replaces it by the gradient of all
+/// samples of the step, with equal weights, and calls the inner optimizer with the same values on
+/// every rank. So N ranks train like one process with the same global batch, up to float rounding.
 ///
-/// All ranks call the same functions in the same order. A call out of order throws an Error (input) that states the
-/// expected order, on all ranks. Not thread-safe. If a rank works alone, for example on saving, for longer than the
-/// stall timeout (SessionOptions::workers) while others wait for it, it is reported as lost unless it calls
-/// Workers::activity().tick() from time to time.
+/// All ranks call the same functions in the same order. A call out of order throws an Error (input)
+/// that states the expected order, on all ranks. Not thread-safe. If a rank works alone, for
+/// example on saving, for longer than the stall timeout (SessionOptions::workers) while others wait
+/// for it, it is reported as lost unless it calls Workers::activity().tick() from time to time.
 template <OptimizerWithParameters Inner>
 class DistributedOptimizer {
  public:
-  /// Collective: names, shapes and order of the parameters are compared across ranks. Session and optimizer must
-  /// outlive this object. Throws Error (input) for invalid options or names, and Error (communication) with the name of
-  /// the first parameter that differs between ranks.
+  /// Collective: names, shapes and order of the parameters are compared across ranks. Session and
+  /// optimizer must outlive this object. Throws Error (input) for invalid options or names, and
+  /// Error (communication) with the name of the first parameter that differs between ranks.
   DistributedOptimizer(job::Session& session, Inner& inner, const DistributedOptions& options = {})
       : DistributedOptimizer(session.workers(), inner, options) {}
   /// The same with the caller's own Workers.
   DistributedOptimizer(job::Workers& workers, Inner& inner, const DistributedOptions& options = {})
-      : inner_(inner), parameters_(copied(inner.parameters())), exchange_(workers, parameters_, options) {}
+      : inner_(inner),
+        parameters_(copied(inner.parameters())),
+        exchange_(workers, parameters_, options) {}
 
   Inner& inner() { return inner_; }  ///< the wrapped optimizer
 
   /// Copies the parameters of rank `root` to all ranks. Collective, between steps.
   void broadcast_parameters(int root = 0) { exchange_.broadcast_values(refreshed(), root); }
-  /// The same for the optimizer's state. Collective, between steps. Throws Error (communication) if array sizes differ
-  /// between ranks.
+  /// The same for the optimizer's state. Collective, between steps. Throws Error (communication) if
+  /// array sizes differ between ranks.
   void broadcast_optimizer_state(int root = 0) requires OptimizerWithState<Inner> {
     exchange_.broadcast_state(copied(inner_.state()), root);
   }
 
-  /// Begins a backward pass over `samples` samples whose gradients are reported by gradient_ready(); optional
-  /// otherwise. Parameters and gradients must not move until backward_done().
+  /// Begins a backward pass over `samples` samples whose gradients are reported by
+  /// gradient_ready(); optional otherwise. Parameters and gradients must not move until
+  /// backward_done().
   void begin_backward(double samples = 1) { exchange_.begin_backward(refreshed(), samples); }
-  /// Reports that the gradient of a parameter (by its index in parameters()) is complete. When ranks are on different
-  /// nodes, its reduction overlaps with the rest of the backward pass.
+  /// Reports that the gradient of a parameter (by its index in parameters()) is complete. When
+  /// ranks are on different nodes, its reduction overlaps with the rest of the backward pass.
   void gradient_ready(std::size_t parameter) { exchange_.gradient_ready(parameters_, parameter); }
-  /// Ends a backward pass; gradients are means over `samples` samples of this rank. Ranks with the same number (or none
-  /// given) have equal weights; pass 0 for a rank without samples. After begin_backward(), omit it or pass the same
-  /// number. If more passes of the step follow, the gradients are accumulated here and cleared in the caller's arrays.
-  /// Collective in the first step.
-  void backward_done(std::optional<double> samples = {}) { exchange_.backward_done(refreshed(), samples); }
+  /// Ends a backward pass; gradients are means over `samples` samples of this rank. Ranks with the
+  /// same number (or none given) have equal weights; pass 0 for a rank without samples. After
+  /// begin_backward(), omit it or pass the same number. If more passes of the step follow, the
+  /// gradients are accumulated here and cleared in the caller's arrays. Collective in the first
+  /// step.
+  void backward_done(std::optional<double> samples = {}) {
+    exchange_.backward_done(refreshed(), samples);
+  }
 
-  /// Reduces the gradients in place, for code that reads or changes them before step(); step() then only updates.
+  /// Reduces the gradients in place, for code that reads or changes them before step(); step() then
+  /// only updates.
   void synchronize() { exchange_.synchronize(refreshed()); }
-  /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's step() if any rank had a
-  /// sample. Returns whether it did.
+  /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's
+  /// step() if any rank had a sample. Returns whether it did.
   bool step() {
     if (!exchange_.is_reduced()) synchronize();
     return update();
   }
-  /// Makes a step of the remaining backward passes at the end of an epoch whose number of passes is not a multiple of
-  /// backward_passes_per_step, averaged over their samples. Returns whether there were any. Called by all ranks after
-  /// the same number of steps; the number of remaining passes may differ.
+  /// Makes a step of the remaining backward passes at the end of an epoch whose number of passes is
+  /// not a multiple of backward_passes_per_step, averaged over their samples. Returns whether there
+  /// were any. Called by all ranks after the same number of steps; the number of remaining passes
+  /// may differ.
   bool flush() { return exchange_.synchronize_rest(refreshed()) && update(); }
   /// Calls the inner optimizer's zero_grad(). An error between a backward pass and the step.
   void zero_grad() requires requires(Inner& inner) { inner.zero_grad(); }
@@ -107,12 +115,16 @@ class DistributedOptimizer {
     inner_.zero_grad();
   }
 
-  /// Whether any rank had a gradient of the parameter in the last step; otherwise the gradient is zero. Optimizers that
-  /// skip parameters without a gradient use this, so that all ranks skip the same ones.
+  /// Whether any rank had a gradient of the parameter in the last step; otherwise the gradient is
+  /// zero. Optimizers that skip parameters without a gradient use this, so that all ranks skip the
+  /// same ones.
   bool has_gradient(std::size_t parameter) const { return exchange_.has_gradient(parameter); }
-  double gradient_norm() const { return exchange_.gradient_norm(); }  ///< of the last step, before clipping
-  double samples() const { return exchange_.samples(); }              ///< of the last step, over all ranks
-  /// The reducer, with its buckets and statistics of the last step (lockstep/interop/gradient_reducer.h).
+  double gradient_norm() const {
+    return exchange_.gradient_norm();
+  }                                                       ///< of the last step, before clipping
+  double samples() const { return exchange_.samples(); }  ///< of the last step, over all ranks
+  /// The reducer, with its buckets and statistics of the last step
+  /// (lockstep/interop/gradient_reducer.h).
   GradientReducer& reducer() { return exchange_.reducer(); }
 
  private:

@@ -16,13 +16,16 @@ namespace lockstep::interop {
 namespace {
 
 void require(bool fits, const char* expected, double actual) {
-  if (!fits) throw Error(ErrorCategory::input, "distributed_optimizer", expected, fmt::format("got {}", actual));
+  if (!fits)
+    throw Error(ErrorCategory::input, "distributed_optimizer", expected,
+                fmt::format("got {}", actual));
 }
 
 }  // namespace
 
 std::size_t ParameterLayout::elements() const {
-  return static_cast<std::size_t>(std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
+  return static_cast<std::size_t>(
+      std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>()));
 }
 
 void check_options(const ReducerOptions& options) {
@@ -31,21 +34,24 @@ void check_options(const ReducerOptions& options) {
   require(std::isfinite(options.predivide_factor) && options.predivide_factor >= 0,
           "expected a predivide_factor above 0, or 0 for the world size", options.predivide_factor);
   require(options.predivide_factor == 0 || options.reduction == Reduction::average,
-          "expected reduction average for a predivide_factor: a sum is not divided", options.predivide_factor);
-  require(std::isfinite(options.clip_norm) && options.clip_norm >= 0, "expected a clip_norm of at least 0",
-          options.clip_norm);
+          "expected reduction average for a predivide_factor: a sum is not divided",
+          options.predivide_factor);
+  require(std::isfinite(options.clip_norm) && options.clip_norm >= 0,
+          "expected a clip_norm of at least 0", options.clip_norm);
   require(options.group_count >= 0, "expected a group_count of at least 0", options.group_count);
-  require(options.group_count == 0 || options.groups.empty(), "expected either groups or group_count, not both",
-          options.group_count);
+  require(options.group_count == 0 || options.groups.empty(),
+          "expected either groups or group_count, not both", options.group_count);
 }
 
 std::string to_string(const ReducerOptions& options) {
   return fmt::format(
-      "{}{}, backward_passes_per_step {}, {}, buckets of {} and {} bytes, groups {} {}, predivide_factor {}, clip_norm "
+      "{}{}, backward_passes_per_step {}, {}, buckets of {} and {} bytes, groups {} {}, "
+      "predivide_factor {}, clip_norm "
       "{}",
-      options.reduction == Reduction::average ? "average" : "sum", options.average_passes ? "" : " of added passes",
-      options.backward_passes_per_step, allreduce::to_string(options.compression), options.first_bucket_bytes,
-      options.bucket_bytes, options.group_count, options.groups, options.predivide_factor, options.clip_norm);
+      options.reduction == Reduction::average ? "average" : "sum",
+      options.average_passes ? "" : " of added passes", options.backward_passes_per_step,
+      allreduce::to_string(options.compression), options.first_bucket_bytes, options.bucket_bytes,
+      options.group_count, options.groups, options.predivide_factor, options.clip_norm);
 }
 
 namespace {
@@ -64,7 +70,8 @@ IndexByName index_by_name(std::span<const ParameterLayout> parameters) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!index.emplace(parameters[i].name, i).second)
       refuse("expected a unique name for each parameter",
-             fmt::format("parameters {} and {} are both named {}", index[parameters[i].name], i, parameters[i].name));
+             fmt::format("parameters {} and {} are both named {}", index[parameters[i].name], i,
+                         parameters[i].name));
   return index;
 }
 
@@ -74,7 +81,8 @@ std::vector<Indices> groups_of_neighbours(std::size_t parameters, std::size_t co
   return groups;
 }
 
-std::vector<Indices> named_groups(const IndexByName& index, const std::vector<std::vector<std::string>>& names) {
+std::vector<Indices> named_groups(const IndexByName& index,
+                                  const std::vector<std::vector<std::string>>& names) {
   std::vector<Indices> groups;
   std::vector<bool> taken(index.size());
   for (const std::vector<std::string>& group : names) {
@@ -93,7 +101,8 @@ std::vector<Indices> named_groups(const IndexByName& index, const std::vector<st
 }
 
 /// The group index of each parameter; `none` for parameters in no group.
-Indices group_of_each(std::size_t parameters, const std::vector<Indices>& groups, std::size_t none) {
+Indices group_of_each(std::size_t parameters, const std::vector<Indices>& groups,
+                      std::size_t none) {
   Indices of(parameters, none);
   for (std::size_t group = 0; group < groups.size(); ++group)
     for (const std::size_t parameter : groups[group]) of[parameter] = group;
@@ -102,15 +111,18 @@ Indices group_of_each(std::size_t parameters, const std::vector<Indices>& groups
 
 }  // namespace
 
-GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters, const ReducerOptions& options) {
+GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
+                                    const ReducerOptions& options) {
   const IndexByName index = index_by_name(parameters);
   const std::vector<Indices> groups =
-      options.group_count > 0 ? groups_of_neighbours(parameters.size(), static_cast<std::size_t>(options.group_count))
-                              : named_groups(index, options.groups);
+      options.group_count > 0
+          ? groups_of_neighbours(parameters.size(), static_cast<std::size_t>(options.group_count))
+          : named_groups(index, options.groups);
   const std::size_t none = groups.size();
   const Indices group_of = group_of_each(parameters.size(), groups, none);
 
-  GradientLayout layout{.offsets = Indices(parameters.size()), .entries = Indices(parameters.size())};
+  GradientLayout layout{.offsets = Indices(parameters.size()),
+                        .entries = Indices(parameters.size())};
   std::vector<bool> placed(parameters.size());
   const auto place = [&](std::size_t parameter) {
     placed[parameter] = true;
@@ -135,7 +147,8 @@ GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
 std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> parameters) {
   std::vector<allreduce::LayoutEntry> entries;
   for (const ParameterLayout& parameter : parameters)
-    entries.push_back({fmt::format("{} [{}]", parameter.name, fmt::join(parameter.shape, ", ")), parameter.elements()});
+    entries.push_back({fmt::format("{} [{}]", parameter.name, fmt::join(parameter.shape, ", ")),
+                       parameter.elements()});
   return entries;
 }
 

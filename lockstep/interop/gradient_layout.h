@@ -22,8 +22,8 @@ struct ParameterLayout {
   std::size_t elements() const;          ///< the product of the shape
 };
 
-/// average: every sample of the step has equal weight, in any rank and backward pass. sum: gradients are added over
-/// ranks and passes unchanged.
+/// average: every sample of the step has equal weight, in any rank and backward pass. sum:
+/// gradients are added over ranks and passes unchanged.
 enum class Reduction { average, sum };
 
 /// Options of a GradientReducer, the same on all ranks.
@@ -31,19 +31,22 @@ struct ReducerOptions {
   Reduction reduction = Reduction::average;  ///< how gradients are combined
   /// Backward passes per step (gradient accumulation); gradients are reduced once per step.
   int backward_passes_per_step = 1;
-  /// With Reduction::average, whether the passes of a step are averaged too. false: they are summed, as in libraries
-  /// that accumulate gradients: the average over all samples times the number of passes. If ranks had different numbers
-  /// of passes (flush()), their mean is used.
+  /// With Reduction::average, whether the passes of a step are averaged too. false: they are
+  /// summed, as in libraries that accumulate gradients: the average over all samples times the
+  /// number of passes. If ranks had different numbers of passes (flush()), their mean is used.
   bool average_passes = true;
   /// Type of gradients in communication. 16-bit types halve the bytes and sum rounded values.
   allreduce::WireType compression = allreduce::WireType::float32;
-  std::size_t first_bucket_bytes = std::size_t{1} << 20;  ///< small, so that communication starts early
-  std::size_t bucket_bytes = std::size_t{25} << 20;       ///< minimum size of the gradients that one call reduces
+  std::size_t first_bucket_bytes = std::size_t{1}
+                                   << 20;  ///< small, so that communication starts early
+  std::size_t bucket_bytes = std::size_t{25}
+                             << 20;  ///< minimum size of the gradients that one call reduces
   /// Names of parameters to reduce in one call. A parameter in no group is a group of its own.
   std::vector<std::vector<std::string>> groups = {};
-  int group_count = 0;  ///< instead of `groups`: this many equal groups of consecutive parameters; 0: none
-  /// With Reduction::average, gradients are divided by this factor before the sum and by world size / factor after it.
-  /// 0 is the world size: divide only before the sum, so that nothing overflows.
+  int group_count =
+      0;  ///< instead of `groups`: this many equal groups of consecutive parameters; 0: none
+  /// With Reduction::average, gradients are divided by this factor before the sum and by world size
+  /// / factor after it. 0 is the world size: divide only before the sum, so that nothing overflows.
   double predivide_factor = 0;
   /// Largest norm of the reduced gradient over all parameters; 0: no clipping.
   double clip_norm = 0;
@@ -52,13 +55,15 @@ struct ReducerOptions {
 /// Throws Error (input) that names the option that is out of range.
 void check_options(const ReducerOptions& options);
 
-/// A readable description of the options. Ranks compare it to check that they have the same options.
+/// A readable description of the options. Ranks compare it to check that they have the same
+/// options.
 std::string to_string(const ReducerOptions& options);
 
 // Position of each parameter's gradient in the flat gradient.
 
-/// The backward pass completes parameters from the last to the first, so they are stored in that order, each starting
-/// on a cache line. An entry is completed as a whole: one parameter, or a group of them.
+/// The backward pass completes parameters from the last to the first, so they are stored in that
+/// order, each starting on a cache line. An entry is completed as a whole: one parameter, or a
+/// group of them.
 struct GradientLayout {
   std::vector<std::size_t> offsets = {};  ///< of each parameter, in elements
   std::vector<std::size_t> entries = {};  ///< of each parameter: the index of its entry
@@ -68,7 +73,8 @@ struct GradientLayout {
 };
 
 /// Throws Error (input) if names are not unique, or if groups contain unknown or repeated names.
-GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters, const ReducerOptions& options);
+GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
+                                    const ReducerOptions& options);
 
 /// What ranks compare before the first reduction: names with shapes, in order.
 std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> parameters);

@@ -25,7 +25,8 @@ void HostGradientMath::scale(std::span<float> values, float factor) {
 
 void HostGradientMath::clear(std::span<float> values) { std::ranges::fill(values, 0.0F); }
 
-// Several partial sums, so that the compiler can vectorize. The order of additions depends on the size only.
+// Several partial sums, so that the compiler can vectorize. The order of additions depends on the
+// size only.
 double HostGradientMath::squared_norm(std::span<const float> values) {
   constexpr std::size_t kSums = 16;
   std::array<double, kSums> sums{};

@@ -5,7 +5,8 @@
 
 namespace lockstep::interop {
 
-/// Elementwise operations on float arrays of one device. The arrays of a call have the same size and do not overlap.
+/// Elementwise operations on float arrays of one device. The arrays of a call have the same size
+/// and do not overlap.
 class GradientMath {
  public:
   virtual ~GradientMath() = default;

@@ -45,10 +45,10 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
     check_options(options_);
     layout_ = make_gradient_layout(parameters_, options_);
     if (on_gpu && (compute == nullptr || !has_math))
-      throw Error(
-          ErrorCategory::input, where_,
-          "expected a stream and GradientMath of the GPU for gradients on " + device::to_string(workers_.device()),
-          "got those of the host: gradients in host memory need Workers on the CPU");
+      throw Error(ErrorCategory::input, where_,
+                  "expected a stream and GradientMath of the GPU for gradients on " +
+                      device::to_string(workers_.device()),
+                  "got those of the host: gradients in host memory need Workers on the CPU");
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
@@ -58,9 +58,10 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
   begins.push_back(layout_.size);
   buckets_ = std::make_unique<allreduce::GradientBuckets>(
       workers_.group(), memory_->as<float>().first(layout_.size + counts_.size()), begins,
-      allreduce::BucketOptions{.first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
-                               .bytes = options_.bucket_bytes,
-                               .wire = options_.compression},
+      allreduce::BucketOptions{
+          .first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
+          .bytes = options_.bucket_bytes,
+          .wire = options_.compression},
       /*exact_entries=*/1, compute, workers_.lane());
   missing_ = layout_.counts;
   describe_buckets();
@@ -86,7 +87,8 @@ bool GradientReducer::is_alone() const {
 }
 
 std::span<float> GradientReducer::gradient(std::size_t parameter) const {
-  return memory_->as<float>().subspan(layout_.offsets[parameter], parameters_[parameter].elements());
+  return memory_->as<float>().subspan(layout_.offsets[parameter],
+                                      parameters_[parameter].elements());
 }
 
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
@@ -105,11 +107,13 @@ void GradientReducer::require_between_steps(std::string_view call) {
 void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   if (!std::isfinite(samples) || samples < 0)
     usage_error("expected a number of samples of at least 0", fmt::format("got {}", samples));
-  if (in_pass_) usage_error("expected one backward pass to end before the next begins", "two are open");
+  if (in_pass_)
+    usage_error("expected one backward pass to end before the next begins", "two are open");
   if (reduced_) usage_error("expected step() after synchronize()", "another backward pass began");
   if (is_complete_)
-    usage_error(fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
-                fmt::format("backward pass {} began before it", passes_ + 1));
+    usage_error(
+        fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
+        fmt::format("backward pass {} began before it", passes_ + 1));
   is_last_ = is_last.value_or(is_last_pass());
   in_pass_ = true;
   std::fill(pass_has_.begin(), pass_has_.end(), false);
@@ -118,8 +122,8 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
   if (is_last_pass()) agree_on_samples();
 }
 
-// Stored gradients of earlier passes are means over another number of samples. Rescales them to the number of this
-// pass.
+// Stored gradients of earlier passes are means over another number of samples. Rescales them to the
+// number of this pass.
 void GradientReducer::weigh(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
@@ -128,8 +132,8 @@ void GradientReducer::weigh(double samples) {
   weight_ += samples;
 }
 
-// Gradients are divided before the sum by the expected number of samples, which is that of the last step. The result is
-// corrected afterwards if the actual number differs.
+// Gradients are divided before the sum by the expected number of samples, which is that of the last
+// step. The result is corrected afterwards if the actual number differs.
 void GradientReducer::agree_on_samples() {
   if (expected_ > 0 || options_.reduction == Reduction::sum) return;
   auto total = static_cast<float>(weight_);
@@ -139,14 +143,17 @@ void GradientReducer::agree_on_samples() {
 
 float GradientReducer::factor_before() const {
   if (options_.reduction == Reduction::sum || expected_ == 0 || is_alone()) return 1;
-  const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
+  const double later =
+      options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
   return static_cast<float>(unit_ / expected_ / later);
 }
 
 float GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
-  const double later = options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  const double passes = options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
+  const double later =
+      options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
+  const double passes =
+      options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
   return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
 }
 
@@ -154,9 +161,11 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
   LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_)
-    usage_error("expected an open backward pass for a gradient", fmt::format("got one for {} outside a pass", name));
+    usage_error("expected an open backward pass for a gradient",
+                fmt::format("got one for {} outside a pass", name));
   if (pass_has_[parameter])
-    usage_error("expected one gradient per parameter in a backward pass", fmt::format("{} got two", name));
+    usage_error("expected one gradient per parameter in a backward pass",
+                fmt::format("{} got two", name));
   if (values.size() != parameters_[parameter].elements())
     usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
                 fmt::format("its gradient has {}", values.size()));
@@ -180,11 +189,14 @@ void GradientReducer::written(std::size_t parameter) {
   LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_)
-    usage_error("expected an open backward pass for a gradient", fmt::format("got one for {} outside a pass", name));
+    usage_error("expected an open backward pass for a gradient",
+                fmt::format("got one for {} outside a pass", name));
   if (pass_has_[parameter])
-    usage_error("expected one gradient per parameter in a backward pass", fmt::format("{} got two", name));
+    usage_error("expected one gradient per parameter in a backward pass",
+                fmt::format("{} got two", name));
   if (pass_samples_ == 0)
-    usage_error("expected no gradient in a backward pass without samples", fmt::format("{} has one", name));
+    usage_error("expected no gradient in a backward pass without samples",
+                fmt::format("{} has one", name));
   pass_has_[parameter] = step_has_[parameter] = true;
   if (!is_last_pass()) return;
   math_->scale(gradient(parameter), factor_before());
@@ -220,22 +232,28 @@ void GradientReducer::complete_without(std::size_t parameter) {
 }
 
 void GradientReducer::reduce() {
-  if (in_pass_) usage_error("expected the end of the backward pass before step()", "it is still open");
-  if (reduced_) usage_error("expected step() once after synchronize()", "synchronize() was called twice");
-  if (passes_ == 0) usage_error("expected a backward pass before step()", "there was none since the last step");
+  if (in_pass_)
+    usage_error("expected the end of the backward pass before step()", "it is still open");
+  if (reduced_)
+    usage_error("expected step() once after synchronize()", "synchronize() was called twice");
+  if (passes_ == 0)
+    usage_error("expected a backward pass before step()", "there was none since the last step");
   if (!is_complete_)
     usage_error(fmt::format("expected {} before step() (backward_passes_per_step)",
                             passes_text(options_.backward_passes_per_step)),
-                fmt::format("there were {}; at the end of an epoch call flush() for a partial step", passes_));
+                fmt::format("there were {}; at the end of an epoch call flush() for a partial step",
+                            passes_));
   finish();
 }
 
 bool GradientReducer::reduce_rest() {
-  if (in_pass_) usage_error("expected the end of the backward pass before flush()", "it is still open");
+  if (in_pass_)
+    usage_error("expected the end of the backward pass before flush()", "it is still open");
   if (reduced_) usage_error("expected step() after synchronize()", "flush() was called before it");
   if (is_complete_)
-    usage_error(fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
-                "flush() was called, which is for fewer");
+    usage_error(
+        fmt::format("expected step() after {} (backward_passes_per_step)", passes_text(passes_)),
+        "flush() was called, which is for fewer");
   if (!workers_.any(passes_ > 0)) return false;
   agree_on_samples();
   complete_the_rest(/*is_last_pass=*/false);
@@ -269,7 +287,8 @@ void GradientReducer::finish_average() {
 }
 
 void GradientReducer::applied() {
-  if (!reduced_) usage_error("expected a backward pass before step()", "there was none since the last step");
+  if (!reduced_)
+    usage_error("expected a backward pass before step()", "there was none since the last step");
   reduced_ = is_complete_ = false;
   passes_ = 0;
   unit_ = weight_ = 0;
@@ -284,10 +303,12 @@ void GradientReducer::note_missing() {
     if (has_gradient(parameter)) last_gradient_[parameter] = steps_;
   std::vector<std::string> names;
   for (std::size_t parameter = 0; parameter < parameters_.size(); ++parameter)
-    if (steps_ - last_gradient_[parameter] == kStepsUntilNamed) names.push_back(parameters_[parameter].name);
+    if (steps_ - last_gradient_[parameter] == kStepsUntilNamed)
+      names.push_back(parameters_[parameter].name);
   if (!names.empty() && workers_.rank() == 0)
-    workers_.session().logger()->warn("no rank had a gradient of {} for {} steps: these parameters are not trained",
-                                      fmt::join(names, ", "), kStepsUntilNamed);
+    workers_.session().logger()->warn(
+        "no rank had a gradient of {} for {} steps: these parameters are not trained",
+        fmt::join(names, ", "), kStepsUntilNamed);
 }
 
 std::vector<std::string> GradientReducer::parameters_without_gradient(std::int64_t steps) const {

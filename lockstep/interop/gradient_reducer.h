@@ -19,8 +19,8 @@
 
 namespace lockstep::interop {
 
-/// Reduces gradients that were computed outside of Lockstep. DistributedOptimizer and the LibTorch wrappers use it. A
-/// step is
+/// Reduces gradients that were computed outside of Lockstep. DistributedOptimizer and the LibTorch
+/// wrappers use it. A step is
 ///
 ///     for each of the backward_passes_per_step passes:
 ///       begin_pass(samples);
@@ -30,48 +30,58 @@ namespace lockstep::interop {
 ///     ... the update ...
 ///     applied();
 ///
-/// With Reduction::average the result is the mean over all samples of the step, in any rank and pass. The gradient of a
-/// pass is a mean over its samples, so it is weighted by their number. When ranks are on different nodes, the reduction
-/// of a bucket starts when its parameters are complete and overlaps with the last backward pass.
+/// With Reduction::average the result is the mean over all samples of the step, in any rank and
+/// pass. The gradient of a pass is a mean over its samples, so it is weighted by their number. When
+/// ranks are on different nodes, the reduction of a bucket starts when its parameters are complete
+/// and overlaps with the last backward pass.
 ///
-/// A call out of order throws an Error (input) that states the expected order. It also ends the group, so that the
-/// other ranks throw it too. Parameters without a gradient on this rank count as zero. All ranks call reduce,
-/// reduce_rest and applied together. Not thread-safe. Work on GPU gradients is ordered by the stream `compute`.
+/// A call out of order throws an Error (input) that states the expected order. It also ends the
+/// group, so that the other ranks throw it too. Parameters without a gradient on this rank count as
+/// zero. All ranks call reduce, reduce_rest and applied together. Not thread-safe. Work on GPU
+/// gradients is ordered by the stream `compute`.
 class GradientReducer {
  public:
-  /// Collective. `parameters` are in the order of the forward pass. `workers` and `compute` (null for gradients on the
-  /// host) must outlive this object. `math` computes on the device of the gradients; null for the host. `where` is the
-  /// location in error messages. Throws, on all ranks, Error (input) for invalid options or names and Error
-  /// (communication) if parameters differ between ranks.
-  GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters, const ReducerOptions& options = {},
-                  device::Stream* compute = nullptr, std::unique_ptr<GradientMath> math = nullptr,
+  /// Collective. `parameters` are in the order of the forward pass. `workers` and `compute` (null
+  /// for gradients on the host) must outlive this object. `math` computes on the device of the
+  /// gradients; null for the host. `where` is the location in error messages. Throws, on all ranks,
+  /// Error (input) for invalid options or names and Error (communication) if parameters differ
+  /// between ranks.
+  GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters,
+                  const ReducerOptions& options = {}, device::Stream* compute = nullptr,
+                  std::unique_ptr<GradientMath> math = nullptr,
                   std::string where = "distributed_optimizer");
 
-  const std::vector<ParameterLayout>& parameters() const { return parameters_; }  ///< as passed to the constructor
-  const ReducerOptions& options() const { return options_; }                      ///< as passed to the constructor
-  job::Workers& workers() const { return workers_; }                              ///< the ranks that reduce
-  /// Whether there is nothing to sum or divide: one rank, one pass per step, no clipping. Then the input gradients are
-  /// the results. They are not copied, and gradient(parameter) is meaningless.
+  const std::vector<ParameterLayout>& parameters() const {
+    return parameters_;
+  }                                                           ///< as passed to the constructor
+  const ReducerOptions& options() const { return options_; }  ///< as passed to the constructor
+  job::Workers& workers() const { return workers_; }          ///< the ranks that reduce
+  /// Whether there is nothing to sum or divide: one rank, one pass per step, no clipping. Then the
+  /// input gradients are the results. They are not copied, and gradient(parameter) is meaningless.
   bool is_alone() const;
 
-  /// The gradient of a parameter, valid as long as this object or its memory(). Between passes it is the mean over the
-  /// samples so far, times their number, divided by the number in the latest pass; after reduce() it is the result.
+  /// The gradient of a parameter, valid as long as this object or its memory(). Between passes it
+  /// is the mean over the samples so far, times their number, divided by the number in the latest
+  /// pass; after reduce() it is the result.
   std::span<float> gradient(std::size_t parameter) const;
   /// Owns all gradients. Hold it to keep a gradient alive.
   std::shared_ptr<const void> memory() const { return memory_; }
 
-  /// Begins a backward pass over `samples` samples of this rank: 0 for a rank without samples; 1 on all ranks for equal
-  /// weights. Collective in the first step. If gradients are accumulated in place, call it before they are computed.
-  /// `is_last`: whether this pass completes the step, the same on all ranks; by default backward_passes_per_step
-  /// decides.
+  /// Begins a backward pass over `samples` samples of this rank: 0 for a rank without samples; 1 on
+  /// all ranks for equal weights. Collective in the first step. If gradients are accumulated in
+  /// place, call it before they are computed. `is_last`: whether this pass completes the step, the
+  /// same on all ranks; by default backward_passes_per_step decides.
   void begin_pass(double samples, std::optional<bool> is_last = {});
   bool is_in_pass() const { return in_pass_; }  ///< whether a pass is open
   /// Whether the open pass, or the next one if none is open, completes the step.
-  bool is_last_pass() const { return in_pass_ ? is_last_ : passes_ + 1 >= options_.backward_passes_per_step; }
-  /// Copies `values`, the gradient of `parameter` in this pass. At most once per parameter and pass.
+  bool is_last_pass() const {
+    return in_pass_ ? is_last_ : passes_ + 1 >= options_.backward_passes_per_step;
+  }
+  /// Copies `values`, the gradient of `parameter` in this pass. At most once per parameter and
+  /// pass.
   void take(std::size_t parameter, std::span<const float> values);
-  /// The same for a gradient that the caller has added to gradient(parameter) in place: to the value of earlier passes
-  /// of this step, or to zeros.
+  /// The same for a gradient that the caller has added to gradient(parameter) in place: to the
+  /// value of earlier passes of this step, or to zeros.
   void written(std::size_t parameter);
   /// Whether this rank has a gradient of the parameter in this step.
   bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }
@@ -79,10 +89,11 @@ class GradientReducer {
   void end_pass();
   int passes() const { return passes_; }  ///< passes that have ended in this step
 
-  /// Reduces the remaining buckets, divides and clips. Throws Error (input) unless all passes of the step have ended.
+  /// Reduces the remaining buckets, divides and clips. Throws Error (input) unless all passes of
+  /// the step have ended.
   void reduce();
-  /// The same for an incomplete step at the end of an epoch. The number of passes may differ between ranks. Returns
-  /// false, with nothing to apply, if no rank has any.
+  /// The same for an incomplete step at the end of an epoch. The number of passes may differ
+  /// between ranks. Returns false, with nothing to apply, if no rank has any.
   bool reduce_rest();
   /// Whether reduce() has been called and applied() has not.
   bool is_reduced() const { return reduced_; }
@@ -97,18 +108,23 @@ class GradientReducer {
   // Statistics of the last reduced step, the same on all ranks:
   /// Whether any rank had a gradient of the parameter.
   bool has_gradient(std::size_t parameter) const { return counts_[kFlags + parameter] > 0; }
-  double samples() const { return counts_[0]; }            ///< over all ranks; passes for Reduction::sum
-  double gradient_norm() const { return gradient_norm_; }  ///< before clipping; 0 if clipping is off
-  std::int64_t steps() const { return steps_; }            ///< steps applied
+  double samples() const { return counts_[0]; }  ///< over all ranks; passes for Reduction::sum
+  double gradient_norm() const {
+    return gradient_norm_;
+  }                                              ///< before clipping; 0 if clipping is off
+  std::int64_t steps() const { return steps_; }  ///< steps applied
   /// Names of parameters that had no gradient on any rank for at least `steps` steps.
   std::vector<std::string> parameters_without_gradient(std::int64_t steps) const;
 
-  const allreduce::GradientBuckets& buckets() const { return *buckets_; }  ///< the buckets of gradients
+  const allreduce::GradientBuckets& buckets() const {
+    return *buckets_;
+  }  ///< the buckets of gradients
   /// Seconds since the start in which computation on this rank waited for communication.
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
-  static constexpr std::size_t kFlags = 2;  // index in counts_: after samples and passes, one flag per parameter
+  static constexpr std::size_t kFlags =
+      2;  // index in counts_: after samples and passes, one flag per parameter
 
   void describe_buckets();
   void weigh(double samples);
@@ -137,7 +153,8 @@ class GradientReducer {
   bool reduced_ = false;
   int passes_ = 0;
   double pass_samples_ = 0;
-  double unit_ = 0;                   // stored gradients are means over this many: samples of the latest pass with any
+  double unit_ =
+      0;  // stored gradients are means over this many: samples of the latest pass with any
   double weight_ = 0;                 // samples of this step so far
   double expected_ = 0;               // samples of the last step over all ranks; 0 before the first
   std::vector<bool> pass_has_;        // for each parameter: has a gradient in this pass
@@ -146,7 +163,8 @@ class GradientReducer {
   std::vector<float> counts_;
   double gradient_norm_ = 0;
   std::int64_t steps_ = 0;
-  std::vector<std::int64_t> last_gradient_;  // for each parameter: the last step in which any rank had one
+  std::vector<std::int64_t>
+      last_gradient_;  // for each parameter: the last step in which any rank had one
 };
 
 }  // namespace lockstep::interop

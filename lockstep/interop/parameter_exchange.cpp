@@ -12,29 +12,35 @@
 namespace lockstep::interop {
 namespace {
 
-// A loop that changes gradients at the wrong time usually does so in every step: an occasional check finds it at little
-// cost.
+// A loop that changes gradients at the wrong time usually does so in every step: an occasional
+// check finds it at little cost.
 constexpr std::int64_t kFirstStepsWatched = 3;
 constexpr std::int64_t kStepsBetweenWatched = 100;
 
 std::vector<ParameterLayout> layouts_of(std::span<const Parameter> parameters) {
   std::vector<ParameterLayout> layouts;
   for (const Parameter& parameter : parameters) {
-    ParameterLayout& layout = layouts.emplace_back(ParameterLayout{parameter.name, parameter.shape});
+    ParameterLayout& layout =
+        layouts.emplace_back(ParameterLayout{parameter.name, parameter.shape});
     if (layout.shape.empty()) layout.shape = {static_cast<std::int64_t>(parameter.values.size())};
   }
   return layouts;
 }
 
-std::string samples_text(double samples) { return samples == 1 ? "1 sample" : fmt::format("{} samples", samples); }
+std::string samples_text(double samples) {
+  return samples == 1 ? "1 sample" : fmt::format("{} samples", samples);
+}
 
-std::uint64_t hash_of(std::span<const float> values) { return XXH3_64bits(values.data(), values.size_bytes()); }
+std::uint64_t hash_of(std::span<const float> values) {
+  return XXH3_64bits(values.data(), values.size_bytes());
+}
 
 }  // namespace
 
 ParameterExchange::ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters,
                                      const ReducerOptions& options)
-    : reducer_(std::make_unique<GradientReducer>(workers, layouts_of(parameters), options)), taken_(parameters.size()) {
+    : reducer_(std::make_unique<GradientReducer>(workers, layouts_of(parameters), options)),
+      taken_(parameters.size()) {
   check(parameters);
 }
 
@@ -42,8 +48,12 @@ ParameterExchange::~ParameterExchange() = default;
 
 bool ParameterExchange::is_reduced() const { return reducer_->is_reduced(); }
 void ParameterExchange::applied() { reducer_->applied(); }
-void ParameterExchange::require_between_steps(std::string_view call) { reducer_->require_between_steps(call); }
-bool ParameterExchange::has_gradient(std::size_t parameter) const { return reducer_->has_gradient(parameter); }
+void ParameterExchange::require_between_steps(std::string_view call) {
+  reducer_->require_between_steps(call);
+}
+bool ParameterExchange::has_gradient(std::size_t parameter) const {
+  return reducer_->has_gradient(parameter);
+}
 double ParameterExchange::gradient_norm() const { return reducer_->gradient_norm(); }
 double ParameterExchange::samples() const { return reducer_->samples(); }
 
@@ -51,20 +61,23 @@ double ParameterExchange::samples() const { return reducer_->samples(); }
 void ParameterExchange::check(std::span<const Parameter> parameters) {
   const std::vector<ParameterLayout>& layouts = reducer_->parameters();
   if (parameters.size() != layouts.size())
-    reducer_->usage_error(fmt::format("expected {} parameters as in the first call", layouts.size()),
-                          fmt::format("got {}", parameters.size()));
+    reducer_->usage_error(
+        fmt::format("expected {} parameters as in the first call", layouts.size()),
+        fmt::format("got {}", parameters.size()));
   for (std::size_t i = 0; i < layouts.size(); ++i)
     if (const std::size_t elements = layouts[i].elements();
         parameters[i].values.size() != elements || parameters[i].gradient.size() != elements)
       reducer_->usage_error(
-          fmt::format("expected {} values of {} and as many of its gradient", elements, layouts[i].name),
+          fmt::format("expected {} values of {} and as many of its gradient", elements,
+                      layouts[i].name),
           fmt::format("got {} and {}", parameters[i].values.size(), parameters[i].gradient.size()));
 }
 
 void ParameterExchange::broadcast_values(std::span<const Parameter> parameters, int root) {
   reducer_->require_between_steps("broadcast_parameters()");
   check(parameters);
-  for (const Parameter& parameter : parameters) reducer_->workers().broadcast(parameter.values, root);
+  for (const Parameter& parameter : parameters)
+    reducer_->workers().broadcast(parameter.values, root);
 }
 
 void ParameterExchange::broadcast_state(std::span<const Parameter> state, int root) {
@@ -80,13 +93,15 @@ void ParameterExchange::begin_backward(std::span<const Parameter> parameters, do
   samples_ = samples;
 }
 
-void ParameterExchange::gradient_ready(std::span<const Parameter> parameters, std::size_t parameter) {
+void ParameterExchange::gradient_ready(std::span<const Parameter> parameters,
+                                       std::size_t parameter) {
   if (parameter >= parameters.size())
     reducer_->usage_error(fmt::format("expected a parameter number below {}", parameters.size()),
                           fmt::format("got {}", parameter));
   if (!reducer_->is_in_pass())
-    reducer_->usage_error("expected begin_backward() before gradient_ready()",
-                          fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
+    reducer_->usage_error(
+        "expected begin_backward() before gradient_ready()",
+        fmt::format("{} was announced outside of a backward pass", parameters[parameter].name));
   if (taken_[parameter])
     reducer_->usage_error("expected one gradient per parameter in a backward pass",
                           fmt::format("{} was announced twice", parameters[parameter].name));
@@ -95,12 +110,14 @@ void ParameterExchange::gradient_ready(std::span<const Parameter> parameters, st
 }
 
 // Clears the gradients for code that accumulates; code that overwrites them is not affected.
-void ParameterExchange::backward_done(std::span<const Parameter> parameters, std::optional<double> samples) {
+void ParameterExchange::backward_done(std::span<const Parameter> parameters,
+                                      std::optional<double> samples) {
   if (!reducer_->is_in_pass())
     begin_backward(parameters, samples.value_or(1));
   else if (samples && *samples != samples_)
-    reducer_->usage_error(fmt::format("expected the same number of samples as in begin_backward(), {}", samples_),
-                          fmt::format("backward_done() got {}", samples_text(*samples)));
+    reducer_->usage_error(
+        fmt::format("expected the same number of samples as in begin_backward(), {}", samples_),
+        fmt::format("backward_done() got {}", samples_text(*samples)));
   check(parameters);
   const bool is_last = reducer_->is_last_pass();
   for (std::size_t i = parameters.size(); i-- > 0;) {
@@ -126,7 +143,8 @@ void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
   for (const Mark& mark : marks_)
     if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
       reducer_->usage_error(
-          "expected gradients to stay unchanged from the backward pass to step(): call synchronize() before "
+          "expected gradients to stay unchanged from the backward pass to step(): call "
+          "synchronize() before "
           "reading or changing them",
           fmt::format("the gradient of {} was changed", parameters[mark.parameter].name));
   marks_.clear();

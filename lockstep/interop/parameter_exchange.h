@@ -16,37 +16,40 @@ namespace lockstep::interop {
 
 class GradientReducer;
 
-/// A parameter of an existing optimizer: views of its values and its gradient, row-major. Both have as many elements as
-/// `shape`; an empty shape stands for one dimension.
+/// A parameter of an existing optimizer: views of its values and its gradient, row-major. Both have
+/// as many elements as `shape`; an empty shape stands for one dimension.
 struct Parameter {
   std::string name;                      ///< unique among the parameters, the same on all ranks
   std::span<float> values;               ///< in the owner's memory
   std::span<float> gradient;             ///< same size as `values`, in the owner's memory
   std::vector<std::int64_t> shape = {};  ///< empty: one dimension
-  bool has_gradient = true;              ///< false: no gradient in this pass; counts as zero, `gradient` is ignored
+  bool has_gradient =
+      true;  ///< false: no gradient in this pass; counts as zero, `gradient` is ignored
 };
 
-/// Copies gradients into a GradientReducer and the results back. The caller passes the same parameters in each call;
-/// their addresses may change between calls.
+/// Copies gradients into a GradientReducer and the results back. The caller passes the same
+/// parameters in each call; their addresses may change between calls.
 class ParameterExchange {
  public:
   /// Collective; throws like GradientReducer. `workers` must outlive this object.
-  ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters, const ReducerOptions& options);
+  ParameterExchange(job::Workers& workers, std::span<const Parameter> parameters,
+                    const ReducerOptions& options);
   ~ParameterExchange();
 
   /// Copies the values of rank `root` to all ranks. Collective.
   void broadcast_values(std::span<const Parameter> parameters, int root);
 
-  /// Copies the `state` values of rank `root` to all ranks. Only names and values are used. Throws Error
-  /// (communication) on all ranks if names or sizes differ. Collective.
+  /// Copies the `state` values of rank `root` to all ranks. Only names and values are used. Throws
+  /// Error (communication) on all ranks if names or sizes differ. Collective.
   void broadcast_state(std::span<const Parameter> state, int root);
 
   /// Begins a backward pass over `samples` samples of this rank.
   void begin_backward(std::span<const Parameter> parameters, double samples);
   /// Reports that the gradient of one parameter is complete in this pass.
   void gradient_ready(std::span<const Parameter> parameters, std::size_t parameter);
-  /// Ends the pass: takes the gradients that were not reported, and clears the caller's gradients if more passes
-  /// follow. `samples` as for begin_backward, which it calls if the caller has not; 1 if neither call has it.
+  /// Ends the pass: takes the gradients that were not reported, and clears the caller's gradients
+  /// if more passes follow. `samples` as for begin_backward, which it calls if the caller has not;
+  /// 1 if neither call has it.
   void backward_done(std::span<const Parameter> parameters, std::optional<double> samples);
   /// Reduces, and writes the results to the gradients. Once per step.
   void synchronize(std::span<const Parameter> parameters);

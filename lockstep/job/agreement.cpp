@@ -31,7 +31,8 @@ Agreement::Agreement(const allreduce::Communicator& group)
       }) {}
 
 std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::string_view where,
-                                                std::string_view expected, const std::function<std::string()>& work,
+                                                std::string_view expected,
+                                                const std::function<std::string()>& work,
                                                 Own own) const {
   std::string mine;
   std::exception_ptr thrown;
@@ -52,14 +53,17 @@ std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::str
   return results;
 }
 
-void Agreement::require_same(std::string_view where, std::string_view what, const std::string& mine) const {
+void Agreement::require_same(std::string_view where, std::string_view what,
+                             const std::string& mine) const {
   require_same(where, what, gather(mine));
 }
 
-void Agreement::require_same(std::string_view where, std::string_view what, const std::vector<std::string>& all) {
+void Agreement::require_same(std::string_view where, std::string_view what,
+                             const std::vector<std::string>& all) {
   for (std::size_t rank = 1; rank < all.size(); ++rank)
     if (all[rank] != all.front())
-      throw Error(ErrorCategory::input, where, fmt::format("expected the same {} on all ranks", what),
+      throw Error(ErrorCategory::input, where,
+                  fmt::format("expected the same {} on all ranks", what),
                   fmt::format("rank 0 has {}; rank {} has {}", all.front(), rank, all[rank]));
 }
 

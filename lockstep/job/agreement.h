@@ -1,4 +1,5 @@
-// How the ranks of a job compare values and act together: what is wrong on one rank is the same error on all.
+// How the ranks of a job compare values and act together: what is wrong on one rank is the same
+// error on all.
 #pragma once
 
 #include <functional>
@@ -15,8 +16,8 @@ namespace lockstep::job {
 
 class Session;
 
-/// The ranks that agree. All functions are collective over them, and throw Error (communication) where a rank is lost.
-/// A value handle: keeps a reference to the session or the group.
+/// The ranks that agree. All functions are collective over them, and throw Error (communication)
+/// where a rank is lost. A value handle: keeps a reference to the session or the group.
 class Agreement {
  public:
   explicit Agreement(const Session& session);
@@ -26,8 +27,8 @@ class Agreement {
   /// Every rank's text, in rank order.
   std::vector<std::string> gather(const std::string& mine) const { return gather_(mine); }
 
-  /// Every rank's value, in rank order. T is a type that nlohmann::json converts (NLOHMANN_DEFINE_TYPE_…); `what` names
-  /// the values in messages.
+  /// Every rank's value, in rank order. T is a type that nlohmann::json converts
+  /// (NLOHMANN_DEFINE_TYPE_…); `what` names the values in messages.
   template <typename T>
   std::vector<T> gather_values(std::string_view what, const T& mine) const {
     std::vector<T> values;
@@ -36,19 +37,22 @@ class Agreement {
     return values;
   }
 
-  /// Runs `work`, which must not communicate, on every rank, and returns every rank's result, in rank order. If it
-  /// throws on any rank, all ranks throw Error (`category`) "[`where`] `expected`; rank R on HOST failed: reason" for
-  /// the lowest such rank; with Own::rethrown a rank on which it threw rethrows its own exception instead. A single
-  /// rank always does.
+  /// Runs `work`, which must not communicate, on every rank, and returns every rank's result, in
+  /// rank order. If it throws on any rank, all ranks throw Error (`category`) "[`where`]
+  /// `expected`; rank R on HOST failed: reason" for the lowest such rank; with Own::rethrown a rank
+  /// on which it threw rethrows its own exception instead. A single rank always does.
   enum class Own { replaced, rethrown };
-  std::vector<std::string> all_or_none(ErrorCategory category, std::string_view where, std::string_view expected,
-                                       const std::function<std::string()>& work, Own own = Own::replaced) const;
+  std::vector<std::string> all_or_none(ErrorCategory category, std::string_view where,
+                                       std::string_view expected,
+                                       const std::function<std::string()>& work,
+                                       Own own = Own::replaced) const;
 
-  /// Throws the same Error (input) on all ranks unless `mine` is the same on all: "[`where`] expected the same `what`
-  /// on all ranks; rank 0 has …; rank 2 has …".
+  /// Throws the same Error (input) on all ranks unless `mine` is the same on all: "[`where`]
+  /// expected the same `what` on all ranks; rank 0 has …; rank 2 has …".
   void require_same(std::string_view where, std::string_view what, const std::string& mine) const;
   /// The same for texts that are gathered already.
-  static void require_same(std::string_view where, std::string_view what, const std::vector<std::string>& all);
+  static void require_same(std::string_view where, std::string_view what,
+                           const std::vector<std::string>& all);
 
  private:
   int size_;

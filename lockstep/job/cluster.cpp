@@ -34,11 +34,13 @@ TaskType parse_task_type(const std::string& name) {
 }
 
 std::vector<std::string> parse_addresses(const std::string& type, const json& list) {
-  const bool texts = list.is_array() && std::all_of(list.begin(), list.end(), [](const json& address) {
-                       return address.is_string() && !address.get_ref<const std::string&>().empty();
-                     });
+  const bool texts =
+      list.is_array() && std::all_of(list.begin(), list.end(), [](const json& address) {
+        return address.is_string() && !address.get_ref<const std::string&>().empty();
+      });
   if (!texts)
-    refuse(fmt::format("expected a list of addresses \"host:port\" for {}", type), "got " + describe_json(list));
+    refuse(fmt::format("expected a list of addresses \"host:port\" for {}", type),
+           "got " + describe_json(list));
   return list.get<std::vector<std::string>>();
 }
 
@@ -46,7 +48,8 @@ std::vector<std::string> parse_addresses(const std::string& type, const json& li
 int parse_index(const json& index) {
   const std::string text = index.is_string() ? index.get<std::string>() : describe_json(index);
   constexpr std::size_t kMaxDigits = 9;
-  if (text.empty() || text.size() > kMaxDigits || text.find_first_not_of("0123456789") != std::string::npos)
+  if (text.empty() || text.size() > kMaxDigits ||
+      text.find_first_not_of("0123456789") != std::string::npos)
     refuse("expected a task index from 0", "got " + describe_json(index));
   return std::stoi(text);
 }
@@ -58,27 +61,34 @@ std::string to_string(TaskType type) { return std::string(kTaskTypes.name(type))
 std::optional<Cluster> Cluster::parse(std::string_view text) {
   if (text.find_first_not_of(" \t\r\n") == std::string_view::npos) return std::nullopt;
   const json config = parse_json(text, ErrorCategory::input, "TF_CONFIG", kLimits);
-  if (!config.is_object()) refuse("expected an object with \"cluster\" and \"task\"", "got " + describe_json(config));
+  if (!config.is_object())
+    refuse("expected an object with \"cluster\" and \"task\"", "got " + describe_json(config));
   const json jobs = config.value("cluster", json::object());
   if (!jobs.is_object())
-    refuse("expected a \"cluster\" that lists addresses by type of task", "got " + describe_json(jobs));
+    refuse("expected a \"cluster\" that lists addresses by type of task",
+           "got " + describe_json(jobs));
   if (jobs.empty()) return std::nullopt;
 
   Cluster cluster;
-  for (const auto& [name, list] : jobs.items()) cluster.tasks_[parse_task_type(name)] = parse_addresses(name, list);
+  for (const auto& [name, list] : jobs.items())
+    cluster.tasks_[parse_task_type(name)] = parse_addresses(name, list);
   for (const TaskType single : {TaskType::chief, TaskType::evaluator})
     if (const std::size_t count = cluster.tasks(single).size(); count > 1)
-      refuse(fmt::format("expected at most one {}", to_string(single)), fmt::format("got {}", count));
+      refuse(fmt::format("expected at most one {}", to_string(single)),
+             fmt::format("got {}", count));
 
   const json task = config.value("task", json());
-  if (!task.is_object() || !task.contains("type") || !task["type"].is_string() || !task.contains("index"))
+  if (!task.is_object() || !task.contains("type") || !task["type"].is_string() ||
+      !task.contains("index"))
     refuse("expected a \"task\" with \"type\" and \"index\" next to the cluster",
            task.is_null() ? "there is none" : "got " + describe_json(task));
   cluster.type_ = parse_task_type(task["type"]);
   cluster.index_ = parse_index(task["index"]);
   if (!cluster.tasks_.contains(cluster.type_))
-    refuse("expected a task of the cluster", fmt::format("the cluster has no {}", to_string(cluster.type_)));
-  if (const std::size_t count = cluster.tasks(cluster.type_).size(); static_cast<std::size_t>(cluster.index_) >= count)
+    refuse("expected a task of the cluster",
+           fmt::format("the cluster has no {}", to_string(cluster.type_)));
+  if (const std::size_t count = cluster.tasks(cluster.type_).size();
+      static_cast<std::size_t>(cluster.index_) >= count)
     refuse(fmt::format("expected a {} index below {}", to_string(cluster.type_), count),
            fmt::format("got {}", cluster.index_));
   return cluster;
@@ -118,7 +128,8 @@ int Cluster::worker_count() const {
 
 int Cluster::worker_rank() const {
   check_trains();
-  return type_ == TaskType::worker ? static_cast<int>(tasks(TaskType::chief).size()) + index_ : index_;
+  return type_ == TaskType::worker ? static_cast<int>(tasks(TaskType::chief).size()) + index_
+                                   : index_;
 }
 
 std::vector<std::string> Cluster::worker_addresses() const {
@@ -135,7 +146,8 @@ std::vector<std::string> Cluster::worker_names() const {
   if (type_ == TaskType::evaluator) return {task_name()};
   std::vector<std::string> names;
   for (const TaskType type : {TaskType::chief, TaskType::worker})
-    for (std::size_t i = 0; i < tasks(type).size(); ++i) names.push_back(fmt::format("{}:{}", to_string(type), i));
+    for (std::size_t i = 0; i < tasks(type).size(); ++i)
+      names.push_back(fmt::format("{}:{}", to_string(type), i));
   return names;
 }
 
@@ -149,9 +161,11 @@ void Cluster::check_against_mpi(int rank, int size) const {
   if (worker_rank() == rank && worker_count() == size) return;
   refuse(
       fmt::format("expected a cluster that matches MPI, where this is rank {} of {}", rank, size),
-      fmt::format(
-          "it names {}, which is rank {} of {}{}", task_name(), worker_rank(), worker_count(),
-          size == 1 ? "; start all tasks with one mpirun, or put \"lockstep launch --\" in front of the command" : ""));
+      fmt::format("it names {}, which is rank {} of {}{}", task_name(), worker_rank(),
+                  worker_count(),
+                  size == 1 ? "; start all tasks with one mpirun, or put \"lockstep launch --\" in "
+                              "front of the command"
+                            : ""));
 }
 
 }  // namespace lockstep::job

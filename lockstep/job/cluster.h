@@ -1,5 +1,5 @@
-// TF_CONFIG: the description of a cluster, and of this process's task in it, as used by tf.distribute. Ranks are
-// connected by MPI, so under MPI it is only checked against MPI's view.
+// TF_CONFIG: the description of a cluster, and of this process's task in it, as used by
+// tf.distribute. Ranks are connected by MPI, so under MPI it is only checked against MPI's view.
 #pragma once
 
 #include <map>
@@ -17,12 +17,13 @@ std::string to_string(TaskType type);
 
 /// The contents of TF_CONFIG.
 ///
-///     {"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index": 0}}
+///     {"cluster": {"worker": ["host0:2222", "host1:2222"]}, "task": {"type": "worker", "index":
+///     0}}
 class Cluster {
  public:
-  /// Parses the text of TF_CONFIG. nullopt if it describes no cluster (empty, `{}`, an empty "cluster"). Throws Error
-  /// (input) `[TF_CONFIG] …` for text that does not have the form above, an unknown task type, a task that is not in
-  /// the cluster, or several chiefs or evaluators.
+  /// Parses the text of TF_CONFIG. nullopt if it describes no cluster (empty, `{}`, an empty
+  /// "cluster"). Throws Error (input) `[TF_CONFIG] …` for text that does not have the form above,
+  /// an unknown task type, a task that is not in the cluster, or several chiefs or evaluators.
   static std::optional<Cluster> parse(std::string_view text);
 
   /// Parses the environment variable TF_CONFIG; nullopt if it is not set.
@@ -36,11 +37,11 @@ class Cluster {
   /// Addresses of the tasks of a type, as given; may be empty.
   const std::vector<std::string>& tasks(TaskType type) const;
 
-  /// Whether this task writes checkpoints and summaries: the chief; worker 0 if there is no chief; an evaluator, which
-  /// trains in a cluster of one.
+  /// Whether this task writes checkpoints and summaries: the chief; worker 0 if there is no chief;
+  /// an evaluator, which trains in a cluster of one.
   bool is_chief() const;
-  /// Number of tasks that train together: chief and workers; 1 for an evaluator. This and the functions below throw
-  /// Error (input) for a parameter server.
+  /// Number of tasks that train together: chief and workers; 1 for an evaluator. This and the
+  /// functions below throw Error (input) for a parameter server.
   int worker_count() const;
   /// This task's rank among them: the chief is 0, then the workers in order.
   int worker_rank() const;
@@ -49,8 +50,8 @@ class Cluster {
   /// Their names: chief:0, worker:0, worker:1.
   std::vector<std::string> worker_names() const;
 
-  /// Throws Error (input), with both views, unless this task is rank `rank` of `size`, as in MPI. Possibly only one
-  /// rank sees a difference, so the caller must report it to all ranks.
+  /// Throws Error (input), with both views, unless this task is rank `rank` of `size`, as in MPI.
+  /// Possibly only one rank sees a difference, so the caller must report it to all ranks.
   void check_against_mpi(int rank, int size) const;
 
  private:

@@ -8,7 +8,8 @@ namespace {
 // Less than the second after which mpirun sends SIGKILL.
 constexpr timespec kDelay{.tv_sec = 0, .tv_nsec = 800'000'000};
 
-// Runs on any thread except the watchdog's, which blocks signals. Calls only async-signal-safe functions.
+// Runs on any thread except the watchdog's, which blocks signals. Calls only async-signal-safe
+// functions.
 extern "C" void terminate_late(int signal) {
   timespec left = kDelay;
   while (nanosleep(&left, &left) != 0) continue;

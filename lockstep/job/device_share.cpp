@@ -31,13 +31,16 @@ std::string processors_of_this_process() {
 
 int share_of_cores(const std::vector<CoreClaim>& claims, int rank) {
   const CoreClaim& mine = claims[static_cast<std::size_t>(rank)];
-  const auto same_cores = std::ranges::count_if(
-      claims, [&](const CoreClaim& claim) { return claim.node == mine.node && claim.processors == mine.processors; });
+  const auto same_cores = std::ranges::count_if(claims, [&](const CoreClaim& claim) {
+    return claim.node == mine.node && claim.processors == mine.processors;
+  });
   const auto cores = static_cast<int>(std::ranges::count(mine.processors, '1') / same_cores);
   if (mine.quota <= 0) return std::max(1, cores);
-  const auto same_quota = std::ranges::count_if(
-      claims, [&](const CoreClaim& claim) { return claim.node == mine.node && claim.quota == mine.quota; });
-  return std::max(1, std::min(cores, static_cast<int>(mine.quota / static_cast<double>(same_quota))));
+  const auto same_quota = std::ranges::count_if(claims, [&](const CoreClaim& claim) {
+    return claim.node == mine.node && claim.quota == mine.quota;
+  });
+  return std::max(1,
+                  std::min(cores, static_cast<int>(mine.quota / static_cast<double>(same_quota))));
 }
 
 int share_of_cores(const Session& session) {
@@ -74,34 +77,37 @@ DeviceClaim claim_of(const Session& session, std::string_view list) {
 
 }  // namespace
 
-std::vector<Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank, bool share_gpus) {
+std::vector<Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank,
+                                     bool share_gpus) {
   const DeviceClaim& mine = claims[static_cast<std::size_t>(rank)];
   const bool takes_all = mine.devices == "gpu:all";
   const int gpus = static_cast<int>(mine.gpus.size());
   if (gpus == 0 && takes_all)
-    throw Error(ErrorCategory::device, kOption, fmt::format("expected a GPU on {} for gpu:all", mine.host),
-                mine.no_gpu);
+    throw Error(ErrorCategory::device, kOption,
+                fmt::format("expected a GPU on {} for gpu:all", mine.host), mine.no_gpu);
   if (gpus == 0) return {Device{}};
   const int ranks = static_cast<int>(std::count(claims.begin(), claims.end(), mine));
   const int place = static_cast<int>(std::count(claims.begin(), claims.begin() + rank, mine));
   if (gpus < ranks && share_gpus) return gpus_from(place % gpus, 1);
   if (gpus < ranks)
     throw Error(ErrorCategory::device, kOption,
-                "expected a GPU for each rank of a node: start fewer ranks there, or let them share with --share-gpus",
+                "expected a GPU for each rank of a node: start fewer ranks there, or let them "
+                "share with --share-gpus",
                 seen_by(mine, ranks));
   if (ranks == 1) return gpus_from(0, gpus);
   if (!takes_all) return gpus_from(place, 1);
   if (gpus % ranks != 0)
-    throw Error(
-        ErrorCategory::device, kOption,
-        "expected GPUs that the ranks of a node divide evenly for gpu:all: start a different number of ranks, or "
-        "use auto to give each rank one GPU",
-        seen_by(mine, ranks));
+    throw Error(ErrorCategory::device, kOption,
+                "expected GPUs that the ranks of a node divide evenly for gpu:all: start a "
+                "different number of ranks, or "
+                "use auto to give each rank one GPU",
+                seen_by(mine, ranks));
   return gpus_from(place * (gpus / ranks), gpus / ranks);
 }
 
 std::vector<Device> choose_devices(const Session& session, std::string_view list, bool share_gpus) {
-  const std::vector<DeviceClaim> claims = Agreement(session).gather_values("device claims", claim_of(session, list));
+  const std::vector<DeviceClaim> claims =
+      Agreement(session).gather_values("device claims", claim_of(session, list));
   std::vector<Device> mine;
   for (int rank = 0; rank < session.size(); ++rank) {
     if (!is_open(claims[static_cast<std::size_t>(rank)].devices)) continue;

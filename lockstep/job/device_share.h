@@ -18,9 +18,9 @@ struct CoreClaim {
   double quota = 0;             ///< CPU quota of its control group, in processors; 0: no limit
 };
 
-/// Number of cores for rank `rank`: its processors, divided by the number of ranks of the same node with the same
-/// processors (as with `--bind-to none`). Limited by the CPU quota, which the ranks of the node with the same quota
-/// share. At least 1.
+/// Number of cores for rank `rank`: its processors, divided by the number of ranks of the same node
+/// with the same processors (as with `--bind-to none`). Limited by the CPU quota, which the ranks
+/// of the node with the same quota share. At least 1.
 int share_of_cores(const std::vector<CoreClaim>& claims, int rank);
 
 /// Number of cores for the calling rank. Collective.
@@ -38,16 +38,19 @@ struct DeviceClaim {
   bool operator==(const DeviceClaim&) const = default;
 };
 
-/// The devices of rank `rank`, whose claim is `auto` or `gpu:all`. Ranks of a node that see the same GPUs divide them
-/// in rank order: `auto` gives one GPU to each rank, `gpu:all` an equal part. If no other rank sees the same GPUs (a
-/// single process, or a launcher that sets CUDA_VISIBLE_DEVICES for each rank), the rank gets all of them. Without a
-/// GPU, `auto` is cpu:0. With `share_gpus`, if there are more ranks than GPUs, they are assigned round-robin. Throws
-/// Error (device) if there are more ranks than GPUs, or if `gpu:all` finds no GPU or a number of GPUs that the ranks do
-/// not divide evenly.
-std::vector<device::Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank, bool share_gpus);
+/// The devices of rank `rank`, whose claim is `auto` or `gpu:all`. Ranks of a node that see the
+/// same GPUs divide them in rank order: `auto` gives one GPU to each rank, `gpu:all` an equal part.
+/// If no other rank sees the same GPUs (a single process, or a launcher that sets
+/// CUDA_VISIBLE_DEVICES for each rank), the rank gets all of them. Without a GPU, `auto` is cpu:0.
+/// With `share_gpus`, if there are more ranks than GPUs, they are assigned round-robin. Throws
+/// Error (device) if there are more ranks than GPUs, or if `gpu:all` finds no GPU or a number of
+/// GPUs that the ranks do not divide evenly.
+std::vector<device::Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank,
+                                             bool share_gpus);
 
-/// The devices of the calling rank for `list` (see device::parse_devices). If share_of_devices throws for any rank, all
-/// ranks throw. Collective.
-std::vector<device::Device> choose_devices(const Session& session, std::string_view list, bool share_gpus = false);
+/// The devices of the calling rank for `list` (see device::parse_devices). If share_of_devices
+/// throws for any rank, all ranks throw. Collective.
+std::vector<device::Device> choose_devices(const Session& session, std::string_view list,
+                                           bool share_gpus = false);
 
 }  // namespace lockstep::job

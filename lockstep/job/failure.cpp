@@ -24,8 +24,8 @@ struct Summary {
   std::int32_t consequence = 0;
 };
 
-/// One exchange of summaries. Allocated on the heap and leaked if the exchange does not complete, because MPI may still
-/// write to it.
+/// One exchange of summaries. Allocated on the heap and leaked if the exchange does not complete,
+/// because MPI may still write to it.
 struct Exchange {
   Exchange(const Summary& mine, std::size_t ranks) : sent(mine), received(ranks) {}
 
@@ -35,7 +35,8 @@ struct Exchange {
 };
 
 FailureVerdict judge(const std::vector<Summary>& all, int rank) {
-  const auto cause = std::find_if(all.begin(), all.end(), [](const Summary& one) { return one.consequence == 0; });
+  const auto cause =
+      std::find_if(all.begin(), all.end(), [](const Summary& one) { return one.consequence == 0; });
   const bool has_cause = cause != all.end();
   const Summary& mine = all[static_cast<std::size_t>(rank)];
   const auto first_alike = std::find_if(all.begin(), all.end(), [&](const Summary& one) {
@@ -54,28 +55,32 @@ Failure describe_current_exception() {
   try {
     throw;
   } catch (const Error& error) {
-    return {error.what(), exit_status(error.category()), error.category() == ErrorCategory::communication};
+    return {error.what(), exit_status(error.category()),
+            error.category() == ErrorCategory::communication};
   } catch (const std::filesystem::filesystem_error& error) {
     const std::string path = error.path1().string();
     return {Error(ErrorCategory::data, path.empty() ? "files" : path,
-                  "expected a file or directory that this user can use", fmt::format("got {}", error.code().message()))
+                  "expected a file or directory that this user can use",
+                  fmt::format("got {}", error.code().message()))
                 .what(),
             exit_status(ErrorCategory::data), false};
   } catch (const std::system_error& error) {
-    return {
-        Error(ErrorCategory::device, "system", "expected a system resource within the limits of this host (ulimit -a)",
-              fmt::format("got {}", error.what()))
-            .what(),
-        exit_status(ErrorCategory::device), false};
+    return {Error(ErrorCategory::device, "system",
+                  "expected a system resource within the limits of this host (ulimit -a)",
+                  fmt::format("got {}", error.what()))
+                .what(),
+            exit_status(ErrorCategory::device), false};
   } catch (const std::bad_alloc&) {
     return {
-        "[memory] expected more memory than this host has; reduce the batch size or the number of replicas per host",
+        "[memory] expected more memory than this host has; reduce the batch size or the number of "
+        "replicas per host",
         exit_status(ErrorCategory::device), false};
   } catch (const std::exception& error) {
     return {error.what(), 1, false};
   } catch (...) {
     return {
-        "[program] expected exceptions of type std::exception; the calling program threw another type, which is a bug",
+        "[program] expected exceptions of type std::exception; the calling program threw another "
+        "type, which is a bug",
         1, false};
   }
 }
@@ -85,13 +90,15 @@ FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seco
   int size = 1;
   MPI_Comm_rank(ranks, &rank);
   MPI_Comm_size(ranks, &size);
-  const Summary summary{std::hash<std::string>{}(mine.message), mine.exit_status, mine.consequence ? 1 : 0};
+  const Summary summary{std::hash<std::string>{}(mine.message), mine.exit_status,
+                        mine.consequence ? 1 : 0};
   auto exchange = std::make_unique<Exchange>(summary, static_cast<std::size_t>(size));
-  MPI_Iallgather(&exchange->sent, sizeof(Summary), MPI_BYTE, exchange->received.data(), sizeof(Summary), MPI_BYTE,
-                 ranks, &exchange->request);
+  MPI_Iallgather(&exchange->sent, sizeof(Summary), MPI_BYTE, exchange->received.data(),
+                 sizeof(Summary), MPI_BYTE, ranks, &exchange->request);
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds);
   int done = 0;
-  while (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE), !done && std::chrono::steady_clock::now() < deadline)
+  while (MPI_Test(&exchange->request, &done, MPI_STATUS_IGNORE),
+         !done && std::chrono::steady_clock::now() < deadline)
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   if (!done) {
     static_cast<void>(exchange.release());

@@ -1,5 +1,5 @@
-// How a failed job ends: with one error line, printed by one rank if all have the same error, and the same exit status
-// on all ranks.
+// How a failed job ends: with one error line, printed by one rank if all have the same error, and
+// the same exit status on all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -27,9 +27,9 @@ struct FailureVerdict {
   int exit_status = 1;           ///< the job's
 };
 
-/// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares the failures. The time limit
-/// covers ranks that are still running. Of ranks with equal messages, the lowest prints; consequences are printed only
-/// if no rank has a cause.
+/// Waits up to `seconds` for the other ranks of `ranks` to fail as well, and compares the failures.
+/// The time limit covers ranks that are still running. Of ranks with equal messages, the lowest
+/// prints; consequences are printed only if no rank has a cause.
 FailureVerdict compare_failures(const Failure& mine, MPI_Comm ranks, double seconds);
 
 }  // namespace lockstep::job

@@ -25,9 +25,11 @@ Launch detect_launch(const Environment& environment) {
     return {true, number(environment, "OMPI_COMM_WORLD_RANK").value_or(0), *ranks, "mpirun"};
   if (const auto rank = number(environment, "PMI_RANK"))
     return {true, *rank, number(environment, "PMI_SIZE").value_or(0), "a PMI launcher"};
-  // A batch script has SLURM_PROCID too, but is not a rank: only srun sets the number of tasks of a step.
+  // A batch script has SLURM_PROCID too, but is not a rank: only srun sets the number of tasks of a
+  // step.
   const auto tasks = number(environment, "SLURM_STEP_NUM_TASKS");
-  if (const auto rank = number(environment, "PMIX_RANK")) return {true, *rank, tasks.value_or(0), "a PMIx launcher"};
+  if (const auto rank = number(environment, "PMIX_RANK"))
+    return {true, *rank, tasks.value_or(0), "a PMIx launcher"};
   const auto process = number(environment, "SLURM_PROCID");
   if (process && tasks && *tasks > 1) return {true, *process, *tasks, "srun", false};
   return {};

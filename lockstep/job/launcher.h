@@ -8,18 +8,19 @@ namespace lockstep::job {
 
 /// The job of this process, according to its environment.
 struct Launch {
-  bool launched = false;  ///< whether a launcher such as mpirun or srun started this process as a rank
-  int rank = 0;           ///< of this process, from 0
-  int ranks = 1;          ///< 0 if unknown
-  std::string launcher;   ///< human-readable name; empty without one
-  bool connects = true;   ///< whether it connects MPI ranks; a plain srun does not
+  bool launched =
+      false;      ///< whether a launcher such as mpirun or srun started this process as a rank
+  int rank = 0;   ///< of this process, from 0
+  int ranks = 1;  ///< 0 if unknown
+  std::string launcher;  ///< human-readable name; empty without one
+  bool connects = true;  ///< whether it connects MPI ranks; a plain srun does not
 };
 
 /// Looks up a variable; null if it is not set.
 using Environment = std::function<const char*(const char* name)>;
 
-/// Detects Open MPI's mpirun, launchers that use PMI (MPICH's mpiexec, srun --mpi=pmi2) or PMIx (srun --mpi=pmix), and
-/// a plain srun step.
+/// Detects Open MPI's mpirun, launchers that use PMI (MPICH's mpiexec, srun --mpi=pmi2) or PMIx
+/// (srun --mpi=pmix), and a plain srun step.
 Launch detect_launch(const Environment& environment);
 /// Uses this process's environment.
 Launch detect_launch();

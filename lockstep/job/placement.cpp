@@ -19,7 +19,8 @@ namespace {
 constexpr std::size_t kShortUuid = 12;  // "GPU-" and eight digits
 constexpr double kGibibyte = 1 << 30;
 
-std::size_t width_of(const std::vector<Placement>& placements, std::size_t least, std::string Placement::*text) {
+std::size_t width_of(const std::vector<Placement>& placements, std::size_t least,
+                     std::string Placement::*text) {
   for (const Placement& one : placements) least = std::max(least, (one.*text).size());
   return least;
 }
@@ -31,7 +32,8 @@ std::size_t width_of_gpus(const std::vector<Placement>& placements) {
 }
 
 std::string gpu_columns(const GpuPlace& gpu, std::size_t width) {
-  return fmt::format("  {:<{}}  {:<12}  {:>4}  {:>6.1f}", gpu.name, width, gpu.uuid.substr(0, kShortUuid),
+  return fmt::format("  {:<{}}  {:<12}  {:>4}  {:>6.1f}", gpu.name, width,
+                     gpu.uuid.substr(0, kShortUuid),
                      gpu.numa_node < 0 ? "-" : std::to_string(gpu.numa_node),
                      static_cast<double>(gpu.bytes) / kGibibyte);
 }
@@ -43,8 +45,8 @@ std::string describe_ranks(const std::set<int>& ranks, const Placement& first) {
 }
 
 template <typename Condition, typename Sentence>
-void warn_of(std::vector<std::string>& warnings, const std::vector<Placement>& placements, Condition condition,
-             Sentence sentence) {
+void warn_of(std::vector<std::string>& warnings, const std::vector<Placement>& placements,
+             Condition condition, Sentence sentence) {
   const auto first = std::ranges::find_if(placements, condition);
   if (first == placements.end()) return;
   std::set<int> ranks;
@@ -57,7 +59,8 @@ void warn_of(std::vector<std::string>& warnings, const std::vector<Placement>& p
 using Cores = std::pair<int, std::string>;
 Cores cores_of(const Placement& place) {
   // If the list is unknown, assume that the process has its own cores.
-  return {place.node, place.processor_list.empty() ? fmt::format("rank {}", place.rank) : place.processor_list};
+  return {place.node,
+          place.processor_list.empty() ? fmt::format("rank {}", place.rank) : place.processor_list};
 }
 
 /// Total kernel threads on each set of cores.
@@ -132,47 +135,57 @@ std::string placement_table(const std::vector<Placement>& placements) {
   const bool has_gpus = std::ranges::any_of(placements, &Placement::is_on_gpu);
   const std::size_t gpu_width = width_of_gpus(placements);
   const std::size_t interface_width = width_of(placements, 9, &Placement::interface);
-  std::string table = fmt::format("{:>7}  {:>4}  {:<{}}  {:>5}  {:<6}  {:>5}  {:<{}}", "replica", "rank", "host",
-                                  host_width, "local", "device", "cores", "interface", has_gpus ? interface_width : 0);
-  if (has_gpus) table += fmt::format("  {:<{}}  {:<12}  {:>4}  {:>6}", "GPU", gpu_width, "UUID", "NUMA", "GiB");
+  std::string table = fmt::format("{:>7}  {:>4}  {:<{}}  {:>5}  {:<6}  {:>5}  {:<{}}", "replica",
+                                  "rank", "host", host_width, "local", "device", "cores",
+                                  "interface", has_gpus ? interface_width : 0);
+  if (has_gpus)
+    table += fmt::format("  {:<{}}  {:<12}  {:>4}  {:>6}", "GPU", gpu_width, "UUID", "NUMA", "GiB");
   table += '\n';
   for (const Placement& one : placements) {
     const std::string interface = one.interface.empty() ? "-" : one.interface;
-    table +=
-        fmt::format("{:>7}  {:>4}  {:<{}}  {:>5}  {:<6}  {:>5}  {:<{}}", one.replica, one.rank, one.host, host_width,
-                    one.local_rank, one.device, one.cores, interface, has_gpus ? interface_width : interface.size());
+    table += fmt::format("{:>7}  {:>4}  {:<{}}  {:>5}  {:<6}  {:>5}  {:<{}}", one.replica, one.rank,
+                         one.host, host_width, one.local_rank, one.device, one.cores, interface,
+                         has_gpus ? interface_width : interface.size());
     if (has_gpus) table += gpu_columns(one.gpu, gpu_width);
     table += '\n';
   }
   return table;
 }
 
-std::vector<std::string> placement_warnings(const std::vector<Placement>& placements, int data_threads) {
+std::vector<std::string> placement_warnings(const std::vector<Placement>& placements,
+                                            int data_threads) {
   std::vector<std::string> warnings;
   warn_of(
       warnings, placements, [&](const Placement& place) { return place.processors < data_threads; },
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
-            "{} may run on {} of the host's cores, fewer than --data-threads {}: start mpirun with --bind-to none, or "
+            "{} may run on {} of the host's cores, fewer than --data-threads {}: start mpirun with "
+            "--bind-to none, or "
             "--map-by slot:PE={}",
             who, place.processors, data_threads, data_threads + 1);
       });
   const std::map<Cores, int> threads = kernel_threads(placements);
   warn_of(
       warnings, placements,
-      [&](const Placement& place) { return !place.is_on_gpu() && threads.at(cores_of(place)) > place.processors; },
+      [&](const Placement& place) {
+        return !place.is_on_gpu() && threads.at(cores_of(place)) > place.processors;
+      },
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
-            "the kernels of {} have {} threads on {} of the host's cores: start fewer ranks or replicas there, or, if "
+            "the kernels of {} have {} threads on {} of the host's cores: start fewer ranks or "
+            "replicas there, or, if "
             "they are bound, start mpirun with --bind-to none",
             who, threads.at(cores_of(place)), place.processors);
       });
-  warn_of(warnings, placements, is_far_from_its_gpu, [](const std::string& who, const Placement& place) {
-    return fmt::format(
-        "the cores of {} are on NUMA node {}, but {} is near node {}: start mpirun with --bind-to none, or bind the "
-        "rank there with numactl --cpunodebind={}",
-        who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node, place.gpu.numa_node);
-  });
+  warn_of(warnings, placements, is_far_from_its_gpu,
+          [](const std::string& who, const Placement& place) {
+            return fmt::format(
+                "the cores of {} are on NUMA node {}, but {} is near node {}: start mpirun with "
+                "--bind-to none, or bind the "
+                "rank there with numactl --cpunodebind={}",
+                who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node,
+                place.gpu.numa_node);
+          });
   return warnings;
 }
 

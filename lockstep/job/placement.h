@@ -36,20 +36,23 @@ struct Placement {
   bool is_on_gpu() const { return !gpu.uuid.empty(); }  ///< whether its device is a GPU
 };
 
-/// The placement of a replica of this process on `device`; replica, rank and node numbers are not set.
+/// The placement of a replica of this process on `device`; replica, rank and node numbers are not
+/// set.
 Placement describe_place(device::Device device);
 
 // A placement as ranks send it to each other.
 void to_json(nlohmann::json& json, const Placement& place);
 void from_json(const nlohmann::json& json, Placement& place);
 
-/// A table with one line per replica: its placement, kernel threads, and network interface to other nodes ("-" if there
-/// are none). If any replica is on a GPU, also the GPU's name, short UUID, NUMA node and memory.
+/// A table with one line per replica: its placement, kernel threads, and network interface to other
+/// nodes ("-" if there are none). If any replica is on a GPU, also the GPU's name, short UUID, NUMA
+/// node and memory.
 std::string placement_table(const std::vector<Placement>& placements);
 
-/// Likely causes of slow replicas, one sentence each: processes with fewer cores than `data_threads`, cores with more
-/// kernel threads than cores, and processes whose cores are all on a different NUMA node than their GPU. One sentence
-/// per cause, for all affected ranks.
-std::vector<std::string> placement_warnings(const std::vector<Placement>& placements, int data_threads);
+/// Likely causes of slow replicas, one sentence each: processes with fewer cores than
+/// `data_threads`, cores with more kernel threads than cores, and processes whose cores are all on
+/// a different NUMA node than their GPU. One sentence per cause, for all affected ranks.
+std::vector<std::string> placement_warnings(const std::vector<Placement>& placements,
+                                            int data_threads);
 
 }  // namespace lockstep::job

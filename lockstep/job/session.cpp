@@ -30,11 +30,13 @@
 namespace lockstep::job {
 namespace {
 
-/// How long a failed rank waits for the same failure on the others: long enough for ranks that check the same options,
-/// short enough for the end of a job.
+/// How long a failed rank waits for the same failure on the others: long enough for ranks that
+/// check the same options, short enough for the end of a job.
 constexpr double kFailureWaitSeconds = 1.0;
-constexpr std::chrono::milliseconds kPrintLimit(1000);  // if the reader of standard output or error does not read
-/// More collectives than any rank enters before its end, so that ranks that have not reached their end count as late.
+constexpr std::chrono::milliseconds kPrintLimit(
+    1000);  // if the reader of standard output or error does not read
+/// More collectives than any rank enters before its end, so that ranks that have not reached their
+/// end count as late.
 constexpr std::uint64_t kCollectivesBeforeTheEnd = std::uint64_t{1} << 62;
 
 /// Flushes standard output and all other streams, for at most `limit`.
@@ -57,9 +59,10 @@ void require_descriptors() {
   constexpr rlim_t kLeast = 24;
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error(ErrorCategory::device, "session",
-              fmt::format("expected a limit of at least {} open files for a rank (ulimit -n)", kLeast),
-              fmt::format("got {}", limit.rlim_cur));
+  throw Error(
+      ErrorCategory::device, "session",
+      fmt::format("expected a limit of at least {} open files for a rank (ulimit -n)", kLeast),
+      fmt::format("got {}", limit.rlim_cur));
 }
 
 }  // namespace
@@ -105,7 +108,8 @@ void Session::initialize_mpi(int argc, char** argv) {
   MPI_Initialized(&runs);
   MPI_Finalized(&has_ended);
   if (has_ended != 0)
-    throw Error(ErrorCategory::communication, "session", "expected MPI to be usable", "MPI_Finalize has been called");
+    throw Error(ErrorCategory::communication, "session", "expected MPI to be usable",
+                "MPI_Finalize has been called");
   owns_mpi_ = runs == 0;
   int provided = MPI_THREAD_SINGLE;
   if (owns_mpi_) {
@@ -116,19 +120,22 @@ void Session::initialize_mpi(int argc, char** argv) {
   }
   try {
     if (provided < MPI_THREAD_SERIALIZED)
-      throw Error(ErrorCategory::communication, "session",
-                  "expected an MPI that several threads can call, one at a time (MPI_THREAD_SERIALIZED)",
-                  owns_mpi_
-                      ? "this MPI supports calls from the main thread only"
-                      : "the program initialized MPI with a lower thread level: call MPI_Init_thread with that level");
+      throw Error(
+          ErrorCategory::communication, "session",
+          "expected an MPI that several threads can call, one at a time (MPI_THREAD_SERIALIZED)",
+          owns_mpi_ ? "this MPI supports calls from the main thread only"
+                    : "the program initialized MPI with a lower thread level: call MPI_Init_thread "
+                      "with that level");
     MPI_Comm_dup(MPI_COMM_WORLD, &ranks_);
     MPI_Comm_dup(MPI_COMM_WORLD, &state_->failures);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
     if (size_ == 1 && launch.ranks > 1)
       throw Error(ErrorCategory::communication, "session",
-                  fmt::format("expected the {} ranks that {} started in one job", launch.ranks, launch.launcher),
-                  "MPI treats each of them as a separate job: start them with the mpirun of the MPI this program was "
+                  fmt::format("expected the {} ranks that {} started in one job", launch.ranks,
+                              launch.launcher),
+                  "MPI treats each of them as a separate job: start them with the mpirun of the "
+                  "MPI this program was "
                   "built with, or "
                   "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
     find_nodes();
@@ -160,8 +167,9 @@ void Session::watch(const std::vector<std::shared_ptr<allreduce::Activity>>& rep
   std::vector<const allreduce::Activity*> watched;
   for (const auto& replica : replicas) watched.push_back(replica.get());
   const allreduce::CollectiveScope scope(activity_.get(), "the start of the watchdog");
-  auto next = ranks_ == MPI_COMM_NULL ? std::make_unique<allreduce::Watchdog>(watched, options)
-                                      : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
+  auto next = ranks_ == MPI_COMM_NULL
+                  ? std::make_unique<allreduce::Watchdog>(watched, options)
+                  : std::make_unique<allreduce::Watchdog>(ranks_, watched, options);
   // The watchdog shares ownership, because it may outlive the caller.
   next->watch({replicas.begin(), replicas.end()});
   watchdog_ = std::move(next);
@@ -184,8 +192,9 @@ Session::~Session() {
   const bool after_exception = std::uncaught_exceptions() > state_->exceptions_at_start;
   if (after_exception && watchdog_) watchdog_->announce_error();
   if (after_exception && ranks_ != MPI_COMM_NULL) {
-    allreduce::print_error(fmt::format("lockstep: rank {} exits because of an exception; the job ends\n", rank_),
-                           kPrintLimit);
+    allreduce::print_error(
+        fmt::format("lockstep: rank {} exits because of an exception; the job ends\n", rank_),
+        kPrintLimit);
     MPI_Abort(ranks_, 1);
   }
   workers_.reset();
@@ -198,15 +207,16 @@ Session::~Session() {
     return;
   }
   wait_for_others();
-  // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them as lost.
+  // A launcher that ends the job may kill ranks in MPI_Finalize; the watchdog must not report them
+  // as lost.
   watchdog_.reset();
   MPI_Comm_free(&state_->failures);
   MPI_Comm_free(&ranks_);
   if (owns_mpi_) MPI_Finalize();
 }
 
-// If a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (with PMIx 4.2) crashes or hangs.
-// So all ranks synchronize here first.
+// If a rank dies while another waits for it in MPI_Finalize, the mpirun of Open MPI 4 (with
+// PMIx 4.2) crashes or hangs. So all ranks synchronize here first.
 void Session::wait_for_others() const {
   const allreduce::CollectiveScope scope(activity_.get(), "the end of the job");
   MPI_Request everyone = MPI_REQUEST_NULL;
@@ -235,11 +245,12 @@ std::vector<std::string> Session::all_gather(const std::string& mine) const {
   std::vector<int> offsets(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);
   std::string together(static_cast<std::size_t>(total), '\0');
-  MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_CHAR, together.data(), lengths.data(), offsets.data(),
-                 MPI_CHAR, ranks_);
+  MPI_Allgatherv(mine.data(), static_cast<int>(own), MPI_CHAR, together.data(), lengths.data(),
+                 offsets.data(), MPI_CHAR, ranks_);
   std::vector<std::string> all;
   for (std::size_t i = 0; i < lengths.size(); ++i)
-    all.push_back(together.substr(static_cast<std::size_t>(offsets[i]), static_cast<std::size_t>(lengths[i])));
+    all.push_back(together.substr(static_cast<std::size_t>(offsets[i]),
+                                  static_cast<std::size_t>(lengths[i])));
   return all;
 }
 
@@ -250,7 +261,8 @@ void Session::barrier() const {
   MPI_Barrier(ranks_);
 }
 
-// A reduction in flight for an optimizer outside the body would call MPI concurrently with the code that follows.
+// A reduction in flight for an optimizer outside the body would call MPI concurrently with the code
+// that follows.
 void Session::settle_workers() {
   if (!workers_) return;
   try {
@@ -260,17 +272,22 @@ void Session::settle_workers() {
   }
 }
 
-// Other threads may still be in MPI for groups that have just been notified of the failure. If one does not return,
-// such as from a reduction of the MPI library itself, this rank cannot compare failures.
+// Other threads may still be in MPI for groups that have just been notified of the failure. If one
+// does not return, such as from a reduction of the MPI library itself, this rank cannot compare
+// failures.
 FailureVerdict Session::State::settle(const Failure& failure, int ranks) const {
-  if (ranks == 1) return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
-  const std::unique_lock turn(allreduce::mpi_turn(), std::chrono::duration<double>(kFailureWaitSeconds));
-  if (!turn.owns_lock()) return {.everyone_failed = false, .print = true, .exit_status = failure.exit_status};
+  if (ranks == 1)
+    return {.everyone_failed = true, .print = true, .exit_status = failure.exit_status};
+  const std::unique_lock turn(allreduce::mpi_turn(),
+                              std::chrono::duration<double>(kFailureWaitSeconds));
+  if (!turn.owns_lock())
+    return {.everyone_failed = false, .print = true, .exit_status = failure.exit_status};
   return compare_failures(failure, failures, kFailureWaitSeconds);
 }
 
 void Session::report(const Failure& failure) {
-  if (!state_->is_guarding || (state_->reported && state_->reported->message == failure.message)) return;
+  if (!state_->is_guarding || (state_->reported && state_->reported->message == failure.message))
+    return;
   if (watchdog_) watchdog_->announce_error();
   // Failures after the first are local to this rank.
   if (state_->reported)
@@ -278,7 +295,8 @@ void Session::report(const Failure& failure) {
   else
     state_->verdict = state_->settle(failure, size_);
   state_->reported = failure;
-  if (state_->verdict.print) allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
+  if (state_->verdict.print)
+    allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
   begin_end();
 }
 

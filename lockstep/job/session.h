@@ -24,10 +24,11 @@ class Workers;
 
 /// How ranks communicate.
 struct WorkersOptions {
-  device::Device device = {};                            ///< device of this rank's gradients
-  allreduce::Route route = allreduce::Route::automatic;  ///< for gradients; automatic: by where the ranks are
-  /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports the stalled rank; 0:
-  /// never.
+  device::Device device = {};  ///< device of this rank's gradients
+  allreduce::Route route =
+      allreduce::Route::automatic;  ///< for gradients; automatic: by where the ranks are
+  /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports
+  /// the stalled rank; 0: never.
   double stall_timeout = 120;
   bool share_gpus = false;  ///< whether ranks may share a GPU
 };
@@ -43,18 +44,19 @@ class SessionGroup {
 /// Options of a session.
 struct SessionOptions {
   bool quiet = false;  ///< warnings and errors only
-  /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports the stalled rank.
-  /// Used from the start of the session until a strategy or workers set their own; 0: no watchdog until then. The value
-  /// of rank 0 applies to all ranks.
+  /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports
+  /// the stalled rank. Used from the start of the session until a strategy or workers set their
+  /// own; 0: no watchdog until then. The value of rank 0 applies to all ranks.
   double stall_timeout = 120;
   WorkersOptions workers = {};  ///< options of workers()
 };
 
-/// Owns the process-wide resources: MPI, the logger, the watchdog and the exit of the job. Create it first in main and
-/// destroy it last; one per process. Under a launcher it initializes MPI (MPI_THREAD_SERIALIZED) and is one of several
-/// ranks; without a launcher it is a job of one rank and does not use MPI. If the program has already initialized MPI,
-/// the session uses a duplicate of MPI_COMM_WORLD. The program must then finalize MPI after the end of the session, and
-/// must not call MPI from other threads while a reduction is in flight.
+/// Owns the process-wide resources: MPI, the logger, the watchdog and the exit of the job. Create
+/// it first in main and destroy it last; one per process. Under a launcher it initializes MPI
+/// (MPI_THREAD_SERIALIZED) and is one of several ranks; without a launcher it is a job of one rank
+/// and does not use MPI. If the program has already initialized MPI, the session uses a duplicate
+/// of MPI_COMM_WORLD. The program must then finalize MPI after the end of the session, and must not
+/// call MPI from other threads while a reduction is in flight.
 ///
 ///     int main(int argc, char** argv) {
 ///       lockstep::Session session(argc, argv);
@@ -62,14 +64,15 @@ struct SessionOptions {
 ///     }
 class Session {
  public:
-  /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already finalized, or if a
-  /// launcher started several ranks but MPI has only one: every process would train alone. Throws Error (input) if this
-  /// is one of several tasks that were started without MPI (job/task.h), for the same reason.
+  /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already
+  /// finalized, or if a launcher started several ranks but MPI has only one: every process would
+  /// train alone. Throws Error (input) if this is one of several tasks that were started without
+  /// MPI (job/task.h), for the same reason.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// For code without access to the command line.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}
-  /// Finalizes MPI. During stack unwinding it aborts the whole job instead, so that the other ranks do not wait for
-  /// this one.
+  /// Finalizes MPI. During stack unwinding it aborts the whole job instead, so that the other ranks
+  /// do not wait for this one.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
@@ -90,33 +93,38 @@ class Session {
   /// Seconds since this object was created.
   double seconds() const;
 
-  /// Returns `mine` of all ranks, in rank order, on every rank. Collective. For setup; must not be called while
-  /// replicas of a strategy are running.
+  /// Returns `mine` of all ranks, in rank order, on every rank. Collective. For setup; must not be
+  /// called while replicas of a strategy are running.
   std::vector<std::string> all_gather(const std::string& mine) const;
   /// Returns once every rank has called it.
   void barrier() const;
 
-  /// The ranks as one group with one replica per rank, for custom training loops (lockstep/job/workers.h). Created by
-  /// the first call, which is collective.
+  /// The ranks as one group with one replica per rank, for custom training loops
+  /// (lockstep/job/workers.h). Created by the first call, which is collective.
   Workers& workers();
 
   /// Runs `body` and returns its exit status. An exception is printed as one line,
-  /// `lockstep: error: [where] expected …, got …`, and gives the exit status of its category (lockstep/base/error.h).
-  /// If the other ranks do not fail within one second as well, the whole job is aborted.
+  /// `lockstep: error: [where] expected …, got …`, and gives the exit status of its category
+  /// (lockstep/base/error.h). If the other ranks do not fail within one second as well, the whole
+  /// job is aborted.
   int guard(const std::function<int()>& body);
 
-  /// Within guard(): compares the failure of this rank with those of the others and prints it if this rank is the one
-  /// to print. Called before stack unwinding, because destructors may take long. Does nothing outside guard(), where
-  /// exceptions belong to the program, and nothing for a failure that was already reported.
+  /// Within guard(): compares the failure of this rank with those of the others and prints it if
+  /// this rank is the one to print. Called before stack unwinding, because destructors may take
+  /// long. Does nothing outside guard(), where exceptions belong to the program, and nothing for a
+  /// failure that was already reported.
   void report(const Failure& failure);
 
-  /// The current activity of this process, for the watchdog, which runs from the start of the session to its end. A
-  /// program that waits for longer than the stall timeout without computing, reading or writing must call its tick().
+  /// The current activity of this process, for the watchdog, which runs from the start of the
+  /// session to its end. A program that waits for longer than the stall timeout without computing,
+  /// reading or writing must call its tick().
   allreduce::Activity& activity() const { return *activity_; }
   /// activity(), with shared ownership.
   const std::shared_ptr<allreduce::Activity>& shared_activity() const { return activity_; }
-  /// Watches `replicas` from now on with `options`. The first replica is shared_activity(). Collective.
-  void watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas, allreduce::WatchdogOptions options);
+  /// Watches `replicas` from now on with `options`. The first replica is shared_activity().
+  /// Collective.
+  void watch(const std::vector<std::shared_ptr<allreduce::Activity>>& replicas,
+             allreduce::WatchdogOptions options);
   /// Watches this process only from now on, until its end, with the previous options.
   void watch_process(allreduce::Phase phase);
 

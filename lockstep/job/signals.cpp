@@ -10,7 +10,8 @@ namespace {
 
 // A signal handler receives only the signal number, so its state must be global.
 std::atomic<int> noted_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may use lock-free atomics only");
+static_assert(std::atomic<int>::is_always_lock_free,
+              "a signal handler may use lock-free atomics only");
 
 extern "C" void note_signal(int signal) { noted_signal.store(signal, std::memory_order_relaxed); }
 
@@ -18,7 +19,8 @@ extern "C" void note_signal(int signal) { noted_signal.store(signal, std::memory
 struct sigaction install(int signal) {
   struct sigaction action = {};
   action.sa_handler = note_signal;
-  action.sa_flags = SA_RESTART | SA_ONSTACK | (signal == SIGINT ? static_cast<int>(SA_RESETHAND) : 0);
+  action.sa_flags =
+      SA_RESTART | SA_ONSTACK | (signal == SIGINT ? static_cast<int>(SA_RESETHAND) : 0);
   sigemptyset(&action.sa_mask);
   struct sigaction previous = {};
   sigaction(signal, &action, &previous);
@@ -27,13 +29,15 @@ struct sigaction install(int signal) {
 
 bool is_ignored(int signal) {
   struct sigaction now = {};
-  return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 && now.sa_handler == SIG_IGN;
+  return sigaction(signal, nullptr, &now) == 0 && (now.sa_flags & SA_SIGINFO) == 0 &&
+         now.sa_handler == SIG_IGN;
 }
 
 /// Processors with wide registers need several KiB for a signal frame.
 std::size_t stack_bytes() {
   const long least = ::sysconf(_SC_SIGSTKSZ);
-  return std::max<std::size_t>(std::size_t{64} << 10, least > 0 ? static_cast<std::size_t>(least) : 0);
+  return std::max<std::size_t>(std::size_t{64} << 10,
+                               least > 0 ? static_cast<std::size_t>(least) : 0);
 }
 
 }  // namespace

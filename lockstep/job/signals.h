@@ -11,10 +11,11 @@
 
 namespace lockstep::job {
 
-/// During its lifetime, handlers with SA_ONSTACK run on an alternate stack on the thread that created it, unless the
-/// thread already has one. Handlers that may run during computation need this: matrix products of oneDNN point the
-/// stack pointer to a workspace on the heap, and the signal frame that the kernel writes below it would corrupt other
-/// data. Signals to the process are delivered to the main thread unless it blocks them.
+/// During its lifetime, handlers with SA_ONSTACK run on an alternate stack on the thread that
+/// created it, unless the thread already has one. Handlers that may run during computation need
+/// this: matrix products of oneDNN point the stack pointer to a workspace on the heap, and the
+/// signal frame that the kernel writes below it would corrupt other data. Signals to the process
+/// are delivered to the main thread unless it blocks them.
 class SignalStack {
  public:
   SignalStack();
@@ -26,17 +27,19 @@ class SignalStack {
   std::unique_ptr<std::byte[]> memory_;  // null: the thread has its own
 };
 
-/// During its lifetime, the given signals are recorded instead of ending the process; the destructor restores the
-/// previous handlers. At most one per process.
+/// During its lifetime, the given signals are recorded instead of ending the process; the
+/// destructor restores the previous handlers. At most one per process.
 ///
-/// A second SIGINT ends the process immediately, so that a terminal is never blocked. A second SIGTERM or SIGHUP does
-/// not: schedulers and mpirun both send them to a rank, which then receives one request twice. SIGHUP stays ignored if
-/// the process was started that way, as by nohup. Create and destroy it on the main thread.
+/// A second SIGINT ends the process immediately, so that a terminal is never blocked. A second
+/// SIGTERM or SIGHUP does not: schedulers and mpirun both send them to a rank, which then receives
+/// one request twice. SIGHUP stays ignored if the process was started that way, as by nohup. Create
+/// and destroy it on the main thread.
 class SignalWatch {
  public:
   explicit SignalWatch(std::span<const int> signals);  ///< starts recording `signals`
   /// Same, for a list.
-  SignalWatch(std::initializer_list<int> signals) : SignalWatch(std::span(signals.begin(), signals.size())) {}
+  SignalWatch(std::initializer_list<int> signals)
+      : SignalWatch(std::span(signals.begin(), signals.size())) {}
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
   SignalWatch& operator=(const SignalWatch&) = delete;

@@ -60,10 +60,12 @@ std::vector<std::string> range_of(std::string_view range, std::string_view list)
   const std::string_view last = dash == std::string_view::npos ? first : range.substr(dash + 1);
   const auto from = number(first);
   const auto to = number(last);
-  if (!from || !to || *to < *from || first.size() > kMaxDigits || static_cast<std::size_t>(*to - *from) >= kMaxHosts)
+  if (!from || !to || *to < *from || first.size() > kMaxDigits ||
+      static_cast<std::size_t>(*to - *from) >= kMaxHosts)
     refuse_hosts(list);
   std::vector<std::string> numbers;
-  for (int value = *from; value <= *to; ++value) numbers.push_back(fmt::format("{:0{}}", value, first.size()));
+  for (int value = *from; value <= *to; ++value)
+    numbers.push_back(fmt::format("{:0{}}", value, first.size()));
   return numbers;
 }
 
@@ -99,7 +101,8 @@ std::vector<std::string> expand_slurm_hosts(std::string_view list) {
   std::vector<std::string> hosts;
   for (const std::string_view part : parts_of(list)) {
     if (part.empty() || hosts.size() >= kMaxHosts) refuse_hosts(list);
-    for (std::string& host : expand(part, list, kMaxHosts - hosts.size())) hosts.push_back(std::move(host));
+    for (std::string& host : expand(part, list, kMaxHosts - hosts.size()))
+      hosts.push_back(std::move(host));
   }
   return hosts;
 }
@@ -110,13 +113,15 @@ std::vector<int> expand_slurm_counts(std::string_view list) {
   for (std::string_view part : parts_of(list)) {
     int times = 1;
     if (const std::size_t open = part.find("(x"); open != std::string_view::npos) {
-      const auto given = part.back() == ')' ? number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
+      const auto given =
+          part.back() == ')' ? number(part.substr(open + 2, part.size() - open - 3)) : std::nullopt;
       if (!given || *given < 1) refuse_list(kNeeded, list);
       times = *given;
       part = part.substr(0, open);
     }
     const auto count = number(part);
-    if (!count || counts.size() + static_cast<std::size_t>(times) > kMaxHosts) refuse_list(kNeeded, list);
+    if (!count || counts.size() + static_cast<std::size_t>(times) > kMaxHosts)
+      refuse_list(kNeeded, list);
     counts.insert(counts.end(), static_cast<std::size_t>(times), *count);
   }
   return counts;
@@ -139,10 +144,13 @@ std::string text(const Environment& environment, const char* name) {
   return value == nullptr ? "" : value;
 }
 
-bool is_set(const Environment& environment, const char* name) { return !text(environment, name).empty(); }
+bool is_set(const Environment& environment, const char* name) {
+  return !text(environment, name).empty();
+}
 
 /// The value of a variable, from `least` to `most`.
-int number(const Environment& environment, const char* name, int least, int most = std::numeric_limits<int>::max()) {
+int number(const Environment& environment, const char* name, int least,
+           int most = std::numeric_limits<int>::max()) {
   const std::string given = text(environment, name);
   int value = 0;
   const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
@@ -163,7 +171,8 @@ std::optional<Task> of_plain_variables(const Environment& environment) {
   if (is_set(environment, "LOCAL_WORLD_SIZE"))
     task.local_ranks = number(environment, "LOCAL_WORLD_SIZE", 1, task.ranks);
   if (is_set(environment, "LOCAL_RANK"))
-    number(environment, "LOCAL_RANK", 0, (task.local_ranks > 0 ? task.local_ranks : task.ranks) - 1);
+    number(environment, "LOCAL_RANK", 0,
+           (task.local_ranks > 0 ? task.local_ranks : task.ranks) - 1);
   task.rendezvous.host = text(environment, "MASTER_ADDR");
   if (is_set(environment, "MASTER_PORT"))
     task.rendezvous.port = static_cast<std::uint16_t>(number(environment, "MASTER_PORT", 1, 65535));
@@ -194,16 +203,18 @@ std::string name_in_slurm(const Environment& environment) {
 }
 
 /// The host of each task; empty unless tasks are distributed in blocks.
-std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts, const Environment& environment,
-                                       int tasks) {
+std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts,
+                                       const Environment& environment, int tasks) {
   const std::string distribution = text(environment, "SLURM_DISTRIBUTION");
   if (!is_set(environment, "SLURM_STEP_TASKS_PER_NODE") ||
       (!distribution.empty() && !distribution.starts_with("block")))
     return {};
-  const std::vector<int> counts = expand_slurm_counts(text(environment, "SLURM_STEP_TASKS_PER_NODE"));
+  const std::vector<int> counts =
+      expand_slurm_counts(text(environment, "SLURM_STEP_TASKS_PER_NODE"));
   std::vector<std::string> all;
   for (std::size_t i = 0; i < std::min(hosts.size(), counts.size()); ++i) {
-    if (all.size() + static_cast<std::size_t>(counts[i]) > static_cast<std::size_t>(tasks)) return {};
+    if (all.size() + static_cast<std::size_t>(counts[i]) > static_cast<std::size_t>(tasks))
+      return {};
     all.insert(all.end(), static_cast<std::size_t>(counts[i]), hosts[i]);
   }
   return all.size() == static_cast<std::size_t>(tasks) ? all : std::vector<std::string>{};
@@ -211,15 +222,18 @@ std::vector<std::string> hosts_of_step(const std::vector<std::string>& hosts, co
 
 std::optional<Task> of_slurm(const Environment& environment) {
   // A batch script has SLURM_PROCID too, but is not a task of a step.
-  if (!is_set(environment, "SLURM_PROCID") || !is_set(environment, "SLURM_STEP_NUM_TASKS")) return std::nullopt;
+  if (!is_set(environment, "SLURM_PROCID") || !is_set(environment, "SLURM_STEP_NUM_TASKS"))
+    return std::nullopt;
   Task task{.source = "srun"};
   task.ranks = number(environment, "SLURM_STEP_NUM_TASKS", 1, kMaxTasks);
   task.rank = number(environment, "SLURM_PROCID", 0, task.ranks - 1);
   task.job = name_in_slurm(environment);
   if (is_set(environment, "SLURM_JOB_ID"))
-    task.rendezvous.port = static_cast<std::uint16_t>(kFirstPort + number(environment, "SLURM_JOB_ID", 0) % kPorts);
+    task.rendezvous.port =
+        static_cast<std::uint16_t>(kFirstPort + number(environment, "SLURM_JOB_ID", 0) % kPorts);
   if (!is_set(environment, "SLURM_STEP_NODELIST")) return task;
-  const std::vector<std::string> hosts = expand_slurm_hosts(text(environment, "SLURM_STEP_NODELIST"));
+  const std::vector<std::string> hosts =
+      expand_slurm_hosts(text(environment, "SLURM_STEP_NODELIST"));
   task.rendezvous.host = hosts.front();
   task.hosts = hosts_of_step(hosts, environment, task.ranks);
   return task;
@@ -236,16 +250,19 @@ std::optional<Task> find_task(const Environment& environment) {
 void require_no_task(const Environment& environment) {
   const auto task = find_task(environment);
   if (!task || task->ranks == 1) return;
-  throw Error(ErrorCategory::input, "session",
-              fmt::format("expected the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
-                          "command, or start all of them with one mpirun",
-                          task->ranks, task->source),
-              fmt::format("task {} was started without MPI and would train alone", task->rank));
+  throw Error(
+      ErrorCategory::input, "session",
+      fmt::format(
+          "expected the {} tasks of {} in one job: put \"lockstep launch --\" in front of the "
+          "command, or start all of them with one mpirun",
+          task->ranks, task->source),
+      fmt::format("task {} was started without MPI and would train alone", task->rank));
 }
 
 Endpoint parse_address(const std::string& where, const std::string& address) {
   const auto wrong = [&] {
-    return Error(ErrorCategory::input, where, "expected an address \"host:port\"", fmt::format("got \"{}\"", address));
+    return Error(ErrorCategory::input, where, "expected an address \"host:port\"",
+                 fmt::format("got \"{}\"", address));
   };
   Endpoint point{.host = address};
   std::string_view port;
@@ -262,7 +279,9 @@ Endpoint parse_address(const std::string& where, const std::string& address) {
     if (port.empty()) throw wrong();
   }
   // Reject control characters: a newline in a name would start a new line in output for a shell.
-  const auto is_of_no_name = [](unsigned char c) { return c <= ' ' || c == kDelete || c == '/' || c == ','; };
+  const auto is_of_no_name = [](unsigned char c) {
+    return c <= ' ' || c == kDelete || c == '/' || c == ',';
+  };
   if (point.host.empty() || std::ranges::any_of(point.host, is_of_no_name)) throw wrong();
   if (port.empty()) return point;
   const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), point.port);

@@ -24,7 +24,8 @@ Workers::Workers(Session& session, const WorkersOptions& options)
 }
 
 Workers::Workers(Session& session, const allreduce::Communicator& group, device::Device device)
-    : world_(session, {device}, {group}, group), lane_(std::make_shared<allreduce::CommunicationThread>()) {}
+    : world_(session, {device}, {group}, group),
+      lane_(std::make_shared<allreduce::CommunicationThread>()) {}
 
 Workers::~Workers() = default;
 
@@ -48,7 +49,8 @@ bool Workers::any(bool mine) {
 void Workers::broadcast_bytes(std::span<std::byte> values, int root) {
   settle();
   if (root < 0 || root >= size()) {
-    const Error error(ErrorCategory::input, "broadcast", fmt::format("expected a root from 0 to {}", size() - 1),
+    const Error error(ErrorCategory::input, "broadcast",
+                      fmt::format("expected a root from 0 to {}", size() - 1),
                       fmt::format("got {}", root));
     group().abort(error.what());  // the others may have a valid root
     throw error;

@@ -17,7 +17,8 @@ namespace {
 constexpr const char* kSetUp = "the set-up of the replicas";  // for the watchdog
 
 bool is_any_on_gpu(const std::vector<device::Device>& devices) {
-  return std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind) != devices.end();
+  return std::ranges::find(devices, device::DeviceKind::gpu, &device::Device::kind) !=
+         devices.end();
 }
 
 }  // namespace
@@ -25,7 +26,8 @@ bool is_any_on_gpu(const std::vector<device::Device>& devices) {
 void check_tf_config(const Session& session) {
   std::string problem;
   try {
-    if (const auto cluster = Cluster::from_environment()) cluster->check_against_mpi(session.rank(), session.size());
+    if (const auto cluster = Cluster::from_environment())
+      cluster->check_against_mpi(session.rank(), session.size());
   } catch (const Error& error) {
     problem = error.what();
   }
@@ -51,8 +53,10 @@ allreduce::Selection select(const Session& session, const std::vector<device::De
   return allreduce::select_route(session.ranks(), options.remembered_route);
 }
 
-std::vector<allreduce::Communicator> make_groups(const Session& session, const std::vector<device::Device>& devices,
-                                                 const allreduce::Selection& selection, const WorldOptions& options) {
+std::vector<allreduce::Communicator> make_groups(const Session& session,
+                                                 const std::vector<device::Device>& devices,
+                                                 const allreduce::Selection& selection,
+                                                 const WorldOptions& options) {
   const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
   const allreduce::Route route = session.size() == 1 ? options.route : selection.route;
   return allreduce::make_device_group(session.ranks(), devices, route, options.share_gpus);
@@ -75,18 +79,23 @@ World::World(Session& session, std::vector<device::Device> devices, const WorldO
   LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
 }
 
-World::World(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
-             allreduce::Communicator ranks)
-    : session_(session), devices_(std::move(devices)), groups_(std::move(groups)), ranks_(std::move(ranks)) {
+World::World(Session& session, std::vector<device::Device> devices,
+             std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks)
+    : session_(session),
+      devices_(std::move(devices)),
+      groups_(std::move(groups)),
+      ranks_(std::move(ranks)) {
   LOCKSTEP_CHECK_OP(devices_.size(), ==, groups_.size());
   std::vector<std::shared_ptr<allreduce::Activity>> activities;
-  while (activities.size() < devices_.size()) activities.push_back(std::make_shared<allreduce::Activity>());
+  while (activities.size() < devices_.size())
+    activities.push_back(std::make_shared<allreduce::Activity>());
   record_in(std::move(activities));
 }
 
 void World::record_in(std::vector<std::shared_ptr<allreduce::Activity>> activities) {
   activities_ = std::move(activities);
-  for (std::size_t i = 0; i < groups_.size(); ++i) groups_[i] = groups_[i].watched_by(activities_[i]);
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    groups_[i] = groups_[i].watched_by(activities_[i]);
   ranks_ = ranks_.watched_by(activities_.front());
 }
 
@@ -96,7 +105,8 @@ void World::watch(double stall_timeout, std::string advice) {
   // Starting the watchdog is the next collective.
   const std::uint64_t collectives = session_.activity().state().entered + 1;
   std::vector<std::shared_ptr<allreduce::Activity>> activities{session_.shared_activity()};
-  while (activities.size() < devices_.size()) activities.push_back(std::make_shared<allreduce::Activity>(collectives));
+  while (activities.size() < devices_.size())
+    activities.push_back(std::make_shared<allreduce::Activity>(collectives));
   record_in(std::move(activities));
   session_.watch(activities_, {.stall_timeout = stall_timeout, .advice = std::move(advice)});
   is_watched_ = true;

@@ -40,8 +40,8 @@ class World {
   World(Session& session, std::vector<device::Device> devices, const WorldOptions& options);
   /// Wraps existing groups: `groups[i]` and `devices[i]` belong to local replica i, `ranks` has one
   /// member per process.
-  World(Session& session, std::vector<device::Device> devices, std::vector<allreduce::Communicator> groups,
-        allreduce::Communicator ranks);
+  World(Session& session, std::vector<device::Device> devices,
+        std::vector<allreduce::Communicator> groups, allreduce::Communicator ranks);
   ~World();
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -55,15 +55,19 @@ class World {
   const std::vector<device::Device>& devices() const { return devices_; }   ///< of local replicas
   int local_replicas() const { return static_cast<int>(devices_.size()); }  ///< of this process
   int replicas() const { return groups_.front().size(); }                   ///< of the job
-  int first_replica() const { return groups_.front().rank(); }              ///< index in the job of local 0
+  int first_replica() const { return groups_.front().rank(); }  ///< index in the job of local 0
   /// The communicator of all replicas, for local replica `local`. Use only on its thread.
-  const allreduce::Communicator& group(int local) const { return groups_[static_cast<std::size_t>(local)]; }
+  const allreduce::Communicator& group(int local) const {
+    return groups_[static_cast<std::size_t>(local)];
+  }
   /// The communicator of the ranks, one member each. Use only on the thread that created this
   /// object.
   const allreduce::Communicator& ranks() const { return ranks_; }
   /// The activity of local replica `local`, for the watchdog. Replica 0 also represents its
   /// process.
-  allreduce::Activity& activity(int local) const { return *activities_[static_cast<std::size_t>(local)]; }
+  allreduce::Activity& activity(int local) const {
+    return *activities_[static_cast<std::size_t>(local)];
+  }
 
   /// The route between ranks and the reason for its choice; empty for a single rank.
   const allreduce::Selection& selection() const { return selection_; }

@@ -1,6 +1,6 @@
-// The device interface of a model: memory, streams, input, loss and optimizer of one device, and the dispatch of layers
-// to their code for it. Also StatisticsExchange, through which batch normalization synchronizes its statistics across
-// replicas.
+// The device interface of a model: memory, streams, input, loss and optimizer of one device, and
+// the dispatch of layers to their code for it. Also StatisticsExchange, through which batch
+// normalization synchronizes its statistics across replicas.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,18 @@ namespace lockstep::model {
 
 class BuiltinLayer;
 
-/// A group of replicas that share batch-normalization statistics. All members make the same calls with the same counts
-/// in the same order, including members without samples in a pass. Called on the model's thread.
+/// A group of replicas that share batch-normalization statistics. All members make the same calls
+/// with the same counts in the same order, including members without samples in a pass. Called on
+/// the model's thread.
 class StatisticsExchange {
  public:
   virtual ~StatisticsExchange() = default;
 
   virtual int members() const = 0;  ///< number of replicas in the group
   virtual int member() const = 0;   ///< index of this replica, 0 .. members() - 1
-  /// All-reduce: values[i] becomes its sum over the members, bit-identical on all of them. `values` is in the memory of
-  /// the model's device; the sum is ordered on the stream of the model's backend. Throws Error (communication).
+  /// All-reduce: values[i] becomes its sum over the members, bit-identical on all of them. `values`
+  /// is in the memory of the model's device; the sum is ordered on the stream of the model's
+  /// backend. Throws Error (communication).
   virtual void sum(std::span<float> values) = 0;
 };
 
@@ -39,8 +41,8 @@ struct GradientScale {
   float loss_scale = 1;      ///< factor on the gradients that prevents underflow in 16 bits
 };
 
-/// One device for one replica. Control flow and shapes belong to the plan. All work is enqueued on stream() in call
-/// order. If runs_on_host(), it is complete when the call returns.
+/// One device for one replica. Control flow and shapes belong to the plan. All work is enqueued on
+/// stream() in call order. If runs_on_host(), it is complete when the call returns.
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -48,35 +50,40 @@ class Backend {
   virtual std::string name() const = 0;  ///< human-readable: "oneDNN"
   /// Whether passes are complete when their calls return, and operands are in host memory.
   virtual bool runs_on_host() const = 0;
-  virtual Precision precision() const = 0;        ///< the type of activations, their gradients and `weights`
+  virtual Precision precision()
+      const = 0;  ///< the type of activations, their gradients and `weights`
   virtual Fusions fusions() const { return {}; }  ///< what its operations can fuse
-  virtual device::Allocator& allocator() = 0;     ///< allocates the memory of passes on this backend's device
-  /// Bytes that the allocator can still provide. On the host, where the operating system decides, there is no limit.
+  virtual device::Allocator&
+  allocator() = 0;  ///< allocates the memory of passes on this backend's device
+  /// Bytes that the allocator can still provide. On the host, where the operating system decides,
+  /// there is no limit.
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;  ///< the stream on which all work is enqueued
 
   /// Creates the operation of `layer` on this device; null as in Layer::compile.
-  virtual std::unique_ptr<Operation> compile(const BuiltinLayer& layer, const CompileContext& context) = 0;
+  virtual std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
+                                             const CompileContext& context) = 0;
 
-  /// Sets the values that the next pass depends on. Call it before the pass; it is not part of the work that can be
-  /// recorded and replayed.
+  /// Sets the values that the next pass depends on. Call it before the pass; it is not part of the
+  /// work that can be recorded and replayed.
   virtual void begin_pass(const PassContext& pass, const GradientScale& scale) = 0;
 
-  /// Starts copying a batch to the device, overlapped with work on the stream, for the next load() with `staged`. Other
-  /// batches may be loaded in between. Does nothing if the batch is read in place.
+  /// Starts copying a batch to the device, overlapped with work on the stream, for the next load()
+  /// with `staged`. Other batches may be loaded in between. Does nothing if the batch is read in
+  /// place.
   virtual void stage(const BatchView& /*batch*/) {}
-  /// Moves a batch to where the pass reads it: writes its features to `input` in the plan's type, unless `input` is
-  /// empty. Returns the features: `input`, or their place in host memory. Not part of the work that can be recorded and
-  /// replayed.
+  /// Moves a batch to where the pass reads it: writes its features to `input` in the plan's type,
+  /// unless `input` is empty. Returns the features: `input`, or their place in host memory. Not
+  /// part of the work that can be recorded and replayed.
   virtual TensorView load(const TensorView& input, const BatchView& batch, bool staged) = 0;
 
-  /// Adds the loss and metrics of `outputs` [samples, width] for the targets loaded last to the sums of the step. If
-  /// `gradient` is not empty, also writes the gradient of the outputs, with the scale given to begin_pass().
-  /// model::compute_loss() is the reference implementation.
+  /// Adds the loss and metrics of `outputs` [samples, width] for the targets loaded last to the
+  /// sums of the step. If `gradient` is not empty, also writes the gradient of the outputs, with
+  /// the scale given to begin_pass(). model::compute_loss() is the reference implementation.
   virtual void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
                             const TensorView& gradient) = 0;
-  /// Writes the sums since clear_sums() to `summable` on this device, as floats that can be summed over replicas
-  /// (MetricSums::write).
+  /// Writes the sums since clear_sums() to `summable` on this device, as floats that can be summed
+  /// over replicas (MetricSums::write).
   virtual void write_sums(std::span<float> summable) = 0;
   virtual void clear_sums() = 0;  ///< resets the sums for the next step
   /// Starts copying the sums to the host.
@@ -87,7 +94,8 @@ class Backend {
   /// A counter that increases when memory used by passes has moved.
   virtual std::uint64_t placement() const { return 0; }
 
-  /// target[i] += addend[i], for gradients at a fork and for micro-batches. Both have the same type.
+  /// target[i] += addend[i], for gradients at a fork and for micro-batches. Both have the same
+  /// type.
   virtual void accumulate(const TensorView& target, const TensorView& addend) = 0;
   /// target[i] = source[i]; both have the same type
   virtual void copy(const TensorView& target, const TensorView& source) = 0;
@@ -95,19 +103,20 @@ class Backend {
   /// target[i] = source[i], converted from float32 to the backend's precision.
   virtual void narrow(const TensorView& target, std::span<const float> source) = 0;
   /// Creates the optimizer of this replica. `arrays` must outlive it.
-  virtual std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
+  virtual std::unique_ptr<Updater> updater(const OptimizerOptions& options,
+                                           const ParameterTable& table,
                                            const UpdateArrays& arrays) = 0;
 
   /// Copies device values to host memory as float32. Waits for the work on the stream.
   virtual void read(const TensorView& source, std::span<float> target) = 0;
 };
 
-/// Creates the backend of `device`. Throws Error (device) if a GPU is not available, Error (input) for a precision that
-/// the device does not support.
+/// Creates the backend of `device`. Throws Error (device) if a GPU is not available, Error (input)
+/// for a precision that the device does not support.
 std::unique_ptr<Backend> make_backend(device::Device device, const ComputeOptions& options = {});
 
-/// oneDNN and Eigen kernels in host memory. Throws Error (device) if the processor does not support what `options`
-/// request.
+/// oneDNN and Eigen kernels in host memory. Throws Error (device) if the processor does not support
+/// what `options` request.
 std::unique_ptr<Backend> make_cpu_backend(device::Device device, const ComputeOptions& options);
 /// Defined in cuda/cuda_backend.cpp, or in cuda/no_cuda.cpp for a build without cuDNN.
 std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& options);

@@ -28,12 +28,14 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
       backend_(make_backend(device, options)),
       normalizes_together_(options.statistics != nullptr) {
   if (network_->nodes().empty())
-    throw Error(ErrorCategory::input, network_->name(), "expected a network of at least one layer", "got none");
+    throw Error(ErrorCategory::input, network_->name(), "expected a network of at least one layer",
+                "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
   gradients_ = allocate_floats(gradients, parameter_table().flat_size());
   if (options.precision != Precision::float32)
-    weights_ = backend_->allocator().allocate(parameter_table().flat_size() * element_bytes(options.precision));
+    weights_ = backend_->allocator().allocate(parameter_table().flat_size() *
+                                              element_bytes(options.precision));
 }
 
 // Work in flight may use memory that is about to be freed.
@@ -85,13 +87,13 @@ void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
   if (bytes > free) {
     constexpr double kMebibyte = 1 << 20;
     const double share = static_cast<double>(free) / static_cast<double>(bytes);
-    throw Error(
-        ErrorCategory::device, "memory",
-        fmt::format("expected {:.1f} MiB of memory on {} for the activations of {} samples",
-                    static_cast<double>(bytes) / kMebibyte, backend_->name(), samples),
-        fmt::format("{:.1f} MiB are free, enough for about {}: use more replicas, --accumulate or a smaller batch",
-                    static_cast<double>(free) / kMebibyte,
-                    static_cast<std::int64_t>(static_cast<double>(samples) * share)));
+    throw Error(ErrorCategory::device, "memory",
+                fmt::format("expected {:.1f} MiB of memory on {} for the activations of {} samples",
+                            static_cast<double>(bytes) / kMebibyte, backend_->name(), samples),
+                fmt::format("{:.1f} MiB are free, enough for about {}: use more replicas, "
+                            "--accumulate or a smaller batch",
+                            static_cast<double>(free) / kMebibyte,
+                            static_cast<std::int64_t>(static_cast<double>(samples) * share)));
   }
   arena_ = backend_->allocator().allocate(bytes);
   ++arenas_;
@@ -109,8 +111,9 @@ void CompiledModel::prepare(std::int64_t samples, bool training) {
     plan(1, true);  // as train_without_samples() does
 }
 
-MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
-                                      bool accumulate, const GradientReady& ready) {
+MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context,
+                                      const Loss& loss, bool accumulate,
+                                      const GradientReady& ready) {
   backend_->clear_sums();
   load(batch, context, loss);
   train_loaded(batch.samples, context, loss, accumulate, ready);
@@ -118,14 +121,18 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
   return backend_->read_sums();
 }
 
-void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged) {
+void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss,
+                         bool staged) {
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
-  if (batch.samples == 0) return prepare(0, true);  // not in the step, where the other replicas wait
+  if (batch.samples == 0)
+    return prepare(0, true);  // not in the step, where the other replicas wait
   // first, because compiling a plan registers its layers with the backend
   const TensorView input = plan(batch.samples, true).input();
-  backend_->begin_pass(
-      {.training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample},
-      {.divisor = context.global_samples, .loss_scale = context.loss_scale});
+  backend_->begin_pass({.training = true,
+                        .seed = context.seed,
+                        .step = context.step,
+                        .first_sample = context.first_sample},
+                       {.divisor = context.global_samples, .loss_scale = context.loss_scale});
   loaded_ = backend_->load(input, batch, staged);
 }
 
@@ -133,12 +140,14 @@ void CompiledModel::stage(const BatchView& batch) {
   if (batch.samples > 0) backend_->stage(batch);
 }
 
-void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate,
-                                 const GradientReady& ready) {
+void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss,
+                                 bool accumulate, const GradientReady& ready) {
   if (samples == 0) return train_without_samples(accumulate, ready);
   Plan& active = plan(samples, true);
-  const PassContext pass{
-      .training = true, .seed = context.seed, .step = context.step, .first_sample = context.first_sample};
+  const PassContext pass{.training = true,
+                         .seed = context.seed,
+                         .step = context.step,
+                         .first_sample = context.first_sample};
   active.forward(loaded_, pass);
   backend_->compute_loss(loss, active.output(), samples, active.output_gradient());
   if (!accumulate) return active.backward(pass, gradients(), ready);
@@ -147,7 +156,8 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
   const auto micro = micro_gradients_.as<float>();
   active.backward(pass, micro, [&](std::size_t parameter) {
     const ParameterInfo& entry = parameter_table().entries()[parameter];
-    backend_->accumulate(ParameterTable::slice(gradients(), entry), ParameterTable::slice(micro, entry));
+    backend_->accumulate(ParameterTable::slice(gradients(), entry),
+                         ParameterTable::slice(micro, entry));
     if (ready) ready(parameter);
   });
 }

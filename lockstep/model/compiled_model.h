@@ -24,23 +24,25 @@ class StatisticsExchange;
 
 /// The values that a step's random numbers and its gradient divisor depend on.
 struct StepContext {
-  std::uint64_t seed = 1;           ///< seed of initial parameters and dropout
-  std::int64_t step = 0;            ///< update number, seeds dropout
-  std::int64_t first_sample = 0;    ///< index of this part's first sample in the global batch, seeds dropout
+  std::uint64_t seed = 1;  ///< seed of initial parameters and dropout
+  std::int64_t step = 0;   ///< update number, seeds dropout
+  std::int64_t first_sample =
+      0;  ///< index of this part's first sample in the global batch, seeds dropout
   std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
   float loss_scale = 1;             ///< factor on the gradients that prevents underflow in 16 bits
 };
 
-/// One replica's model on one device. Not thread-safe: call it only from the thread of its replica, the one that set
-/// its thread budget (lockstep/base/host.h).
+/// One replica's model on one device. Not thread-safe: call it only from the thread of its replica,
+/// the one that set its thread budget (lockstep/base/host.h).
 class CompiledModel {
  public:
-  /// `gradients` allocates the flat gradient, for example in memory that a communicator reduces in place. Throws Error
-  /// (device) if this build has no backend for the device, Error (input) for a precision that the device does not
-  /// support. With `options.statistics`, batch normalization in training covers the samples of all members: all of them
-  /// must make the same train_batch calls, with or without samples.
-  CompiledModel(std::shared_ptr<const Network> network, device::Device device, device::Allocator& gradients,
-                const ComputeOptions& options = {});
+  /// `gradients` allocates the flat gradient, for example in memory that a communicator reduces in
+  /// place. Throws Error (device) if this build has no backend for the device, Error (input) for a
+  /// precision that the device does not support. With `options.statistics`, batch normalization in
+  /// training covers the samples of all members: all of them must make the same train_batch calls,
+  /// with or without samples.
+  CompiledModel(std::shared_ptr<const Network> network, device::Device device,
+                device::Allocator& gradients, const ComputeOptions& options = {});
   ~CompiledModel();
   CompiledModel(CompiledModel&&) noexcept;
 
@@ -56,32 +58,40 @@ class CompiledModel {
   /// Names, shapes and offsets of buffers().
   const ParameterTable& buffer_table() const { return network_->buffers(); }
   // Flat arrays in device memory. The host reads and writes them through device::HostView.
-  std::span<float> parameters() { return parameters_.as<float>(); }  ///< call parameters_changed() after writing
-  std::span<float> gradients() { return gradients_.as<float>(); }    ///< written by train_batch
-  std::span<float> buffers() { return buffers_.as<float>(); }        ///< moving statistics of batch normalization
+  std::span<float> parameters() {
+    return parameters_.as<float>();
+  }  ///< call parameters_changed() after writing
+  std::span<float> gradients() { return gradients_.as<float>(); }  ///< written by train_batch
+  std::span<float> buffers() {
+    return buffers_.as<float>();
+  }  ///< moving statistics of batch normalization
 
-  /// Updates the reduced-precision copy of the parameters that matrix products read, if the precision needs one.
-  /// Enqueued on the stream.
+  /// Updates the reduced-precision copy of the parameters that matrix products read, if the
+  /// precision needs one. Enqueued on the stream.
   void parameters_changed();
   /// That copy: the parameters in the model's precision, flat.
   TensorView weights();
 
-  /// Forward, loss and backward on `batch`. Writes the gradients of (sum of losses / context.global_samples) to
-  /// gradients(). With `accumulate`, adds them to the existing values instead (a further micro-batch of the same step).
-  /// `ready`, if given, is called once per parameter.
-  MetricSums train_batch(const BatchView& batch, const StepContext& context, const Loss& loss, bool accumulate = false,
-                         const GradientReady& ready = {});
+  /// Forward, loss and backward on `batch`. Writes the gradients of (sum of losses /
+  /// context.global_samples) to gradients(). With `accumulate`, adds them to the existing values
+  /// instead (a further micro-batch of the same step). `ready`, if given, is called once per
+  /// parameter.
+  MetricSums train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
+                         bool accumulate = false, const GradientReady& ready = {});
 
-  /// train_batch() in two halves, neither of which waits for the device. load() copies the batch to the device;
-  /// train_loaded() can be recorded and replayed for further batches of `samples` samples. The backend keeps the sums.
-  /// With `staged`, the batch is the one given last to stage().
-  void load(const BatchView& batch, const StepContext& context, const Loss& loss, bool staged = false);
+  /// train_batch() in two halves, neither of which waits for the device. load() copies the batch to
+  /// the device; train_loaded() can be recorded and replayed for further batches of `samples`
+  /// samples. The backend keeps the sums. With `staged`, the batch is the one given last to
+  /// stage().
+  void load(const BatchView& batch, const StepContext& context, const Loss& loss,
+            bool staged = false);
   /// train_batch() on the batch that load() has copied.
-  void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss, bool accumulate = false,
-                    const GradientReady& ready = {});
+  void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss,
+                    bool accumulate = false, const GradientReady& ready = {});
 
-  /// Starts copying a batch to the device for a later load(), overlapped with the work in progress. One batch at a
-  /// time; calls in between may load other batches. Not needed on a device that computes in host memory.
+  /// Starts copying a batch to the device for a later load(), overlapped with the work in progress.
+  /// One batch at a time; calls in between may load other batches. Not needed on a device that
+  /// computes in host memory.
   void stage(const BatchView& batch);
 
   /// Forward and loss in inference mode: moving statistics, no dropout.
@@ -94,9 +104,10 @@ class CompiledModel {
     return predict_batch({.samples = samples, .features = features});
   }
 
-  /// Creates the plan for `samples` now instead of in the first pass that needs it, and allocates its memory:
-  /// activations, workspaces and what operations save. Throws Error (device) if that does not fit, as the pass would.
-  /// Buffers that copy a batch to the device are allocated with the first batch of its size.
+  /// Creates the plan for `samples` now instead of in the first pass that needs it, and allocates
+  /// its memory: activations, workspaces and what operations save. Throws Error (device) if that
+  /// does not fit, as the pass would. Buffers that copy a batch to the device are allocated with
+  /// the first batch of its size.
   void prepare(std::int64_t samples, bool training);
 
   /// Changes when memory used by passes has moved. Anything recorded before is then invalid.
@@ -108,7 +119,9 @@ class CompiledModel {
     std::size_t gradients = 0;    ///< with the gradients of micro-batches
     std::size_t activations = 0;  ///< the arena of all plans, with saved values and workspaces
 
-    std::size_t total() const { return parameters + gradients + activations; }  ///< sum of all fields
+    std::size_t total() const {
+      return parameters + gradients + activations;
+    }  ///< sum of all fields
   };
   Memory memory() const;  ///< bytes that this model has allocated on its device
 
@@ -124,13 +137,15 @@ class CompiledModel {
   device::Buffer parameters_;
   device::Buffer gradients_;
   device::Buffer buffers_;
-  device::Buffer weights_;          // the parameters in 16 bits; empty for float32
-  device::Buffer micro_gradients_;  // receives the gradients of a further micro-batch before they are added
-  device::Buffer arena_;            // shared by all plans: only one runs at a time
-  std::uint64_t arenas_ = 0;        // number of arenas allocated so far
+  device::Buffer weights_;  // the parameters in 16 bits; empty for float32
+  device::Buffer
+      micro_gradients_;   // receives the gradients of a further micro-batch before they are added
+  device::Buffer arena_;  // shared by all plans: only one runs at a time
+  std::uint64_t arenas_ = 0;  // number of arenas allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
-  TensorView loaded_;                // features of the current batch
-  std::vector<float> host_outputs_;  // of predict_batch, if the outputs are not float32 in host memory
+  TensorView loaded_;  // features of the current batch
+  std::vector<float>
+      host_outputs_;  // of predict_batch, if the outputs are not float32 in host memory
 };
 
 }  // namespace lockstep::model

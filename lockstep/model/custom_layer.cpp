@@ -10,13 +10,18 @@
 namespace lockstep::model {
 namespace {
 
-// Runs a user-defined layer in a plan. The network, which the plan's owner keeps, keeps the layer alive.
+// Runs a user-defined layer in a plan. The network, which the plan's owner keeps, keeps the layer
+// alive.
 class CustomOperation final : public Operation {
  public:
   CustomOperation(const CustomLayer& layer, const Needs& needs) : layer_(layer), needs_(needs) {}
   Needs needs() const override { return needs_; }
-  void forward(const Operands& operands, const PassContext& pass) override { layer_.forward(seen(operands), pass); }
-  void backward(const Operands& operands, const PassContext& pass) override { layer_.backward(seen(operands), pass); }
+  void forward(const Operands& operands, const PassContext& pass) override {
+    layer_.forward(seen(operands), pass);
+  }
+  void backward(const Operands& operands, const PassContext& pass) override {
+    layer_.backward(seen(operands), pass);
+  }
 
  private:
   const Tensors& seen(const Operands& o) {
@@ -42,13 +47,15 @@ class CustomOperation final : public Operation {
 
 }  // namespace
 
-std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context, Backend& backend) const {
+std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context,
+                                                Backend& backend) const {
   if (!backend.runs_on_host())
     throw Error(ErrorCategory::device, fmt::format("layer {} ({})", context.name, kind()),
                 "expected a CPU replica for a custom layer", fmt::format("got {}", backend.name()));
   if (backend.precision() != Precision::float32)
     throw Error(ErrorCategory::input, fmt::format("layer {} ({})", context.name, kind()),
-                "expected float32 for a custom layer", fmt::format("got {}", to_string(backend.precision())));
+                "expected float32 for a custom layer",
+                fmt::format("got {}", to_string(backend.precision())));
   return std::make_unique<CustomOperation>(*this, needs(context));
 }
 

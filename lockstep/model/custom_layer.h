@@ -19,18 +19,20 @@ struct Tensors {
   std::vector<std::span<float>> parameters;           ///< read only, in declaration order
   std::vector<std::span<float>> parameter_gradients;  ///< written by backward
   std::vector<std::span<float>> buffers;              ///< read and, in training, updated
-  std::span<std::byte> saved;                         ///< kept from forward to backward, Needs::saved_bytes bytes
-  std::span<std::byte> scratch;                       ///< workspace during one call, Needs::scratch_bytes bytes
+  std::span<std::byte> saved;    ///< kept from forward to backward, Needs::saved_bytes bytes
+  std::span<std::byte> scratch;  ///< workspace during one call, Needs::scratch_bytes bytes
 };
 
-/// A user-defined layer: build, forward, backward. It runs on the CPU only; plans of other devices refuse it.
+/// A user-defined layer: build, forward, backward. It runs on the CPU only; plans of other devices
+/// refuse it.
 class CustomLayer : public Layer {
  public:
   /// The memory it needs from the plan; called once per batch size.
   virtual Needs needs(const CompileContext& /*context*/) const { return {}; }
   /// Writes `output` from `inputs`, and what backward needs to `saved`.
   virtual void forward(const Tensors& tensors, const PassContext& pass) const = 0;
-  /// Writes `input_gradients` (those that are not empty) and `parameter_gradients` from `output_gradient`.
+  /// Writes `input_gradients` (those that are not empty) and `parameter_gradients` from
+  /// `output_gradient`.
   virtual void backward(const Tensors& tensors, const PassContext& pass) const = 0;
 
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const final;

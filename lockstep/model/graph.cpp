@@ -9,7 +9,8 @@ namespace {
 std::vector<std::size_t> consumers_of(const Graph& graph, NodeId value) {
   std::vector<std::size_t> consumers;
   for (std::size_t i = 0; i < graph.steps.size(); ++i)
-    consumers.insert(consumers.end(), static_cast<std::size_t>(std::ranges::count(graph.steps[i].inputs, value)), i);
+    consumers.insert(consumers.end(),
+                     static_cast<std::size_t>(std::ranges::count(graph.steps[i].inputs, value)), i);
   return consumers;
 }
 
@@ -17,8 +18,8 @@ Traits traits_of(const Network& network, const GraphStep& step) {
   return network.nodes()[static_cast<std::size_t>(step.node)].layer->traits();
 }
 
-// relu(x) -> pool becomes pool(x) -> relu. The ReLU's step moves after the pooling; the readers of the pooling now read
-// the ReLU.
+// relu(x) -> pool becomes pool(x) -> relu. The ReLU's step moves after the pooling; the readers of
+// the pooling now read the ReLU.
 void move_relu_behind_pooling(const Network& network, Graph& graph) {
   for (std::size_t i = 0; i < graph.steps.size(); ++i) {
     if (traits_of(network, graph.steps[i]).function != Traits::Function::relu ||
@@ -27,7 +28,8 @@ void move_relu_behind_pooling(const Network& network, Graph& graph) {
     const NodeId relu = graph.steps[i].node;
     const NodeId source = graph.steps[i].inputs.front();
     const auto readers = consumers_of(graph, relu);
-    if (relu == graph.output || readers.size() != 1 || consumers_of(graph, source).size() != 1) continue;
+    if (relu == graph.output || readers.size() != 1 || consumers_of(graph, source).size() != 1)
+      continue;
     const std::size_t pool_step = readers.front();
     if (!traits_of(network, graph.steps[pool_step]).commutes_with_relu) continue;
 
@@ -44,7 +46,8 @@ void move_relu_behind_pooling(const Network& network, Graph& graph) {
   }
 }
 
-// The step that writes `value`: its layer, or the layer that absorbed it. Null for the network's input.
+// The step that writes `value`: its layer, or the layer that absorbed it. Null for the network's
+// input.
 GraphStep* writer_of(Graph& graph, NodeId value) {
   const auto step = std::ranges::find(graph.steps, value, &GraphStep::node);
   if (step == graph.steps.end()) return nullptr;
@@ -60,8 +63,8 @@ void fuse_relu(const Network& network, Graph& graph, GraphStep& relu) {
   relu.absorbed = true;
 }
 
-// The addition becomes part of the layer directly before it; its other input becomes that layer's second input, which
-// is therefore computed before that layer.
+// The addition becomes part of the layer directly before it; its other input becomes that layer's
+// second input, which is therefore computed before that layer.
 void fuse_addition(const Network& network, Graph& graph, GraphStep& before, GraphStep& addition) {
   if (addition.inputs.size() != 2 || !traits_of(network, before).absorbs_addition) return;
   if (consumers_of(graph, before.node).size() != 1) return;
@@ -76,11 +79,14 @@ void fuse_addition(const Network& network, Graph& graph, GraphStep& before, Grap
   addition.absorbed = true;
 }
 
-// The layer that writes the input of `reader` also computes its statistics, if `reader` alone reads it.
+// The layer that writes the input of `reader` also computes its statistics, if `reader` alone reads
+// it.
 void fuse_statistics(const Network& network, Graph& graph, const GraphStep& reader) {
   GraphStep* const writer = writer_of(graph, reader.inputs.front());
-  if (writer == nullptr || traits_of(network, *writer).statistics != Traits::Statistics::computes) return;
-  writer->fused_statistics = !writer->fused_relu && consumers_of(graph, reader.inputs.front()).size() == 1;
+  if (writer == nullptr || traits_of(network, *writer).statistics != Traits::Statistics::computes)
+    return;
+  writer->fused_statistics =
+      !writer->fused_relu && consumers_of(graph, reader.inputs.front()).size() == 1;
 }
 
 // Visits each step after those whose outputs it reads.
@@ -91,7 +97,8 @@ void fuse(const Network& network, const Fusions& fusions, Graph& graph) {
     if (traits.function == Traits::Function::relu) fuse_relu(network, graph, step);
     if (traits.function == Traits::Function::addition && fusions.additions && i > 0)
       fuse_addition(network, graph, graph.steps[i - 1], step);
-    if (traits.statistics == Traits::Statistics::uses && fusions.statistics) fuse_statistics(network, graph, step);
+    if (traits.statistics == Traits::Statistics::uses && fusions.statistics)
+      fuse_statistics(network, graph, step);
   }
 }
 
@@ -108,8 +115,10 @@ Graph make_graph(const Network& network, const Fusions& fusions) {
   Graph graph{.steps = {}, .output = network.last()};
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     const Node& node = network.nodes()[i];
-    GraphStep step{
-        .node = static_cast<NodeId>(i), .inputs = node.inputs, .input_shapes = {}, .output_shape = node.output_shape};
+    GraphStep step{.node = static_cast<NodeId>(i),
+                   .inputs = node.inputs,
+                   .input_shapes = {},
+                   .output_shape = node.output_shape};
     for (const NodeId input : node.inputs) step.input_shapes.push_back(network.shape(input));
     graph.steps.push_back(std::move(step));
   }

@@ -14,10 +14,11 @@ struct GraphStep {
   std::vector<NodeId> inputs;
   std::vector<Shape> input_shapes;
   Shape output_shape;
-  bool fused_add = false;         ///< also adds its second input, before the ReLU
-  bool fused_relu = false;        ///< also applies the following ReLU
-  bool fused_statistics = false;  ///< may also compute the statistics for the following normalization
-  bool absorbed = false;          ///< a ReLU or addition performed by the preceding layer; only an alias
+  bool fused_add = false;   ///< also adds its second input, before the ReLU
+  bool fused_relu = false;  ///< also applies the following ReLU
+  bool fused_statistics =
+      false;              ///< may also compute the statistics for the following normalization
+  bool absorbed = false;  ///< a ReLU or addition performed by the preceding layer; only an alias
 };
 
 struct Graph {
@@ -25,11 +26,12 @@ struct Graph {
   NodeId output = kInput;
 };
 
-/// The steps of `network` that its output depends on, with these rewrites. A ReLU directly before a max pooling moves
-/// after it: max(x, 0) is monotonic, so values and gradients are unchanged, with fewer elements to process. A ReLU that
-/// is the only reader of a layer that can apply it is fused into that layer. With `additions`, an addition of two
-/// inputs is fused into the layer directly before it, if that layer supports it and the addition is its only reader.
-/// With `statistics`, a convolution without bias and ReLU is marked if a normalization is its only reader.
+/// The steps of `network` that its output depends on, with these rewrites. A ReLU directly before a
+/// max pooling moves after it: max(x, 0) is monotonic, so values and gradients are unchanged, with
+/// fewer elements to process. A ReLU that is the only reader of a layer that can apply it is fused
+/// into that layer. With `additions`, an addition of two inputs is fused into the layer directly
+/// before it, if that layer supports it and the addition is its only reader. With `statistics`, a
+/// convolution without bias and ReLU is marked if a normalization is its only reader.
 Graph make_graph(const Network& network, const Fusions& fusions = {});
 
 }  // namespace lockstep::model

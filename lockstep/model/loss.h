@@ -1,4 +1,5 @@
-// Metric sums that are exact for any number of replicas: counts are added as integers and divided once at the end.
+// Metric sums that are exact for any number of replicas: counts are added as integers and divided
+// once at the end.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +14,10 @@ namespace lockstep::model {
 
 /// Sums over samples. Add the sums of all parts and replicas, then compute the means.
 struct MetricSums {
-  double loss = 0;                ///< sum of per-sample losses
-  std::int64_t samples = 0;       ///< number of samples
-  std::int64_t correct = 0;       ///< samples whose label has the largest output (the first in case of ties)
+  double loss = 0;           ///< sum of per-sample losses
+  std::int64_t samples = 0;  ///< number of samples
+  std::int64_t correct =
+      0;  ///< samples whose label has the largest output (the first in case of ties)
   std::int64_t correct_top5 = 0;  ///< samples whose label is among the five largest outputs
   bool has_accuracy = false;      ///< whether the loss has classes; false for mean squared error
 
@@ -25,7 +27,8 @@ struct MetricSums {
   double mean_loss() const { return mean(loss); }
   /// Fraction of the samples whose label has the largest output; NaN if there are no samples.
   double accuracy() const { return mean(static_cast<double>(correct)); }
-  /// Fraction of the samples whose label is among the five largest outputs; NaN if there are no samples.
+  /// Fraction of the samples whose label is among the five largest outputs; NaN if there are no
+  /// samples.
   double top5_accuracy() const { return mean(static_cast<double>(correct_top5)); }
 
  private:
@@ -34,15 +37,16 @@ struct MetricSums {
   }
 };
 
-/// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact. The loss is stored in two
-/// floats and keeps about 7 digits after summation.
+/// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact. The
+/// loss is stored in two floats and keeps about 7 digits after summation.
 struct SummableMetrics {
   float loss_high = 0;     ///< sum of losses, rounded to float
   float loss_low = 0;      ///< rounding error of loss_high
   float samples = 0;       ///< as in MetricSums
   float correct = 0;       ///< as in MetricSums
   float correct_top5 = 0;  ///< as in MetricSums
-  float non_finite = 0;    ///< parts whose loss was not finite as a float; their metrics count 0 samples
+  float non_finite =
+      0;  ///< parts whose loss was not finite as a float; their metrics count 0 samples
 
   static constexpr std::size_t kSize = 6;  ///< number of floats that write() writes
 
@@ -72,14 +76,17 @@ struct SummableMetrics {
     values[5] = non_finite;
   }
   /// Whether the losses of all parts, and their sum, are finite. `values` is the output of write().
-  static constexpr bool is_finite(const float* values) { return values[kSize - 1] == 0 && values[0] - values[0] == 0; }
+  static constexpr bool is_finite(const float* values) {
+    return values[kSize - 1] == 0 && values[0] - values[0] == 0;
+  }
   /// The sums as MetricSums; has_accuracy is not transferred.
   MetricSums sums() const;
 };
 
 // Loss functions, their targets and their reference implementation.
 
-/// Cross-entropy between softmax(logits) and class labels, with label smoothing: the target of the true class is 1 - s
+/// Cross-entropy between softmax(logits) and class labels, with label smoothing: the target of the
+/// true class is 1 - s
 /// + s/K, of the others s/K (Szegedy et al., CVPR 2016).
 struct SparseCategoricalCrossentropy {
   float label_smoothing = 0;  ///< part of the target spread over all classes, from 0 to less than 1
@@ -88,7 +95,8 @@ struct SparseCategoricalCrossentropy {
 /// Mean of the squared differences between the outputs of a sample and its targets.
 struct MeanSquaredError {};
 
-using Loss = std::variant<SparseCategoricalCrossentropy, MeanSquaredError>;  ///< The loss that training minimizes.
+using Loss = std::variant<SparseCategoricalCrossentropy,
+                          MeanSquaredError>;  ///< The loss that training minimizes.
 
 std::string to_string(const Loss& loss);  ///< the name used in network descriptions and checkpoints
 
@@ -96,21 +104,24 @@ std::string to_string(const Loss& loss);  ///< the name used in network descript
 struct Targets {
   std::span<const std::int32_t> labels = {};  ///< [samples], 0 .. outputs-1
   std::span<const float> values = {};         ///< [samples, outputs]
-  /// For samples mixed in pairs (Zhang et al., "mixup", 2018), otherwise empty: the loss is `weights` times that of
-  /// `labels` plus 1 - `weights` times that of the partner labels. Accuracy counts `labels` only.
+  /// For samples mixed in pairs (Zhang et al., "mixup", 2018), otherwise empty: the loss is
+  /// `weights` times that of `labels` plus 1 - `weights` times that of the partner labels. Accuracy
+  /// counts `labels` only.
   std::span<const std::int32_t> partner_labels = {};  ///< [samples]
   std::span<const float> weights = {};                ///< [samples], 0 to 1
 };
 
-/// Throws Error (input) for loss constants out of range. Throws Error (data) unless `targets` fit outputs [samples,
-/// width]: a label in 0 .. width-1 for each sample, or a value for each output.
-void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width, const Targets& targets);
+/// Throws Error (input) for loss constants out of range. Throws Error (data) unless `targets` fit
+/// outputs [samples, width]: a label in 0 .. width-1 for each sample, or a value for each output.
+void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
+                   const Targets& targets);
 
-/// Sums of loss and metrics over the samples of `outputs` [samples, width]. If `gradient` (same shape) is not empty, it
-/// receives d(sum of losses)/d(outputs) / divisor. If the divisor is the number of samples of the global batch (over
-/// the loss scale), the gradients of all replicas add up to the gradient of the mean. Throws Error (data) for a label
-/// outside 0 .. width-1 and for a weight outside 0 .. 1.
-MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples, const Targets& targets,
-                        double divisor, std::span<float> gradient);
+/// Sums of loss and metrics over the samples of `outputs` [samples, width]. If `gradient` (same
+/// shape) is not empty, it receives d(sum of losses)/d(outputs) / divisor. If the divisor is the
+/// number of samples of the global batch (over the loss scale), the gradients of all replicas add
+/// up to the gradient of the mean. Throws Error (data) for a label outside 0 .. width-1 and for a
+/// weight outside 0 .. 1.
+MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
+                        const Targets& targets, double divisor, std::span<float> gradient);
 
 }  // namespace lockstep::model

@@ -8,13 +8,16 @@
 
 namespace lockstep::model {
 
-Network::Network(Shape input_shape, std::string name) : name_(std::move(name)), input_shape_(std::move(input_shape)) {
-  if (input_shape_.empty() || std::ranges::any_of(input_shape_, [](std::int64_t extent) { return extent <= 0; }))
+Network::Network(Shape input_shape, std::string name)
+    : name_(std::move(name)), input_shape_(std::move(input_shape)) {
+  if (input_shape_.empty() ||
+      std::ranges::any_of(input_shape_, [](std::int64_t extent) { return extent <= 0; }))
     throw Error(ErrorCategory::input, "network", "expected an input shape of positive extents",
                 fmt::format("got {}", to_string(input_shape_)));
 }
 
-NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs, std::string name) {
+NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs,
+                         std::string name) {
   const std::string kind = layer->kind();
   const auto taken = [this](const std::string& candidate) {
     return std::ranges::find(nodes_, candidate, &Node::name) != nodes_.end();
@@ -31,7 +34,8 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
   for (const NodeId input : inputs) {
     if (input < kInput || input > last())
       throw Error(ErrorCategory::input, fmt::format("layer {} ({})", name, kind),
-                  "expected inputs that were added before it", fmt::format("got node {} of {}", input, nodes_.size()));
+                  "expected inputs that were added before it",
+                  fmt::format("got node {} of {}", input, nodes_.size()));
     shapes.push_back(shape(input));
   }
   BuildContext context(name, kind, std::move(shapes));

@@ -1,4 +1,5 @@
-// A directed acyclic graph of layers, described independently of a device: shapes, parameters, initializers.
+// A directed acyclic graph of layers, described independently of a device: shapes, parameters,
+// initializers.
 #pragma once
 
 #include <memory>
@@ -34,10 +35,12 @@ struct Node {
 ///     network.add(Flatten());
 ///     network.add(Dense({.units = 10}));
 ///
-/// add() checks shapes immediately and throws Error (input) that names the layer, what it expected and what it got.
+/// add() checks shapes immediately and throws Error (input) that names the layer, what it expected
+/// and what it got.
 class Network {
  public:
-  /// For samples of shape `input_shape`, without the batch. `name` appears in messages and checkpoints.
+  /// For samples of shape `input_shape`, without the batch. `name` appears in messages and
+  /// checkpoints.
   explicit Network(Shape input_shape, std::string name = "network");
 
   /// Adds `layer` after the last layer (or after the input). Returns its id.
@@ -48,17 +51,23 @@ class Network {
   /// Adds `layer` with the inputs `inputs`. `name` must be unique, or empty for an automatic name.
   template <typename L>
   NodeId add(L layer, std::vector<NodeId> inputs, std::string name = {}) {
-    return add_node(std::make_shared<const L>(std::move(layer)), std::move(inputs), std::move(name));
+    return add_node(std::make_shared<const L>(std::move(layer)), std::move(inputs),
+                    std::move(name));
   }
-  /// Adds `layer` as `name`, which must be unique, or with an automatic name if it is empty. Throws Error (input).
+  /// Adds `layer` as `name`, which must be unique, or with an automatic name if it is empty. Throws
+  /// Error (input).
   NodeId add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs, std::string name);
 
   /// The last node added, kInput if there is none.
   NodeId last() const { return static_cast<NodeId>(nodes_.size()) - 1; }
 
-  const std::string& name() const { return name_; }            ///< used in messages and checkpoints
-  const Shape& input_shape() const { return input_shape_; }    ///< shape of one sample, without the batch
-  const Shape& output_shape() const { return shape(last()); }  ///< output shape of the last node for one sample
+  const std::string& name() const { return name_; }  ///< used in messages and checkpoints
+  const Shape& input_shape() const {
+    return input_shape_;
+  }  ///< shape of one sample, without the batch
+  const Shape& output_shape() const {
+    return shape(last());
+  }  ///< output shape of the last node for one sample
   /// Output shape of `node` for one sample.
   const Shape& shape(NodeId node) const {
     return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;

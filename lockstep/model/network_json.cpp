@@ -41,7 +41,8 @@ LayerPointer read_activation(JsonObject& object) {
   if (name == "none") return nullptr;
   if (name == "relu") return std::make_shared<const ReLU>();
   if (name == "softmax") return std::make_shared<const Softmax>();
-  object.refuse("expected \"activation\" to be one of " + list_names(kKnown), got_name(name, kKnown));
+  object.refuse("expected \"activation\" to be one of " + list_names(kKnown),
+                got_name(name, kKnown));
 }
 
 // Adds the described layers in order and looks them up by name.
@@ -51,12 +52,14 @@ class NetworkReader {
       : network_(network), source_(source), data_(data) {}
 
   void add(const json& description, std::size_t index) {
-    JsonObject object(description, fmt::format("{}: layer {}{}", source_, index, label(description)));
+    JsonObject object(description,
+                      fmt::format("{}: layer {}{}", source_, index, label(description)));
     const LayerPointer layer = read_layer(object, data_);
     const LayerPointer activation = read_activation(object);
     const std::string name = object.text("name", "");
     if (name == kInputName)
-      object.refuse("expected a different layer name", "\"input\" is reserved for the input of the network");
+      object.refuse("expected a different layer name",
+                    "\"input\" is reserved for the input of the network");
     const std::vector<NodeId> inputs = read_inputs(object);
     object.finish();
 
@@ -69,7 +72,8 @@ class NetworkReader {
  private:
   static constexpr const char* kInputName = "input";
 
-  // ` (conv2d "stem")`, or the part of it that the description contains; used to identify the layer in messages.
+  // ` (conv2d "stem")`, or the part of it that the description contains; used to identify the layer
+  // in messages.
   static std::string label(const json& description) {
     if (!description.is_object()) return "";
     std::string text;
@@ -96,7 +100,8 @@ class NetworkReader {
     object.refuse("expected \"inputs\" to name earlier layers", got_name(name, known));
   }
 
-  NodeId place(const JsonObject& object, const LayerPointer& layer, std::vector<NodeId> inputs, std::string name) {
+  NodeId place(const JsonObject& object, const LayerPointer& layer, std::vector<NodeId> inputs,
+               std::string name) {
     try {
       return network_.add_node(layer, std::move(inputs), std::move(name));
     } catch (const Error& error) {
@@ -113,7 +118,8 @@ class NetworkReader {
 Shape read_input(JsonObject& object, const DataShape& data) {
   if (!object.has("input")) {
     if (!data.input)
-      object.refuse("expected \"input\", the shape of one sample, such as [28, 28, 1]", "the key is missing");
+      object.refuse("expected \"input\", the shape of one sample, such as [28, 28, 1]",
+                    "the key is missing");
     return *data.input;
   }
   Shape input = object.counts("input");
@@ -141,7 +147,8 @@ Network network_from_json(std::string_view text, std::string_view source, const 
 
 Network read_network(const std::filesystem::path& file, const DataShape& data) {
   const auto refuse = [&file](int error) {
-    throw Error(ErrorCategory::input, file.string(), "expected a readable model description", std::strerror(error));
+    throw Error(ErrorCategory::input, file.string(), "expected a readable model description",
+                std::strerror(error));
   };
   std::error_code unknown;
   if (std::filesystem::is_directory(file, unknown)) refuse(EISDIR);

@@ -8,10 +8,11 @@
 
 namespace lockstep::model {
 
-/// Builds the network that `text` describes. `source`, such as the file name, identifies it in messages. Throws Error
-/// (input) that names the source, the layer, the known names and the nearest of them; also if the description's "input"
-/// differs from `data.input`.
-Network network_from_json(std::string_view text, std::string_view source, const DataShape& data = {});
+/// Builds the network that `text` describes. `source`, such as the file name, identifies it in
+/// messages. Throws Error (input) that names the source, the layer, the known names and the nearest
+/// of them; also if the description's "input" differs from `data.input`.
+Network network_from_json(std::string_view text, std::string_view source,
+                          const DataShape& data = {});
 
 /// Reads the description from a file. Throws Error (input) if the file cannot be read.
 Network read_network(const std::filesystem::path& file, const DataShape& data = {});

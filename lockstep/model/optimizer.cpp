@@ -11,8 +11,8 @@
 namespace lockstep::model {
 namespace {
 
-// A range of the flat arrays that is updated with one formula and one set of constants. The arrays do not overlap;
-// `first` and `second` are slots.
+// A range of the flat arrays that is updated with one formula and one set of constants. The arrays
+// do not overlap; `first` and `second` are slots.
 struct Arrays {
   std::size_t size;
   float* parameters;
@@ -27,8 +27,8 @@ float* kept(float* slot) {
   return slot;
 }
 
-// The square root of the sum of value(i)^2. Uses one sum per lane, so that the compiler can vectorize and the order is
-// still fixed by the source.
+// The square root of the sum of value(i)^2. Uses one sum per lane, so that the compiler can
+// vectorize and the order is still fixed by the source.
 template <typename Value>
 double norm_of(std::size_t size, const Value& value) {
   constexpr std::size_t kLanes = 32;
@@ -48,8 +48,8 @@ double norm_of(std::size_t size, const Value& value) {
   return std::sqrt(sum);
 }
 
-// The loops below take the constants of an update by value, so that the compiler knows that a loop does not change
-// them.
+// The loops below take the constants of an update by value, so that the compiler knows that a loop
+// does not change them.
 
 void update(const Sgd& sgd, const Arrays& arrays, const UpdateContext& context) {
   const SgdUpdate c = update_of(sgd, context);
@@ -106,7 +106,8 @@ void update(const Lamb& lamb, const Arrays& arrays, const UpdateContext& context
   float rate = c.rate;
   if (c.adapts) {
     const double parameters = norm_of(arrays.size, [&](std::size_t i) { return w[i]; });
-    const double directions = norm_of(arrays.size, [&](std::size_t i) { return direction(w[i], m[i], v[i], c); });
+    const double directions =
+        norm_of(arrays.size, [&](std::size_t i) { return direction(w[i], m[i], v[i], c); });
     rate = layer_rate(c, parameters, directions);
   }
   for (std::size_t i = 0; i < arrays.size; ++i) descend_along(w[i], m[i], v[i], rate, c);
@@ -114,11 +115,13 @@ void update(const Lamb& lamb, const Arrays& arrays, const UpdateContext& context
 
 }  // namespace
 
-std::vector<UpdateRange> update_ranges(const OptimizerOptions& options, const ParameterTable& table) {
+std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
+                                       const ParameterTable& table) {
   const bool join = !is_layer_wise(options);
   std::vector<UpdateRange> ranges;
   for (const ParameterInfo& entry : table.entries()) {
-    // The padding after a parameter belongs to its range, so adjacent ranges touch and can be merged.
+    // The padding after a parameter belongs to its range, so adjacent ranges touch and can be
+    // merged.
     if (ranges.empty() || !join || ranges.back().decay != entry.decay) {
       if (!ranges.empty()) ranges.back().end = entry.offset;
       ranges.push_back({.begin = entry.offset, .end = 0, .decay = entry.decay});
@@ -134,8 +137,8 @@ Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table) : op
   slots_.assign(slot_names().size(), std::vector<float>(table.flat_size()));
 }
 
-void Optimizer::apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate,
-                      std::int64_t step, float gradient_scale) {
+void Optimizer::apply(std::span<float> parameters, std::span<const float> gradients,
+                      float learning_rate, std::int64_t step, float gradient_scale) {
   const std::size_t size = ranges_.empty() ? 0 : ranges_.back().end;
   LOCKSTEP_CHECK_OP(parameters.size(), ==, size);
   LOCKSTEP_CHECK_OP(gradients.size(), ==, size);
@@ -144,8 +147,8 @@ void Optimizer::apply(std::span<float> parameters, std::span<const float> gradie
     const auto slot_at = [&](std::size_t index) {
       return index < slots_.size() ? slots_[index].data() + range.begin : nullptr;
     };
-    const Arrays arrays{range.end - range.begin, parameters.data() + range.begin, gradients.data() + range.begin,
-                        slot_at(0), slot_at(1)};
+    const Arrays arrays{range.end - range.begin, parameters.data() + range.begin,
+                        gradients.data() + range.begin, slot_at(0), slot_at(1)};
     const UpdateContext context{learning_rate, step, gradient_scale, range.decay};
     std::visit([&](const auto& chosen) { update(chosen, arrays, context); }, options_);
   }
@@ -156,26 +159,30 @@ std::span<float> Optimizer::slot(std::string_view name) {
   for (std::size_t i = 0; i < names.size(); ++i)
     if (names[i] == name) return slots_[i];
   throw Error(ErrorCategory::checkpoint, to_string(options_),
-              fmt::format("expected one of the slots {}", fmt::join(names, ", ")), fmt::format("got \"{}\"", name));
+              fmt::format("expected one of the slots {}", fmt::join(names, ", ")),
+              fmt::format("got \"{}\"", name));
 }
 
 double global_norm(std::span<const float> gradients) {
   return norm_of(gradients.size(), [&](std::size_t i) { return gradients[i]; });
 }
 
-// 0 times a finite number is 0 of either sign; 0 times any other value is NaN, which a sum keeps. One sum per lane, as
-// in norm_of. Runs from the end, which backward wrote last, to the beginning, where the update continues: both ends are
-// then in the caches.
+// 0 times a finite number is 0 of either sign; 0 times any other value is NaN, which a sum keeps.
+// One sum per lane, as in norm_of. Runs from the end, which backward wrote last, to the beginning,
+// where the update continues: both ends are then in the caches.
 bool all_finite(std::span<const float> values) {
   constexpr std::size_t kLanes = 64;
   std::array<float, kLanes> lanes{};
   const std::size_t whole = values.size() / kLanes * kLanes;
   for (std::size_t end = whole; end > 0; end -= kLanes)
-    for (std::size_t lane = 0; lane < kLanes; ++lane) lanes[lane] += values[end - kLanes + lane] * 0;
+    for (std::size_t lane = 0; lane < kLanes; ++lane)
+      lanes[lane] += values[end - kLanes + lane] * 0;
   for (std::size_t i = whole; i < values.size(); ++i) lanes[i - whole] += values[i] * 0;
   return std::ranges::all_of(lanes, [](float lane) { return lane == 0; });
 }
 
-float clip_scale(double norm, double limit) { return limit > 0 && norm > limit ? static_cast<float>(limit / norm) : 1; }
+float clip_scale(double norm, double limit) {
+  return limit > 0 && norm > limit ? static_cast<float>(limit / norm) : 1;
+}
 
 }  // namespace lockstep::model

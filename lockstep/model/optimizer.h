@@ -19,29 +19,35 @@ struct UpdateRange {
   bool decay = false;     ///< whether weight decay applies to it
 };
 
-/// The ranges of an update, in flat order: one per parameter for layer-wise optimizers; otherwise adjacent parameters
-/// with the same decay are merged.
-std::vector<UpdateRange> update_ranges(const OptimizerOptions& options, const ParameterTable& table);
+/// The ranges of an update, in flat order: one per parameter for layer-wise optimizers; otherwise
+/// adjacent parameters with the same decay are merged.
+std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
+                                       const ParameterTable& table);
 
 /// The optimizer of one replica. Its slots are flat arrays with the layout of the parameters.
 class Optimizer {
  public:
-  /// Copies the flat size and the decay ranges from `table`. Throws Error (input) for a constant out of range.
+  /// Copies the flat size and the decay ranges from `table`. Throws Error (input) for a constant
+  /// out of range.
   Optimizer(OptimizerOptions options, const ParameterTable& table);
 
-  /// Updates `parameters` from `gradients` * `gradient_scale`, both flat arrays of the table's size. `step` counts
-  /// updates from 1 and is used for bias correction. Decay applies only to entries that have it enabled. Makes one pass
-  /// over memory, and one more over each layer for optimizers that need its norms. Norms are summed in double in a
-  /// fixed order: the same input gives the same bits.
-  void apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate, std::int64_t step,
-             float gradient_scale = 1);
+  /// Updates `parameters` from `gradients` * `gradient_scale`, both flat arrays of the table's
+  /// size. `step` counts updates from 1 and is used for bias correction. Decay applies only to
+  /// entries that have it enabled. Makes one pass over memory, and one more over each layer for
+  /// optimizers that need its norms. Norms are summed in double in a fixed order: the same input
+  /// gives the same bits.
+  void apply(std::span<float> parameters, std::span<const float> gradients, float learning_rate,
+             std::int64_t step, float gradient_scale = 1);
 
   /// Names of the slot arrays, which checkpoints store; see slot_names(options).
   std::vector<std::string> slot_names() const { return model::slot_names(options_); }
-  /// The slot `name` as a flat array, padding included. Throws Error (checkpoint) for an unknown name.
+  /// The slot `name` as a flat array, padding included. Throws Error (checkpoint) for an unknown
+  /// name.
   std::span<float> slot(std::string_view name);
 
-  const OptimizerOptions& options() const { return options_; }  ///< the options given to the constructor
+  const OptimizerOptions& options() const {
+    return options_;
+  }  ///< the options given to the constructor
 
  private:
   OptimizerOptions options_;
@@ -55,8 +61,8 @@ double global_norm(std::span<const float> gradients);
 /// Whether all elements are finite. One pass over memory, without branches.
 bool all_finite(std::span<const float> values);
 
-/// The factor that scales a gradient of norm `norm` to at most `limit`. 1 if the norm is within the limit, or if the
-/// limit is 0 (no clipping).
+/// The factor that scales a gradient of norm `norm` to at most `limit`. 1 if the norm is within the
+/// limit, or if the limit is 0 (no clipping).
 float clip_scale(double norm, double limit);
 
 }  // namespace lockstep::model

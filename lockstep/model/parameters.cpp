@@ -22,12 +22,13 @@ using Words = std::array<std::uint32_t, 4>;
 
 Block uniform(const Words& words, float limit) {
   Block values;
-  for (std::size_t i = 0; i < values.size(); ++i) values[i] = limit * (2 * to_unit_float(words[i]) - 1);
+  for (std::size_t i = 0; i < values.size(); ++i)
+    values[i] = limit * (2 * to_unit_float(words[i]) - 1);
   return values;
 }
 
-// Two pairs of normal numbers (Box and Muller, Annals of Mathematical Statistics 1958). Computed in double, so that a
-// last-bit difference between math libraries is rounded away.
+// Two pairs of normal numbers (Box and Muller, Annals of Mathematical Statistics 1958). Computed in
+// double, so that a last-bit difference between math libraries is rounded away.
 Block normal(const Words& words, double deviation) {
   Block values;
   for (std::size_t i = 0; i < values.size(); i += 2) {
@@ -58,21 +59,25 @@ double checked_fan(std::int64_t fan) {
 
 }  // namespace
 
-void initialize(const Initializer& initializer, std::uint64_t seed, std::string_view name, std::span<float> values) {
+void initialize(const Initializer& initializer, std::uint64_t seed, std::string_view name,
+                std::span<float> values) {
   const auto fill_uniform = [&](double limit) {
-    fill(seed, name, values, [limit](const Words& words) { return uniform(words, static_cast<float>(limit)); });
+    fill(seed, name, values,
+         [limit](const Words& words) { return uniform(words, static_cast<float>(limit)); });
   };
   switch (initializer.kind) {
     case Initializer::Kind::constant:
       std::ranges::fill(values, initializer.value);
       return;
     case Initializer::Kind::glorot_uniform:
-      return fill_uniform(std::sqrt(6.0 / (checked_fan(initializer.fan_in) + checked_fan(initializer.fan_out))));
+      return fill_uniform(
+          std::sqrt(6.0 / (checked_fan(initializer.fan_in) + checked_fan(initializer.fan_out))));
     case Initializer::Kind::he_uniform:
       return fill_uniform(std::sqrt(6.0 / checked_fan(initializer.fan_in)));
     case Initializer::Kind::he_normal: {
       const double deviation = std::sqrt(2.0 / checked_fan(initializer.fan_in));
-      return fill(seed, name, values, [deviation](const Words& words) { return normal(words, deviation); });
+      return fill(seed, name, values,
+                  [deviation](const Words& words) { return normal(words, deviation); });
     }
   }
 }
@@ -86,15 +91,18 @@ Initializer::Kind parse_initializer(std::string_view name) {
   return kKinds.parse("initializer", name);
 }
 
-ParameterTable::ParameterTable(std::vector<ParameterInfo> parameters) : entries_(std::move(parameters)) {
+ParameterTable::ParameterTable(std::vector<ParameterInfo> parameters)
+    : entries_(std::move(parameters)) {
   constexpr std::size_t kAlignment = 16;  // elements: one cache line of float32
   for (ParameterInfo& entry : entries_) {
     entry.offset = flat_size_;
     entry.count = static_cast<std::size_t>(model::element_count(entry.shape));
     element_count_ += entry.count;
-    constexpr std::size_t kMaxElements = std::size_t{1} << 58;  // sums and byte counts cannot overflow
+    constexpr std::size_t kMaxElements = std::size_t{1}
+                                         << 58;  // sums and byte counts cannot overflow
     if (entry.count > kMaxElements || element_count_ > kMaxElements)
-      throw Error(ErrorCategory::input, entry.name, fmt::format("expected at most {} parameters", kMaxElements),
+      throw Error(ErrorCategory::input, entry.name,
+                  fmt::format("expected at most {} parameters", kMaxElements),
                   fmt::format("got more with shape {}", to_string(entry.shape)));
     flat_size_ += (entry.count + kAlignment - 1) / kAlignment * kAlignment;
   }
@@ -103,7 +111,8 @@ ParameterTable::ParameterTable(std::vector<ParameterInfo> parameters) : entries_
 std::vector<std::size_t> ParameterTable::indices_by_name() const {
   std::vector<std::size_t> indices(entries_.size());
   std::iota(indices.begin(), indices.end(), std::size_t{0});
-  std::ranges::sort(indices, {}, [this](std::size_t i) -> const std::string& { return entries_[i].name; });
+  std::ranges::sort(indices, {},
+                    [this](std::size_t i) -> const std::string& { return entries_[i].name; });
   return indices;
 }
 
@@ -113,7 +122,8 @@ const ParameterInfo* ParameterTable::find(std::string_view name) const {
 }
 
 std::uint64_t ParameterTable::hash(std::span<const float> flat) const {
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(),
+                                                                       &XXH3_freeState);
   XXH3_64bits_reset(state.get());
   for (const std::size_t i : indices_by_name()) {
     const auto bytes = std::as_bytes(slice(flat, entries_[i]));

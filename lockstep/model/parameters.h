@@ -13,12 +13,14 @@
 
 namespace lockstep::model {
 
-/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kind `constant` ignores them.
+/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kind
+/// `constant` ignores them.
 struct Initializer {
   /// The distribution. The Glorot and He distributions are scaled by the fans below.
   enum class Kind {
     constant,        ///< every element is `value`
-    glorot_uniform,  ///< U(-l, l), l = sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, AISTATS 2010
+    glorot_uniform,  ///< U(-l, l), l = sqrt(6 / (fan_in + fan_out)): Glorot and Bengio, AISTATS
+                     ///< 2010
     he_normal,       ///< N(0, 2 / fan_in): He et al., ICCV 2015
     he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
   };
@@ -28,27 +30,32 @@ struct Initializer {
   std::int64_t fan_out = 0;    ///< outputs per input
 };
 
-/// Fills `values` for the parameter `name`. The same (seed, name, size) gives the same numbers on every platform.
-void initialize(const Initializer& initializer, std::uint64_t seed, std::string_view name, std::span<float> values);
+/// Fills `values` for the parameter `name`. The same (seed, name, size) gives the same numbers on
+/// every platform.
+void initialize(const Initializer& initializer, std::uint64_t seed, std::string_view name,
+                std::span<float> values);
 
-/// Parses "glorot_uniform", "he_normal", "he_uniform" or "zeros". Throws Error (input) that lists the names.
+/// Parses "glorot_uniform", "he_normal", "he_uniform" or "zeros". Throws Error (input) that lists
+/// the names.
 Initializer::Kind parse_initializer(std::string_view name);
 
 // The layout of a flat array: the name, shape and offset of each parameter.
 
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
 struct ParameterInfo {
-  std::string name;         ///< "conv2d_1/kernel"
-  Shape shape;              ///< of the array, row-major
-  std::size_t offset = 0;   ///< offset of the first element in the flat array; a multiple of 16 elements (64 bytes)
-  std::size_t count = 0;    ///< elements
-  bool decay = true;        ///< whether weight decay applies; false for biases and normalization parameters
+  std::string name;  ///< "conv2d_1/kernel"
+  Shape shape;       ///< of the array, row-major
+  std::size_t offset =
+      0;  ///< offset of the first element in the flat array; a multiple of 16 elements (64 bytes)
+  std::size_t count = 0;  ///< elements
+  bool decay =
+      true;  ///< whether weight decay applies; false for biases and normalization parameters
   Initializer initializer;  ///< how its initial values are drawn
 };
 
-/// Parameters in flat order, which is the order in which backward completes their gradients: last layer first. Thus the
-/// completed gradients form a growing prefix, and a gradient bucket is a contiguous range. Between parameters are up to
-/// 15 elements of padding, always zero.
+/// Parameters in flat order, which is the order in which backward completes their gradients: last
+/// layer first. Thus the completed gradients form a growing prefix, and a gradient bucket is a
+/// contiguous range. Between parameters are up to 15 elements of padding, always zero.
 class ParameterTable {
  public:
   /// Lays out `parameters` in the given order and sets their offsets and counts.
@@ -56,10 +63,14 @@ class ParameterTable {
 
   /// In declaration order, which is also flat order.
   std::span<const ParameterInfo> entries() const { return entries_; }
-  std::size_t flat_size() const { return flat_size_; }          ///< elements of the flat array, with padding
-  std::size_t element_count() const { return element_count_; }  ///< elements of all parameters, without padding
-  std::vector<std::size_t> indices_by_name() const;             ///< indices into entries(), sorted by name
-  const ParameterInfo* find(std::string_view name) const;       ///< nullptr if absent
+  std::size_t flat_size() const {
+    return flat_size_;
+  }  ///< elements of the flat array, with padding
+  std::size_t element_count() const {
+    return element_count_;
+  }  ///< elements of all parameters, without padding
+  std::vector<std::size_t> indices_by_name() const;  ///< indices into entries(), sorted by name
+  const ParameterInfo* find(std::string_view name) const;  ///< nullptr if absent
 
   /// The part of a flat array that belongs to `entry`.
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {
@@ -79,8 +90,8 @@ class ParameterTable {
   std::size_t element_count_ = 0;
 };
 
-/// Called once per parameter when its gradient is complete, in flat order. The argument is the index in
-/// ParameterTable::entries().
+/// Called once per parameter when its gradient is complete, in flat order. The argument is the
+/// index in ParameterTable::entries().
 using GradientReady = std::function<void(std::size_t parameter)>;
 
 }  // namespace lockstep::model

@@ -11,7 +11,8 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
   constexpr std::size_t kAlignment = 64;
   std::vector<std::size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t i) { return lifetimes[i].bytes; });
+  std::ranges::stable_sort(order, std::greater{},
+                           [&](std::size_t i) { return lifetimes[i].bytes; });
 
   ArenaLayout layout{.offsets = std::vector<std::size_t>(lifetimes.size()), .bytes = 0};
   std::vector<std::size_t> placed;  // sorted by offset
@@ -27,13 +28,19 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
     }
     layout.offsets[i] = offset;
     layout.bytes = std::max(layout.bytes, offset + mine.bytes);
-    placed.insert(std::ranges::upper_bound(placed, offset, {}, [&](std::size_t p) { return layout.offsets[p]; }), i);
+    placed.insert(std::ranges::upper_bound(placed, offset, {},
+                                           [&](std::size_t p) { return layout.offsets[p]; }),
+                  i);
   }
   return layout;
 }
 
-Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays)
-    : backend_(backend), batch_(batch), training_(training), parameter_entries_(network.parameters().entries()) {
+Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
+           const Arrays& arrays)
+    : backend_(backend),
+      batch_(batch),
+      training_(training),
+      parameter_entries_(network.parameters().entries()) {
   Fusions fusions = backend.fusions();
   fusions.statistics &= training;
   Graph graph = make_graph(network, fusions);
@@ -111,7 +118,8 @@ void Plan::extend(StorageId storage, int time) {
   lifetime.last = std::max(lifetime.last, time);
 }
 
-// The output may overwrite the input only if no other step reads the input's memory, now or in backward.
+// The output may overwrite the input only if no other step reads the input's memory, now or in
+// backward.
 bool Plan::may_run_in_place(const Step& step) const {
   if (!step.needs.in_place) return false;
   const StorageId storage = value(step.graph.inputs.front()).storage;
@@ -121,7 +129,8 @@ bool Plan::may_run_in_place(const Step& step) const {
     if (other.consumers.size() > 1) return false;
     if (other.producer < 0) continue;
     const Step& producer = steps_[static_cast<std::size_t>(other.producer)];
-    if (producer.runs_backward && producer.operation && producer.needs.output_in_backward) return false;
+    if (producer.runs_backward && producer.operation && producer.needs.output_in_backward)
+      return false;
   }
   return true;
 }
@@ -132,7 +141,8 @@ void Plan::assign_storage() {
     const int time = static_cast<int>(i);
     const bool in_place = !step.operation || may_run_in_place(step);
     Value& output = value(step.graph.node);
-    output.storage = in_place ? value(step.graph.inputs.front()).storage : new_array(output.elements, time, time);
+    output.storage = in_place ? value(step.graph.inputs.front()).storage
+                              : new_array(output.elements, time, time);
     extend(output.storage, time);
     for (const NodeId input : step.graph.inputs) {
       extend(value(input).storage, time);
@@ -146,11 +156,12 @@ void Plan::assign_storage() {
   extend(value(output_).storage, end_of_forward());
 }
 
-// Backward visits steps in reverse. If a value has several readers, the last one writes its gradient and the others add
-// to it.
+// Backward visits steps in reverse. If a value has several readers, the last one writes its
+// gradient and the others add to it.
 void Plan::assign_gradients() {
   Value& output = value(output_);
-  if (output.needs_gradient) output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
+  if (output.needs_gradient)
+    output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
     const int time = backward_time(static_cast<int>(i));
@@ -164,7 +175,8 @@ void Plan::assign_gradients() {
       if (!input.needs_gradient) continue;
       if (input.gradient != kNone) {
         step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
-      } else if (k == 0 && (!step.operation || step.needs.in_place) && input.consumers.size() == 1) {
+      } else if (k == 0 && (!step.operation || step.needs.in_place) &&
+                 input.consumers.size() == 1) {
         input.gradient = mine;
       } else {
         input.gradient = new_array(input.elements, time, time);
@@ -182,7 +194,8 @@ void Plan::assign_workspace() {
     const int time = static_cast<int>(i);
     scratch = std::max(scratch, step.needs.scratch_bytes);
     if (step.needs.saved_bytes > 0)
-      step.saved = new_storage(step.needs.saved_bytes, time, step.runs_backward ? backward_time(time) : time);
+      step.saved = new_storage(step.needs.saved_bytes, time,
+                               step.runs_backward ? backward_time(time) : time);
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
@@ -197,18 +210,21 @@ void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
     for (const std::size_t p : step.node->parameters) {
       const ParameterInfo& entry = network.parameters().entries()[p];
       step.operands.parameters.push_back(ParameterTable::slice(arrays.parameters, entry));
-      step.operands.weights.emplace_back(static_cast<std::byte*>(arrays.weights.data()) + entry.offset * bytes,
-                                         entry.count, arrays.weights.type());
+      step.operands.weights.emplace_back(
+          static_cast<std::byte*>(arrays.weights.data()) + entry.offset * bytes, entry.count,
+          arrays.weights.type());
     }
     for (const std::size_t b : step.node->buffers)
-      step.operands.buffers.push_back(ParameterTable::slice(arrays.buffers, network.buffers().entries()[b]));
+      step.operands.buffers.push_back(
+          ParameterTable::slice(arrays.buffers, network.buffers().entries()[b]));
     step.operands.parameter_gradients.resize(step.node->parameters.size());
   }
 }
 
 TensorView Plan::view(StorageId storage, std::size_t elements) const {
   if (storage < 0) return {};
-  return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], elements, backend_.precision()};
+  return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], elements,
+          backend_.precision()};
 }
 
 void Plan::bind(std::byte* arena) {
@@ -228,12 +244,15 @@ void Plan::bind(std::byte* arena) {
       step.operands.inputs[k] = view(input.storage, input.elements);
       if (!step.runs_backward) continue;
       const StorageId addend = step.addends[k];
-      step.operands.input_gradients[k] = view(addend == kNone ? input.gradient : addend, input.elements);
+      step.operands.input_gradients[k] =
+          view(addend == kNone ? input.gradient : addend, input.elements);
     }
     step.operands.saved = bytes(step.saved, step.needs.saved_bytes);
-    step.operands.scratch = bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
+    step.operands.scratch =
+        bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
     if (step.statistics != kNone)
-      step.operands.statistics = bytes(step.statistics, lifetimes_[static_cast<std::size_t>(step.statistics)].bytes);
+      step.operands.statistics =
+          bytes(step.statistics, lifetimes_[static_cast<std::size_t>(step.statistics)].bytes);
   }
 }
 
@@ -250,7 +269,8 @@ void Plan::forward(const TensorView& features, const PassContext& pass) {
 
 TensorView Plan::output() const {
   const Value& output = value(output_);
-  if (output.storage == kExternal) return steps_.empty() ? TensorView{} : steps_.back().operands.inputs.front();
+  if (output.storage == kExternal)
+    return steps_.empty() ? TensorView{} : steps_.back().operands.inputs.front();
   return view(output.storage, output.elements);
 }
 
@@ -268,15 +288,16 @@ void Plan::point_gradients_at(std::span<float> gradients) {
           ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
 }
 
-void Plan::backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready) {
+void Plan::backward(const PassContext& pass, std::span<float> gradients,
+                    const GradientReady& ready) {
   point_gradients_at(gradients);
   std::size_t told = 0;
   const auto tell_until = [&](std::size_t end) {
     for (; told < end; ++told)
       if (ready) ready(told);
   };
-  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0 and is reported in
-  // order.
+  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0
+  // and is reported in order.
   const auto pass_over_until = [&](std::size_t end) {
     for (std::size_t p = told; p < end; ++p)
       backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[p]));

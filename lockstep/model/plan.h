@@ -1,4 +1,5 @@
-// A network compiled for one batch size, and the memory planner that places its buffers in one arena.
+// A network compiled for one batch size, and the memory planner that places its buffers in one
+// arena.
 #pragma once
 
 #include <cstddef>
@@ -25,13 +26,14 @@ struct ArenaLayout {
   std::size_t bytes = 0;
 };
 
-/// Assigns offsets in one arena. Two buffers may share bytes if they are never needed at the same time. Greedy by size:
-/// the largest buffer first, each at the lowest offset without a conflict (Pisarchyk and Lee, "Efficient memory
-/// management for deep neural net inference", 2020). Deterministic.
+/// Assigns offsets in one arena. Two buffers may share bytes if they are never needed at the same
+/// time. Greedy by size: the largest buffer first, each at the lowest offset without a conflict
+/// (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
+/// Deterministic.
 ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes);
 
-/// Forward and, in training, backward for exactly `batch` samples: the order of operations, and the place of every
-/// buffer in one arena. A pass does not allocate memory.
+/// Forward and, in training, backward for exactly `batch` samples: the order of operations, and the
+/// place of every buffer in one arena. A pass does not allocate memory.
 class Plan {
  public:
   /// The model's flat arrays. They must outlive the plan, as must the network and the backend.
@@ -40,7 +42,8 @@ class Plan {
     TensorView weights;  ///< the parameters in the backend's precision
     std::span<float> buffers;
   };
-  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training, const Arrays& arrays);
+  Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
+       const Arrays& arrays);
   ~Plan();
 
   /// Size of the arena that bind() needs.
@@ -50,25 +53,29 @@ class Plan {
 
   /// Destination of the features for the backend's load(); empty if forward reads them in place.
   TensorView input() const;
-  /// Runs forward on the loaded features, or on `features`, [batch, input shape...], in host memory. They must stay
-  /// valid until backward has run.
+  /// Runs forward on the loaded features, or on `features`, [batch, input shape...], in host
+  /// memory. They must stay valid until backward has run.
   void forward(const TensorView& features, const PassContext& pass);
-  /// [batch, output shape...], valid after forward until the next pass of any plan on the same arena.
+  /// [batch, output shape...], valid after forward until the next pass of any plan on the same
+  /// arena.
   TensorView output() const;
   /// Written by the loss between forward and backward; empty if nothing is trained.
   TensorView output_gradient() const;
-  /// Writes every parameter's gradient to the flat array `gradients` and calls `ready` (may be empty) after each.
+  /// Writes every parameter's gradient to the flat array `gradients` and calls `ready` (may be
+  /// empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
   /// Takes part in the communication between replicas, without samples of its own.
   void forward_without_samples();
-  /// The same for backward: writes no gradients and calls `ready` in the same order, between the same exchanges.
+  /// The same for backward: writes no gradients and calls `ready` in the same order, between the
+  /// same exchanges.
   void backward_without_samples(const GradientReady& ready);
 
  private:
   using StorageId = int;
   static constexpr StorageId kNone = -1;
-  static constexpr StorageId kExternal = -2;  // the caller's features, in host memory, in the plan's type
+  static constexpr StorageId kExternal =
+      -2;  // the caller's features, in host memory, in the plan's type
 
   // The operation of one step and its operands.
   struct Step {
@@ -77,7 +84,8 @@ class Plan {
     std::unique_ptr<Operation> operation;  // null: the output is the memory of the input
     Needs needs;
     bool runs_backward = false;
-    // Per input: where its gradient is written before it is added, if another reader has already written a gradient.
+    // Per input: where its gradient is written before it is added, if another reader has already
+    // written a gradient.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
     StorageId statistics = kNone;  // read by this step or written by it

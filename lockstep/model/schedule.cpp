@@ -20,7 +20,8 @@ constexpr auto kKinds = enum_names<Schedule::Kind>({{Schedule::Kind::constant, "
 // 0 after the warm-up, 1 at the end of training and later.
 double progress(const Schedule& schedule, std::int64_t step) {
   const std::int64_t length = schedule.total_steps - schedule.warmup_steps;
-  return std::clamp(static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(length), 0.0, 1.0);
+  return std::clamp(static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(length),
+                    0.0, 1.0);
 }
 
 double fraction(const Schedule& schedule, std::int64_t step) {
@@ -44,11 +45,13 @@ double fraction(const Schedule& schedule, std::int64_t step) {
 
 void Schedule::check() const {
   const auto refuse = [this](std::string_view expected, std::string_view actual) {
-    throw Error(ErrorCategory::input, fmt::format("{} schedule", to_string(kind)), expected, actual);
+    throw Error(ErrorCategory::input, fmt::format("{} schedule", to_string(kind)), expected,
+                actual);
   };
   if (!(peak >= 0) || !std::isfinite(peak))
     refuse("expected a learning rate of 0 or more", fmt::format("got {}", peak));
-  if (warmup_steps < 0) refuse("expected 0 or more warm-up steps", fmt::format("got {}", warmup_steps));
+  if (warmup_steps < 0)
+    refuse("expected 0 or more warm-up steps", fmt::format("got {}", warmup_steps));
   if ((kind == Kind::cosine || kind == Kind::linear) && total_steps <= warmup_steps)
     refuse("expected more total steps than warm-up steps",
            fmt::format("got {} total steps and {} warm-up steps", total_steps, warmup_steps));

@@ -7,14 +7,17 @@
 
 namespace lockstep::model {
 
-/// Linear warm-up over `warmup_steps`, then the schedule over the remaining steps. During warm-up, update s has the
-/// rate peak * (s + 1) / warmup_steps: the first update has a nonzero rate, and the last one has the peak rate.
+/// Linear warm-up over `warmup_steps`, then the schedule over the remaining steps. During warm-up,
+/// update s has the rate peak * (s + 1) / warmup_steps: the first update has a nonzero rate, and
+/// the last one has the peak rate.
 struct Schedule {
   /// How the rate decays from its peak.
   enum class Kind {
     constant,
-    cosine,  ///< half a cosine from the peak to `final_fraction` of it at `total_steps` (Loshchilov, Hutter, ICLR 2017)
-    step,    ///< times `step_factor` at every multiple of `step_every`, counted from the start of training
+    cosine,  ///< half a cosine from the peak to `final_fraction` of it at `total_steps`
+             ///< (Loshchilov, Hutter, ICLR 2017)
+    step,    ///< times `step_factor` at every multiple of `step_every`, counted from the start of
+             ///< training
     linear,  ///< a straight line from the peak to `final_fraction` of it at `total_steps`
   };
   Kind kind = Kind::constant;     ///< the decay

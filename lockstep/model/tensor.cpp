@@ -22,8 +22,9 @@ std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join
 
 namespace {
 
-constexpr auto kPrecisions = enum_names<Precision>(
-    {{Precision::float32, "float32"}, {Precision::bfloat16, "bfloat16"}, {Precision::float16, "float16"}});
+constexpr auto kPrecisions = enum_names<Precision>({{Precision::float32, "float32"},
+                                                    {Precision::bfloat16, "bfloat16"},
+                                                    {Precision::float16, "float16"}});
 
 }  // namespace
 

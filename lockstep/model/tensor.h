@@ -1,5 +1,5 @@
-// The type of activations and of the weights that matrix products read. Parameters, gradients and statistics are always
-// float32.
+// The type of activations and of the weights that matrix products read. Parameters, gradients and
+// statistics are always float32.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +15,8 @@
 
 namespace lockstep::model {
 
-/// Extents of an array without the batch, outermost first: [H, W, C] for an image, [F] for a vector.
+/// Extents of an array without the batch, outermost first: [H, W, C] for an image, [F] for a
+/// vector.
 using Shape = std::vector<std::int64_t>;
 
 /// Product of the extents; 1 for an empty shape (a scalar).
@@ -24,8 +25,8 @@ std::int64_t element_count(const Shape& shape);
 /// "[28, 28, 1]"
 std::string to_string(const Shape& shape);
 
-// The type of activations and of the weights that matrix products read. Parameters, gradients and statistics are always
-// float32.
+// The type of activations and of the weights that matrix products read. Parameters, gradients and
+// statistics are always float32.
 
 class StatisticsExchange;
 
@@ -37,21 +38,26 @@ Precision parse_precision(std::string_view name);
 std::string to_string(Precision precision);  ///< the name that parse_precision() accepts
 
 /// Bytes of one element.
-constexpr std::size_t element_bytes(Precision precision) { return precision == Precision::float32 ? 4 : 2; }
+constexpr std::size_t element_bytes(Precision precision) {
+  return precision == Precision::float32 ? 4 : 2;
+}
 
-/// Whether a convolution on a GPU, in 16-bit training, also computes the statistics for the following normalization.
-/// `where_faster` measures this once per shape.
+/// Whether a convolution on a GPU, in 16-bit training, also computes the statistics for the
+/// following normalization. `where_faster` measures this once per shape.
 enum class FusedStatistics { never, where_faster, where_possible };
 
 /// How a model computes.
 struct ComputeOptions {
   Precision precision = Precision::float32;  ///< the type of activations
-  bool tf32 = false;  ///< allows a GPU to round float32 multiplicands to 10 mantissa bits; no effect on other devices
-  /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always true on the CPU.
+  bool tf32 = false;  ///< allows a GPU to round float32 multiplicands to 10 mantissa bits; no
+                      ///< effect on other devices
+  /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always
+  /// true on the CPU.
   bool deterministic = false;
-  FusedStatistics fused_statistics = FusedStatistics::where_faster;  ///< treated as `never` if `deterministic`
-  /// The group that synchronizes batch normalization in training; must outlive the model. Null: each model uses its own
-  /// samples only.
+  FusedStatistics fused_statistics =
+      FusedStatistics::where_faster;  ///< treated as `never` if `deterministic`
+  /// The group that synchronizes batch normalization in training; must outlive the model. Null:
+  /// each model uses its own samples only.
   StatisticsExchange* statistics = nullptr;
   /// Called repeatedly while plans are created, which can take long if algorithms are measured.
   std::function<void()> progress = {};
@@ -59,26 +65,30 @@ struct ComputeOptions {
 
 // A typed view of device memory.
 
-/// A non-owning view of `size` elements of one type, on the plan's device. The function that returns it documents
-/// whether it may be written.
+/// A non-owning view of `size` elements of one type, on the plan's device. The function that
+/// returns it documents whether it may be written.
 class TensorView {
  public:
   TensorView() = default;
   /// `size` elements of `type`. Does not own the memory.
-  TensorView(void* data, std::size_t size, Precision type) : data_(data), size_(size), type_(type) {}
+  TensorView(void* data, std::size_t size, Precision type)
+      : data_(data), size_(size), type_(type) {}
   /// A view of float32 values.
-  TensorView(std::span<float> values)  // NOLINT(google-explicit-constructor): float32 is the common case
+  TensorView(
+      std::span<float> values)  // NOLINT(google-explicit-constructor): float32 is the common case
       : TensorView(values.data(), values.size(), Precision::float32) {}
   /// A read-only view; writing through it is undefined.
   static TensorView reading(std::span<const float> values) {
     return {const_cast<float*>(values.data()), values.size(), Precision::float32};
   }
 
-  void* data() const { return data_; }                                     ///< the first element; null if empty
-  std::size_t size() const { return size_; }                               ///< in elements
-  std::size_t size_bytes() const { return size_ * element_bytes(type_); }  ///< bytes of all elements
-  bool empty() const { return size_ == 0; }                                ///< whether there are none
-  Precision type() const { return type_; }                                 ///< of each element
+  void* data() const { return data_; }        ///< the first element; null if empty
+  std::size_t size() const { return size_; }  ///< in elements
+  std::size_t size_bytes() const {
+    return size_ * element_bytes(type_);
+  }                                          ///< bytes of all elements
+  bool empty() const { return size_ == 0; }  ///< whether there are none
+  Precision type() const { return type_; }   ///< of each element
 
   /// The elements as type T: float, device::BFloat16 or device::Float16.
   template <typename T>

@@ -22,7 +22,8 @@ namespace {
 
 class HostUpdater final : public Updater {
  public:
-  HostUpdater(const OptimizerOptions& options, const ParameterTable& table, const UpdateArrays& arrays)
+  HostUpdater(const OptimizerOptions& options, const ParameterTable& table,
+              const UpdateArrays& arrays)
       : Updater(options), arrays_(arrays), optimizer_(options, table) {}
 
   void begin(const UpdateRequest& request) override { request_ = request; }
@@ -31,7 +32,8 @@ class HostUpdater final : public Updater {
     outcome_ = {.applied = SummableMetrics::is_finite(summable.data())};
     float scale = 1 / request_.loss_scale;
     if (outcome_.applied && request_.clip_norm > 0) {
-      outcome_.gradient_norm = global_norm(arrays_.gradients) / static_cast<double>(request_.loss_scale);
+      outcome_.gradient_norm =
+          global_norm(arrays_.gradients) / static_cast<double>(request_.loss_scale);
       outcome_.applied = std::isfinite(outcome_.gradient_norm);
       scale *= clip_scale(outcome_.gradient_norm, request_.clip_norm);
     } else if (outcome_.applied) {
@@ -41,7 +43,8 @@ class HostUpdater final : public Updater {
       std::ranges::copy(arrays_.kept_statistics, arrays_.statistics.begin());
       return;
     }
-    optimizer_.apply(arrays_.parameters, arrays_.gradients, request_.learning_rate, request_.update, scale);
+    optimizer_.apply(arrays_.parameters, arrays_.gradients, request_.learning_rate, request_.update,
+                     scale);
     if (!arrays_.weights.empty()) narrow(arrays_.parameters, arrays_.weights.as<BFloat16>());
   }
 
@@ -58,7 +61,8 @@ class HostUpdater final : public Updater {
 
 }  // namespace
 
-std::unique_ptr<Updater> make_host_updater(const OptimizerOptions& options, const ParameterTable& table,
+std::unique_ptr<Updater> make_host_updater(const OptimizerOptions& options,
+                                           const ParameterTable& table,
                                            const UpdateArrays& arrays) {
   return std::make_unique<HostUpdater>(options, table, arrays);
 }

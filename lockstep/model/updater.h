@@ -1,5 +1,5 @@
-// What happens after the gradients of a step are complete: clipping, the decision whether to apply the step, and the
-// optimizer.
+// What happens after the gradients of a step are complete: clipping, the decision whether to apply
+// the step, and the optimizer.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,12 @@ namespace lockstep::model {
 
 /// The arrays that an update reads and writes: flat, in the memory of the model's device.
 struct UpdateArrays {
-  std::span<float> parameters;             ///< updated in place
-  std::span<const float> gradients;        ///< in the same layout; reduced over all replicas
-  TensorView weights;                      ///< the 16-bit copy of the parameters, also updated; empty for float32
-  std::span<float> statistics;             ///< moving statistics
-  std::span<const float> kept_statistics;  ///< their values before the step, restored if the step is not applied
+  std::span<float> parameters;       ///< updated in place
+  std::span<const float> gradients;  ///< in the same layout; reduced over all replicas
+  TensorView weights;  ///< the 16-bit copy of the parameters, also updated; empty for float32
+  std::span<float> statistics;  ///< moving statistics
+  std::span<const float>
+      kept_statistics;  ///< their values before the step, restored if the step is not applied
 };
 
 /// The arguments of one update.
@@ -34,37 +35,42 @@ struct UpdateRequest {
 
 /// The result of an update.
 struct UpdateOutcome {
-  bool applied = true;       ///< false: parameters, slots and moving statistics are as before the step
+  bool applied = true;  ///< false: parameters, slots and moving statistics are as before the step
   double gradient_norm = 0;  ///< before clipping, without the loss scale; 0 if clipping is disabled
 };
 
-/// The optimizer of one replica, and the decision whether to apply an update. Both depend only on the reduced gradient
-/// and the reduced metrics, so all replicas decide the same. The slots are in the memory of the model's device.
+/// The optimizer of one replica, and the decision whether to apply an update. Both depend only on
+/// the reduced gradient and the reduced metrics, so all replicas decide the same. The slots are in
+/// the memory of the model's device.
 class Updater {
  public:
   virtual ~Updater() = default;
 
   /// Sets the arguments of the next update; not part of the work that can be recorded and replayed.
   virtual void begin(const UpdateRequest& request) = 0;
-  /// Enqueues the update on the model's stream. `summable` is the sum over all replicas of SummableMetrics. The step is
-  /// not applied if their loss or an element of the gradient is not finite, in every precision.
+  /// Enqueues the update on the model's stream. `summable` is the sum over all replicas of
+  /// SummableMetrics. The step is not applied if their loss or an element of the gradient is not
+  /// finite, in every precision.
   virtual void update(std::span<const float> summable) = 0;
   /// The result of the last update. Waits for it.
   virtual UpdateOutcome outcome() = 0;
 
   /// Slot names of the optimizer in a fixed order, as checkpoints store them.
   const std::vector<std::string>& slot_names() const { return slot_names_; }
-  /// A slot as a flat array in the layout of the parameters, on the model's device. Throws Error (checkpoint) for an
-  /// unknown name.
+  /// A slot as a flat array in the layout of the parameters, on the model's device. Throws Error
+  /// (checkpoint) for an unknown name.
   std::span<float> slot(std::string_view name);
 
  protected:
   /// For the optimizer of `options`.
-  explicit Updater(const OptimizerOptions& options) : slot_names_(model::slot_names(options)), options_(options) {}
+  explicit Updater(const OptimizerOptions& options)
+      : slot_names_(model::slot_names(options)), options_(options) {}
   /// The slot with index `index` in slot_names(), flat, on the model's device.
   virtual std::span<float> slot(std::size_t index) = 0;
 
-  const OptimizerOptions& options() const { return options_; }  ///< the options given to the constructor
+  const OptimizerOptions& options() const {
+    return options_;
+  }  ///< the options given to the constructor
 
  private:
   std::vector<std::string> slot_names_;
@@ -72,7 +78,7 @@ class Updater {
 };
 
 /// The optimizer of a CPU replica. `arrays` must outlive it.
-std::unique_ptr<Updater> make_host_updater(const OptimizerOptions& options, const ParameterTable& table,
-                                           const UpdateArrays& arrays);
+std::unique_ptr<Updater> make_host_updater(const OptimizerOptions& options,
+                                           const ParameterTable& table, const UpdateArrays& arrays);
 
 }  // namespace lockstep::model

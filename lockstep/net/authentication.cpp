@@ -22,23 +22,27 @@ namespace {
 
 using net::Handshake;
 
-constexpr double kPause = 1;  // seconds without accepting after the process ran out of file descriptors
+constexpr double kPause =
+    1;  // seconds without accepting after the process ran out of file descriptors
 constexpr const char* kOtherUser = "it belongs to another user of this host";
 
 bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-/// One step of a handshake: sends and receives as much as possible without blocking. False if the connection is closed.
+/// One step of a handshake: sends and receives as much as possible without blocking. False if the
+/// connection is closed.
 bool carry(int socket, Handshake& handshake, std::string& output) {
   for (;;) {
     output += handshake.take_output();
     while (!output.empty()) {
-      const ssize_t sent = ::send(socket, output.data(), output.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent =
+          ::send(socket, output.data(), output.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0) return would_wait();
       output.erase(0, static_cast<std::size_t>(sent));
     }
     if (handshake.wanted() == 0) return true;
     std::array<char, 128> piece{};
-    const ssize_t got = recv(socket, piece.data(), std::min(piece.size(), handshake.wanted()), MSG_DONTWAIT);
+    const ssize_t got =
+        recv(socket, piece.data(), std::min(piece.size(), handshake.wanted()), MSG_DONTWAIT);
     if (got == 0) return false;
     if (got < 0) return would_wait();
     handshake.receive({piece.data(), static_cast<std::size_t>(got)});
@@ -69,7 +73,8 @@ std::string words_in_hexadecimal(const void* bytes, std::size_t words) {
 TableAddress table_address(const sockaddr_storage& storage) {
   TableAddress text;
   in6_addr six{};
-  const auto port = fmt::format(":{:04X}", ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port));
+  const auto port =
+      fmt::format(":{:04X}", ntohs(reinterpret_cast<const sockaddr_in&>(storage).sin_port));
   if (storage.ss_family == AF_INET) {
     const in_addr& four = reinterpret_cast<const sockaddr_in&>(storage).sin_addr;
     six.s6_addr[10] = six.s6_addr[11] = 0xff;
@@ -82,8 +87,9 @@ TableAddress table_address(const sockaddr_storage& storage) {
   return text;
 }
 
-/// Whether the table has an established connection between the two whose socket belongs to a process of this user. A
-/// socket that was closed or not yet accepted has no inode, and its user field is meaningless.
+/// Whether the table has an established connection between the two whose socket belongs to a
+/// process of this user. A socket that was closed or not yet accepted has no inode, and its user
+/// field is meaningless.
 bool table_has(const char* table, const std::string& local, const std::string& remote) {
   std::ifstream file(table);
   std::string line;
@@ -94,7 +100,8 @@ bool table_has(const char* table, const std::string& local, const std::string& r
     unsigned long user = 0;
     unsigned long timeout = 0;
     unsigned long long inode = 0;
-    if (!(words >> slot >> own >> other >> state >> queues >> timer >> retransmissions >> user >> timeout >> inode))
+    if (!(words >> slot >> own >> other >> state >> queues >> timer >> retransmissions >> user >>
+          timeout >> inode))
       continue;
     if (own == local && other == remote && state == "01") return inode != 0 && user == geteuid();
   }
@@ -117,8 +124,8 @@ bool is_of_this_user(int socket) {
          table_has("/proc/net/tcp6", there.six, here.six);
 }
 
-bool authenticate(const FileDescriptor& socket, const net::JobSecret& secret, const std::string& purpose,
-                  std::chrono::milliseconds limit, std::string& why) {
+bool authenticate(const FileDescriptor& socket, const net::JobSecret& secret,
+                  const std::string& purpose, std::chrono::milliseconds limit, std::string& why) {
   using Clock = std::chrono::steady_clock;
   const auto deadline = Clock::now() + limit;
   Handshake handshake(secret, Handshake::Role::initiator, purpose);
@@ -147,7 +154,8 @@ bool authenticate(const FileDescriptor& socket, const net::JobSecret& secret, co
   return false;
 }
 
-PendingConnections::PendingConnections(std::vector<Listener> listeners, net::JobSecret secret, std::string purpose)
+PendingConnections::PendingConnections(std::vector<Listener> listeners, net::JobSecret secret,
+                                       std::string purpose)
     : listeners_(std::move(listeners)),
       secret_(std::move(secret)),
       purpose_(std::move(purpose)),
@@ -157,12 +165,14 @@ void PendingConnections::add_interests(std::vector<pollfd>& interests, double no
   if (now >= paused_until_ && has_room(now))
     for (const Listener& listener : listeners_)
       interests.push_back({.fd = listener.descriptor(), .events = POLLIN, .revents = 0});
-  for (const Pending& pending : pending_) interests.push_back(interest_of(pending.socket.get(), pending.output));
+  for (const Pending& pending : pending_)
+    interests.push_back(interest_of(pending.socket.get(), pending.output));
 }
 
 double PendingConnections::next_deadline() const {
   double next = std::numeric_limits<double>::infinity();
-  if (!pending_.empty()) next = pending_.front().since + (pending_.size() >= kMaxPending ? kBusyPatience : kPatience);
+  if (!pending_.empty())
+    next = pending_.front().since + (pending_.size() >= kMaxPending ? kBusyPatience : kPatience);
   if (std::isfinite(paused_until_)) next = std::min(next, paused_until_);
   return next;
 }
@@ -181,7 +191,8 @@ std::vector<FileDescriptor> PendingConnections::advance(double now) {
 }
 
 /// Whether the connection can be removed from the list.
-bool PendingConnections::advance(Pending& pending, double now, std::vector<FileDescriptor>& authenticated) {
+bool PendingConnections::advance(Pending& pending, double now,
+                                 std::vector<FileDescriptor>& authenticated) {
   const bool goes_on = carry(pending.socket.get(), pending.handshake, pending.output);
   if (pending.handshake.succeeded() && pending.output.empty() &&
       (secret_.is_secret() || is_of_this_user(pending.socket.get()))) {
@@ -215,7 +226,8 @@ void PendingConnections::accept(double now) {
   }
 }
 
-/// Whether another connection may be accepted. At the limit, it replaces the oldest one after kBusyPatience.
+/// Whether another connection may be accepted. At the limit, it replaces the oldest one after
+/// kBusyPatience.
 bool PendingConnections::has_room(double now) const {
   return pending_.size() < kMaxPending || now - pending_.front().since >= kBusyPatience;
 }

@@ -20,7 +20,8 @@ bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == E
 std::string encode(const Frame& frame) {
   std::string bytes;
   bytes.reserve(kHeader + frame.body.size());
-  for (int shift = 0; shift < 32; shift += 8) bytes.push_back(static_cast<char>((frame.body.size() >> shift) & 0xFFU));
+  for (int shift = 0; shift < 32; shift += 8)
+    bytes.push_back(static_cast<char>((frame.body.size() >> shift) & 0xFFU));
   bytes.push_back(static_cast<char>(frame.kind_));
   return bytes += frame.body;
 }
@@ -63,8 +64,8 @@ void Connection::send(const Frame& frame) {
 
 void Connection::flush() {
   while (sent_ < outgoing_.size()) {
-    const ssize_t sent =
-        ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    const ssize_t sent = ::send(socket_.get(), outgoing_.data() + sent_, outgoing_.size() - sent_,
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && would_wait()) {
       if (sent_ <= outgoing_.size() / 2) return;
       outgoing_.erase(0, sent_);
@@ -90,7 +91,8 @@ std::vector<Frame> Connection::receive() {
   std::string over;
   const ssize_t got = recv(socket_.get(), piece.data(), piece.size(), MSG_DONTWAIT);
   if (got == 0) over = "its connection closed";
-  if (got < 0 && !would_wait()) over = "its connection broke: " + std::generic_category().message(errno);
+  if (got < 0 && !would_wait())
+    over = "its connection broke: " + std::generic_category().message(errno);
   if (got > 0) reader_.add({piece.data(), static_cast<std::size_t>(got)});
   while (auto frame = reader_.next()) frames.push_back(std::move(*frame));
   if (reader_.is_broken()) over = "it sent an invalid message";
@@ -109,7 +111,8 @@ void Connection::close(std::string reason) {
   reason_ = std::move(reason);
 }
 
-void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame, std::chrono::milliseconds limit) {
+void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame,
+                     std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   for (Connection* connection : connections) connection->send(frame);
   for (;;) {
@@ -119,7 +122,9 @@ void send_last_frame(const std::vector<Connection*>& connections, const Frame& f
       connection->finish_sending();
       if (connection->is_open()) interests.push_back(connection->interest());
     }
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
+            .count();
     if (interests.empty() || left <= 0) return;
     poll(interests.data(), interests.size(), static_cast<int>(left));
   }

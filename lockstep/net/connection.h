@@ -1,5 +1,5 @@
-// A TCP connection that carries frames: messages of a kind and a body, with limits on what a peer can make this process
-// hold.
+// A TCP connection that carries frames: messages of a kind and a body, with limits on what a peer
+// can make this process hold.
 #pragma once
 
 #include <poll.h>
@@ -26,7 +26,8 @@ concept FrameKinds = std::same_as<std::underlying_type_t<T>, std::uint8_t>;
 class Frame {
  public:
   template <FrameKinds Kind>
-  Frame(Kind kind, std::string text = {})  // NOLINT(google-explicit-constructor): send(Kind::welcome)
+  Frame(Kind kind,
+        std::string text = {})  // NOLINT(google-explicit-constructor): send(Kind::welcome)
       : body(std::move(text)), kind_(static_cast<std::uint8_t>(kind)) {}
 
   template <FrameKinds Kind>
@@ -89,17 +90,17 @@ class Connection {
   /// The events to poll for.
   pollfd interest() const;
 
-  /// Sends as much as the system accepts; receive() sends the rest. Throws CheckFailure for a body longer than the
-  /// limit.
+  /// Sends as much as the system accepts; receive() sends the rest. Throws CheckFailure for a body
+  /// longer than the limit.
   void send(const Frame& frame);
   /// Whether the system has accepted all frames.
   bool is_flushed() const { return outgoing_.empty(); }
-  /// Sends queued bytes, returns the frames that have arrived, and detects whether the peer has closed. Reads at most
-  /// 64 KiB; poll for more.
+  /// Sends queued bytes, returns the frames that have arrived, and detects whether the peer has
+  /// closed. Reads at most 64 KiB; poll for more.
   std::vector<Frame> receive();
 
-  /// Once all frames are sent, shuts down the sending side; the peer reads the data in flight, then end of file. May be
-  /// called repeatedly.
+  /// Once all frames are sent, shuts down the sending side; the peer reads the data in flight, then
+  /// end of file. May be called repeatedly.
   void finish_sending();
   void close(std::string reason);
 
@@ -115,8 +116,9 @@ class Connection {
   std::string reason_;
 };
 
-/// Sends `frame` on all `connections` and waits until each peer has closed, or for `limit`. Received frames are
-/// discarded.
-void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame, std::chrono::milliseconds limit);
+/// Sends `frame` on all `connections` and waits until each peer has closed, or for `limit`.
+/// Received frames are discarded.
+void send_last_frame(const std::vector<Connection*>& connections, const Frame& frame,
+                     std::chrono::milliseconds limit);
 
 }  // namespace lockstep::net

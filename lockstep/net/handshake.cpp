@@ -17,16 +17,22 @@ constexpr std::size_t kMac = sizeof(JobSecret::Mac);
 
 std::string random_nonce() {
   std::string nonce(kNonce, '\0');
-  LOCKSTEP_CHECK_OP(getrandom(nonce.data(), nonce.size(), 0), ==, static_cast<ssize_t>(nonce.size()));
+  LOCKSTEP_CHECK_OP(getrandom(nonce.data(), nonce.size(), 0), ==,
+                    static_cast<ssize_t>(nonce.size()));
   return nonce;
 }
 
-std::string text_of(const JobSecret::Mac& mac) { return {reinterpret_cast<const char*>(mac.data()), mac.size()}; }
+std::string text_of(const JobSecret::Mac& mac) {
+  return {reinterpret_cast<const char*>(mac.data()), mac.size()};
+}
 
 }  // namespace
 
 Handshake::Handshake(JobSecret secret, Role role, std::string purpose)
-    : secret_(std::move(secret)), role_(role), purpose_(std::move(purpose)), own_nonce_(random_nonce()) {
+    : secret_(std::move(secret)),
+      role_(role),
+      purpose_(std::move(purpose)),
+      own_nonce_(random_nonce()) {
   if (role_ == Role::initiator) {
     output_ = std::string(kMagic) + own_nonce_;
     expect(kMagic.size() + kNonce + kMac);
@@ -58,7 +64,8 @@ void Handshake::take_message() {
       return expect(kMac);
     }
   }
-  const std::string right = text_of(mac_of(role_ == Role::initiator ? Role::responder : Role::initiator));
+  const std::string right =
+      text_of(mac_of(role_ == Role::initiator ? Role::responder : Role::initiator));
   if (mac.size() != right.size() || CRYPTO_memcmp(mac.data(), right.data(), right.size()) != 0)
     return fail("it does not know the secret of this job");
   if (role_ == Role::initiator) output_ = text_of(mac_of(Role::initiator));
@@ -66,7 +73,8 @@ void Handshake::take_message() {
   expect(0);
 }
 
-/// Every part has a fixed size or a terminating zero byte, so that different inputs never give the same text.
+/// Every part has a fixed size or a terminating zero byte, so that different inputs never give the
+/// same text.
 JobSecret::Mac Handshake::mac_of(Role role) const {
   const bool initiators = role_ == Role::initiator;
   const std::string& first = initiators ? own_nonce_ : other_nonce_;

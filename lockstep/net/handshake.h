@@ -1,5 +1,5 @@
-// The handshake by which two processes of a job prove to each other that they know the job's secret. Transforms bytes
-// only; the caller sends and receives them.
+// The handshake by which two processes of a job prove to each other that they know the job's
+// secret. Transforms bytes only; the caller sends and receives them.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@ namespace lockstep::net {
 /// Three messages of fixed size. The process that connected, the initiator, sends first:
 ///
 ///     initiator -> responder   magic, nonce of the initiator
-///     responder -> initiator   magic, nonce of the responder, HMAC(secret, "responder", purpose, both nonces)
-///     initiator -> responder   HMAC(secret, "initiator", purpose, both nonces)
+///     responder -> initiator   magic, nonce of the responder, HMAC(secret, "responder", purpose,
+///     both nonces) initiator -> responder   HMAC(secret, "initiator", purpose, both nonces)
 ///
-/// Nonces are 256 random bits, drawn for each connection, which prevents replay of a recorded handshake. The MAC covers
-/// the role, which prevents reflection of a process's own answer, and `purpose`, so that an answer for one kind of
-/// connection is not valid for another. Data after the handshake is neither encrypted nor signed.
+/// Nonces are 256 random bits, drawn for each connection, which prevents replay of a recorded
+/// handshake. The MAC covers the role, which prevents reflection of a process's own answer, and
+/// `purpose`, so that an answer for one kind of connection is not valid for another. Data after the
+/// handshake is neither encrypted nor signed.
 class Handshake {
  public:
   enum class Role { initiator, responder };

@@ -20,8 +20,8 @@
 namespace lockstep::net {
 namespace {
 
-/// Queries the kernel about interfaces by ioctl. Unlike the files in /sys, ioctl uses the network namespace of this
-/// process, which may be that of a container.
+/// Queries the kernel about interfaces by ioctl. Unlike the files in /sys, ioctl uses the network
+/// namespace of this process, which may be that of a container.
 class Questions {
  public:
   Questions() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
@@ -61,7 +61,8 @@ class Questions {
 /// The bytes of an address in network byte order.
 std::span<unsigned char> bytes_of(sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
-    auto* bytes = reinterpret_cast<unsigned char*>(&reinterpret_cast<sockaddr_in*>(&address)->sin_addr);
+    auto* bytes =
+        reinterpret_cast<unsigned char*>(&reinterpret_cast<sockaddr_in*>(&address)->sin_addr);
     return {bytes, sizeof(in_addr)};
   }
   return {reinterpret_cast<sockaddr_in6*>(&address)->sin6_addr.s6_addr, sizeof(in6_addr)};
@@ -69,7 +70,8 @@ std::span<unsigned char> bytes_of(sockaddr_storage& address) {
 
 sockaddr_storage copy_of(const sockaddr* address) {
   sockaddr_storage copy{};
-  std::memcpy(&copy, address, address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
+  std::memcpy(&copy, address,
+              address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6));
   return copy;
 }
 
@@ -85,7 +87,8 @@ std::string network_of(const sockaddr* address, const sockaddr* mask) {
     bits[i] &= bytes_of(ones)[i];
     prefix += std::popcount(bytes_of(ones)[i]);
   }
-  return numeric_address(reinterpret_cast<const sockaddr*>(&network)) + '/' + std::to_string(prefix);
+  return numeric_address(reinterpret_cast<const sockaddr*>(&network)) + '/' +
+         std::to_string(prefix);
 }
 
 }  // namespace
@@ -94,7 +97,8 @@ std::string numeric_address(const sockaddr* address) {
   if (address->sa_family != AF_INET && address->sa_family != AF_INET6) return "";
   const socklen_t size = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
   std::array<char, NI_MAXHOST> text{};
-  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0) return "";
+  if (getnameinfo(address, size, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST) != 0)
+    return "";
   return text.data();
 }
 
@@ -103,7 +107,8 @@ std::optional<SocketAddress> parse_address(const std::string& address, std::uint
   hints.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
-  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0) return std::nullopt;
+  if (getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &found) != 0)
+    return std::nullopt;
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   SocketAddress parsed{.size = found->ai_addrlen};
   std::memcpy(&parsed.storage, found->ai_addr, found->ai_addrlen);
@@ -124,8 +129,9 @@ std::vector<InterfaceAddress> interface_addresses() {
                    .network = network_of(entry->ifa_addr, entry->ifa_netmask),
                    .is_loopback = (entry->ifa_flags & IFF_LOOPBACK) != 0});
   }
-  std::stable_partition(all.begin(), all.end(),
-                        [](const InterfaceAddress& one) { return one.address.find(':') == std::string::npos; });
+  std::stable_partition(all.begin(), all.end(), [](const InterfaceAddress& one) {
+    return one.address.find(':') == std::string::npos;
+  });
   return all;
 }
 
@@ -146,7 +152,8 @@ namespace {
 
 constexpr std::uint16_t kAnyPort = 9;
 
-/// The source address of a datagram to `other`. Connecting a datagram socket only looks up the route.
+/// The source address of a datagram to `other`. Connecting a datagram socket only looks up the
+/// route.
 std::string own_address(const SocketAddress& other) {
   const int socket = ::socket(other.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return "";

@@ -10,8 +10,8 @@
 
 namespace lockstep::net {
 
-/// "10.0.0.1", "fd00::1"; empty if `address` is neither IPv4 nor IPv6. A link-local address has its interface appended:
-/// "fe80::1%eth0".
+/// "10.0.0.1", "fd00::1"; empty if `address` is neither IPv4 nor IPv6. A link-local address has its
+/// interface appended: "fe80::1%eth0".
 std::string numeric_address(const sockaddr* address);
 
 /// An address and a port, as system calls take them.
@@ -54,7 +54,8 @@ struct NetworkWay {
   std::string address = {};    ///< of this host on the interface
 };
 
-/// The route of packets from this host to the numeric `address`, from the system's routing table. Sends nothing.
+/// The route of packets from this host to the numeric `address`, from the system's routing table.
+/// Sends nothing.
 NetworkWay way_to(const std::string& address);
 
 }  // namespace lockstep::net

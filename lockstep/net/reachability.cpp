@@ -24,13 +24,15 @@ std::string message_of(int error) { return std::generic_category().message(error
 
 /// Starts an attempt. Returns whether it is in progress.
 bool begin(Attempt& attempt) {
-  const std::optional<SocketAddress> to = parse_address(attempt.endpoint.address, attempt.endpoint.port);
+  const std::optional<SocketAddress> to =
+      parse_address(attempt.endpoint.address, attempt.endpoint.port);
   if (!to) {
     attempt.failure = "not an address";
     return false;
   }
   attempt.socket = tcp_socket(to->storage.ss_family);
-  if (attempt.socket.is_open() && connect(attempt.socket.get(), to->get(), to->size) == 0) return false;
+  if (attempt.socket.is_open() && connect(attempt.socket.get(), to->get(), to->size) == 0)
+    return false;
   if (attempt.socket.is_open() && errno == EINPROGRESS) return true;
   attempt.failure = message_of(errno);
   return false;
@@ -41,8 +43,10 @@ void give_up(Attempt& attempt) {
   attempt.failure = message_of(ETIMEDOUT);
 }
 
-/// Waits until one of the attempts in progress ends, or for `limit`, and marks those that have ended.
-void wait_for_some(std::vector<Attempt>& attempts, std::vector<bool>& in_progress, std::chrono::milliseconds limit) {
+/// Waits until one of the attempts in progress ends, or for `limit`, and marks those that have
+/// ended.
+void wait_for_some(std::vector<Attempt>& attempts, std::vector<bool>& in_progress,
+                   std::chrono::milliseconds limit) {
   std::vector<pollfd> interests;
   std::vector<std::size_t> of;
   for (std::size_t i = 0; i < attempts.size(); ++i) {
@@ -63,7 +67,8 @@ void wait_for_some(std::vector<Attempt>& attempts, std::vector<bool>& in_progres
 }
 
 /// Ends the attempts at hosts that have answered at another endpoint.
-void give_up_on_answered(std::vector<Attempt>& attempts, std::vector<bool>& in_progress, std::size_t hosts) {
+void give_up_on_answered(std::vector<Attempt>& attempts, std::vector<bool>& in_progress,
+                         std::size_t hosts) {
   std::vector<bool> answered(hosts);
   for (std::size_t i = 0; i < attempts.size(); ++i)
     if (attempts[i].failure.empty() && !in_progress[i]) answered[attempts[i].host] = true;
@@ -81,7 +86,8 @@ std::vector<std::string> host_addresses() {
   std::vector<std::string> others;
   for (const InterfaceAddress& one : interface_addresses())
     (is_loopback(one.address) ? loopback : others).push_back(one.address);
-  std::vector<std::string> all = loopback.empty() && others.empty() ? std::vector<std::string>{"127.0.0.1"} : loopback;
+  std::vector<std::string> all =
+      loopback.empty() && others.empty() ? std::vector<std::string>{"127.0.0.1"} : loopback;
   all.insert(all.end(), others.begin(), others.end());
   if (all.size() > kMaxAddresses) all.erase(all.begin() + kMaxAddresses, all.end());
   return all;
@@ -93,7 +99,9 @@ std::vector<std::string> addresses_for_other_hosts() {
   return all;
 }
 
-bool is_loopback(const std::string& address) { return address.starts_with("127.") || address == "::1"; }
+bool is_loopback(const std::string& address) {
+  return address.starts_with("127.") || address == "::1";
+}
 
 std::vector<std::string> addresses_of(const std::string& name, std::string& why) {
   addrinfo hints{};
@@ -106,20 +114,23 @@ std::vector<std::string> addresses_of(const std::string& name, std::string& why)
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> owner(found, freeaddrinfo);
   std::vector<std::string> addresses;
   for (const addrinfo* one = found; one != nullptr; one = one->ai_next)
-    if (std::string text = numeric_address(one->ai_addr); !text.empty()) addresses.push_back(std::move(text));
+    if (std::string text = numeric_address(one->ai_addr); !text.empty())
+      addresses.push_back(std::move(text));
   return addresses;
 }
 
-std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& hosts, std::chrono::milliseconds limit,
-                                      Until until) {
+std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& hosts,
+                                      std::chrono::milliseconds limit, Until until) {
   const auto deadline = Clock::now() + limit;
   std::vector<Attempt> attempts;
   for (std::size_t host = 0; host < hosts.size(); ++host)
-    for (const Endpoint& endpoint : hosts[host]) attempts.push_back({.host = host, .endpoint = endpoint});
+    for (const Endpoint& endpoint : hosts[host])
+      attempts.push_back({.host = host, .endpoint = endpoint});
   std::vector<bool> in_progress;
   for (Attempt& attempt : attempts) in_progress.push_back(begin(attempt));
   for (;;) {
-    if (until == Until::each_host_answered) give_up_on_answered(attempts, in_progress, hosts.size());
+    if (until == Until::each_host_answered)
+      give_up_on_answered(attempts, in_progress, hosts.size());
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
     if (std::ranges::find(in_progress, true) == in_progress.end() || left.count() <= 0) break;
     wait_for_some(attempts, in_progress, left);
@@ -131,10 +142,11 @@ std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& 
   return attempts;
 }
 
-FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
-                          std::string& why) {
+FileDescriptor connect_to(const std::string& address, std::uint16_t port,
+                          std::chrono::milliseconds limit, std::string& why) {
   const std::vector<std::vector<Endpoint>> hosts = {{{.address = address, .port = port}}};
-  Attempt attempt = std::move(connect_to_hosts(hosts, limit, Until::each_endpoint_answered).front());
+  Attempt attempt =
+      std::move(connect_to_hosts(hosts, limit, Until::each_endpoint_answered).front());
   if (!attempt.failure.empty()) why = std::move(attempt.failure);
   return std::move(attempt.socket);
 }

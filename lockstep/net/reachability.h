@@ -1,4 +1,5 @@
-// Which addresses this host has and others may reach it at, and whether this host can reach others over TCP.
+// Which addresses this host has and others may reach it at, and whether this host can reach others
+// over TCP.
 #pragma once
 
 #include <chrono>
@@ -11,14 +12,15 @@
 
 namespace lockstep::net {
 
-/// Numeric addresses at which this host or others may reach it: loopback first, then IPv4, then IPv6. At most eight.
+/// Numeric addresses at which this host or others may reach it: loopback first, then IPv4, then
+/// IPv6. At most eight.
 std::vector<std::string> host_addresses();
 /// host_addresses() without loopback.
 std::vector<std::string> addresses_for_other_hosts();
 bool is_loopback(const std::string& address);
 
-/// The numeric addresses of a host name. Empty if it cannot be resolved; then `why` is the error message. May take
-/// seconds.
+/// The numeric addresses of a host name. Empty if it cannot be resolved; then `why` is the error
+/// message. May take seconds.
 std::vector<std::string> addresses_of(const std::string& name, std::string& why);
 
 /// A numeric address and a TCP port.
@@ -40,18 +42,18 @@ struct Attempt {
 
 /// What ends connect_to_hosts() before its limit.
 enum class Until {
-  each_host_answered,      ///< at one of its endpoints; attempts at the others then count as timed out
+  each_host_answered,  ///< at one of its endpoints; attempts at the others then count as timed out
   each_endpoint_answered,  ///< or failed
 };
 
-/// Connects to all endpoints of all hosts concurrently. Returns one attempt for each endpoint, in order, after `limit`
-/// at the latest.
-std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& hosts, std::chrono::milliseconds limit,
-                                      Until until);
+/// Connects to all endpoints of all hosts concurrently. Returns one attempt for each endpoint, in
+/// order, after `limit` at the latest.
+std::vector<Attempt> connect_to_hosts(const std::vector<std::vector<Endpoint>>& hosts,
+                                      std::chrono::milliseconds limit, Until until);
 
-/// Connects within `limit`; the socket is non-blocking. On failure, the result is not open and `why` is a
-/// human-readable reason.
-FileDescriptor connect_to(const std::string& address, std::uint16_t port, std::chrono::milliseconds limit,
-                          std::string& why);
+/// Connects within `limit`; the socket is non-blocking. On failure, the result is not open and
+/// `why` is a human-readable reason.
+FileDescriptor connect_to(const std::string& address, std::uint16_t port,
+                          std::chrono::milliseconds limit, std::string& why);
 
 }  // namespace lockstep::net

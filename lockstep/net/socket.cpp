@@ -28,7 +28,8 @@ void set(const FileDescriptor& socket, int level, int option, int value) {
   setsockopt(socket.get(), level, option, &value, sizeof(value));
 }
 
-/// A listening socket at `address`; an IPv6 socket accepts IPv4 as well. On failure, not open and errno is set.
+/// A listening socket at `address`; an IPv6 socket accepts IPv4 as well. On failure, not open and
+/// errno is set.
 FileDescriptor listen_at(const sockaddr* address, socklen_t size, std::uint16_t port) {
   FileDescriptor socket = tcp_socket(address->sa_family);
   if (!socket.is_open()) return {};
@@ -67,7 +68,8 @@ Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
   if (!socket_.is_open() && errno != EADDRINUSE) socket_ = listen_on(AF_INET, port);
   if (!socket_.is_open())
     throw Error(ErrorCategory::communication, "network",
-                port == 0 ? "expected a TCP port to listen on" : fmt::format("expected TCP port {} to listen on", port),
+                port == 0 ? "expected a TCP port to listen on"
+                          : fmt::format("expected TCP port {} to listen on", port),
                 message_of(errno));
   port_ = port_of(socket_);
 }
@@ -97,13 +99,15 @@ FileDescriptor tcp_socket(int family) {
 }
 
 void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout) {
-  const auto ask = static_cast<int>(std::clamp<std::int64_t>(timeout.count() / kProbes, 1, kMaxProbeSeconds));
+  const auto ask =
+      static_cast<int>(std::clamp<std::int64_t>(timeout.count() / kProbes, 1, kMaxProbeSeconds));
   set(socket, SOL_SOCKET, SO_KEEPALIVE, 1);
   set(socket, IPPROTO_TCP, TCP_KEEPIDLE, ask);
   set(socket, IPPROTO_TCP, TCP_KEEPINTVL, ask);
   set(socket, IPPROTO_TCP, TCP_KEEPCNT, kProbes);
   // The timeout for unacknowledged data and for keep-alive probes.
-  const auto limit = std::clamp<std::int64_t>(std::chrono::milliseconds(timeout).count(), 1000, INT32_MAX);
+  const auto limit =
+      std::clamp<std::int64_t>(std::chrono::milliseconds(timeout).count(), 1000, INT32_MAX);
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
 }
 

@@ -30,8 +30,8 @@ class FileDescriptor {
 /// A listening TCP socket, non-blocking.
 class Listener {
  public:
-  /// Listens on all interfaces, IPv6 and IPv4, on `port`; 0: a port that the system chooses. Throws Error
-  /// (communication).
+  /// Listens on all interfaces, IPv6 and IPv4, on `port`; 0: a port that the system chooses. Throws
+  /// Error (communication).
   explicit Listener(std::uint16_t port = 0);
   /// Listens on this numeric address only.
   Listener(const std::string& address, std::uint16_t port);
@@ -46,7 +46,8 @@ class Listener {
   std::uint16_t port_ = 0;
 };
 
-/// A non-blocking TCP socket of `family` that sends small messages without delay. Not open, with errno set, on failure.
+/// A non-blocking TCP socket of `family` that sends small messages without delay. Not open, with
+/// errno set, on failure.
 FileDescriptor tcp_socket(int family);
 
 /// Breaks the connection if the peer's system does not respond for `timeout`, by keep-alive probes.

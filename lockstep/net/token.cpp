@@ -22,9 +22,10 @@ constexpr std::size_t kMaxBytes = 4096;  // of a file; a larger file is not a se
 constexpr mode_t kAccessOfOthers = 077;
 
 [[noreturn]] void refuse_file(const char* file, const std::string& found) {
-  throw Error(ErrorCategory::input, kSecretFileVariable,
-              "expected a regular file that this user owns and no other user can access (chmod 600)",
-              fmt::format("{} {}", file, found));
+  throw Error(
+      ErrorCategory::input, kSecretFileVariable,
+      "expected a regular file that this user owns and no other user can access (chmod 600)",
+      fmt::format("{} {}", file, found));
 }
 
 class Closer {
@@ -39,16 +40,20 @@ class Closer {
 };
 
 std::string read_private_file(const char* file) {
-  // O_NONBLOCK: a FIFO must not block. The checks apply to the opened file, after following symbolic links.
+  // O_NONBLOCK: a FIFO must not block. The checks apply to the opened file, after following
+  // symbolic links.
   const int descriptor = open(file, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) refuse_file(file, "cannot be read: " + std::generic_category().message(errno));
+  if (descriptor < 0)
+    refuse_file(file, "cannot be read: " + std::generic_category().message(errno));
   const Closer closer(descriptor);
   struct stat status {};
   if (fstat(descriptor, &status) != 0) refuse_file(file, std::generic_category().message(errno));
   if (!S_ISREG(status.st_mode)) refuse_file(file, "is not a regular file");
-  if (status.st_uid != geteuid()) refuse_file(file, fmt::format("belongs to user {}", status.st_uid));
+  if (status.st_uid != geteuid())
+    refuse_file(file, fmt::format("belongs to user {}", status.st_uid));
   if ((status.st_mode & kAccessOfOthers) != 0)
-    refuse_file(file, fmt::format("has mode {:03o}", static_cast<unsigned>(status.st_mode) & 0777U));
+    refuse_file(file,
+                fmt::format("has mode {:03o}", static_cast<unsigned>(status.st_mode) & 0777U));
   std::string text(kMaxBytes + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
@@ -64,7 +69,8 @@ std::string read_private_file(const char* file) {
 }
 
 void drop_spaces_at_end(std::string& text) {
-  while (!text.empty() && (text.back() == '\n' || text.back() == '\r' || text.back() == ' ' || text.back() == '\t'))
+  while (!text.empty() &&
+         (text.back() == '\n' || text.back() == '\r' || text.back() == ' ' || text.back() == '\t'))
     text.pop_back();
 }
 
@@ -72,7 +78,8 @@ void drop_spaces_at_end(std::string& text) {
 
 JobSecret JobSecret::draw() {
   std::array<std::uint8_t, 32> bytes{};
-  LOCKSTEP_CHECK_OP(getrandom(bytes.data(), bytes.size(), 0), ==, static_cast<ssize_t>(bytes.size()));
+  LOCKSTEP_CHECK_OP(getrandom(bytes.data(), bytes.size(), 0), ==,
+                    static_cast<ssize_t>(bytes.size()));
   std::string text;
   for (const std::uint8_t byte : bytes) text += fmt::format("{:02x}", byte);
   OPENSSL_cleanse(bytes.data(), bytes.size());
@@ -88,7 +95,8 @@ JobSecret JobSecret::none() {
 
 JobSecret::JobSecret(std::string text, std::string_view where) : text_(std::move(text)) {
   if (text_.size() >= kMinBytes) return;
-  throw Error(ErrorCategory::input, where, fmt::format("expected a secret of at least {} bytes", kMinBytes),
+  throw Error(ErrorCategory::input, where,
+              fmt::format("expected a secret of at least {} bytes", kMinBytes),
               fmt::format("got {}; {}", text_.size(), kAdvice));
 }
 
@@ -98,7 +106,8 @@ JobSecret::Mac JobSecret::mac(std::string_view message) const {
   Mac mac{};
   unsigned size = 0;
   const auto* result = HMAC(EVP_sha256(), text_.data(), static_cast<int>(text_.size()),
-                            reinterpret_cast<const unsigned char*>(message.data()), message.size(), mac.data(), &size);
+                            reinterpret_cast<const unsigned char*>(message.data()), message.size(),
+                            mac.data(), &size);
   LOCKSTEP_CHECK(result != nullptr);
   LOCKSTEP_CHECK_OP(size, ==, mac.size());
   return mac;

@@ -1,4 +1,5 @@
-// The shared secret of a job: the key with which its processes authenticate each other (handshake.h).
+// The shared secret of a job: the key with which its processes authenticate each other
+// (handshake.h).
 #pragma once
 
 #include <array>
@@ -17,8 +18,9 @@ class JobSecret {
   /// 256 random bits, as 64 hexadecimal digits.
   static JobSecret draw();
 
-  /// For processes of one host and one user without a secret: a publicly known key. Instead, both ends of a connection
-  /// check that the other belongs to the same user (lockstep/net/authentication.h).
+  /// For processes of one host and one user without a secret: a publicly known key. Instead, both
+  /// ends of a connection check that the other belongs to the same user
+  /// (lockstep/net/authentication.h).
   static JobSecret none();
 
   /// `text` is the key. Throws Error (input) `[where] …` for fewer than kMinBytes bytes.
@@ -48,9 +50,10 @@ class JobSecret {
 inline constexpr const char* kSecretVariable = "LOCKSTEP_JOB_SECRET";
 inline constexpr const char* kSecretFileVariable = "LOCKSTEP_JOB_SECRET_FILE";
 
-/// The secret from `file`, otherwise from `text`; null means not set. nullopt if neither is set. The file must be a
-/// regular file that this user owns and that group and others cannot access; trailing whitespace is dropped. Throws
-/// Error (input) if the file does not meet these conditions or cannot be read, or if the secret is too short.
+/// The secret from `file`, otherwise from `text`; null means not set. nullopt if neither is set.
+/// The file must be a regular file that this user owns and that group and others cannot access;
+/// trailing whitespace is dropped. Throws Error (input) if the file does not meet these conditions
+/// or cannot be read, or if the secret is too short.
 std::optional<JobSecret> find_job_secret(const char* file, const char* text);
 
 }  // namespace lockstep::net

@@ -53,7 +53,8 @@ std::size_t BucketTuner::choose() const {
 std::string BucketTuner::describe() const {
   std::string others;
   for (std::size_t i = 0; i < sizes_.size(); ++i)
-    others += fmt::format("{}{} MiB {:.1f} ms", i == 0 ? "" : ", ", sizes_[i] / kMebibyte, seconds_[i] * 1000);
+    others += fmt::format("{}{} MiB {:.1f} ms", i == 0 ? "" : ", ", sizes_[i] / kMebibyte,
+                          seconds_[i] * 1000);
   return fmt::format("{} MiB; median step time with {}", choose() / kMebibyte, others);
 }
 
@@ -69,7 +70,9 @@ void BucketTuning::add_step(double seconds) {
   if (const auto next = tuner_->add_step(seconds)) return set_bytes(*next);
   if (!tuner_->has_tried_all()) return;
   const Strategy& strategy = replicas_.strategy();
-  strategy.ranks().all_reduce(std::span(tuner_->seconds_of_sizes()), allreduce::ReduceOp::max).wait();
+  strategy.ranks()
+      .all_reduce(std::span(tuner_->seconds_of_sizes()), allreduce::ReduceOp::max)
+      .wait();
   chosen_ = tuner_->choose();
   set_bytes(chosen_);
   if (strategy.is_chief()) strategy.session().logger()->info("buckets of {}", tuner_->describe());

@@ -11,9 +11,10 @@ namespace lockstep::strategy {
 
 class LocalReplicas;
 
-/// Small buckets start early but need more messages; large buckets start late but need fewer. The best size depends on
-/// the model, the network and the number of replicas. After some warm-up steps, the tuner tries each size for a few
-/// steps, and keeps the one with the shortest median step time.
+/// Small buckets start early but need more messages; large buckets start late but need fewer. The
+/// best size depends on the model, the network and the number of replicas. After some warm-up
+/// steps, the tuner tries each size for a few steps, and keeps the one with the shortest median
+/// step time.
 class BucketTuner {
  public:
   static constexpr int kWarmUpSteps = 30;   ///< before the first trial
@@ -25,12 +26,12 @@ class BucketTuner {
 
   const std::vector<std::size_t>& sizes() const { return sizes_; }
 
-  /// Adds the duration of a step. Returns the bucket size to set before the next step, or nullopt for no change. All
-  /// ranks get the same answer at the same step.
+  /// Adds the duration of a step. Returns the bucket size to set before the next step, or nullopt
+  /// for no change. All ranks get the same answer at the same step.
   std::optional<std::size_t> add_step(double seconds);
 
-  /// Whether all sizes have been tried. Then seconds_of_sizes() has this rank's median step time for each size, which
-  /// must be replaced by the slowest rank's before choose().
+  /// Whether all sizes have been tried. Then seconds_of_sizes() has this rank's median step time
+  /// for each size, which must be replaced by the slowest rank's before choose().
   bool has_tried_all() const { return seconds_.size() == sizes_.size(); }
   std::vector<double>& seconds_of_sizes() { return seconds_; }
   /// The size with the shortest step time.
@@ -46,14 +47,18 @@ class BucketTuner {
   int settling_ = 0;
 };
 
-/// Tries bucket sizes on the replicas of a job, and keeps the fastest. All functions are collective.
+/// Tries bucket sizes on the replicas of a job, and keeps the fastest. All functions are
+/// collective.
 class BucketTuning {
  public:
   /// `replicas` must outlive this object.
   explicit BucketTuning(LocalReplicas& replicas) : replicas_(replicas) {}
 
-  void restore(std::size_t chosen) { chosen_ = chosen; }  ///< the size that an earlier run found; 0 for none
-  /// Sets the size of an earlier run, or starts to try sizes if `tunes` and reductions overlap with computation.
+  void restore(std::size_t chosen) {
+    chosen_ = chosen;
+  }  ///< the size that an earlier run found; 0 for none
+  /// Sets the size of an earlier run, or starts to try sizes if `tunes` and reductions overlap with
+  /// computation.
   void begin(bool tunes);
   /// Adds the duration of a step; changes the size if it is time to.
   void add_step(double seconds);

@@ -18,32 +18,34 @@ namespace lockstep::strategy {
 
 /// Passed to Callback::on_train_begin().
 struct TrainBegin {
-  std::string model;                             ///< name of the model
-  std::int64_t parameters = 0;                   ///< number of trainable parameters
-  std::string precision = "float32";             ///< data type of the computation
-  std::string normalization = "local";           ///< scope of batch normalization, in the syntax of `--bn`
-  std::string strategy;                          ///< name of the strategy, as for `--strategy`
-  std::string allreduce;                         ///< route of gradients, as for `--allreduce`
-  std::string allreduce_reason;                  ///< why the route was chosen; empty if there was no choice
-  int world_size = 1;                            ///< number of replicas
-  int ranks = 1;                                 ///< number of ranks
-  int nodes = 1;                                 ///< number of hosts
-  std::vector<job::Placement> placements;        ///< placements of all replicas
-  std::string data;                              ///< human-readable description of the data set
-  std::int64_t records = 0;                      ///< number of records in the data set
-  std::string shard_policy = "auto";             ///< as for `--shard-policy`
-  std::vector<data::StoredFile> files;           ///< files of the records; empty if they are not in files
-  std::vector<data::WorkerShare> shares;         ///< records of each rank in the first epoch of this run; on the chief
-  std::vector<data::DamagedFile> damaged_files;  ///< files that are used only up to a damaged position
-  std::int64_t global_batch = 0;                 ///< samples per step over all replicas
-  std::int64_t per_replica_batch = 0;            ///< maximum number of samples per step of a replica
-  std::int64_t micro_batch = 0;                  ///< maximum number of samples per micro-batch
-  std::int64_t steps_per_epoch = 0;              ///< including a smaller last step
-  std::int64_t first_step = 0;                   ///< completed steps at the beginning: 0, or that of the checkpoint
-  std::int64_t last_step = 0;                    ///< completed steps at the end
-  float learning_rate = 0;                       ///< peak learning rate, after scaling with the global batch
-  std::uint64_t seed = 1;                        ///< seed of order, dropout and initial weights
-  double start_seconds = 0;                      ///< seconds since the start of the session
+  std::string model;                    ///< name of the model
+  std::int64_t parameters = 0;          ///< number of trainable parameters
+  std::string precision = "float32";    ///< data type of the computation
+  std::string normalization = "local";  ///< scope of batch normalization, in the syntax of `--bn`
+  std::string strategy;                 ///< name of the strategy, as for `--strategy`
+  std::string allreduce;                ///< route of gradients, as for `--allreduce`
+  std::string allreduce_reason;         ///< why the route was chosen; empty if there was no choice
+  int world_size = 1;                   ///< number of replicas
+  int ranks = 1;                        ///< number of ranks
+  int nodes = 1;                        ///< number of hosts
+  std::vector<job::Placement> placements;  ///< placements of all replicas
+  std::string data;                        ///< human-readable description of the data set
+  std::int64_t records = 0;                ///< number of records in the data set
+  std::string shard_policy = "auto";       ///< as for `--shard-policy`
+  std::vector<data::StoredFile> files;     ///< files of the records; empty if they are not in files
+  std::vector<data::WorkerShare>
+      shares;  ///< records of each rank in the first epoch of this run; on the chief
+  std::vector<data::DamagedFile>
+      damaged_files;                   ///< files that are used only up to a damaged position
+  std::int64_t global_batch = 0;       ///< samples per step over all replicas
+  std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
+  std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
+  std::int64_t steps_per_epoch = 0;    ///< including a smaller last step
+  std::int64_t first_step = 0;  ///< completed steps at the beginning: 0, or that of the checkpoint
+  std::int64_t last_step = 0;   ///< completed steps at the end
+  float learning_rate = 0;      ///< peak learning rate, after scaling with the global batch
+  std::uint64_t seed = 1;       ///< seed of order, dropout and initial weights
+  double start_seconds = 0;     ///< seconds since the start of the session
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
   std::string kept_head;  ///< layer that was not initialized from the file; empty if all were
@@ -51,15 +53,16 @@ struct TrainBegin {
 
 /// Passed to Callback::on_batch_end().
 struct StepLogs {
-  std::int64_t step = 0;           ///< completed steps, including this one
-  std::int64_t epoch = 0;          ///< from 0
-  model::MetricSums metrics = {};  ///< sums of this step over all replicas; 0 samples if it was skipped
-  std::int64_t samples = 0;        ///< size of this step's global batch
-  float learning_rate = 0;         ///< of this step
-  double gradient_norm = 0;        ///< before clipping; 0 without clipping
-  double input_wait_seconds = 0;   ///< time since the start that this rank waited for input
-  /// Time since the start that this rank's first replica was blocked in communication, and the part of it that it
-  /// waited for slower replicas.
+  std::int64_t step = 0;   ///< completed steps, including this one
+  std::int64_t epoch = 0;  ///< from 0
+  model::MetricSums metrics =
+      {};                    ///< sums of this step over all replicas; 0 samples if it was skipped
+  std::int64_t samples = 0;  ///< size of this step's global batch
+  float learning_rate = 0;   ///< of this step
+  double gradient_norm = 0;  ///< before clipping; 0 without clipping
+  double input_wait_seconds = 0;  ///< time since the start that this rank waited for input
+  /// Time since the start that this rank's first replica was blocked in communication, and the part
+  /// of it that it waited for slower replicas.
   allreduce::CommunicationTimes communication = {};
   /// Busy time of each replica of the job in this step, without waiting for other replicas.
   std::span<const allreduce::BusySeconds> busy = {};
@@ -71,22 +74,24 @@ struct StepLogs {
 
 /// Passed to Callback::on_epoch_end().
 struct EpochLogs {
-  std::int64_t epoch = 0;                       ///< from 0
-  std::int64_t step = 0;                        ///< completed steps
-  bool complete = true;                         ///< false if the training ended within the epoch
-  model::MetricSums metrics;                    ///< sums over the epoch's good steps and all replicas
-  std::optional<model::MetricSums> validation;  ///< sums over all validation records, if there are any
-  std::int64_t samples = 0;                     ///< number of records visited, including those of skipped steps
-  std::int64_t skipped_samples = 0;             ///< number of records of skipped steps
-  /// How often each record was seen, verified over all ranks: once, or once per rank if the policy gives every rank all
-  /// records. 0 if this run did not do the whole epoch, or if there were bad records.
+  std::int64_t epoch = 0;     ///< from 0
+  std::int64_t step = 0;      ///< completed steps
+  bool complete = true;       ///< false if the training ended within the epoch
+  model::MetricSums metrics;  ///< sums over the epoch's good steps and all replicas
+  std::optional<model::MetricSums>
+      validation;            ///< sums over all validation records, if there are any
+  std::int64_t samples = 0;  ///< number of records visited, including those of skipped steps
+  std::int64_t skipped_samples = 0;  ///< number of records of skipped steps
+  /// How often each record was seen, verified over all ranks: once, or once per rank if the policy
+  /// gives every rank all records. 0 if this run did not do the whole epoch, or if there were bad
+  /// records.
   std::int64_t times_seen = 0;
-  std::vector<BadFile> bad_files = {};               ///< unreadable records of this run, which were replaced
-  double seconds = 0;                                ///< training time in this run, without validation
-  double samples_per_second = 0;                     ///< over all replicas
-  double validation_seconds = 0;                     ///< time of the validation
-  double input_wait_seconds = 0;                     ///< time that this rank waited for input in this epoch
-  int data_workers = 0;                              ///< active background threads of this rank at the end of the epoch
+  std::vector<BadFile> bad_files = {};  ///< unreadable records of this run, which were replaced
+  double seconds = 0;                   ///< training time in this run, without validation
+  double samples_per_second = 0;        ///< over all replicas
+  double validation_seconds = 0;        ///< time of the validation
+  double input_wait_seconds = 0;        ///< time that this rank waited for input in this epoch
+  int data_workers = 0;  ///< active background threads of this rank at the end of the epoch
   allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
   float learning_rate = 0;                           ///< of the last step
 };
@@ -107,28 +112,32 @@ struct TrainEnd {
   bool stopped = false;              ///< whether a callback ended the training
 };
 
-/// Observes a training. The hooks are called on every rank at the same points, on the thread that called fit(). By
-/// default they do nothing.
+/// Observes a training. The hooks are called on every rank at the same points, on the thread that
+/// called fit(). By default they do nothing.
 class Callback {
  public:
   virtual ~Callback() = default;
 
   virtual void on_train_begin(const TrainBegin& /*begin*/) {}  ///< before the first step
-  virtual void on_train_end(const TrainEnd& /*end*/) {}        ///< after the last step, also after a signal
-  virtual void on_epoch_begin(std::int64_t /*epoch*/) {}       ///< before the first step of an epoch; `epoch` from 0
-  virtual void on_epoch_end(const EpochLogs& /*logs*/) {}      ///< after the last step and the validation of an epoch
-  virtual void on_batch_begin(std::int64_t /*step*/) {}        ///< before a step; `step`: completed steps
-  virtual void on_batch_end(const StepLogs& /*logs*/) {}       ///< after a step
-  virtual void on_test_begin() {}                              ///< before the validation of an epoch
-  virtual void on_test_end(const model::MetricSums& /*metrics*/) {}  ///< after validation, with sums over all replicas
-  virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}      ///< after a checkpoint is complete
+  virtual void on_train_end(const TrainEnd& /*end*/) {
+  }  ///< after the last step, also after a signal
+  virtual void on_epoch_begin(std::int64_t /*epoch*/) {
+  }  ///< before the first step of an epoch; `epoch` from 0
+  virtual void on_epoch_end(const EpochLogs& /*logs*/) {
+  }  ///< after the last step and the validation of an epoch
+  virtual void on_batch_begin(std::int64_t /*step*/) {}  ///< before a step; `step`: completed steps
+  virtual void on_batch_end(const StepLogs& /*logs*/) {}  ///< after a step
+  virtual void on_test_begin() {}                         ///< before the validation of an epoch
+  virtual void on_test_end(const model::MetricSums& /*metrics*/) {
+  }  ///< after validation, with sums over all replicas
+  virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}  ///< after a checkpoint is complete
 
-  /// Whether the callback may call request_stop() in a batch hook. False avoids a synchronization of all ranks in every
-  /// step.
+  /// Whether the callback may call request_stop() in a batch hook. False avoids a synchronization
+  /// of all ranks in every step.
   virtual bool may_stop_at_batches() const { return true; }
 
-  /// Whether this callback has requested the end of the training. A request on one rank ends the training on all ranks,
-  /// after the current step or epoch.
+  /// Whether this callback has requested the end of the training. A request on one rank ends the
+  /// training on all ranks, after the current step or epoch.
   bool stop_requested() const { return stop_requested_; }
 
  protected:

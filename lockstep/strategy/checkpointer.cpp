@@ -18,12 +18,14 @@
 
 namespace lockstep::strategy {
 
-std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(const checkpoint::TrainingState& start) {
+std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
+    const checkpoint::TrainingState& start) {
   if (plan_.directory.empty()) return std::nullopt;
   const Strategy& strategy = replicas_.strategy();
   const checkpoint::ReplicaArrays arrays = replicas_.arrays(true);
   directory_.emplace(
-      checkpoint::CheckpointOptions{.directory = plan_.directory, .keep = plan_.keep, .verify = plan_.verify},
+      checkpoint::CheckpointOptions{
+          .directory = plan_.directory, .keep = plan_.keep, .verify = plan_.verify},
       strategy.ranks(), strategy.session().logger());
   directory_->prepare(checkpoint::checkpoint_bytes(arrays));
   (void)checkpoint::parse_training_state(checkpoint::to_json_text(start), "checkpoint");
@@ -37,7 +39,8 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(const checkp
 bool Checkpointer::must_save(const Position& position, bool is_end, bool last_was_skipped) {
   if (!directory_ || position.step == 0 || position.step == saved_step_) return false;
   if (is_end) return true;
-  if (plan_.save_every > 0 ? position.step % plan_.save_every == 0 : position.is_at_epoch_begin()) is_due_ = true;
+  if (plan_.save_every > 0 ? position.step % plan_.save_every == 0 : position.is_at_epoch_begin())
+    is_due_ = true;
   return is_due_ && !last_was_skipped;
 }
 
@@ -57,16 +60,20 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
   } catch (const checkpoint::SaveError& error) {
     if (is_end) throw;
     if (strategy.is_chief())
-      log.warn("step {} was not saved; the training continues, and saves again when the next checkpoint is due: {}",
-               state.step, error.what());
+      log.warn(
+          "step {} was not saved; the training continues, and saves again when the next checkpoint "
+          "is due: {}",
+          state.step, error.what());
     return std::nullopt;
   }
   saved_step_ = state.step;
   if (health.is_healthy())
     unconfirmed_ = path;
   else if (strategy.is_chief())
-    log.warn("{} is marked as not healthy, because the last {} steps were skipped: --resume uses an older checkpoint",
-             path.string(), health.skips_in_a_row());
+    log.warn(
+        "{} is marked as not healthy, because the last {} steps were skipped: --resume uses an "
+        "older checkpoint",
+        path.string(), health.skips_in_a_row());
   return path;
 }
 
@@ -97,7 +104,8 @@ void Checkpointer::throw_diverged(const std::string& given) {
   std::string left;
   if (unconfirmed_ && unconfirmed_ == restored_from_) {
     left = fmt::format(
-        "; all steps after {} were skipped: if other settings do not help, move it away to resume from an older "
+        "; all steps after {} were skipped: if other settings do not help, move it away to resume "
+        "from an older "
         "checkpoint",
         unconfirmed_->string());
   } else if (directory_) {
@@ -107,7 +115,8 @@ void Checkpointer::throw_diverged(const std::string& given) {
                       : "; there is no healthy checkpoint of this run";
   }
   throw Error(ErrorCategory::diverged, "train",
-              "expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping",
+              "expected finite losses, gradients and parameters; try a lower learning rate, "
+              "warm-up or clipping",
               fmt::format("got {}{}", given, left));
 }
 

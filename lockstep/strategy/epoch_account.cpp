@@ -30,7 +30,8 @@ void EpochAccount::collect() {
   totals_.sums.has_accuracy = replicas_.has_accuracy();
 }
 
-EpochLogs EpochAccount::logs(const Position& position, bool is_complete, const data::BatchStream* stream) {
+EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
+                             const data::BatchStream* stream) {
   collect();
   EpochLogs logs{.epoch = position.epochs_done,
                  .step = position.step,

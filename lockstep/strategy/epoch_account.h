@@ -16,29 +16,32 @@ struct EpochTotals {
   std::int64_t skipped_samples = 0;  ///< of the skipped steps
 };
 
-/// The account of the current epoch. Times and the check of records cover the steps of this run; the totals also those
-/// of the run that it resumes from.
+/// The account of the current epoch. Times and the check of records cover the steps of this run;
+/// the totals also those of the run that it resumes from.
 class EpochAccount {
  public:
   /// Both must outlive this object.
   EpochAccount(LocalReplicas& replicas, const FitPlan& plan) : replicas_(replicas), plan_(plan) {}
 
-  void restore(const EpochTotals& totals) { totals_ = totals; }  ///< continues an epoch of an earlier run
-  const EpochTotals& totals() const { return totals_; }          ///< up to the last collect()
+  void restore(const EpochTotals& totals) {
+    totals_ = totals;
+  }                                                      ///< continues an epoch of an earlier run
+  const EpochTotals& totals() const { return totals_; }  ///< up to the last collect()
 
   bool has_begun() const { return has_begun_; }  ///< whether this run did steps of the epoch
   /// Call it before the first step of the epoch in this run. Starts the clock.
   void begin(const Position& position, const data::BatchStream& stream);
-  /// Adds a step of these parts of a global batch, whose metrics the replicas have if it was `applied`.
+  /// Adds a step of these parts of a global batch, whose metrics the replicas have if it was
+  /// `applied`.
   void add_step(const std::vector<data::Batch>& parts, bool applied);
   /// Excludes time from the duration of the epoch, such as that of saving.
   void pause(double seconds) { paused_ += seconds; }
   /// Adds the metrics of all replicas since the last call to the totals. Collective.
   void collect();
 
-  /// Collects, reports bad records, and verifies for a whole epoch that each record was read the expected number of
-  /// times. `stream`: null if this run has no steps. Throws the same Error (data) on all ranks for too many bad
-  /// records. Collective.
+  /// Collects, reports bad records, and verifies for a whole epoch that each record was read the
+  /// expected number of times. `stream`: null if this run has no steps. Throws the same Error
+  /// (data) on all ranks for too many bad records. Collective.
   EpochLogs logs(const Position& position, bool is_complete, const data::BatchStream* stream);
   /// Starts the next epoch.
   void end();

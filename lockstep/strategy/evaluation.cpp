@@ -12,7 +12,8 @@ namespace {
 /// Serializes record ids and outputs of one part: count, ids, outputs.
 std::vector<std::byte> pack(const data::Batch& part, std::span<const float> outputs) {
   const std::int64_t samples = part.samples;
-  std::vector<std::byte> bytes(sizeof(samples) + part.record_ids.size() * sizeof(std::int64_t) + outputs.size_bytes());
+  std::vector<std::byte> bytes(sizeof(samples) + part.record_ids.size() * sizeof(std::int64_t) +
+                               outputs.size_bytes());
   std::byte* place = bytes.data();
   const auto put = [&](const void* data, std::size_t size) {
     if (size > 0) std::memcpy(place, data, size);
@@ -24,7 +25,8 @@ std::vector<std::byte> pack(const data::Batch& part, std::span<const float> outp
   return bytes;
 }
 
-void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>& ids, std::vector<float>& outputs) {
+void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>& ids,
+                     std::vector<float>& outputs) {
   std::int64_t samples = 0;
   LOCKSTEP_CHECK_OP(bytes.size(), >=, sizeof(samples));
   std::memcpy(&samples, bytes.data(), sizeof(samples));
@@ -40,7 +42,8 @@ void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>
 
 }  // namespace
 
-data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch, int threads) {
+data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch,
+                             int threads) {
   return {.first_step = 0,
           .last_step = dataset.steps_per_epoch(),
           .replicas = strategy.num_replicas_in_sync(),
@@ -52,12 +55,15 @@ data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& data
 }
 
 std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
-                                          const data::StreamOptions& options, const Interrupted& interrupted) {
+                                          const data::StreamOptions& options,
+                                          const Interrupted& interrupted) {
   const auto stream = dataset.stream(options);
   std::vector<data::Batch> parts;
-  std::vector<model::MetricSums> sums(static_cast<std::size_t>(replicas.strategy().local_replicas()));
+  std::vector<model::MetricSums> sums(
+      static_cast<std::size_t>(replicas.strategy().local_replicas()));
   const std::function<void(int)> body = [&](int local) {
-    const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local), allreduce::Phase::evaluating);
+    const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local),
+                                           allreduce::Phase::evaluating);
     const auto i = static_cast<std::size_t>(local);
     sums[i] += replicas[local].evaluate(parts[i]);
   };
@@ -69,7 +75,8 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
     }
     all.emplace();
     replicas.run([&](Replica& replica, int local) {
-      const model::MetricSums reduced = reduce_metrics(replica.group(), sums[static_cast<std::size_t>(local)]);
+      const model::MetricSums reduced =
+          reduce_metrics(replica.group(), sums[static_cast<std::size_t>(local)]);
       if (local == 0) *all = reduced;
     });
     all->has_accuracy = replicas.has_accuracy();
@@ -77,8 +84,8 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
   return all;
 }
 
-void predict(LocalReplicas& replicas, const data::Dataset& dataset, const data::StreamOptions& options,
-             const PredictionSink& sink) {
+void predict(LocalReplicas& replicas, const data::Dataset& dataset,
+             const data::StreamOptions& options, const PredictionSink& sink) {
   const auto stream = dataset.stream(options);
   const std::int64_t width = model::element_count(replicas.network().output_shape());
   const bool is_chief = replicas.strategy().is_chief();
@@ -88,8 +95,8 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset, const data::
   const std::function<void(int)> body = [&](int local) {
     const data::Batch& part = parts[static_cast<std::size_t>(local)];
     Replica& replica = replicas[local];
-    const auto all =
-        replica.group().all_gather(pack(part, part.samples > 0 ? replica.predict(part) : std::span<const float>{}));
+    const auto all = replica.group().all_gather(
+        pack(part, part.samples > 0 ? replica.predict(part) : std::span<const float>{}));
     if (local != 0 || !is_chief) return;
     for (const auto& bytes : all) append_unpacked(bytes, ids, outputs);
   };

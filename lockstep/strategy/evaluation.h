@@ -13,16 +13,18 @@ namespace lockstep::strategy {
 class LocalReplicas;
 class Strategy;
 
-/// Called at the same batches on all ranks, and must return the same value on all ranks. True ends the evaluation.
+/// Called at the same batches on all ranks, and must return the same value on all ranks. True ends
+/// the evaluation.
 using Interrupted = std::function<bool()>;
 
 /// Number of batches between calls of Interrupted.
 inline constexpr int kInterruptEvery = 16;
 
-/// Sums over all records of `dataset` (batched), with the replicas' current statistics. Each record counts once, for
-/// any number of replicas. nullopt if interrupted. Collective.
+/// Sums over all records of `dataset` (batched), with the replicas' current statistics. Each record
+/// counts once, for any number of replicas. nullopt if interrupted. Collective.
 std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
-                                          const data::StreamOptions& stream, const Interrupted& interrupted = {});
+                                          const data::StreamOptions& stream,
+                                          const Interrupted& interrupted = {});
 
 /// The outputs for one global batch.
 struct Predictions {
@@ -33,12 +35,13 @@ struct Predictions {
 /// Receives predictions in record order.
 using PredictionSink = std::function<void(const Predictions&)>;
 
-/// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the chief in record order.
-/// Collective.
-void predict(LocalReplicas& replicas, const data::Dataset& dataset, const data::StreamOptions& stream,
-             const PredictionSink& sink);
+/// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
+/// chief in record order. Collective.
+void predict(LocalReplicas& replicas, const data::Dataset& dataset,
+             const data::StreamOptions& stream, const PredictionSink& sink);
 
 /// Stream options for this process's part of one pass over `dataset`.
-data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch = 2, int threads = 1);
+data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset,
+                             int prefetch = 2, int threads = 1);
 
 }  // namespace lockstep::strategy

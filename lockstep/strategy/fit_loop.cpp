@@ -19,7 +19,8 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
   if (wire == allreduce::WireType::float32 || !strategy.is_chief()) return;
   const allreduce::WireError& error = replicas[0].buckets().wire_error();
   strategy.session().logger()->info(
-      "gradients are exchanged as {}: the sum of the first step differs from that in float32 by {:.2e} of its norm, "
+      "gradients are exchanged as {}: the sum of the first step differs from that in float32 by "
+      "{:.2e} of its norm, "
       "and by at most {:.2e} in one element",
       to_string(wire), error.relative, error.largest);
 }
@@ -31,19 +32,20 @@ void log_memory(LocalReplicas& replicas) {
   if (device.kind != device::DeviceKind::gpu || !strategy.is_chief()) return;
   constexpr double kMebibyte = 1 << 20;
   const model::CompiledModel::Memory memory = replicas[0].model().memory();
-  const std::size_t slots =
-      replicas[0].optimizer().slot_names().size() * replicas.network().parameters().flat_size() * sizeof(float);
+  const std::size_t slots = replicas[0].optimizer().slot_names().size() *
+                            replicas.network().parameters().flat_size() * sizeof(float);
   const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
   strategy.session().logger()->info(
-      "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations {:.1f}",
-      to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters), mebibytes(memory.gradients),
-      mebibytes(slots), mebibytes(memory.activations));
+      "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "
+      "{:.1f}",
+      to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters),
+      mebibytes(memory.gradients), mebibytes(slots), mebibytes(memory.activations));
 }
 
 }  // namespace
 
-FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset,
-                 const FitOptions& fit)
+FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
+                 const data::Dataset& dataset, const FitOptions& fit)
     : replicas_(replicas),
       strategy_(replicas.strategy()),
       stop_(strategy_, fit),
@@ -57,13 +59,15 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const d
 History FitLoop::run() {
   begin();
   for (;;) {
-    // First, so that a training that was stopped during validation reports the epoch when it is resumed.
+    // First, so that a training that was stopped during validation reports the epoch when it is
+    // resumed.
     if (position_.is_at_epoch_end()) end_epoch(true);
     if (checkpoints_.must_save(position_, is_ending(), health_.last_was_skipped())) save();
     if (is_ending()) break;
     train_step();
   }
-  if (stop_.signal() == 0 && position_.is_in_epoch() && position_.step > position_.first_step) end_epoch(false);
+  if (stop_.signal() == 0 && position_.is_in_epoch() && position_.step > position_.first_step)
+    end_epoch(false);
   end();
   return std::move(history_);
 }
@@ -103,19 +107,23 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
   if (!plan_.fit.pretrained) return std::nullopt;
   if (!checkpoints_.restored_from()) return initialize_from(replicas_, *plan_.fit.pretrained);
   if (strategy_.is_chief())
-    strategy_.session().logger()->info("pretrained weights are ignored: the training resumes from {}",
-                                       checkpoints_.restored_from()->string());
+    strategy_.session().logger()->info(
+        "pretrained weights are ignored: the training resumes from {}",
+        checkpoints_.restored_from()->string());
   return std::nullopt;
 }
 
-// Allocates memory for all batch sizes before the first step: full batches, and the smaller last one of an epoch.
+// Allocates memory for all batch sizes before the first step: full batches, and the smaller last
+// one of an epoch.
 void FitLoop::prepare() {
-  const bool ends_an_epoch = position_.last_step >= (position_.epochs_done + 1) * position_.steps_per_epoch;
+  const bool ends_an_epoch =
+      position_.last_step >= (position_.epochs_done + 1) * position_.steps_per_epoch;
   replicas_.run([&](Replica& replica, int) {
     const auto prepare = [&](const data::Dataset& dataset, bool training, bool to_the_end) {
       const std::int64_t batch = std::min(dataset.global_batch(), dataset.size());
       replica.prepare(batch, training);
-      if (to_the_end && dataset.size() % batch > 0) replica.prepare(dataset.size() % batch, training);
+      if (to_the_end && dataset.size() % batch > 0)
+        replica.prepare(dataset.size() % batch, training);
     };
     prepare(plan_.dataset, true, ends_an_epoch);
     if (plan_.fit.validation) prepare(*plan_.fit.validation, false, true);
@@ -172,9 +180,9 @@ bool FitLoop::validate(EpochLogs& logs) {
   const auto start = std::chrono::steady_clock::now();
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  logs.validation =
-      evaluate(replicas_, *fit.validation, one_pass(strategy_, *fit.validation, fit.prefetch, fit.data_threads),
-               [this] { return stop_.any_received(); });
+  logs.validation = evaluate(replicas_, *fit.validation,
+                             one_pass(strategy_, *fit.validation, fit.prefetch, fit.data_threads),
+                             [this] { return stop_.any_received(); });
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
   if (!logs.validation) {
     stop_.agree_on_signal();
@@ -189,12 +197,14 @@ void FitLoop::save() {
   const auto start = std::chrono::steady_clock::now();
   const allreduce::PhaseScope saving(&strategy_.activity(0), allreduce::Phase::saving);
   epoch_.collect();
-  const auto path = checkpoints_.save(to_training_state(state(), plan_, replicas_), health_, is_ending());
+  const auto path =
+      checkpoints_.save(to_training_state(state(), plan_, replicas_), health_, is_ending());
   const double seconds = seconds_since(start);
   epoch_.pause(seconds);
   if (!path) return;
-  notify(
-      [&](Callback& callback) { callback.on_checkpoint({.step = position_.step, .path = *path, .seconds = seconds}); });
+  notify([&](Callback& callback) {
+    callback.on_checkpoint({.step = position_.step, .path = *path, .seconds = seconds});
+  });
 }
 
 void FitLoop::end() {

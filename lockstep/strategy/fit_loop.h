@@ -17,13 +17,14 @@ namespace lockstep::strategy {
 
 struct FitState;
 
-/// All ranks execute the same steps and make the same decisions. Anything that may differ between ranks (a failed loss,
-/// a signal, a request of a callback) is summed over the replicas with the step's gradients, or agreed on at the end of
-/// the step, before a rank acts on it.
+/// All ranks execute the same steps and make the same decisions. Anything that may differ between
+/// ranks (a failed loss, a signal, a request of a callback) is summed over the replicas with the
+/// step's gradients, or agreed on at the end of the step, before a rank acts on it.
 class FitLoop {
  public:
   /// `replicas`: initialized. The options must outlive this object.
-  FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset, const FitOptions& fit);
+  FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset,
+          const FitOptions& fit);
 
   /// Call it once. Throws Error of any category.
   History run();
@@ -36,7 +37,8 @@ class FitLoop {
   void train_step();
   void end_step(const StepResult& result);
   void end_epoch(bool is_complete);
-  /// Returns false if a signal interrupted the validation; then the epoch counts as not reported yet.
+  /// Returns false if a signal interrupted the validation; then the epoch counts as not reported
+  /// yet.
   bool validate(EpochLogs& logs);
   void save();
   void end();

@@ -14,16 +14,19 @@ namespace {
 
 std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) {
   if (fit.epochs <= 0 && fit.steps <= 0)
-    throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps", "both are 0");
+    throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps",
+                "both are 0");
   constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
-  return std::min(fit.epochs > 0 ? fit.epochs * steps_per_epoch : kUnlimited, fit.steps > 0 ? fit.steps : kUnlimited);
+  return std::min(fit.epochs > 0 ? fit.epochs * steps_per_epoch : kUnlimited,
+                  fit.steps > 0 ? fit.steps : kUnlimited);
 }
 
-/// Shard policies that distribute records over ranks require the same number of replicas on every rank. All ranks see
-/// the same placements and throw the same error.
+/// Shard policies that distribute records over ranks require the same number of replicas on every
+/// rank. All ranks see the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
   std::vector<int> of_rank(static_cast<std::size_t>(strategy.session().size()));
-  for (const job::Placement& place : strategy.placements()) ++of_rank[static_cast<std::size_t>(place.rank)];
+  for (const job::Placement& place : strategy.placements())
+    ++of_rank[static_cast<std::size_t>(place.rank)];
   const auto [least, most] = std::ranges::minmax(of_rank);
   if (policy != data::ShardPolicy::automatic && least != most)
     throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
@@ -34,8 +37,8 @@ data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy
 
 }  // namespace
 
-FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options, const data::Dataset& data,
-                 const FitOptions& fit_options)
+FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
+                 const data::Dataset& data, const FitOptions& fit_options)
     : trainer(trainer_options),
       dataset(data),
       fit(fit_options),
@@ -56,11 +59,14 @@ void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
 std::string FitPlan::describe() const {
   const CheckpointPlan& saving = fit.checkpoint;
   std::string plan =
-      fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization", describe_plan(dataset), last_step,
-                  trainer.seed, trainer.accumulate, to_string(trainer.precision), to_string(trainer.normalization));
+      fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization",
+                  describe_plan(dataset), last_step, trainer.seed, trainer.accumulate,
+                  to_string(trainer.precision), to_string(trainer.normalization));
   if (!trainer.records_steps) plan += ", steps not recorded";
-  plan += fmt::format(", {}, shard policy {}", dataset.order(layout), to_string(dataset.shard_policy()));
-  if (const auto allowed = dataset.bad_records_allowed()) plan += fmt::format(", up to {} bad records", *allowed);
+  plan += fmt::format(", {}, shard policy {}", dataset.order(layout),
+                      to_string(dataset.shard_policy()));
+  if (const auto allowed = dataset.bad_records_allowed())
+    plan += fmt::format(", up to {} bad records", *allowed);
   if (fit.validation) plan += fmt::format(", validation on {}", describe_plan(*fit.validation));
   if (fit.pretrained)
     plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),

@@ -24,14 +24,17 @@ struct Position {
   bool is_done() const { return step >= last_step; }
 };
 
-/// The options of a training and what follows from them. The same on all ranks, and constant once agreed.
+/// The options of a training and what follows from them. The same on all ranks, and constant once
+/// agreed.
 struct FitPlan {
-  /// All arguments must outlive this object. Throws Error (input) if the shard policy does not fit the replicas.
-  FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options, const data::Dataset& data,
-          const FitOptions& fit_options);
+  /// All arguments must outlive this object. Throws Error (input) if the shard policy does not fit
+  /// the replicas.
+  FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
+          const data::Dataset& data, const FitOptions& fit_options);
 
-  /// Computes last_step and the schedule. Throws Error (data) if the data do not fit the network or the loss, Error
-  /// (input) for options that make no sense, and Error (communication) if ranks differ in data or options. Collective.
+  /// Computes last_step and the schedule. Throws Error (data) if the data do not fit the network or
+  /// the loss, Error (input) for options that make no sense, and Error (communication) if ranks
+  /// differ in data or options. Collective.
   void agree(const Strategy& strategy, const model::Network& network);
 
   /// The beginning of a training that does not resume.

@@ -17,11 +17,14 @@ struct FitState {
 };
 
 /// The contents of state.json, with the loss scale of `replicas`.
-checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan, LocalReplicas& replicas);
+checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
+                                            LocalReplicas& replicas);
 
-/// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local replicas and sets their
-/// loss scales. Throws Error (checkpoint) if the plan, on which the position in the data depends, is not that of the
-/// checkpoint, or for numbers that no training writes. The same on all ranks.
-FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan, LocalReplicas& replicas);
+/// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local
+/// replicas and sets their loss scales. Throws Error (checkpoint) if the plan, on which the
+/// position in the data depends, is not that of the checkpoint, or for numbers that no training
+/// writes. The same on all ranks.
+FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
+                     LocalReplicas& replicas);
 
 }  // namespace lockstep::strategy

@@ -14,26 +14,32 @@ namespace lockstep::strategy {
 /// The contribution of one replica to a step, or the sum over all replicas.
 struct StepReport {
   model::MetricSums metrics = {};  ///< of a step without a failure; has_accuracy is not carried
-  std::int64_t non_finite = 0;     ///< replicas whose loss was not finite; their metrics count 0 samples
-  bool is_finite = true;           ///< whether the sum of all losses is finite; false where any loss is not
-  std::int64_t terminate = 0;      ///< number of ranks that received SIGTERM
-  std::int64_t interrupt = 0;      ///< number of ranks that received SIGINT
-  std::int64_t hangup = 0;         ///< number of ranks that received SIGHUP
+  std::int64_t non_finite =
+      0;                  ///< replicas whose loss was not finite; their metrics count 0 samples
+  bool is_finite = true;  ///< whether the sum of all losses is finite; false where any loss is not
+  std::int64_t terminate = 0;  ///< number of ranks that received SIGTERM
+  std::int64_t interrupt = 0;  ///< number of ranks that received SIGINT
+  std::int64_t hangup = 0;     ///< number of ranks that received SIGHUP
 
-  /// The signal that the job leaves on; 0 for none. Of several the largest number, as where ranks agree by a maximum.
+  /// The signal that the job leaves on; 0 for none. Of several the largest number, as where ranks
+  /// agree by a maximum.
   int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : hangup ? SIGHUP : 0; }
   /// Counts this rank's own `signal`; 0 for none.
   void add_signal(int signal);
 
-  /// StepScalars begin with model::SummableMetrics, which the model writes; the signals come behind them.
+  /// StepScalars begin with model::SummableMetrics, which the model writes; the signals come behind
+  /// them.
   void write_signals(std::span<float> step_scalars) const;
-  static StepReport read(std::span<const float> step_scalars);  ///< as it lies among the step_scalars after the sum
+  static StepReport read(
+      std::span<const float> step_scalars);  ///< as it lies among the step_scalars after the sum
 };
 
-// Memory for the flat gradient of one replica, which its group reduces in place, and for the step scalars after it.
+// Memory for the flat gradient of one replica, which its group reduces in place, and for the step
+// scalars after it.
 
-/// The allocator of the model's flat gradient. After the gradient are the step scalars: control values that are summed
-/// over the replicas in the gradient's last bucket, without an additional message. Must outlive the model.
+/// The allocator of the model's flat gradient. After the gradient are the step scalars: control
+/// values that are summed over the replicas in the gradient's last bucket, without an additional
+/// message. Must outlive the model.
 class GradientMemory final : public device::Allocator {
  public:
   /// Number of step scalars for the whole job; they come first.
@@ -51,15 +57,22 @@ class GradientMemory final : public device::Allocator {
   std::span<float> all() const { return memory_.as<float>(); }
   /// Offset of the step scalars in all(), in elements.
   std::size_t gradient_size() const { return all().size() - step_scalar_count(); }
-  std::span<float> step_scalars() const { return all().last(step_scalar_count()); }  ///< all of them
-  std::span<float> report() const { return step_scalars().first(kReport); }          ///< the numbers of the job
+  std::span<float> step_scalars() const {
+    return all().last(step_scalar_count());
+  }  ///< all of them
+  std::span<float> report() const {
+    return step_scalars().first(kReport);
+  }  ///< the numbers of the job
   /// The part of `step_scalars` (or of a copy) that belongs to `replica`.
   static std::span<float> of_replica(std::span<float> step_scalars, int replica) {
-    return step_scalars.subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica, kPerReplica);
+    return step_scalars.subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica,
+                                kPerReplica);
   }
 
  private:
-  std::size_t step_scalar_count() const { return kReport + static_cast<std::size_t>(group_.size()) * kPerReplica; }
+  std::size_t step_scalar_count() const {
+    return kReport + static_cast<std::size_t>(group_.size()) * kPerReplica;
+  }
 
   allreduce::Communicator group_;
   device::Buffer memory_;

@@ -24,7 +24,8 @@ std::vector<FlatArray> flat_arrays(Replica& replica) {
   std::vector<FlatArray> arrays;
   arrays.push_back({"", replica.host_view(replica.model().parameters())});
   for (const std::string& slot : replica.optimizer().slot_names())
-    arrays.push_back({fmt::format("{} of ", slot), replica.host_view(replica.optimizer().slot(slot))});
+    arrays.push_back(
+        {fmt::format("{} of ", slot), replica.host_view(replica.optimizer().slot(slot))});
   return arrays;
 }
 
@@ -34,7 +35,8 @@ Hashes hash_tensors(Replica& replica) {
   Hashes hashes;
   for (const model::ParameterInfo& entry : replica.model().parameter_table().entries())
     for (FlatArray& array : arrays)
-      hashes.push_back(XXH3_64bits(array.view.values().data() + entry.offset, entry.count * sizeof(float)));
+      hashes.push_back(
+          XXH3_64bits(array.view.values().data() + entry.offset, entry.count * sizeof(float)));
   return hashes;
 }
 
@@ -45,7 +47,8 @@ std::string name_of_tensor(Replica& replica, std::size_t index) {
 }
 
 // The values of all replicas, in replica order.
-std::vector<Hashes> gather(const allreduce::Communicator& group, std::span<const std::uint64_t> mine) {
+std::vector<Hashes> gather(const allreduce::Communicator& group,
+                           std::span<const std::uint64_t> mine) {
   std::vector<Hashes> all;
   for (const auto& bytes : group.all_gather(std::as_bytes(mine))) {
     LOCKSTEP_CHECK_OP(bytes.size(), ==, mine.size_bytes());
@@ -57,7 +60,8 @@ std::vector<Hashes> gather(const allreduce::Communicator& group, std::span<const
 
 std::vector<int> mismatching_ranks(const std::vector<Hashes>& all, std::size_t tensor) {
   const auto votes = [&](std::uint64_t value) {
-    return std::ranges::count_if(all, [&](const Hashes& hashes) { return hashes[tensor] == value; });
+    return std::ranges::count_if(all,
+                                 [&](const Hashes& hashes) { return hashes[tensor] == value; });
   };
   // If several values are equally frequent, use that of the lowest replica.
   std::uint64_t usual = all.front()[tensor];
@@ -75,11 +79,14 @@ std::optional<Disagreement> find_disagreement(Replica& replica) {
   const Hashes mine = hash_tensors(replica);
   const std::uint64_t together = XXH3_64bits(mine.data(), mine.size() * sizeof(std::uint64_t));
   const std::vector<Hashes> totals = gather(replica.group(), std::span(&together, 1));
-  if (std::ranges::all_of(totals, [&](const Hashes& total) { return total == totals.front(); })) return std::nullopt;
-  // In pieces: the hashes of many tensors of many replicas are more than one message or one host can hold.
+  if (std::ranges::all_of(totals, [&](const Hashes& total) { return total == totals.front(); }))
+    return std::nullopt;
+  // In pieces: the hashes of many tensors of many replicas are more than one message or one host
+  // can hold.
   constexpr std::size_t kTensorsAtOnce = 1024;
   for (std::size_t begin = 0; begin < mine.size(); begin += kTensorsAtOnce) {
-    const auto piece = std::span(mine).subspan(begin, std::min(kTensorsAtOnce, mine.size() - begin));
+    const auto piece =
+        std::span(mine).subspan(begin, std::min(kTensorsAtOnce, mine.size() - begin));
     const std::vector<Hashes> all = gather(replica.group(), piece);
     for (std::size_t tensor = 0; tensor < piece.size(); ++tensor)
       if (std::vector<int> odd = mismatching_ranks(all, tensor); !odd.empty())
@@ -95,10 +102,12 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
       network_(std::move(network)),
       has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
-  static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));  // throws before threads start
+  static_cast<void>(options.normalization.members(
+      strategy_.num_replicas_in_sync()));  // throws before threads start
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
-    auto replica = std::make_unique<Replica>(network_, strategy_.device(local), strategy_.group(local), options);
+    auto replica = std::make_unique<Replica>(network_, strategy_.device(local),
+                                             strategy_.group(local), options);
     replica->check_layout();
     replicas_[static_cast<std::size_t>(local)] = std::move(replica);
   });
@@ -116,8 +125,10 @@ void LocalReplicas::initialize(std::uint64_t seed) {
 
 void LocalReplicas::spread() {
   run([&](Replica& replica, int local) {
-    std::vector<std::span<float>> targets = {replica.model().parameters(), replica.model().buffers()};
-    for (const std::string& slot : replica.optimizer().slot_names()) targets.push_back(replica.optimizer().slot(slot));
+    std::vector<std::span<float>> targets = {replica.model().parameters(),
+                                             replica.model().buffers()};
+    for (const std::string& slot : replica.optimizer().slot_names())
+      targets.push_back(replica.optimizer().slot(slot));
     for (std::size_t i = 0; i < views_.size(); ++i) {
       if (local == 0) {
         views_[i].write_back(replica.model().backend().stream());
@@ -138,12 +149,14 @@ void LocalReplicas::check_agreement(std::int64_t step) {
     std::string who;
     for (const int odd : found->odd) {
       const job::Placement& place = strategy_.placements()[static_cast<std::size_t>(odd)];
-      who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank, place.host);
+      who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank,
+                         place.host);
     }
-    throw Error(ErrorCategory::communication, "replicas",
-                fmt::format("expected the same values on all replicas after step {}", step),
-                fmt::format("{} differs on replica {}{}", found->tensor, who,
-                            agreed_step_ < 0 ? "" : fmt::format(", since a step after {}", agreed_step_)));
+    throw Error(
+        ErrorCategory::communication, "replicas",
+        fmt::format("expected the same values on all replicas after step {}", step),
+        fmt::format("{} differs on replica {}{}", found->tensor, who,
+                    agreed_step_ < 0 ? "" : fmt::format(", since a step after {}", agreed_step_)));
   });
   agreed_step_ = step;
 }
@@ -151,7 +164,9 @@ void LocalReplicas::check_agreement(std::int64_t step) {
 checkpoint::ReplicaArrays LocalReplicas::arrays(bool with_slots) {
   Replica& replica = *replicas_.front();
   views_.clear();
-  const auto view = [&](std::span<float> values) { return views_.emplace_back(replica.host_view(values)).values(); };
+  const auto view = [&](std::span<float> values) {
+    return views_.emplace_back(replica.host_view(values)).values();
+  };
   checkpoint::ReplicaArrays arrays{.parameter_table = &replica.model().parameter_table(),
                                    .parameters = view(replica.model().parameters()),
                                    .buffer_table = &replica.model().buffer_table(),

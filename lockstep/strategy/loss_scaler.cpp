@@ -16,13 +16,16 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   if (text == "dynamic") return kDynamicLossScaling;
   LossScaling fixed{.kind = LossScaling::Kind::fixed};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fixed.scale);
-  if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) || !std::isfinite(fixed.scale))
-    throw Error(ErrorCategory::input, "loss-scale", "expected auto, none, dynamic or a number above 0",
+  if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) ||
+      !std::isfinite(fixed.scale))
+    throw Error(ErrorCategory::input, "loss-scale",
+                "expected auto, none, dynamic or a number above 0",
                 fmt::format("got \"{}\"", text));
   return fixed;
 }
 
-LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling, model::Precision precision) {
+LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling,
+                             model::Precision precision) {
   if (scaling) return *scaling;
   return precision == model::Precision::float16 ? kDynamicLossScaling : LossScaling{};
 }

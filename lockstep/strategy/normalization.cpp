@@ -17,9 +17,10 @@ int NormalizationScope::members(int replicas) const {
   if (kind == Kind::local) return 1;
   if (kind == Kind::sync) return replicas;
   if (group < 1 || replicas % group != 0)
-    throw Error(ErrorCategory::input, "bn",
-                fmt::format("expected groups whose size divides the number of replicas, {}", replicas),
-                fmt::format("got {}", to_string(*this)));
+    throw Error(
+        ErrorCategory::input, "bn",
+        fmt::format("expected groups whose size divides the number of replicas, {}", replicas),
+        fmt::format("got {}", to_string(*this)));
   return group;
 }
 
@@ -32,7 +33,8 @@ NormalizationScope parse_normalization_scope(std::string_view name) {
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), scope.group);
     if (error == std::errc{} && end == size.data() + size.size() && scope.group > 0) return scope;
   }
-  throw Error(ErrorCategory::input, "bn", "expected local, sync or group:K with K replicas, 1 or more",
+  throw Error(ErrorCategory::input, "bn",
+              "expected local, sync or group:K with K replicas, 1 or more",
               fmt::format("got \"{}\"", name));
 }
 
@@ -42,13 +44,15 @@ std::string to_string(const NormalizationScope& scope) {
   return fmt::format("{}{}", kGroup, scope.group);
 }
 
-void average_moving_statistics(const allreduce::Communicator& group, std::span<float> buffers, std::int64_t samples) {
+void average_moving_statistics(const allreduce::Communicator& group, std::span<float> buffers,
+                               std::int64_t samples) {
   if (buffers.empty()) return;
   std::int64_t total = samples;
   group.all_reduce(std::span(&total, 1)).wait();
   if (total == 0) return;
   const auto weight = static_cast<float>(static_cast<double>(samples) / static_cast<double>(total));
-  // 0 times a non-finite number is not finite either, and would make the mean of all replicas non-finite.
+  // 0 times a non-finite number is not finite either, and would make the mean of all replicas
+  // non-finite.
   if (weight == 0)
     std::ranges::fill(buffers, 0.0F);
   else

@@ -31,8 +31,9 @@ enum class Names { own, torch };
 
 /// A tensor to load from the file.
 struct Wanted {
-  std::string name;    ///< name in the file
-  model::Shape shape;  ///< shape in the file: [O, C, H, W] if `channels` is set, else that of the network
+  std::string name;  ///< name in the file
+  model::Shape
+      shape;  ///< shape in the file: [O, C, H, W] if `channels` is set, else that of the network
   std::int64_t channels = 0;
   std::string layer;
   std::span<float> into;
@@ -50,9 +51,12 @@ std::string_view torch_name(std::string_view name) {
   return found == kSpellings.end() ? name : found->second;
 }
 
-Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Names names, std::span<float> flat) {
-  Wanted wanted{
-      .name = entry.name, .shape = entry.shape, .layer = layer, .into = model::ParameterTable::slice(flat, entry)};
+Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Names names,
+                 std::span<float> flat) {
+  Wanted wanted{.name = entry.name,
+                .shape = entry.shape,
+                .layer = layer,
+                .into = model::ParameterTable::slice(flat, entry)};
   if (names == Names::own) return wanted;
   const std::string last = entry.name.substr(layer.size() + 1);
   wanted.name = fmt::format("{}.{}", layer, torch_name(last));
@@ -64,8 +68,8 @@ Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Na
 }
 
 /// In the order of the layers.
-std::vector<Wanted> all_wanted(const model::Network& network, Names names, std::span<float> parameters,
-                               std::span<float> buffers) {
+std::vector<Wanted> all_wanted(const model::Network& network, Names names,
+                               std::span<float> parameters, std::span<float> buffers) {
   std::vector<Wanted> all;
   for (const model::Node& node : network.nodes()) {
     for (const std::size_t i : node.parameters)
@@ -84,14 +88,17 @@ std::string head_of(const model::Network& network) {
   return head;
 }
 
-/// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is no other.
+/// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is
+/// no other.
 std::filesystem::path weights_file(const std::filesystem::path& path, Logger& log) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::vector<checkpoint::CheckpointInfo> checkpoints = checkpoint::list_checkpoints(path);
-  std::stable_partition(checkpoints.begin(), checkpoints.end(), std::mem_fn(&checkpoint::CheckpointInfo::healthy));
+  std::stable_partition(checkpoints.begin(), checkpoints.end(),
+                        std::mem_fn(&checkpoint::CheckpointInfo::healthy));
   if (checkpoints.empty())
-    throw Error(ErrorCategory::checkpoint, kWhere, "expected a safetensors file, a checkpoint, or a directory of them",
+    throw Error(ErrorCategory::checkpoint, kWhere,
+                "expected a safetensors file, a checkpoint, or a directory of them",
                 fmt::format("got {}, which has none", path.string()));
   std::string damage;
   for (const checkpoint::CheckpointInfo& info : checkpoints) {
@@ -107,17 +114,20 @@ std::filesystem::path weights_file(const std::filesystem::path& path, Logger& lo
               fmt::format("{} damaged, the newest: {}", checkpoints.size(), damage));
 }
 
-/// PyTorch flattens images channels first, so the values after a flatten layer are in a different order.
+/// PyTorch flattens images channels first, so the values after a flatten layer are in a different
+/// order.
 void check_order_of_values(const model::Network& network, const std::filesystem::path& file) {
   for (const model::Node& node : network.nodes()) {
     if (node.layer->kind() != "flatten") continue;
     const model::Shape& image = network.shape(node.inputs.front());
     if (image.size() != 3 || image[0] * image[1] == 1 || image[2] == 1) continue;
     throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("expected a network without flattened images for {}, which has PyTorch's names and order "
+                fmt::format("expected a network without flattened images for {}, which has "
+                            "PyTorch's names and order "
                             "of values",
                             file.string()),
-                fmt::format("got {}, whose {} flattens {}", network.name(), node.name, model::to_string(image)));
+                fmt::format("got {}, whose {} flattens {}", network.name(), node.name,
+                            model::to_string(image)));
   }
 }
 
@@ -129,16 +139,19 @@ class Differences {
     for (const Wanted& tensor : wanted)
       if (tensor.layer != kept_head) compare(tensor, file.find(tensor.name));
     for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
-      const bool of_kept_head =
-          !kept_head.empty() && (entry.name.starts_with(kept_head + ".") || entry.name.starts_with(kept_head + "/"));
+      const bool of_kept_head = !kept_head.empty() && (entry.name.starts_with(kept_head + ".") ||
+                                                       entry.name.starts_with(kept_head + "/"));
       if (of_kept_head || entry.name.ends_with(kCounter)) continue;
       if (std::ranges::find(wanted, entry.name, &Wanted::name) == wanted.end())
-        texts_.push_back(fmt::format("unexpected {} {}", entry.name, model::to_string(entry.shape)));
+        texts_.push_back(
+            fmt::format("unexpected {} {}", entry.name, model::to_string(entry.shape)));
     }
   }
 
   const std::vector<std::string>& texts() const { return texts_; }
-  bool concern(const std::string& layer) const { return std::ranges::find(layers_, layer) != layers_.end(); }
+  bool concern(const std::string& layer) const {
+    return std::ranges::find(layers_, layer) != layers_.end();
+  }
 
  private:
   void compare(const Wanted& wanted, const checkpoint::SafetensorsFile::Entry* stored) {
@@ -146,9 +159,11 @@ class Differences {
     if (stored == nullptr)
       note(wanted, fmt::format("no {} {}", wanted.name, shape));
     else if (stored->shape != wanted.shape)
-      note(wanted, fmt::format("{} {} instead of {}", wanted.name, model::to_string(stored->shape), shape));
+      note(wanted,
+           fmt::format("{} {} instead of {}", wanted.name, model::to_string(stored->shape), shape));
     else if (std::ranges::find(kTypes, stored->type) == kTypes.end())
-      note(wanted, fmt::format("{} of {} instead of {}", wanted.name, stored->type, fmt::join(kTypes, ", ")));
+      note(wanted, fmt::format("{} of {} instead of {}", wanted.name, stored->type,
+                               fmt::join(kTypes, ", ")));
   }
   void note(const Wanted& wanted, std::string text) {
     layers_.push_back(wanted.layer);
@@ -160,13 +175,15 @@ class Differences {
 };
 
 /// [O, C, H, W] to [O, H, W, C].
-void to_channels_last(std::span<const float> from, std::int64_t outputs, std::int64_t channels, std::span<float> to) {
+void to_channels_last(std::span<const float> from, std::int64_t outputs, std::int64_t channels,
+                      std::span<float> to) {
   const auto c = static_cast<std::size_t>(channels);
   const std::size_t positions = to.size() / static_cast<std::size_t>(outputs) / c;
   for (std::size_t output = 0; output < to.size() / (positions * c); ++output)
     for (std::size_t position = 0; position < positions; ++position)
       for (std::size_t channel = 0; channel < c; ++channel)
-        to[(output * positions + position) * c + channel] = from[(output * c + channel) * positions + position];
+        to[(output * positions + position) * c + channel] =
+            from[(output * c + channel) * positions + position];
 }
 
 void read(const checkpoint::SafetensorsFile& file, const Wanted& wanted) {
@@ -182,8 +199,8 @@ void read(const checkpoint::SafetensorsFile& file, const Wanted& wanted) {
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
   const checkpoint::SafetensorsFile file(weights_file(from.path, log));
-  const bool own =
-      std::ranges::any_of(file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
+  const bool own = std::ranges::any_of(
+      file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
   const Names names = own ? Names::own : Names::torch;
   if (names == Names::torch) check_order_of_values(network, file.path());
 
@@ -196,13 +213,13 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
 
   const Differences differences(file, wanted, kept_head);
   if (!differences.texts().empty())
-    throw Error(
-        ErrorCategory::checkpoint, kWhere,
-        fmt::format("expected the weights of {} in {}, with {} names", network.name(), file.path().string(),
-                    own ? "Lockstep's" : "PyTorch's"),
-        fmt::format(
-            "got {}{}", fmt::join(differences.texts(), ", "),
-            from.reset_head || !differences.concern(head) ? "" : fmt::format("; --reset-head does not load {}", head)));
+    throw Error(ErrorCategory::checkpoint, kWhere,
+                fmt::format("expected the weights of {} in {}, with {} names", network.name(),
+                            file.path().string(), own ? "Lockstep's" : "PyTorch's"),
+                fmt::format("got {}{}", fmt::join(differences.texts(), ", "),
+                            from.reset_head || !differences.concern(head)
+                                ? ""
+                                : fmt::format("; --reset-head does not load {}", head)));
   for (const Wanted& tensor : wanted)
     if (tensor.layer != kept_head) read(file, tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());
@@ -215,11 +232,13 @@ PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& fro
   const checkpoint::ReplicaArrays arrays = replicas.arrays(false);
   const auto on_chief = [&]() -> std::string {
     if (!strategy.is_chief()) return {};
-    const PretrainedWeights weights = read_pretrained(from, replicas.network(), arrays, *strategy.session().logger());
-    return dump_json(json{{"file", encode_bytes(weights.file.native())}, {"kept_head", weights.kept_head}});
+    const PretrainedWeights weights =
+        read_pretrained(from, replicas.network(), arrays, *strategy.session().logger());
+    return dump_json(
+        json{{"file", encode_bytes(weights.file.native())}, {"kept_head", weights.kept_head}});
   };
-  const json told =
-      parse_json(checkpoint::on_every_rank(strategy.ranks(), on_chief).front(), ErrorCategory::communication, kWhere);
+  const json told = parse_json(checkpoint::on_every_rank(strategy.ranks(), on_chief).front(),
+                               ErrorCategory::communication, kWhere);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
   replicas.spread();

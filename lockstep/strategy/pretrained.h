@@ -17,9 +17,11 @@ class LocalReplicas;
 
 /// The source of initial weights.
 struct Pretrained {
-  /// A safetensors file, a checkpoint, or a directory of checkpoints, of which the newest undamaged one is used.
+  /// A safetensors file, a checkpoint, or a directory of checkpoints, of which the newest undamaged
+  /// one is used.
   std::filesystem::path path = {};
-  /// Does not load the head, the last layer with parameters, so that the number of classes may differ.
+  /// Does not load the head, the last layer with parameters, so that the number of classes may
+  /// differ.
   bool reset_head = false;
 };
 
@@ -29,19 +31,20 @@ struct PretrainedWeights {
   std::string kept_head;       ///< the layer that keeps its initial values; empty for none
 };
 
-/// Loads the parameters and buffers `arrays` of `network`. The file has either Lockstep's names ("conv1/kernel"), as
-/// checkpoints do, or PyTorch's names as in torchvision's residual networks: "conv1.weight" [O,
-/// I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and "weight", "bias", "running_mean",
-/// "running_var" for gamma, beta, moving_mean, moving_variance; "num_batches_tracked" is ignored. float16 and
-/// bfloat16 become float32. PyTorch's names are refused for a network that flattens an image of several channels, whose
-/// values PyTorch orders otherwise. `log` is told of damaged checkpoints that were skipped. Throws one Error
-/// (checkpoint) `[init-from] expected …, got …` that names everything missing, left over, of another shape or of
+/// Loads the parameters and buffers `arrays` of `network`. The file has either Lockstep's names
+/// ("conv1/kernel"), as checkpoints do, or PyTorch's names as in torchvision's residual networks:
+/// "conv1.weight" [O, I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and
+/// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance;
+/// "num_batches_tracked" is ignored. float16 and bfloat16 become float32. PyTorch's names are
+/// refused for a network that flattens an image of several channels, whose values PyTorch orders
+/// otherwise. `log` is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
+/// `[init-from] expected …, got …` that names everything missing, left over, of another shape or of
 /// another type; then, and where the file fails, `arrays` are as before.
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log);
 
-/// Initializes all replicas of the job: the chief reads the file and broadcasts. Throws the same Error (checkpoint) on
-/// all ranks. Collective.
+/// Initializes all replicas of the job: the chief reads the file and broadcasts. Throws the same
+/// Error (checkpoint) on all ranks. Collective.
 PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& from);
 
 }  // namespace lockstep::strategy

@@ -14,7 +14,8 @@ namespace {
 
 std::uint64_t hash_of(std::int64_t record_id) { return XXH3_64bits(&record_id, sizeof(record_id)); }
 
-/// Hash sum over all ids of `range`. Billions of ids take seconds, so it reports progress to the watchdog.
+/// Hash sum over all ids of `range`. Billions of ids take seconds, so it reports progress to the
+/// watchdog.
 std::uint64_t sum_of(const data::Range& range, allreduce::Activity* activity) {
   constexpr std::int64_t kIdsOfATick = std::int64_t{1} << 20;
   std::uint64_t sum = 0;
@@ -67,7 +68,8 @@ void RecordAccount::add(const std::vector<data::Batch>& parts) {
   }
 }
 
-bool RecordAccount::is_complete(const allreduce::Communicator& ranks, std::int64_t records, std::int64_t times) const {
+bool RecordAccount::is_complete(const allreduce::Communicator& ranks, std::int64_t records,
+                                std::int64_t times) const {
   const std::array<std::uint64_t, 3> mine = {
       count_, sum_, sum_of(data::split(records, ranks.size(), ranks.rank()), ranks.activity())};
   std::array<std::uint64_t, 3> all = {};
@@ -77,14 +79,19 @@ bool RecordAccount::is_complete(const allreduce::Communicator& ranks, std::int64
     for (std::size_t i = 0; i < all.size(); ++i) all[i] += one[i];
   }
   const auto [count, sum, expected] = all;
-  return count == static_cast<std::uint64_t>(records * times) && sum == expected * static_cast<std::uint64_t>(times);
+  return count == static_cast<std::uint64_t>(records * times) &&
+         sum == expected * static_cast<std::uint64_t>(times);
 }
 
-std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks, const data::RecordSource& source,
-                                        const std::vector<data::BadRecord>& mine, std::int64_t limit) {
+std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks,
+                                        const data::RecordSource& source,
+                                        const std::vector<data::BadRecord>& mine,
+                                        std::int64_t limit) {
   std::map<std::int64_t, std::string> all;
-  for (const auto& bytes : ranks.all_gather(std::span<const std::byte>(pack(mine)))) unpack(bytes, all);
-  if (static_cast<std::int64_t>(all.size()) > limit) data::throw_too_many_bad(limit, all.rbegin()->second);
+  for (const auto& bytes : ranks.all_gather(std::span<const std::byte>(pack(mine))))
+    unpack(bytes, all);
+  if (static_cast<std::int64_t>(all.size()) > limit)
+    data::throw_too_many_bad(limit, all.rbegin()->second);
   std::vector<BadFile> bad;
   if (all.empty()) return bad;
   std::int64_t end = 0;

@@ -1,4 +1,5 @@
-// Verification that an epoch has seen every record the expected number of times, and the report of bad records.
+// Verification that an epoch has seen every record the expected number of times, and the report of
+// bad records.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,19 @@
 
 namespace lockstep::strategy {
 
-/// Count and hash sum of the records that replicas of this process have read in an epoch. The sum over all ranks does
-/// not depend on the order or the distribution of records, and is compared with that of the data set.
+/// Count and hash sum of the records that replicas of this process have read in an epoch. The sum
+/// over all ranks does not depend on the order or the distribution of records, and is compared with
+/// that of the data set.
 class RecordAccount {
  public:
-  void add(const std::vector<data::Batch>& parts);  ///< adds the records of these parts of a global batch
-  void clear() { *this = {}; }                      ///< starts a new epoch
+  void add(const std::vector<data::Batch>&
+               parts);          ///< adds the records of these parts of a global batch
+  void clear() { *this = {}; }  ///< starts a new epoch
 
-  /// Whether all ranks together read each of the records 0 .. `records`-1 `times` times. Each rank hashes its share of
-  /// the ids. Collective.
-  bool is_complete(const allreduce::Communicator& ranks, std::int64_t records, std::int64_t times) const;
+  /// Whether all ranks together read each of the records 0 .. `records`-1 `times` times. Each rank
+  /// hashes its share of the ids. Collective.
+  bool is_complete(const allreduce::Communicator& ranks, std::int64_t records,
+                   std::int64_t times) const;
 
  private:
   std::uint64_t count_ = 0;
@@ -35,9 +39,11 @@ struct BadFile {
   bool operator==(const BadFile&) const = default;
 };
 
-/// The bad records of all ranks without duplicates, grouped by files of `source`. Throws the same Error (data) on all
-/// ranks if there are more than `limit`. Collective.
-std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks, const data::RecordSource& source,
-                                        const std::vector<data::BadRecord>& mine, std::int64_t limit);
+/// The bad records of all ranks without duplicates, grouped by files of `source`. Throws the same
+/// Error (data) on all ranks if there are more than `limit`. Collective.
+std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks,
+                                        const data::RecordSource& source,
+                                        const std::vector<data::BadRecord>& mine,
+                                        std::int64_t limit);
 
 }  // namespace lockstep::strategy

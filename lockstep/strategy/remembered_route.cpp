@@ -34,9 +34,11 @@ void remember_route(nlohmann::json& configuration, allreduce::Route route) {
   if (route != allreduce::Route::automatic) configuration[kKey] = to_string(route);
 }
 
-std::optional<allreduce::Route> remembered_route(const job::Session& session, const std::filesystem::path& directory) {
+std::optional<allreduce::Route> remembered_route(const job::Session& session,
+                                                 const std::filesystem::path& directory) {
   if (directory.empty()) return std::nullopt;
-  const std::string name = session.all_gather(session.is_chief() ? read_route(directory) : std::string()).front();
+  const std::string name =
+      session.all_gather(session.is_chief() ? read_route(directory) : std::string()).front();
   if (name.empty()) return std::nullopt;
   return allreduce::parse_route(name);
 }

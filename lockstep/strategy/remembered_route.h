@@ -10,11 +10,13 @@
 
 namespace lockstep::strategy {
 
-/// Stores the route of a run in the configuration of its checkpoints; does nothing for Route::automatic.
+/// Stores the route of a run in the configuration of its checkpoints; does nothing for
+/// Route::automatic.
 void remember_route(nlohmann::json& configuration, allreduce::Route route);
 
-/// The route in the newest complete checkpoint of `directory`, as read by the chief; nullopt if there is none. The same
-/// on all ranks. Collective.
-std::optional<allreduce::Route> remembered_route(const job::Session& session, const std::filesystem::path& directory);
+/// The route in the newest complete checkpoint of `directory`, as read by the chief; nullopt if
+/// there is none. The same on all ranks. Collective.
+std::optional<allreduce::Route> remembered_route(const job::Session& session,
+                                                 const std::filesystem::path& directory);
 
 }  // namespace lockstep::strategy

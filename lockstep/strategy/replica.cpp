@@ -26,7 +26,8 @@ namespace {
 constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
 
 /// The offsets of the parameters in the flat gradient, followed by that of the step scalars.
-std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, const GradientMemory& memory) {
+std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table,
+                                        const GradientMemory& memory) {
   std::vector<std::size_t> offsets;
   for (const model::ParameterInfo& entry : table.entries()) offsets.push_back(entry.offset);
   offsets.push_back(memory.gradient_size());
@@ -36,7 +37,8 @@ std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table, cons
 std::unique_ptr<ReplicaStatistics> shared_statistics(const allreduce::Communicator& group,
                                                      const NormalizationScope& scope) {
   const int members = scope.members(group.size());
-  return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members) : nullptr;
+  return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members)
+                     : nullptr;
 }
 
 /// Page-locked if a GPU reads and writes it.
@@ -47,8 +49,8 @@ std::unique_ptr<device::Allocator> host_memory_for(device::Device device) {
 
 }  // namespace
 
-Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device, allreduce::Communicator group,
-                 const ReplicaOptions& options)
+Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device,
+                 allreduce::Communicator group, const ReplicaOptions& options)
     : options_(options),
       group_(group),
       statistics_(shared_statistics(group, options.normalization)),
@@ -60,22 +62,26 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
               .statistics = statistics_.get(),
               .progress = [this] { tick(); }}),
       loss_scaler_(options.loss_scaling),
-      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_), options.buckets,
-               kStepScalarEntries, device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
+      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_),
+               options.buckets, kStepScalarEntries,
+               device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
-      feature_count_(static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
+      feature_count_(
+          static_cast<std::size_t>(model::element_count(model_.network().input_shape()))),
       kept_buffers_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
       updater_(model_.backend().updater(
           options.optimizer, model_.parameter_table(),
           {.parameters = model_.parameters(),
            .gradients = model_.gradients(),
-           .weights = options.precision == model::Precision::float32 ? model::TensorView() : model_.weights(),
+           .weights = options.precision == model::Precision::float32 ? model::TensorView()
+                                                                     : model_.weights(),
            .statistics = model_.buffers(),
            .kept_statistics = kept_buffers_.as<float>()})),
       step_scalars_(host_memory_for(device)->allocate(memory_.step_scalars().size_bytes())),
       busy_(static_cast<std::size_t>(group_.size())) {
   // Each micro-batch is loaded in the middle of its step.
-  if (options.records_steps && options.accumulate == 1 && device::Recording::is_possible(model_.backend().stream()))
+  if (options.records_steps && options.accumulate == 1 &&
+      device::Recording::is_possible(model_.backend().stream()))
     recordings_.emplace(
         [this](const StepRecordings::Enqueue& put) {
           return record_step(model_.backend().stream(), buckets_, group_, put);
@@ -92,7 +98,8 @@ Replica::~Replica() {
   }
 }
 
-// Recorded sums of one replica go with recorded ones of the others alone, and so do the times that are compared.
+// Recorded sums of one replica go with recorded ones of the others alone, and so do the times that
+// are compared.
 StepKind Replica::agreed(StepKind mine) {
   const auto begin = std::chrono::steady_clock::now();
   const std::array<std::byte, 1> told{static_cast<std::byte>(mine)};
@@ -164,7 +171,8 @@ void Replica::tick() const {
   if (group_.activity() != nullptr) group_.activity()->tick();
 }
 
-StepResult Replica::train_step(const data::Batch& part, const StepRequest& request, const data::Batch* next) {
+StepResult Replica::train_step(const data::Batch& part, const StepRequest& request,
+                               const data::Batch* next) {
   enqueue_step(part, request);
   if (next != nullptr) {
     const data::Range first = micro_batch(*next, 0);
@@ -209,9 +217,11 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   backend.clear_sums();
   const double exchanged_before = seconds_in_exchange();
   compute_gradients(part, request, is_loaded);
-  if (!is_loaded) stage_report(request, seconds_since(begin) - (seconds_in_exchange() - exchanged_before));
+  if (!is_loaded)
+    stage_report(request, seconds_since(begin) - (seconds_in_exchange() - exchanged_before));
   const std::span<float> step_scalars = memory_.step_scalars();
-  device::copy(step_scalars.data(), step_scalars_.data(), step_scalars.size_bytes(), backend.stream());
+  device::copy(step_scalars.data(), step_scalars_.data(), step_scalars.size_bytes(),
+               backend.stream());
   backend.write_sums(memory_.report());
   buckets_.ready(model_.parameter_table().entries().size());
   buckets_.finish();
@@ -219,16 +229,19 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   backend.fetch_sums();
 }
 
-// A part with fewer samples than micro-batches is cut into single samples; one without any still reports its zero
-// gradient. Replicas that normalize together make as many passes as the one with the most samples.
+// A part with fewer samples than micro-batches is cut into single samples; one without any still
+// reports its zero gradient. Replicas that normalize together make as many passes as the one with
+// the most samples.
 std::int64_t Replica::micro_batches(const data::Batch& part) const {
-  const std::int64_t most = statistics_ ? (part.global_samples + group_.size() - 1) / group_.size() : part.samples;
+  const std::int64_t most =
+      statistics_ ? (part.global_samples + group_.size() - 1) / group_.size() : part.samples;
   return std::clamp<std::int64_t>(most, 1, options_.accumulate);
 }
 
 double Replica::seconds_in_exchange() const { return statistics_ ? statistics_->seconds() : 0; }
 
-model::StepContext Replica::context(const data::Batch& part, const StepRequest& request, std::int64_t first) const {
+model::StepContext Replica::context(const data::Batch& part, const StepRequest& request,
+                                    std::int64_t first) const {
   return {.seed = request.seed,
           .step = request.step,
           .first_sample = part.first_sample + first,
@@ -243,21 +256,24 @@ data::Range Replica::micro_batch(const data::Batch& part, std::int64_t number) c
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
   const data::Range range = micro_batch(part, number);
   const bool staged = request.staged && number == 0 && range.size() > 0;
-  model_.load(view(part, range.begin, range.end), context(part, request, range.begin), options_.loss, staged);
+  model_.load(view(part, range.begin, range.end), context(part, request, range.begin),
+              options_.loss, staged);
 }
 
-void Replica::compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded) {
+void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,
+                                bool is_loaded) {
   const std::int64_t pieces = micro_batches(part);
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     const data::Range range = micro_batch(part, piece);
     if (!is_loaded) load(part, request, piece);
     const bool last = piece + 1 == pieces;
-    model_.train_loaded(range.end - range.begin, context(part, request, range.begin), options_.loss, piece > 0,
-                        last ? ready_ : model::GradientReady{});
+    model_.train_loaded(range.end - range.begin, context(part, request, range.begin), options_.loss,
+                        piece > 0, last ? ready_ : model::GradientReady{});
   }
 }
 
-// What this host knows of the step; the sums of the losses are written into it on the model's device.
+// What this host knows of the step; the sums of the losses are written into it on the model's
+// device.
 void Replica::stage_report(const StepRequest& request, double compute_seconds) {
   StepReport report;
   report.add_signal(request.signal);
@@ -307,7 +323,9 @@ std::vector<int> Replica::replicas_with(bool mine) const {
 
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
-bool Replica::has_own_statistics() const { return !statistics_ || statistics_->members() < group_.size(); }
+bool Replica::has_own_statistics() const {
+  return !statistics_ || statistics_->members() < group_.size();
+}
 
 void Replica::adopt_mean_statistics() {
   average_statistics();
@@ -326,19 +344,27 @@ void Replica::average_statistics() {
   view.write_back(model_.backend().stream());
 }
 
-void Replica::keep_statistics() { model_.backend().copy(kept_buffers_.as<float>(), model_.buffers()); }
+void Replica::keep_statistics() {
+  model_.backend().copy(kept_buffers_.as<float>(), model_.buffers());
+}
 
-void Replica::restore_statistics() { model_.backend().copy(model_.buffers(), kept_buffers_.as<float>()); }
+void Replica::restore_statistics() {
+  model_.backend().copy(model_.buffers(), kept_buffers_.as<float>());
+}
 
-device::HostView Replica::host_view(std::span<float> values) { return {values, model_.backend().stream()}; }
+device::HostView Replica::host_view(std::span<float> values) {
+  return {values, model_.backend().stream()};
+}
 
-model::BatchView Replica::view(const data::Batch& part, std::int64_t begin, std::int64_t end) const {
+model::BatchView Replica::view(const data::Batch& part, std::int64_t begin,
+                               std::int64_t end) const {
   const auto first = static_cast<std::size_t>(begin);
   const auto count = static_cast<std::size_t>(end - begin);
   model::BatchView view;
   view.samples = end - begin;
   if (part.pixels.empty()) {
-    view.features = std::span(part.features).subspan(first * feature_count_, count * feature_count_);
+    view.features =
+        std::span(part.features).subspan(first * feature_count_, count * feature_count_);
   } else {
     view.pixels = std::span(part.pixels).subspan(first * feature_count_, count * feature_count_);
     view.normalization = part.normalization;
@@ -355,7 +381,8 @@ model::BatchView Replica::view(const data::Batch& part, std::int64_t begin, std:
   return view;
 }
 
-model::MetricSums reduce_metrics(const allreduce::Communicator& group, const model::MetricSums& mine) {
+model::MetricSums reduce_metrics(const allreduce::Communicator& group,
+                                 const model::MetricSums& mine) {
   double loss = mine.loss;
   std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
   group.all_reduce(std::span(&loss, 1)).wait();

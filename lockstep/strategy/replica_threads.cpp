@@ -26,7 +26,8 @@ ReplicaThreads::ReplicaThreads(int replicas, int budget, OnError on_error) {
   set_thread_budget(budget);
   try {
     for (int replica = 1; replica < replicas; ++replica)
-      threads_.push_back(start_thread("a replica", [this, replica, budget] { work(replica, budget); }));
+      threads_.push_back(
+          start_thread("a replica", [this, replica, budget] { work(replica, budget); }));
     std::mutex one_at_a_time;
     run([&](int /*replica*/) {
       const std::lock_guard lock(one_at_a_time);

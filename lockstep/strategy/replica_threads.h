@@ -10,16 +10,18 @@
 
 namespace lockstep::strategy {
 
-/// One thread per local replica, kept for the whole run, so that thread-local settings and caches of the kernels stay
-/// with their replica. Replica 0 computes on the thread that calls run(), so a single replica needs no thread switch.
+/// One thread per local replica, kept for the whole run, so that thread-local settings and caches
+/// of the kernels stay with their replica. Replica 0 computes on the thread that calls run(), so a
+/// single replica needs no thread switch.
 class ReplicaThreads {
  public:
-  /// Called on the thread whose body threw, before the others are waited for: the chance to wake them from a
-  /// collective.
+  /// Called on the thread whose body threw, before the others are waited for: the chance to wake
+  /// them from a collective.
   using OnError = std::function<void(int replica, const std::string& reason)>;
 
-  /// `budget` threads for the kernels of each replica (lockstep/base/host.h); sets that of the calling thread as well.
-  /// Throws Error (device) if the system cannot create the threads, including those of the kernels.
+  /// `budget` threads for the kernels of each replica (lockstep/base/host.h); sets that of the
+  /// calling thread as well. Throws Error (device) if the system cannot create the threads,
+  /// including those of the kernels.
   ReplicaThreads(int replicas, int budget, OnError on_error = {});
   ~ReplicaThreads();
   ReplicaThreads(const ReplicaThreads&) = delete;
@@ -28,8 +30,8 @@ class ReplicaThreads {
   /// Threads that work, that of the caller included.
   int size() const { return static_cast<int>(threads_.size()) + 1; }
 
-  /// Calls body(replica) on every replica's thread, and returns when all have finished. Rethrows the first error. Must
-  /// always be called on the same thread.
+  /// Calls body(replica) on every replica's thread, and returns when all have finished. Rethrows
+  /// the first error. Must always be called on the same thread.
   void run(const std::function<void(int replica)>& body);
 
  private:

@@ -13,7 +13,9 @@ namespace {
 /// Recorded operations do not synchronize with the other members.
 class RecordingScope {
  public:
-  explicit RecordingScope(const allreduce::Communicator& group) : group_(group) { group_.set_recording(true); }
+  explicit RecordingScope(const allreduce::Communicator& group) : group_(group) {
+    group_.set_recording(true);
+  }
   ~RecordingScope() { group_.set_recording(false); }
   RecordingScope(const RecordingScope&) = delete;
   RecordingScope& operator=(const RecordingScope&) = delete;
@@ -25,8 +27,10 @@ class RecordingScope {
 /// The host's part of reductions runs between pieces of a recording.
 class PausingScope {
  public:
-  PausingScope(allreduce::GradientBuckets& buckets, device::Recorder& recorder) : buckets_(buckets) {
-    buckets_.set_aside([&recorder](std::function<void()> on_host) { recorder.pause(std::move(on_host)); });
+  PausingScope(allreduce::GradientBuckets& buckets, device::Recorder& recorder)
+      : buckets_(buckets) {
+    buckets_.set_aside(
+        [&recorder](std::function<void()> on_host) { recorder.pause(std::move(on_host)); });
   }
   ~PausingScope() { buckets_.set_aside({}); }
   PausingScope(const PausingScope&) = delete;
@@ -39,7 +43,8 @@ class PausingScope {
 }  // namespace
 
 StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientBuckets& buckets,
-                                    const allreduce::Communicator& group, const StepRecordings::Enqueue& enqueue) try {
+                                    const allreduce::Communicator& group,
+                                    const StepRecordings::Enqueue& enqueue) try {
   device::Recorder recorder(stream);
   if (group.can_be_recorded()) {
     const RecordingScope scope(group);

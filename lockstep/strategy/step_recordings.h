@@ -12,12 +12,13 @@
 
 namespace lockstep::strategy {
 
-/// How a step is executed. If replicas need different kinds, all use the first of these that any replica needs.
+/// How a step is executed. If replicas need different kinds, all use the first of these that any
+/// replica needs.
 enum class StepKind : std::uint8_t { plain, record, replay };
 
-/// Recordings of steps, one for every number of samples: the ragged last batch of an epoch has one of its own. The
-/// first steps of a number are enqueued without recording: they make plans and choose algorithms, which cannot be
-/// recorded.
+/// Recordings of steps, one for every number of samples: the ragged last batch of an epoch has one
+/// of its own. The first steps of a number are enqueued without recording: they make plans and
+/// choose algorithms, which cannot be recorded.
 class StepRecordings {
  public:
   /// Enqueues work on the stream.
@@ -30,10 +31,11 @@ class StepRecordings {
   static constexpr int kPlainSteps = 2;  ///< steps before one is recorded
 
   /// `record` records a step; `agree` makes all replicas execute the same kind.
-  StepRecordings(Record record, Agree agree) : record_(std::move(record)), agree_(std::move(agree)) {}
+  StepRecordings(Record record, Agree agree)
+      : record_(std::move(record)), agree_(std::move(agree)) {}
 
-  /// Executes one step of `samples` samples, which `enqueue` enqueues. `placement` changes when the memory that a step
-  /// uses has moved, which makes earlier recordings invalid.
+  /// Executes one step of `samples` samples, which `enqueue` enqueues. `placement` changes when the
+  /// memory that a step uses has moved, which makes earlier recordings invalid.
   void run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue);
 
   /// Discards all recordings.
@@ -51,11 +53,13 @@ class StepRecordings {
   std::map<std::int64_t, Shape> shapes_;
 };
 
-/// Records the work that `enqueue` enqueues on `stream`, and executes it; the result replays it. The reductions of
-/// `buckets` over `group` are part of the recording if they run on GPUs only (Communicator::can_be_recorded); otherwise
-/// the recording is split around them. All arguments except `enqueue` must outlive the result. Collective. Throws Error
-/// (device) for work that cannot be recorded.
+/// Records the work that `enqueue` enqueues on `stream`, and executes it; the result replays it.
+/// The reductions of `buckets` over `group` are part of the recording if they run on GPUs only
+/// (Communicator::can_be_recorded); otherwise the recording is split around them. All arguments
+/// except `enqueue` must outlive the result. Collective. Throws Error (device) for work that cannot
+/// be recorded.
 StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientBuckets& buckets,
-                                    const allreduce::Communicator& group, const StepRecordings::Enqueue& enqueue);
+                                    const allreduce::Communicator& group,
+                                    const StepRecordings::Enqueue& enqueue);
 
 }  // namespace lockstep::strategy

@@ -14,7 +14,8 @@ StepRunner::StepRunner(LocalReplicas& replicas, const FitPlan& plan)
       results_(static_cast<std::size_t>(replicas.strategy().local_replicas())),
       body_([this](int local) {
         const auto i = static_cast<std::size_t>(local);
-        results_[i] = replicas_[local].train_step(parts_[i], request_, has_next_ ? &next_parts_[i] : nullptr);
+        results_[i] =
+            replicas_[local].train_step(parts_[i], request_, has_next_ ? &next_parts_[i] : nullptr);
       }) {}
 
 void StepRunner::begin(const Position& position) {
@@ -40,7 +41,8 @@ const StepResult& StepRunner::run(const Position& position, int signal) {
       std::swap(parts_, next_parts_);
     else
       LOCKSTEP_CHECK(stream_->next(parts_));
-    // Copied to a GPU during this step. If it has not been read yet, the next step copies it itself.
+    // Copied to a GPU during this step. If it has not been read yet, the next step copies it
+    // itself.
     has_next_ = strategy.has_gpu() && stream_->next_if_ready(next_parts_);
   }
   LOCKSTEP_CHECK_OP(parts_.front().step, ==, position.step);
@@ -71,7 +73,8 @@ StepLogs StepRunner::logs(const Position& position) const {
                 .busy = replica.busy(),
                 .skipped = !result.applied,
                 .overflow = result.overflow,
-                .loss_scale = replica.loss_scaler().is_on() ? std::optional(result.loss_scale) : std::nullopt};
+                .loss_scale = replica.loss_scaler().is_on() ? std::optional(result.loss_scale)
+                                                            : std::nullopt};
   logs.metrics.has_accuracy = replicas_.has_accuracy();
   return logs;
 }

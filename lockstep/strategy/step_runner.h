@@ -10,7 +10,8 @@
 
 namespace lockstep::strategy {
 
-/// Reads the batches of a training and executes its steps. On GPUs, the next batch is copied during a step.
+/// Reads the batches of a training and executes its steps. On GPUs, the next batch is copied during
+/// a step.
 class StepRunner {
  public:
   /// Both must outlive this object.
@@ -23,13 +24,15 @@ class StepRunner {
   /// The batches of this run; null before begin().
   const data::BatchStream* stream() const { return stream_.get(); }
 
-  /// Executes the step at `position`. `signal`: the signal that this rank has received, which the step sums over the
-  /// ranks; 0 for none. The result is valid until the next call. Collective.
+  /// Executes the step at `position`. `signal`: the signal that this rank has received, which the
+  /// step sums over the ranks; 0 for none. The result is valid until the next call. Collective.
   const StepResult& run(const Position& position, int signal);
 
   // Of the last step:
-  const std::vector<data::Batch>& parts() const { return parts_; }  ///< the part of each local replica
-  double seconds() const { return seconds_; }                       ///< without waiting for input
+  const std::vector<data::Batch>& parts() const {
+    return parts_;
+  }                                            ///< the part of each local replica
+  double seconds() const { return seconds_; }  ///< without waiting for input
   /// For callbacks, after the step has been counted in `position`.
   StepLogs logs(const Position& position) const;
 

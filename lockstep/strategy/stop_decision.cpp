@@ -6,13 +6,13 @@
 namespace lockstep::strategy {
 
 void StopDecision::begin() {
-  callbacks_may_stop_steps_ = strategy_.ranks().any(
-      std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->may_stop_at_batches(); }));
+  callbacks_may_stop_steps_ = strategy_.ranks().any(std::ranges::any_of(
+      fit_.callbacks, [](const auto& callback) { return callback->may_stop_at_batches(); }));
 }
 
 void StopDecision::agree_on_callbacks() {
-  by_callback_ = strategy_.ranks().any(
-      std::ranges::any_of(fit_.callbacks, [](const auto& callback) { return callback->stop_requested(); }));
+  by_callback_ = strategy_.ranks().any(std::ranges::any_of(
+      fit_.callbacks, [](const auto& callback) { return callback->stop_requested(); }));
 }
 
 int StopDecision::agreed_signal() const {

@@ -7,21 +7,24 @@
 
 namespace lockstep::strategy {
 
-/// The decision is the same on all ranks: what only one of them has received or requested counts once they have agreed
-/// on it. During its lifetime, the signals of the options are recorded instead of ending the process.
+/// The decision is the same on all ranks: what only one of them has received or requested counts
+/// once they have agreed on it. During its lifetime, the signals of the options are recorded
+/// instead of ending the process.
 class StopDecision {
  public:
   /// Both must outlive this object.
   StopDecision(const Strategy& strategy, const FitOptions& fit)
       : strategy_(strategy), fit_(fit), signals_(fit.signals) {}
 
-  /// Agrees whether callbacks may stop the training after a step. Ranks may have different callbacks: the chief alone
-  /// writes logs. Call it once, before the first step. Collective.
+  /// Agrees whether callbacks may stop the training after a step. Ranks may have different
+  /// callbacks: the chief alone writes logs. Call it once, before the first step. Collective.
   void begin();
 
-  int received() const { return signals_.received(); }           ///< the signal that this rank has received; 0 for none
-  int signal() const { return signal_; }                         ///< the signal that the training ends on; 0 for none
-  bool by_callback() const { return by_callback_; }              ///< whether a callback ends the training
+  int received() const {
+    return signals_.received();
+  }                                       ///< the signal that this rank has received; 0 for none
+  int signal() const { return signal_; }  ///< the signal that the training ends on; 0 for none
+  bool by_callback() const { return by_callback_; }  ///< whether a callback ends the training
   bool is_made() const { return signal_ != 0 || by_callback_; }  ///< whether the training ends
 
   /// Sets the signal that the ranks have agreed on in a step; 0 for none.

@@ -11,36 +11,42 @@
 namespace lockstep::strategy {
 namespace {
 
-std::vector<device::Device> devices_of_one_rank(const job::Session& session, std::string_view strategy,
+std::vector<device::Device> devices_of_one_rank(const job::Session& session,
+                                                std::string_view strategy,
                                                 std::vector<device::Device> devices) {
   if (session.size() > 1)
-    throw Error(ErrorCategory::input, "strategy",
-                fmt::format("expected a job of one rank for {} (use multi-worker-mirrored)", strategy),
-                fmt::format("this job has {} ranks", session.size()));
+    throw Error(
+        ErrorCategory::input, "strategy",
+        fmt::format("expected a job of one rank for {} (use multi-worker-mirrored)", strategy),
+        fmt::format("this job has {} ranks", session.size()));
   if (devices.empty())
-    throw Error(ErrorCategory::input, "strategy", fmt::format("expected at least one device for {}", strategy),
-                "got an empty list");
+    throw Error(ErrorCategory::input, "strategy",
+                fmt::format("expected at least one device for {}", strategy), "got an empty list");
   return devices;
 }
 
-std::vector<device::Device> devices_of_each_rank(const job::Session& session, std::vector<device::Device> devices) {
+std::vector<device::Device> devices_of_each_rank(const job::Session& session,
+                                                 std::vector<device::Device> devices) {
   job::check_tf_config(session);
   if (devices.empty())
-    throw Error(ErrorCategory::input, "strategy", "expected at least one device per rank for multi-worker-mirrored",
+    throw Error(ErrorCategory::input, "strategy",
+                "expected at least one device per rank for multi-worker-mirrored",
                 "got an empty list");
   return devices;
 }
 
 }  // namespace
 
-OneDeviceStrategy::OneDeviceStrategy(job::Session& session, device::Device device, const StrategyOptions& options)
+OneDeviceStrategy::OneDeviceStrategy(job::Session& session, device::Device device,
+                                     const StrategyOptions& options)
     : Strategy(session, devices_of_one_rank(session, "one-device", {device}), options) {}
 
 MirroredStrategy::MirroredStrategy(job::Session& session, std::vector<device::Device> devices,
                                    const StrategyOptions& options)
     : Strategy(session, devices_of_one_rank(session, "mirrored", std::move(devices)), options) {}
 
-MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(job::Session& session, std::vector<device::Device> devices,
+MultiWorkerMirroredStrategy::MultiWorkerMirroredStrategy(job::Session& session,
+                                                         std::vector<device::Device> devices,
                                                          const StrategyOptions& options)
     : Strategy(session, devices_of_each_rank(session, std::move(devices)), options) {}
 
@@ -53,13 +59,15 @@ std::string_view choose(const job::Session& session, std::size_t devices) {
   return devices > 1 ? "mirrored" : "one-device";
 }
 
-void check_route(const job::Session& session, const std::vector<device::Device>& devices, Route route) {
+void check_route(const job::Session& session, const std::vector<device::Device>& devices,
+                 Route route) {
   if (route == Route::nccl) allreduce::require_nccl(devices);
   if (route == Route::staged) allreduce::require_gpus(route, devices);
-  const bool serves_a_process =
-      route == Route::automatic || route == Route::in_process || route == Route::nccl || route == Route::staged;
+  const bool serves_a_process = route == Route::automatic || route == Route::in_process ||
+                                route == Route::nccl || route == Route::staged;
   if (route == Route::in_process && session.size() > 1)
-    throw Error(ErrorCategory::input, "allreduce", "expected all replicas in one process for in-process (use auto)",
+    throw Error(ErrorCategory::input, "allreduce",
+                "expected all replicas in one process for in-process (use auto)",
                 fmt::format("this job has {} ranks", session.size()));
   if (!serves_a_process && session.ranks() == MPI_COMM_NULL)
     throw Error(ErrorCategory::input, "allreduce",
@@ -70,18 +78,22 @@ void check_route(const job::Session& session, const std::vector<device::Device>&
 }  // namespace
 
 std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
-                                        std::vector<device::Device> devices, const StrategyOptions& options) {
+                                        std::vector<device::Device> devices,
+                                        const StrategyOptions& options) {
   check_route(session, devices, options.route);
   if (!(options.stall_timeout >= 0))
-    throw Error(ErrorCategory::input, "--stall-timeout", "expected a number of seconds, or 0 for no timeout",
+    throw Error(ErrorCategory::input, "--stall-timeout",
+                "expected a number of seconds, or 0 for no timeout",
                 fmt::format("got {}", options.stall_timeout));
   const std::string_view chosen = name == "auto" ? choose(session, devices.size()) : name;
   if (chosen == "multi-worker-mirrored")
     return std::make_unique<MultiWorkerMirroredStrategy>(session, std::move(devices), options);
   job::check_tf_config(session);
-  if (chosen == "mirrored") return std::make_unique<MirroredStrategy>(session, std::move(devices), options);
+  if (chosen == "mirrored")
+    return std::make_unique<MirroredStrategy>(session, std::move(devices), options);
   if (chosen != "one-device")
-    throw Error(ErrorCategory::input, "strategy", "expected auto, one-device, mirrored or multi-worker-mirrored",
+    throw Error(ErrorCategory::input, "strategy",
+                "expected auto, one-device, mirrored or multi-worker-mirrored",
                 fmt::format("got \"{}\"", name));
   if (devices.size() != 1)
     throw Error(ErrorCategory::input, "strategy",

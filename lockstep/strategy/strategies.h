@@ -14,36 +14,44 @@ namespace lockstep::strategy {
 class OneDeviceStrategy final : public Strategy {
  public:
   /// Throws Error (input) in a job of several ranks.
-  explicit OneDeviceStrategy(job::Session& session, device::Device device = {}, const StrategyOptions& options = {});
+  explicit OneDeviceStrategy(job::Session& session, device::Device device = {},
+                             const StrategyOptions& options = {});
   std::string name() const override { return "one-device"; }
 };
 
-/// Several replicas in one process, one thread per replica. A device may be listed several times: its logical replicas
-/// share its cores.
+/// Several replicas in one process, one thread per replica. A device may be listed several times:
+/// its logical replicas share its cores.
 class MirroredStrategy final : public Strategy {
  public:
-  /// `devices`: one per replica, at least one. Throws Error (input) in a job of several ranks, or without a device.
-  MirroredStrategy(job::Session& session, std::vector<device::Device> devices, const StrategyOptions& options = {});
+  /// `devices`: one per replica, at least one. Throws Error (input) in a job of several ranks, or
+  /// without a device.
+  MirroredStrategy(job::Session& session, std::vector<device::Device> devices,
+                   const StrategyOptions& options = {});
   std::string name() const override { return "mirrored"; }
 };
 
-/// Replicas on all ranks of an MPI job, one or several per rank, on one or more nodes. Rank 0 is the chief.
+/// Replicas on all ranks of an MPI job, one or several per rank, on one or more nodes. Rank 0 is
+/// the chief.
 ///
-/// If TF_CONFIG is set, it must agree with MPI: the same number of workers as ranks, and the task's index equal to the
-/// rank.
+/// If TF_CONFIG is set, it must agree with MPI: the same number of workers as ranks, and the task's
+/// index equal to the rank.
 class MultiWorkerMirroredStrategy final : public Strategy {
  public:
-  /// `devices`: one per replica of this rank; ranks may have different numbers of devices. Throws Error (input) if it
-  /// is empty, or if TF_CONFIG is malformed or disagrees with MPI. Without a launcher, the job has one rank.
-  explicit MultiWorkerMirroredStrategy(job::Session& session, std::vector<device::Device> devices = {device::Device{}},
+  /// `devices`: one per replica of this rank; ranks may have different numbers of devices. Throws
+  /// Error (input) if it is empty, or if TF_CONFIG is malformed or disagrees with MPI. Without a
+  /// launcher, the job has one rank.
+  explicit MultiWorkerMirroredStrategy(job::Session& session,
+                                       std::vector<device::Device> devices = {device::Device{}},
                                        const StrategyOptions& options = {});
   std::string name() const override { return "multi-worker-mirrored"; }
 };
 
-/// Creates a strategy by its `--strategy` name: "auto", "one-device", "mirrored" or "multi-worker-mirrored". `auto` is
-/// multi-worker-mirrored in a job of several ranks, else mirrored for several devices, else one-device. Throws Error
-/// (input) for an unknown name or inconsistent options. Collective.
+/// Creates a strategy by its `--strategy` name: "auto", "one-device", "mirrored" or
+/// "multi-worker-mirrored". `auto` is multi-worker-mirrored in a job of several ranks, else
+/// mirrored for several devices, else one-device. Throws Error (input) for an unknown name or
+/// inconsistent options. Collective.
 std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
-                                        std::vector<device::Device> devices, const StrategyOptions& options = {});
+                                        std::vector<device::Device> devices,
+                                        const StrategyOptions& options = {});
 
 }  // namespace lockstep::strategy

@@ -12,9 +12,12 @@
 
 namespace lockstep::strategy {
 
-Strategy::Strategy(job::Session& session, std::vector<device::Device> devices, const StrategyOptions& options)
+Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
+                   const StrategyOptions& options)
     : world_(session, std::move(devices),
-             {.route = options.route, .remembered_route = options.remembered_route, .share_gpus = options.share_gpus}) {
+             {.route = options.route,
+              .remembered_route = options.remembered_route,
+              .share_gpus = options.share_gpus}) {
   start(options);
 }
 
@@ -28,10 +31,12 @@ Strategy::Strategy(job::Session& session, std::vector<device::Device> devices,
 void Strategy::start(const StrategyOptions& options) {
   const int cores = std::max(1, job::share_of_cores(session()) / local_replicas());
   threads_ = std::make_unique<ReplicaThreads>(
-      local_replicas(), cores, [this](int local, const std::string& reason) { group(local).abort(reason); });
+      local_replicas(), cores,
+      [this](int local, const std::string& reason) { group(local).abort(reason); });
   gather_placements(cores);
-  world_.watch(options.stall_timeout,
-               "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir");
+  world_.watch(
+      options.stall_timeout,
+      "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir");
 }
 
 Strategy::~Strategy() = default;
@@ -50,8 +55,9 @@ void Strategy::fail_together(const std::function<void()>& body) {
 }
 
 bool Strategy::has_gpu() const {
-  return std::ranges::any_of(world_.devices(),
-                             [](device::Device device) { return device.kind == device::DeviceKind::gpu; });
+  return std::ranges::any_of(world_.devices(), [](device::Device device) {
+    return device.kind == device::DeviceKind::gpu;
+  });
 }
 
 void Strategy::gather_placements(int cores) {
@@ -66,7 +72,8 @@ void Strategy::gather_placements(int cores) {
     place.cores = cores;
     place.interface = interface;
   }
-  for (std::vector<job::Placement>& places : job::Agreement(session()).gather_values("placements", mine))
+  for (std::vector<job::Placement>& places :
+       job::Agreement(session()).gather_values("placements", mine))
     std::ranges::move(places, std::back_inserter(placements_));
 }
 

@@ -65,16 +65,19 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
-  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
+  job::Agreement(replicas_->strategy().ranks())
+      .require_same("ranks", "data and options", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  const auto sums = strategy::evaluate(*replicas_, dataset, one_pass(replicas_->strategy(), dataset));
+  const auto sums =
+      strategy::evaluate(*replicas_, dataset, one_pass(replicas_->strategy(), dataset));
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   return *sums;
 }
 
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
-  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", describe_plan(dataset));
+  job::Agreement(replicas_->strategy().ranks())
+      .require_same("ranks", "data and options", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   strategy::predict(*replicas_, dataset, one_pass(replicas_->strategy(), dataset), sink);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
@@ -86,14 +89,17 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
         std::error_code unreadable;  // reported when the directory is listed
-        if (!strategy.is_chief() || !std::filesystem::exists(path / checkpoint::kManifestName, unreadable)) return {};
+        if (!strategy.is_chief() ||
+            !std::filesystem::exists(path / checkpoint::kManifestName, unreadable))
+          return {};
         checkpoint::check_contents(path, checkpoint::read_manifest(path));
         checkpoint::check_checkpoint_fits(path, arrays);
         return checkpoint::to_json_text(checkpoint::read_checkpoint_files(path, arrays));
       }).front();
   checkpoint::RestoredCheckpoint restored;
   if (single.empty()) {
-    checkpoint::CheckpointDirectory checkpoints({.directory = path}, strategy.ranks(), strategy.session().logger());
+    checkpoint::CheckpointDirectory checkpoints({.directory = path}, strategy.ranks(),
+                                                strategy.session().logger());
     restored = *checkpoints.restore(arrays, checkpoint::Resume::must);
   } else {
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);

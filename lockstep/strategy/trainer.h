@@ -16,8 +16,8 @@ namespace lockstep::strategy {
 
 class LocalReplicas;
 
-/// Trains a network on the replicas of a strategy. Every rank creates a Trainer and calls the same functions in the
-/// same order.
+/// Trains a network on the replicas of a strategy. Every rank creates a Trainer and calls the same
+/// functions in the same order.
 ///
 ///     Trainer trainer(strategy, zoo::make("cnn", {28, 28, 1}, 10), {.optimizer = model::Adam{}});
 ///     trainer.fit(train.shuffle().batch(64), {.epochs = 5, .validation = test.batch(64)});
@@ -34,27 +34,28 @@ class Trainer {
   /// The replicas of this process, for custom training loops (lockstep/strategy/local_replicas.h).
   LocalReplicas& replicas() { return *replicas_; }
 
-  /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the number of replicas.
-  /// Throws Error of any category (diverged: 100 skipped steps in a row, or no good step at the end). The signals of
-  /// `options` (by default SIGTERM and SIGINT) end the training after the current step, with a checkpoint if there is a
-  /// directory for it; the history contains the signal.
+  /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the
+  /// number of replicas. Throws Error of any category (diverged: 100 skipped steps in a row, or no
+  /// good step at the end). The signals of `options` (by default SIGTERM and SIGINT) end the
+  /// training after the current step, with a checkpoint if there is a directory for it; the history
+  /// contains the signal.
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
-  /// Sums of loss and metrics over all records of `dataset` (batched). Each record counts once, for any number of
-  /// replicas.
+  /// Sums of loss and metrics over all records of `dataset` (batched). Each record counts once, for
+  /// any number of replicas.
   model::MetricSums evaluate(const data::Dataset& dataset);
 
-  /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the chief in record
-  /// order.
+  /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
+  /// chief in record order.
   void predict(const data::Dataset& dataset, const PredictionSink& sink);
 
-  /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable checkpoint in the
-  /// directory `path`. Returns the checkpoint. Throws Error (checkpoint) if there is none, or if it belongs to another
-  /// model.
+  /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable
+  /// checkpoint in the directory `path`. Returns the checkpoint. Throws Error (checkpoint) if there
+  /// is none, or if it belongs to another model.
   checkpoint::RestoredCheckpoint restore(const std::filesystem::path& path);
 
-  /// Loads parameters and moving statistics from a file or checkpoint of another training; see read_pretrained() for
-  /// names, types and errors.
+  /// Loads parameters and moving statistics from a file or checkpoint of another training; see
+  /// read_pretrained() for names, types and errors.
   PretrainedWeights initialize_from(const Pretrained& pretrained);
 
   /// xxh3-64 hash of the parameters in the order of their names.

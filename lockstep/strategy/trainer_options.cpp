@@ -28,7 +28,8 @@ RateScaling parse_rate_scaling(std::string_view name) {
   return kNames.parse("lr-scaling", name);
 }
 
-model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch, std::int64_t total_steps) {
+model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,
+                                   std::int64_t total_steps) {
   model::Schedule schedule = options.schedule;
   if (schedule.total_steps == 0) schedule.total_steps = total_steps;
   if (options.rate_scaling != RateScaling::none) schedule.peak *= scale(options, global_batch);

@@ -23,8 +23,8 @@
 
 namespace lockstep::strategy {
 
-/// How the learning rate scales with the global batch: not at all, linearly (Goyal et al., 2017), or with the square
-/// root.
+/// How the learning rate scales with the global batch: not at all, linearly (Goyal et al., 2017),
+/// or with the square root.
 enum class RateScaling { none, linear, sqrt };
 /// Parses "none", "linear" or "sqrt". Throws Error (input).
 RateScaling parse_rate_scaling(std::string_view name);
@@ -32,57 +32,71 @@ RateScaling parse_rate_scaling(std::string_view name);
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
-  model::OptimizerOptions optimizer = model::Adam{};  ///< hyperparameters; the learning rate comes from `schedule`
-  model::Schedule schedule = {};                      ///< total_steps 0: the number of steps of the training
-  RateScaling rate_scaling = RateScaling::none;       ///< how the learning rate scales with the global batch
-  std::int64_t base_batch = 0;  ///< global batch that the learning rate refers to; required unless rate_scaling is none
-  double clip_norm = 0;         ///< maximum norm of the reduced gradient; 0 disables clipping
-  /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each micro-batch.
+  model::OptimizerOptions optimizer =
+      model::Adam{};              ///< hyperparameters; the learning rate comes from `schedule`
+  model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training
+  RateScaling rate_scaling =
+      RateScaling::none;  ///< how the learning rate scales with the global batch
+  std::int64_t base_batch =
+      0;  ///< global batch that the learning rate refers to; required unless rate_scaling is none
+  double clip_norm = 0;  ///< maximum norm of the reduced gradient; 0 disables clipping
+  /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
+  /// micro-batch.
   int accumulate = 1;
-  /// Type of activations and of the weights in products; parameters and their gradients are float32.
+  /// Type of activations and of the weights in products; parameters and their gradients are
+  /// float32.
   model::Precision precision = model::Precision::float32;
-  bool tf32 = false;           ///< allows GPUs to round the operands of float32 products to a 10-bit mantissa
+  bool tf32 =
+      false;  ///< allows GPUs to round the operands of float32 products to a 10-bit mantissa
   bool deterministic = false;  ///< uses only GPU algorithms that give the same bits in every run
-  bool records_steps = true;   ///< allows a GPU to replay a recorded step (CUDA graph); the results are the same
+  bool records_steps =
+      true;  ///< allows a GPU to replay a recorded step (CUDA graph); the results are the same
   std::optional<LossScaling> loss_scaling = {};  ///< nullopt: dynamic for float16, none otherwise
   NormalizationScope normalization = {};         ///< scope of the batch-normalization statistics
-  std::uint64_t seed = 1;                        ///< seed of initial weights, dropout and the order of records
-  allreduce::BucketOptions buckets = {};         ///< size and data type of gradient buckets
-  /// When ranks are on different nodes, tries several bucket sizes in the first steps and keeps the fastest
-  /// (BucketTuner). A run that resumes from a checkpoint keeps the size that was found before.
+  std::uint64_t seed = 1;  ///< seed of initial weights, dropout and the order of records
+  allreduce::BucketOptions buckets = {};  ///< size and data type of gradient buckets
+  /// When ranks are on different nodes, tries several bucket sizes in the first steps and keeps the
+  /// fastest (BucketTuner). A run that resumes from a checkpoint keeps the size that was found
+  /// before.
   bool tune_buckets = false;
 };
 
-/// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if base_batch is
-/// required and missing, or if the schedule is incomplete for its kind.
-model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch, std::int64_t total_steps);
+/// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if
+/// base_batch is required and missing, or if the schedule is incomplete for its kind.
+model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,
+                                   std::int64_t total_steps);
 
 /// Where and when checkpoints are written.
 struct CheckpointPlan {
   std::filesystem::path directory = {};  ///< empty: no checkpoints
-  std::int64_t save_every = 0;  ///< in steps; 0: at the end of each epoch. The end of the training is always saved
-  int keep = 3;                 ///< number of healthy checkpoints to keep
-  checkpoint::Resume resume = checkpoint::Resume::automatic;  ///< whether to resume from an existing checkpoint
+  std::int64_t save_every =
+      0;         ///< in steps; 0: at the end of each epoch. The end of the training is always saved
+  int keep = 3;  ///< number of healthy checkpoints to keep
+  checkpoint::Resume resume =
+      checkpoint::Resume::automatic;  ///< whether to resume from an existing checkpoint
   checkpoint::VerifyCheckpoint verify =
-      checkpoint::VerifyCheckpoint::automatic;  ///< how the ranks' replicas are compared at each save
+      checkpoint::VerifyCheckpoint::automatic;  ///< how the ranks' replicas are compared at each
+                                                ///< save
   checkpoint::Configuration configuration;      ///< stored in state.json
 };
 
 /// Options of Trainer::fit().
 struct FitOptions {
-  std::int64_t epochs = 1;                                ///< 0: no limit; then `steps` is required
-  std::int64_t steps = 0;                                 ///< 0: no limit. The limit that is reached first applies
-  std::optional<data::Dataset> validation = {};           ///< evaluated at the end of each epoch; batched
-  CheckpointPlan checkpoint = {};                         ///< where and when to save
+  std::int64_t epochs = 1;  ///< 0: no limit; then `steps` is required
+  std::int64_t steps = 0;   ///< 0: no limit. The limit that is reached first applies
+  std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
+  CheckpointPlan checkpoint = {};                ///< where and when to save
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
-  int prefetch = 2;                                       ///< number of global batches to read ahead
-  int data_threads = 1;                                   ///< maximum number of background threads that read
-  /// Number of steps between checks that all replicas have the same values; 0 checks only at checkpoints.
+  int prefetch = 2;      ///< number of global batches to read ahead
+  int data_threads = 1;  ///< maximum number of background threads that read
+  /// Number of steps between checks that all replicas have the same values; 0 checks only at
+  /// checkpoints.
   std::int64_t check_replicas = 1000;
   /// Initial weights from another training; ignored if this run resumes from a checkpoint.
   std::optional<Pretrained> pretrained = {};
-  /// The signals, out of SIGTERM, SIGINT and SIGHUP, that end the training after a step with a checkpoint. fit()
-  /// handles them while it runs (SignalWatch). Empty: none; the program's handlers stay installed.
+  /// The signals, out of SIGTERM, SIGINT and SIGHUP, that end the training after a step with a
+  /// checkpoint. fit() handles them while it runs (SignalWatch). Empty: none; the program's
+  /// handlers stay installed.
   std::vector<int> signals = {SIGTERM, SIGINT};
 };
 

@@ -1,5 +1,5 @@
-// Reductions that are given up while their messages are in flight: MPI cannot take those back, and must not touch what
-// the caller has freed or uses for something else.
+// Reductions that are given up while their messages are in flight: MPI cannot take those back, and
+// must not touch what the caller has freed or uses for something else.
 #include <gtest/gtest.h>
 #include <mpi.h>
 
@@ -30,7 +30,8 @@ class Reused {
   explicit Reused(std::size_t bytes) : memory_(device::HostAllocator().allocate(bytes)) { fill(); }
   void fill() { std::ranges::fill(bytes(), kFill); }
   bool is_untouched() const {
-    return std::ranges::all_of(memory_.as<std::byte>(), [](std::byte byte) { return byte == kFill; });
+    return std::ranges::all_of(memory_.as<std::byte>(),
+                               [](std::byte byte) { return byte == kFill; });
   }
   std::span<std::byte> bytes() const { return memory_.as<std::byte>(); }
 
@@ -49,7 +50,8 @@ class AbandonedMessages : public ::testing::Test {
     MPI_Comm_dup(MPI_COMM_WORLD, &comm_);
   }
 
-  /// Takes `reduction` as far as it gets while rank 0, which has begun it too, does not call MPI, and gives it up.
+  /// Takes `reduction` as far as it gets while rank 0, which has begun it too, does not call MPI,
+  /// and gives it up.
   template <typename Reduction>
   void abandon(Reduction& reduction) const {
     reduction.advance();
@@ -69,7 +71,8 @@ class AbandonedMessages : public ::testing::Test {
     }
   }
 
-  /// `make(values, buffers)` begins a reduction; what it used is in use for something else afterwards.
+  /// `make(values, buffers)` begins a reduction; what it used is in use for something else
+  /// afterwards.
   template <typename Make>
   void expect_memory_to_be_left_alone(std::size_t count, Make make) {
     Reused values(count * sizeof(float));
@@ -91,8 +94,8 @@ class AbandonedMessages : public ::testing::Test {
 };
 
 TEST_F(AbandonedMessages, OfARingTouchNothingOfTheCaller) {
-  for (const auto part :
-       {RingReduction::Part::all, RingReduction::Part::reduce_scatter, RingReduction::Part::all_gather})
+  for (const auto part : {RingReduction::Part::all, RingReduction::Part::reduce_scatter,
+                          RingReduction::Part::all_gather})
     expect_memory_to_be_left_alone(kCount, [&](const Values& values, MessageBuffers& buffers) {
       return RingReduction(comm_, values, ReduceOp::sum, part, kSegmentBytes, buffers);
     });
@@ -101,12 +104,13 @@ TEST_F(AbandonedMessages, OfARingTouchNothingOfTheCaller) {
 TEST_F(AbandonedMessages, OfAKeptBufferKeepItsMemory) {
   {
     MessageBuffers buffers;
-    const device::Buffer kept = buffers.keep(device::HostAllocator().allocate(kCount * sizeof(float)));
+    const device::Buffer kept =
+        buffers.keep(device::HostAllocator().allocate(kCount * sizeof(float)));
     auto* data = static_cast<std::byte*>(kept.data());
     ASSERT_TRUE(buffers.keeps(data, kept.size()));
     ASSERT_FALSE(buffers.keeps(data + 1, kept.size()));
-    RingReduction reduction(comm_, {data, kCount, ElementType::float32}, ReduceOp::sum, RingReduction::Part::all,
-                            kSegmentBytes, buffers);
+    RingReduction reduction(comm_, {data, kCount, ElementType::float32}, ReduceOp::sum,
+                            RingReduction::Part::all, kSegmentBytes, buffers);
     abandon(reduction);
   }
   const Reused same_size(kCount * sizeof(float));
@@ -127,7 +131,9 @@ TEST_F(AbandonedMessages, OfAGroupWhoseFirstRankLeavesTouchNothingOfTheCaller) {
     ring.abort("its data set is unreadable");
     std::this_thread::sleep_for(kWithoutMpi);
   } else {
-    EXPECT_THROW(ring.all_reduce(std::span(reinterpret_cast<float*>(values.bytes().data()), kCount)).wait(), Error);
+    EXPECT_THROW(
+        ring.all_reduce(std::span(reinterpret_cast<float*>(values.bytes().data()), kCount)).wait(),
+        Error);
   }
   values.fill();
   make_progress();

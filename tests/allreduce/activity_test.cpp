@@ -50,7 +50,9 @@ TEST(Activity, ShowsTheCollectiveThatItIsIn) {
 TEST(Activity, CountsEveryCallAsAChange) {
   Activity activity;
   std::uint64_t before = activity.state().changes;
-  const auto changed = [&] { return std::exchange(before, activity.state().changes) != activity.state().changes; };
+  const auto changed = [&] {
+    return std::exchange(before, activity.state().changes) != activity.state().changes;
+  };
   activity.set_step(1);
   EXPECT_TRUE(changed());
   activity.set_phase(Phase::input);

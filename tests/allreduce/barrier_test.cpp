@@ -14,7 +14,8 @@
 namespace lockstep::allreduce {
 namespace {
 
-void run_participants(std::vector<Barrier>& participants, const std::function<void(Barrier&)>& body) {
+void run_participants(std::vector<Barrier>& participants,
+                      const std::function<void(Barrier&)>& body) {
   std::vector<std::thread> threads;
   for (Barrier& participant : participants) threads.emplace_back([&] { body(participant); });
   for (std::thread& thread : threads) thread.join();
@@ -23,7 +24,8 @@ void run_participants(std::vector<Barrier>& participants, const std::function<vo
 TEST(Barrier, ShowsWhatTheOthersDidBefore) {
   for (const int members : {1, 2, 4, 9}) {
     std::vector<Barrier> participants = make_barrier_of_threads(members);
-    std::vector<int> written(static_cast<std::size_t>(members), -1);  // plain memory: the barrier alone orders it
+    std::vector<int> written(static_cast<std::size_t>(members),
+                             -1);  // plain memory: the barrier alone orders it
     run_participants(participants, [&](Barrier& participant) {
       for (int round = 0; round < 500; ++round) {
         written[static_cast<std::size_t>(participant.member())] = round;
@@ -60,15 +62,18 @@ TEST(Barrier, WakesThoseWhoSleepWhenAMemberIsLate) {
   run_participants(participants, [](Barrier& participant) {
     for (int round = 0; round < 3; ++round) {
       // Long enough for the other to fall asleep; the test holds whether it does or not.
-      if (participant.member() == round % 2) std::this_thread::sleep_for(std::chrono::milliseconds(8));
+      if (participant.member() == round % 2)
+        std::this_thread::sleep_for(std::chrono::milliseconds(8));
       participant.wait();
     }
   });
 }
 
 TEST(Barrier, LooksAroundDuringALongWait) {
-  const auto buffer = std::make_shared<device::Buffer>(device::HostAllocator().allocate(Barrier::bytes_for(2)));
-  Barrier alone(std::shared_ptr<std::byte>(buffer, static_cast<std::byte*>(buffer->data())), 2, 0, {.poll_group = [] {
+  const auto buffer =
+      std::make_shared<device::Buffer>(device::HostAllocator().allocate(Barrier::bytes_for(2)));
+  Barrier alone(std::shared_ptr<std::byte>(buffer, static_cast<std::byte*>(buffer->data())), 2, 0,
+                {.poll_group = [] {
                   throw Error(ErrorCategory::communication, "test", "expected company", "got none");
                 }});
   EXPECT_EQ(error_of([&] { alone.wait(); }), "[test] expected company, got none");
@@ -81,7 +86,8 @@ TEST(Barrier, FailsForThoseWhoWaitAndThoseWhoCome) {
       participant.fail({"here", "expected all", "one left"});
     else
       EXPECT_EQ(error_of([&] { participant.wait(); }), "[here] expected all; one left");
-    EXPECT_EQ(error_of([&] { participant.exchange(Call::barrier()); }), "[here] expected all; one left");
+    EXPECT_EQ(error_of([&] { participant.exchange(Call::barrier()); }),
+              "[here] expected all; one left");
     participant.fail({"there", "a later failure", "does not count"});
     ASSERT_TRUE(participant.failure().has_value());
     EXPECT_EQ(participant.failure()->where, "here");
@@ -93,13 +99,15 @@ TEST(Barrier, NamesMembersByTheirNumbers) {
   run_participants(participants, [](Barrier& participant) {
     const Call call = participant.member() == 0 ? Call::barrier() : Call::any(true);
     EXPECT_EQ(error_of([&] { participant.exchange(call); }),
-              "[barrier] expected the same call on all members; member 10 called barrier() and member 11 called any()");
+              "[barrier] expected the same call on all members; member 10 called barrier() and "
+              "member 11 called any()");
   });
 }
 
 TEST(Barrier, CutsAFailureThatIsTooLong) {
   std::vector<Barrier> participants = make_barrier_of_threads(1);
-  participants[0].fail({std::string(1000, 'w'), std::string(10'000, 'n'), std::string(10'000, 'g')});
+  participants[0].fail(
+      {std::string(1000, 'w'), std::string(10'000, 'n'), std::string(10'000, 'g')});
   const std::optional<ErrorMessage> failure = participants[0].failure();
   ASSERT_TRUE(failure.has_value());
   EXPECT_EQ(failure->where, std::string(127, 'w'));

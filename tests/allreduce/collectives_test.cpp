@@ -1,5 +1,6 @@
-// What every route promises, as one table: kinds of groups x element types x operations x sizes, each with an answer
-// that is known without a second implementation. The kinds are those of the program (group_kinds.h).
+// What every route promises, as one table: kinds of groups x element types x operations x sizes,
+// each with an answer that is known without a second implementation. The kinds are those of the
+// program (group_kinds.h).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +44,8 @@ T stored(auto value) {
 template <typename T>
 constexpr bool kIsHalf = sizeof(T) == 2;
 
-// Whole numbers, whose sums are exact in every type; in the wider ones they differ between all ranks and neighbours.
+// Whole numbers, whose sums are exact in every type; in the wider ones they differ between all
+// ranks and neighbours.
 template <typename T>
 struct Numbers {
   int members;
@@ -63,7 +65,8 @@ struct Numbers {
 };
 
 template <typename T>
-void expect_reduced(std::span<const T> values, const Numbers<T>& numbers, ReduceOp op, const std::string& what) {
+void expect_reduced(std::span<const T> values, const Numbers<T>& numbers, ReduceOp op,
+                    const std::string& what) {
   for (std::size_t i = 0; i < values.size(); ++i)
     ASSERT_EQ(Element<T>::load(values[i]), Element<T>::load(stored<T>(numbers.reduced(op, i))))
         << name_of(op) << what << ", element " << i << " of " << values.size();
@@ -106,14 +109,18 @@ TEST_P(Collectives, ReduceEveryTypeByEveryOperation) {
 enum class Memory { callers, groups, mixed };
 
 template <typename T>
-void expect_sums_in(Memory memory, bool in_two_halves, std::size_t count, const Communicator& group) {
+void expect_sums_in(Memory memory, bool in_two_halves, std::size_t count,
+                    const Communicator& group) {
   const Numbers<T> numbers{group.size()};
-  const bool is_groups = memory == Memory::groups || (memory == Memory::mixed && group.rank() % 2 == 1);
+  const bool is_groups =
+      memory == Memory::groups || (memory == Memory::mixed && group.rank() % 2 == 1);
   const T before = stored<T>(5);
   std::vector<T> storage(count + 3, before);
   const device::Buffer buffer = group.allocate((count + 1) * sizeof(T));
-  EXPECT_TRUE(std::ranges::all_of(buffer.as<std::byte>(), [](std::byte byte) { return byte == std::byte{0}; }));
-  const std::span<T> values = is_groups ? buffer.as<T>().first(count) : std::span(storage).subspan(3);
+  EXPECT_TRUE(std::ranges::all_of(buffer.as<std::byte>(),
+                                  [](std::byte byte) { return byte == std::byte{0}; }));
+  const std::span<T> values =
+      is_groups ? buffer.as<T>().first(count) : std::span(storage).subspan(3);
   std::ranges::copy(numbers.of(group.rank(), count), values.begin());
   if (in_two_halves) {
     group.reduce_scatter(values).wait();
@@ -124,7 +131,8 @@ void expect_sums_in(Memory memory, bool in_two_halves, std::size_t count, const 
   } else {
     group.all_reduce(values).wait();
   }
-  expect_reduced<T>(values, numbers, ReduceOp::sum, in_two_halves ? " in two halves" : " in one call");
+  expect_reduced<T>(values, numbers, ReduceOp::sum,
+                    in_two_halves ? " in two halves" : " in one call");
   for (const T& untouched : std::span(storage).first(3))
     EXPECT_EQ(Element<T>::load(untouched), Element<T>::load(before));
 }
@@ -134,7 +142,8 @@ TEST_P(Collectives, ReduceMemoryOfAnyKindAtOnceAndInTwoHalves) {
     for (const Memory memory : {Memory::callers, Memory::groups, Memory::mixed})
       for (const bool in_two_halves : {false, true}) {
         for_each_type([&]<typename T>(std::type_identity<T>) {
-          for (const std::size_t count : {0, 33, 10'007}) expect_sums_in<T>(memory, in_two_halves, count, group);
+          for (const std::size_t count : {0, 33, 10'007})
+            expect_sums_in<T>(memory, in_two_halves, count, group);
         });
         // Beyond one segment of a ring.
         expect_sums_in<float>(memory, in_two_halves, 300'007, group);
@@ -194,13 +203,15 @@ TEST_P(ExactCollectives, GiveTheSameBitsOnEveryMemberAndInEveryRun) {
   run(GetParam(), [](const Communicator& group) {
     for (const std::size_t count : {1, 2, 7, 1000, 100'003}) {
       std::vector<float> first(count);
-      for (std::size_t i = 0; i < count; ++i) first[i] = static_cast<float>(uneven_value(group.rank(), i, 7));
+      for (std::size_t i = 0; i < count; ++i)
+        first[i] = static_cast<float>(uneven_value(group.rank(), i, 7));
       std::vector<float> again = first;
       sum_and_wait(group, first);
       sum_and_wait(group, again);
       for (const auto& result : {first, again})
         for (const auto& other : group.all_gather(std::as_bytes(std::span(result))))
-          ASSERT_TRUE(std::ranges::equal(other, std::as_bytes(std::span(first)))) << count << " elements";
+          ASSERT_TRUE(std::ranges::equal(other, std::as_bytes(std::span(first))))
+              << count << " elements";
     }
   });
 }
@@ -209,7 +220,8 @@ TEST_P(ExactCollectives, PassANanOn) {
   run(GetParam(), [](const Communicator& group) {
     for (const ReduceOp op : {ReduceOp::sum, ReduceOp::max, ReduceOp::min})
       for (int culprit = 0; culprit < group.size(); ++culprit) {
-        std::vector<double> loss = {1.0, group.rank() == culprit ? std::numeric_limits<double>::quiet_NaN() : 1.0};
+        std::vector<double> loss = {
+            1.0, group.rank() == culprit ? std::numeric_limits<double>::quiet_NaN() : 1.0};
         reduce_and_wait(group, loss, op);
         EXPECT_FALSE(std::isnan(loss[0]));
         EXPECT_TRUE(std::isnan(loss[1])) << "member " << culprit << " of " << group.size();
@@ -229,17 +241,20 @@ TEST_P(OrderedCollectives, AddInMemberOrder) {
       values[i] = group.rank() == large ? kLarge : is_one ? 1.0F : 0.0F;
     }
     sum_and_wait(group, values);
-    for (std::size_t i = 0; i < values.size(); ++i) ASSERT_EQ(values[i], i % 2 == 0 ? kLarge : kLarge + 2.0F) << i;
+    for (std::size_t i = 0; i < values.size(); ++i)
+      ASSERT_EQ(values[i], i % 2 == 0 ? kLarge : kLarge + 2.0F) << i;
   });
 }
 
 TEST_P(Collectives, WrapIntegersAround) {
   run(GetParam(), [](const Communicator& group) {
     constexpr std::int32_t kLargest = std::numeric_limits<std::int32_t>::max();
-    std::vector<std::int32_t> values = {group.rank() == 0 ? kLargest : 0, group.rank() == 0 ? kLargest : 1};
+    std::vector<std::int32_t> values = {group.rank() == 0 ? kLargest : 0,
+                                        group.rank() == 0 ? kLargest : 1};
     sum_and_wait(group, values);
     EXPECT_EQ(values[0], kLargest);
-    const auto wrapped = static_cast<std::uint32_t>(kLargest) + static_cast<std::uint32_t>(group.size() - 1);
+    const auto wrapped =
+        static_cast<std::uint32_t>(kLargest) + static_cast<std::uint32_t>(group.size() - 1);
     EXPECT_EQ(values[1], static_cast<std::int32_t>(wrapped));
   });
 }
@@ -249,8 +264,8 @@ TEST_P(Collectives, ServeTwoGroupsInTurn) {
   const std::vector<Communicator> one = GetParam().make();
   const std::vector<Communicator> other = GetParam().make();
   run_members(one, [&](const Communicator& group) {
-    const auto partner =
-        std::ranges::find_if(other, [&](const Communicator& member) { return member.rank() == group.rank(); });
+    const auto partner = std::ranges::find_if(
+        other, [&](const Communicator& member) { return member.rank() == group.rank(); });
     ASSERT_NE(partner, other.end());
     for (int step = 0; step < 5; ++step) {
       std::vector<float> a(1000, 1.0F);
@@ -285,12 +300,15 @@ TEST_P(Collectives, BroadcastFromEveryRoot) {
     for (int root = 0; root < group.size(); ++root)
       for (const std::size_t count : {0, 1, 1001, 300'000}) {
         std::vector<std::int32_t> values(count);
-        for (std::size_t i = 0; i < count; ++i) values[i] = group.rank() * 1000 + static_cast<int>(i % 89);
+        for (std::size_t i = 0; i < count; ++i)
+          values[i] = group.rank() * 1000 + static_cast<int>(i % 89);
         group.broadcast(std::as_writable_bytes(std::span(values)), root);
         for (std::size_t i = 0; i < count; ++i)
-          ASSERT_EQ(values[i], root * 1000 + static_cast<int>(i % 89)) << "element " << i << " from " << root;
+          ASSERT_EQ(values[i], root * 1000 + static_cast<int>(i % 89))
+              << "element " << i << " from " << root;
       }
-    EXPECT_THAT(error_of([&] { group.broadcast({}, group.size()); }), ::testing::HasSubstr("root < size()"));
+    EXPECT_THAT(error_of([&] { group.broadcast({}, group.size()); }),
+                ::testing::HasSubstr("root < size()"));
     EXPECT_THAT(error_of([&] { group.broadcast({}, -1); }), ::testing::HasSubstr("root >= 0"));
   });
 }
@@ -300,11 +318,13 @@ TEST_P(Collectives, GatherBytesOfAnySize) {
     for (int step = 0; step < 3; ++step) {
       // Member r brings r + step letters: none from member 0 at first.
       const auto word = [&](int rank) {
-        return std::vector<std::byte>(static_cast<std::size_t>(rank + step), static_cast<std::byte>('a' + rank));
+        return std::vector<std::byte>(static_cast<std::size_t>(rank + step),
+                                      static_cast<std::byte>('a' + rank));
       };
       const auto all = group.all_gather(word(group.rank()));
       ASSERT_EQ(all.size(), static_cast<std::size_t>(group.size()));
-      for (int rank = 0; rank < group.size(); ++rank) EXPECT_EQ(all[static_cast<std::size_t>(rank)], word(rank));
+      for (int rank = 0; rank < group.size(); ++rank)
+        EXPECT_EQ(all[static_cast<std::size_t>(rank)], word(rank));
     }
   });
 }
@@ -338,9 +358,10 @@ TEST_P(Collectives, MixAllOperations) {
 
 using ::testing::ValuesIn;
 INSTANTIATE_TEST_SUITE_P(Groups, Collectives, ValuesIn(group_kinds()), name_of_kind);
-INSTANTIATE_TEST_SUITE_P(Groups, ExactCollectives, ValuesIn(kinds_with(&GroupKind::is_exact)), name_of_kind);
-INSTANTIATE_TEST_SUITE_P(Groups, OrderedCollectives, ValuesIn(kinds_with(&GroupKind::adds_in_member_order)),
+INSTANTIATE_TEST_SUITE_P(Groups, ExactCollectives, ValuesIn(kinds_with(&GroupKind::is_exact)),
                          name_of_kind);
+INSTANTIATE_TEST_SUITE_P(Groups, OrderedCollectives,
+                         ValuesIn(kinds_with(&GroupKind::adds_in_member_order)), name_of_kind);
 
 }  // namespace
 }  // namespace lockstep::allreduce

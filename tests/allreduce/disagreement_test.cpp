@@ -1,4 +1,5 @@
-// Members that disagree or leave, on every route: every member gets the same error, and none waits for ever.
+// Members that disagree or leave, on every route: every member gets the same error, and none waits
+// for ever.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,13 +40,16 @@ struct NamedCall {
 
 template <typename T>
 NamedCall all_reduce_of(std::size_t count, const std::string& type, ReduceOp op = ReduceOp::sum) {
-  return {fmt::format("all_reduce({} {}, {})", count, type, name_of(op)), [=](const Communicator& group) {
+  return {fmt::format("all_reduce({} {}, {})", count, type, name_of(op)),
+          [=](const Communicator& group) {
             std::vector<T> values(count);
             reduce_and_wait(group, values, op);
           }};
 }
 
-NamedCall floats(std::size_t count, ReduceOp op = ReduceOp::sum) { return all_reduce_of<float>(count, "float32", op); }
+NamedCall floats(std::size_t count, ReduceOp op = ReduceOp::sum) {
+  return all_reduce_of<float>(count, "float32", op);
+}
 
 struct Mismatch {
   NamedCall usual;
@@ -56,7 +60,8 @@ struct Mismatch {
 
 TEST_P(Disagreement, IsTheSameErrorOnEveryMemberAndEndsTheGroup) {
   const GroupKind& kind = GetParam();
-  const NamedCall any = {"any()", [](const Communicator& group) { static_cast<void>(group.any(false)); }};
+  const NamedCall any = {"any()",
+                         [](const Communicator& group) { static_cast<void>(group.any(false)); }};
   const NamedCall barrier = {"barrier()", [](const Communicator& group) { group.barrier(); }};
   const std::vector<Mismatch> mismatches = {
       {floats(10), floats(11)},
@@ -70,11 +75,12 @@ TEST_P(Disagreement, IsTheSameErrorOnEveryMemberAndEndsTheGroup) {
   };
   for (const Mismatch& mismatch : mismatches)
     run(kind, [&](const Communicator& group) {
-      const int usual = mismatch.carries_values ? kind.named_beside_last
-                                                : kind.named_beside_last_in_control.value_or(kind.named_beside_last);
-      const std::string expected =
-          fmt::format("[{}] expected the same call on all members; member {} called {} and member {} called {}",
-                      mismatch.where, usual, mismatch.usual.name, group.size() - 1, mismatch.odd.name);
+      const int usual = mismatch.carries_values
+                            ? kind.named_beside_last
+                            : kind.named_beside_last_in_control.value_or(kind.named_beside_last);
+      const std::string expected = fmt::format(
+          "[{}] expected the same call on all members; member {} called {} and member {} called {}",
+          mismatch.where, usual, mismatch.usual.name, group.size() - 1, mismatch.odd.name);
       const NamedCall& mine = is_last(group) ? mismatch.odd : mismatch.usual;
       EXPECT_EQ(communication_error_of([&] { mine.run(group); }), expected);
       EXPECT_EQ(communication_error_of([&] { group.barrier(); }), expected);
@@ -94,7 +100,9 @@ TEST_P(Leaving, OfTheFirstMemberTakesAllWithIt) {
       message = communication_error_of([&] { sum_and_wait(group, values); });
     }
     const std::string expected = fmt::format(
-        "[all_reduce] expected all {} members of the group; member 0 left: its data set is unreadable", group.size());
+        "[all_reduce] expected all {} members of the group; member 0 left: its data set is "
+        "unreadable",
+        group.size());
     EXPECT_EQ(message, expected);
     EXPECT_EQ(communication_error_of([&] { static_cast<void>(group.any(true)); }), expected);
   });
@@ -103,9 +111,11 @@ TEST_P(Leaving, OfTheFirstMemberTakesAllWithIt) {
 TEST_P(Leaving, OfTheLastMemberTakesAllWithItToo) {
   run(GetParam(), [](const Communicator& group) {
     if (is_last(group)) group.abort("out of memory");
-    EXPECT_EQ(communication_error_of([&] { group.barrier(); }),
-              fmt::format("[all_reduce] expected all {} members of the group; member {} left: out of memory",
-                          group.size(), group.size() - 1));
+    EXPECT_EQ(
+        communication_error_of([&] { group.barrier(); }),
+        fmt::format(
+            "[all_reduce] expected all {} members of the group; member {} left: out of memory",
+            group.size(), group.size() - 1));
   });
 }
 
@@ -129,16 +139,19 @@ TEST_P(DifferentLayouts, AreTheSameErrorOnEveryMemberAndTheGroupLivesOn) {
       {{{"conv1/kernel", 288}, {"dense/bias", 10}},
        {{"conv1/kernel", 288}, {"dense/bias", 11}},
        "dense/bias has 10 elements on replica 0 and 11 on replica {}"},
-      {{{"a", 1}, {"b", 1}}, {{"b", 1}, {"a", 1}}, "parameter 0 is a on replica 0 and b on replica {}"},
+      {{{"a", 1}, {"b", 1}},
+       {{"b", 1}, {"a", 1}},
+       "parameter 0 is a on replica 0 and b on replica {}"},
       {{{"a", 1}, {"b", 1}}, {{"a", 1}}, "b is on replica 0 and not on replica {}"},
       {{{"a", 1}}, {{"a", 1}, {"b", 1}}, "b is on replica {} and not on replica 0"},
   };
   run(GetParam(), [&](const Communicator& group) {
     for (const Difference& difference : differences) {
-      EXPECT_EQ(
-          communication_error_of([&] { check_layout(group, is_last(group) ? difference.odd : difference.usual); }),
-          "[all_reduce] expected the same parameters on all replicas; " +
-              fmt::format(fmt::runtime(difference.text), group.size() - 1));
+      EXPECT_EQ(communication_error_of([&] {
+                  check_layout(group, is_last(group) ? difference.odd : difference.usual);
+                }),
+                "[all_reduce] expected the same parameters on all replicas; " +
+                    fmt::format(fmt::runtime(difference.text), group.size() - 1));
     }
     group.barrier();
   });

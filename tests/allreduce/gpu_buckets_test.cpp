@@ -37,7 +37,8 @@ struct GpuKind {
     std::vector<std::shared_ptr<GroupMember>> hosts;
     for (const Communicator& host : make_overlapping_group(kMembers)) hosts.push_back(host.impl());
     std::vector<Communicator> group;
-    for (const auto& member : make_staged(hosts, gpus, {.segment_bytes = 4096})) group.emplace_back(member);
+    for (const auto& member : make_staged(hosts, gpus, {.segment_bytes = 4096}))
+      group.emplace_back(member);
     return group;
   }
 };
@@ -55,7 +56,8 @@ std::vector<GpuKind> gpu_kinds() {
 class Computing {
  public:
   Computing(const Communicator& group, const GpuKind& kind, std::size_t count)
-      : stream(kind.gpus[static_cast<std::size_t>(group.rank())]), buffer_(group.allocate(count * sizeof(float))) {}
+      : stream(kind.gpus[static_cast<std::size_t>(group.rank())]),
+        buffer_(group.allocate(count * sizeof(float))) {}
 
   std::span<float> gradients() const { return buffer_.as<float>(); }
 
@@ -86,8 +88,8 @@ TEST_P(GpuBuckets, SumWhatComesOntoTheStreamBeforeReady) {
   run_members(make(), [&](const Communicator& group) {
     Computing member(group, GetParam(), kParameters * kEach);
     const std::span<float> gradients = member.gradients();
-    GradientBuckets buckets(group, gradients, offsets, {.first_bytes = 4 * kEach, .bytes = 8 * kEach}, 0,
-                            &member.stream);
+    GradientBuckets buckets(group, gradients, offsets,
+                            {.first_bytes = 4 * kEach, .bytes = 8 * kEach}, 0, &member.stream);
     std::vector<float> seen(gradients.size());
     for (int step = 0; step < 10; ++step) {
       for (std::size_t parameter = 0; parameter < kParameters; ++parameter) {
@@ -100,7 +102,8 @@ TEST_P(GpuBuckets, SumWhatComesOntoTheStreamBeforeReady) {
       pretend::enqueue(member.stream, [&] { std::ranges::copy(gradients, seen.begin()); });
       member.stream.synchronize();
       for (std::size_t i = 0; i < seen.size(); ++i)
-        ASSERT_EQ(seen[i], static_cast<float>(3 + 3 * step) + 3 * static_cast<float>(i % kEach % 5)) << i;
+        ASSERT_EQ(seen[i], static_cast<float>(3 + 3 * step) + 3 * static_cast<float>(i % kEach % 5))
+            << i;
     }
     EXPECT_EQ(buckets.launched(), 10 * buckets.buckets().size());
   });
@@ -125,7 +128,8 @@ TEST_P(GpuBuckets, DoNotHoldUpTheHost) {
     if (group.moves_on_host()) return;
     Computing member(group, GetParam(), 2000);
     GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0, 1000},
-                            {.first_bytes = 4000, .bytes = 4000, .wire = WireType::float16}, 0, &member.stream);
+                            {.first_bytes = 4000, .bytes = 4000, .wire = WireType::float16}, 0,
+                            &member.stream);
     std::atomic<bool> may_go_on = false;
     pretend::enqueue(member.stream, [&] {
       while (!may_go_on) std::this_thread::yield();
@@ -148,7 +152,8 @@ INSTANTIATE_TEST_SUITE_P(Routes, GpuBuckets, ::testing::ValuesIn(gpu_kinds()),
 
 // Values of very different sizes, some far below what float16 holds.
 float gradient(int rank, std::size_t i) {
-  return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) * (i % 100 < 50 ? 1e-6F : 3e-9F);
+  return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
+         (i % 100 < 50 ? 1e-6F : 3e-9F);
 }
 
 constexpr std::size_t kCount = 5000;
@@ -161,14 +166,16 @@ struct Outcome {
 
 // The first member's sums of values(rank, i), the last 10 of which travel as float32.
 template <typename ValueOf>
-Outcome sum_narrow(const std::vector<Communicator>& members, const GpuKind* kind, WireType wire, ValueOf value) {
+Outcome sum_narrow(const std::vector<Communicator>& members, const GpuKind* kind, WireType wire,
+                   ValueOf value) {
   Outcome outcome;
   run_members(members, [&](const Communicator& group) {
     std::vector<float> on_host(kCount);
     std::optional<Computing> member;
     if (kind != nullptr) member.emplace(group, *kind, kCount);
     const std::span<float> gradients = member ? member->gradients() : std::span(on_host);
-    GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 1, .bytes = 1, .wire = wire}, 1,
+    GradientBuckets buckets(group, gradients, kOffsets,
+                            {.first_bytes = 1, .bytes = 1, .wire = wire}, 1,
                             member ? &member->stream : nullptr);
     for (int step = 0; step < 2; ++step) {
       for (std::size_t i = 0; i < kCount; ++i) gradients[i] = value(group.rank(), i);
@@ -197,7 +204,8 @@ TEST_P(NarrowGpuBuckets, SumWithTheErrorOfTheirTypeOnEveryRoute) {
   for (const GpuKind& kind : gpu_kinds()) {
     const Outcome gpu = sum_narrow(kind.make(), &kind, GetParam(), gradient);
     for (std::size_t i = 0; i < 4990; ++i)
-      ASSERT_NEAR(gpu.sums[i], gradient(0, i) + gradient(1, i) + gradient(2, i), 3e-6F * 0x1p-7F) << kind.name << i;
+      ASSERT_NEAR(gpu.sums[i], gradient(0, i) + gradient(1, i) + gradient(2, i), 3e-6F * 0x1p-7F)
+          << kind.name << i;
     EXPECT_LT(gpu.error.relative, GetParam() == WireType::float16 ? 1e-3 : 5e-3) << kind.name;
   }
 }
@@ -216,16 +224,19 @@ TEST_P(NarrowGpuBuckets, PassOnWhatIsNotFinite) {
   EXPECT_EQ(gpu.sums[801], 3.0F);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, NarrowGpuBuckets, ::testing::Values(WireType::bfloat16, WireType::float16),
+INSTANTIATE_TEST_SUITE_P(Types, NarrowGpuBuckets,
+                         ::testing::Values(WireType::bfloat16, WireType::float16),
                          [](const auto& type) { return to_string(type.param); });
 
 TEST(GpuBucketsOf, ReportAMemberThatLeft) {
   const GpuKind kind = gpu_kinds().front();
   run_members(kind.make(), [&](const Communicator& group) {
     Computing member(group, kind, 10);
-    GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0}, {}, 0, &member.stream);
+    GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0}, {}, 0,
+                            &member.stream);
     if (group.rank() == 1) return group.abort("its device failed");
-    EXPECT_THAT(error_of([&] { buckets.finish(); }), ::testing::HasSubstr("member 1 left: its device failed"));
+    EXPECT_THAT(error_of([&] { buckets.finish(); }),
+                ::testing::HasSubstr("member 1 left: its device failed"));
   });
 }
 

@@ -1,4 +1,5 @@
-// What groups of GPU replicas promise beyond what all routes do, on a machine that pretends to have GPUs.
+// What groups of GPU replicas promise beyond what all routes do, on a machine that pretends to have
+// GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -56,7 +57,8 @@ TEST(GpuGroup, MembersWithMemoryInDifferentPlacesDoNotWaitForEver) {
     std::vector<float> on_host(100);
     const device::Buffer on_gpu = group.allocate(400);
     const std::span<float> values = group.rank() == 0 ? std::span(on_host) : on_gpu.as<float>();
-    EXPECT_THAT(error_of([&] { group.all_reduce(values).wait(); }), HasSubstr("expected the same call on all members"));
+    EXPECT_THAT(error_of([&] { group.all_reduce(values).wait(); }),
+                HasSubstr("expected the same call on all members"));
   });
 }
 
@@ -115,20 +117,23 @@ TEST(GpuGroup, OfTheCpuRefusesTheStreamOfAGpu) {
   std::vector<float> values(10);
   for (const Communicator& group : make_device_group({device::Device{}, device::Device{}}))
     EXPECT_EQ(error_of([&] { group.all_reduce(std::span(values), ReduceOp::sum, stream).wait(); }),
-              "[all_reduce] expected a group of GPU replicas for a GPU stream, got a stream of gpu:0 for route "
+              "[all_reduce] expected a group of GPU replicas for a GPU stream, got a stream of "
+              "gpu:0 for route "
               "in-process");
 }
 
 TEST(InGpu, RefusesMoreMembersThanAKernelReads) {
   const std::vector<device::Device> many(33, pretend::gpus(1).front());
-  EXPECT_EQ(error_of([&] { make_device_group(many); }), "[--allreduce] expected at most 32 replicas per GPU, got 33");
+  EXPECT_EQ(error_of([&] { make_device_group(many); }),
+            "[--allreduce] expected at most 32 replicas per GPU, got 33");
 }
 
 TEST(GpuGroup, RefusesSomeMembersOnOneGpuAndSomeOnAnother) {
   std::vector<device::Device> gpus = pretend::gpus(2);
   gpus.push_back(gpus.front());
-  EXPECT_EQ(error_of([&] { make_device_group(gpus); }),
-            "[--allreduce] expected a GPU for each replica, or one GPU for all, got gpu:0, gpu:1, gpu:0");
+  EXPECT_EQ(
+      error_of([&] { make_device_group(gpus); }),
+      "[--allreduce] expected a GPU for each replica, or one GPU for all, got gpu:0, gpu:1, gpu:0");
 }
 
 TEST(GpuGroup, AThreadThatLeavesTakesAllWithIt) {

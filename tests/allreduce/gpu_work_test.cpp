@@ -21,7 +21,8 @@ std::vector<std::byte> random_bytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// Numbers of moderate size: sums whose order shows, and no NaN, whose bits a GPU chooses for itself.
+// Numbers of moderate size: sums whose order shows, and no NaN, whose bits a GPU chooses for
+// itself.
 std::vector<std::byte> values_of(ElementType type, std::size_t count, unsigned seed) {
   std::vector<std::byte> bytes = random_bytes(count * bytes_per_element(type), seed);
   const auto clear_top = [&](std::size_t width, std::byte kept) {
@@ -78,8 +79,8 @@ void expect_bits_of_the_cpu(ElementType type, ReduceOp op, const Sizes& sizes) {
     gpu::copy(on_gpu[member].data(), copied.data(), copied.size(), stream);
     stream.synchronize();
     ASSERT_EQ(std::memcmp(copied.data(), on_host[member].data(), copied.size()), 0)
-        << name_of(type) << ' ' << name_of(op) << ", member " << member << " of " << sizes.members << ", offset "
-        << sizes.offset;
+        << name_of(type) << ' ' << name_of(op) << ", member " << member << " of " << sizes.members
+        << ", offset " << sizes.offset;
   }
 }
 

@@ -40,13 +40,15 @@ TEST(PlanBuckets, ClosesABucketThatHasReachedItsSize) {
 }
 
 TEST(PlanBuckets, TakesEveryParameterAloneWhenLimitsAreSmall) {
-  EXPECT_THAT(entries_of(plan_buckets(std::vector<std::size_t>{3, 3, 3}, {.first_bytes = 1, .bytes = 1})),
-              ElementsAre(1, 1, 1));
+  EXPECT_THAT(
+      entries_of(plan_buckets(std::vector<std::size_t>{3, 3, 3}, {.first_bytes = 1, .bytes = 1})),
+      ElementsAre(1, 1, 1));
 }
 
 TEST(PlanBuckets, KeepsParametersWithoutElements) {
-  EXPECT_THAT(entries_of(plan_buckets(std::vector<std::size_t>{0, 5, 0}, {.first_bytes = 4, .bytes = 4})),
-              ElementsAre(2, 1));
+  EXPECT_THAT(
+      entries_of(plan_buckets(std::vector<std::size_t>{0, 5, 0}, {.first_bytes = 4, .bytes = 4})),
+      ElementsAre(2, 1));
   EXPECT_THAT(plan_buckets({}, {}), IsEmpty());
 }
 
@@ -73,7 +75,8 @@ TEST(GradientBuckets, LaunchesABucketWhenItsLastParameterIsReady) {
 
 TEST(GradientBuckets, LaunchesBucketsInOrderWhateverIsReadyFirst) {
   std::vector<float> gradients(kElements);
-  GradientBuckets buckets(make_overlapping_group(1).front(), gradients, kOffsets, {.first_bytes = 4, .bytes = 4});
+  GradientBuckets buckets(make_overlapping_group(1).front(), gradients, kOffsets,
+                          {.first_bytes = 4, .bytes = 4});
   ASSERT_EQ(buckets.buckets().size(), 4U);
   for (const std::size_t parameter : {3, 2, 1}) {
     buckets.ready(parameter);
@@ -98,8 +101,8 @@ TEST(GradientBuckets, LeavesAllToTheEndWhereMembersShareMemory) {
   });
 }
 
-// A parameter's gradient is written until right before ready(): a reduction that came early would be a data race and a
-// wrong sum.
+// A parameter's gradient is written until right before ready(): a reduction that came early would
+// be a data race and a wrong sum.
 TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
   constexpr std::size_t kParameters = 40;
   constexpr std::size_t kEach = 3000;
@@ -107,16 +110,20 @@ TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
   for (std::size_t i = 0; i < kParameters; ++i) offsets.push_back(i * kEach);
   run_members(make_overlapping_group(3), [&](const Communicator& group) {
     std::vector<float> gradients(kParameters * kEach);
-    GradientBuckets buckets(group, gradients, offsets, {.first_bytes = 4 * kEach, .bytes = 12 * kEach});
+    GradientBuckets buckets(group, gradients, offsets,
+                            {.first_bytes = 4 * kEach, .bytes = 12 * kEach});
     for (int step = 0; step < 20; ++step) {
       for (std::size_t parameter = 0; parameter < kParameters; ++parameter) {
         for (std::size_t i = 0; i < kEach; ++i)
-          gradients[parameter * kEach + i] = static_cast<float>(group.rank() + step) + static_cast<float>(i % 5);
+          gradients[parameter * kEach + i] =
+              static_cast<float>(group.rank() + step) + static_cast<float>(i % 5);
         buckets.ready(parameter);
       }
       buckets.finish();
       for (std::size_t i = 0; i < gradients.size(); ++i)
-        ASSERT_EQ(gradients[i], static_cast<float>(3 + 3 * step) + 3 * static_cast<float>(i % kEach % 5)) << i;
+        ASSERT_EQ(gradients[i],
+                  static_cast<float>(3 + 3 * step) + 3 * static_cast<float>(i % kEach % 5))
+            << i;
     }
     EXPECT_EQ(buckets.launched(), 20 * buckets.buckets().size());
   });
@@ -125,24 +132,27 @@ TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
 // Beside buckets that are under way, and where all wait for the end.
 TEST(GradientBuckets, SumOtherValuesInTheMiddleOfAStep) {
   for (const bool overlaps : {true, false}) {
-    run_members(overlaps ? make_overlapping_group(3) : make_in_process_group(3), [](const Communicator& group) {
-      std::vector<float> gradients(kElements);
-      GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 4, .bytes = 4});
-      device::Stream stream{device::Device{}};
-      for (int step = 0; step < 20; ++step) {
-        std::ranges::fill(gradients, 1.0F);
-        for (std::size_t parameter = 0; parameter < 4; ++parameter) {
-          buckets.ready(parameter);
-          std::vector<float> others(parameter * 100, static_cast<float>(group.rank() + step));
-          buckets.sum(others, stream);
-          EXPECT_EQ(others, std::vector<float>(parameter * 100, static_cast<float>(3 + 3 * step)));
-        }
-        buckets.finish();
-        EXPECT_EQ(gradients, std::vector<float>(kElements, 3.0F));
-      }
-      EXPECT_EQ(buckets.launched(), 80U) << "other values are no bucket";
-      EXPECT_GT(buckets.times().exposed, 0);
-    });
+    run_members(
+        overlaps ? make_overlapping_group(3) : make_in_process_group(3),
+        [](const Communicator& group) {
+          std::vector<float> gradients(kElements);
+          GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 4, .bytes = 4});
+          device::Stream stream{device::Device{}};
+          for (int step = 0; step < 20; ++step) {
+            std::ranges::fill(gradients, 1.0F);
+            for (std::size_t parameter = 0; parameter < 4; ++parameter) {
+              buckets.ready(parameter);
+              std::vector<float> others(parameter * 100, static_cast<float>(group.rank() + step));
+              buckets.sum(others, stream);
+              EXPECT_EQ(others,
+                        std::vector<float>(parameter * 100, static_cast<float>(3 + 3 * step)));
+            }
+            buckets.finish();
+            EXPECT_EQ(gradients, std::vector<float>(kElements, 3.0F));
+          }
+          EXPECT_EQ(buckets.launched(), 80U) << "other values are no bucket";
+          EXPECT_GT(buckets.times().exposed, 0);
+        });
   }
 }
 
@@ -160,7 +170,8 @@ TEST(GradientBuckets, CanBeCutAnewBetweenSteps) {
       launched += buckets.buckets().size();
       EXPECT_EQ(buckets.launched(), launched);
     }
-    EXPECT_THAT(entries_of(buckets.buckets()), ElementsAre(1, 2, 1)) << "the first bucket stays as small as it was";
+    EXPECT_THAT(entries_of(buckets.buckets()), ElementsAre(1, 2, 1))
+        << "the first bucket stays as small as it was";
   });
 }
 
@@ -183,23 +194,27 @@ class NarrowBuckets : public ::testing::TestWithParam<WireType> {};
 TEST_P(NarrowBuckets, SumWithTheErrorOfTheirType) {
   // Gradients of very different sizes in each bucket, some far below what float16 holds.
   const auto gradient = [](int rank, std::size_t i) {
-    return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) * (i % 100 < 50 ? 1e-6F : 3e-9F);
+    return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
+           (i % 100 < 50 ? 1e-6F : 3e-9F);
   };
   constexpr std::size_t kCount = 1000;
   run_members(make_overlapping_group(3), [&](const Communicator& group) {
     std::vector<float> gradients(kCount);
     const std::vector<std::size_t> offsets = {0, 500, 990};
-    GradientBuckets buckets(group, gradients, offsets, {.first_bytes = 1, .bytes = 1, .wire = GetParam()}, 1);
+    GradientBuckets buckets(group, gradients, offsets,
+                            {.first_bytes = 1, .bytes = 1, .wire = GetParam()}, 1);
     EXPECT_THAT(entries_of(buckets.buckets()), ElementsAre(1, 1, 1));
     for (int step = 0; step < 2; ++step) {
-      for (std::size_t i = 0; i < kCount; ++i) gradients[i] = i < 990 ? gradient(group.rank(), i) : 16777215.0F / 3;
+      for (std::size_t i = 0; i < kCount; ++i)
+        gradients[i] = i < 990 ? gradient(group.rank(), i) : 16777215.0F / 3;
       if (step == 1) buckets.measure_wire_error();
       buckets.finish();
       for (std::size_t i = 0; i < 990; ++i) {
         const float exact = gradient(0, i) + gradient(1, i) + gradient(2, i);
         ASSERT_NEAR(gradients[i], exact, 3e-6F * 0x1p-7F) << i;
       }
-      for (std::size_t i = 990; i < kCount; ++i) ASSERT_EQ(gradients[i], 16777215.0F) << "travels as float32";
+      for (std::size_t i = 990; i < kCount; ++i)
+        ASSERT_EQ(gradients[i], 16777215.0F) << "travels as float32";
     }
     EXPECT_GT(buckets.wire_error().relative, 0);
     EXPECT_LT(buckets.wire_error().relative, GetParam() == WireType::float16 ? 1e-3 : 5e-3);
@@ -212,7 +227,8 @@ TEST_P(NarrowBuckets, PassOnWhatIsNotFinite) {
     std::vector<float> gradients(kElements, 1.0F);
     gradients[1] = group.rank() == 1 ? std::numeric_limits<float>::infinity() : 1.0F;
     gradients[7] = group.rank() == 0 ? std::numeric_limits<float>::quiet_NaN() : 1.0F;
-    GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 16, .bytes = 16, .wire = GetParam()});
+    GradientBuckets buckets(group, gradients, kOffsets,
+                            {.first_bytes = 16, .bytes = 16, .wire = GetParam()});
     buckets.finish();
     EXPECT_EQ(gradients[0], 2.0F);
     EXPECT_TRUE(std::isinf(gradients[1]));
@@ -220,7 +236,8 @@ TEST_P(NarrowBuckets, PassOnWhatIsNotFinite) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, NarrowBuckets, ::testing::Values(WireType::bfloat16, WireType::float16),
+INSTANTIATE_TEST_SUITE_P(Types, NarrowBuckets,
+                         ::testing::Values(WireType::bfloat16, WireType::float16),
                          [](const auto& type) { return to_string(type.param); });
 
 TEST(ParseWireType, ReadsWhatItWritesAndListsTheNames) {
@@ -237,7 +254,8 @@ TEST(GradientBuckets, SumsEachStepOfEveryReplica) {
     for (int step = 0; step < 5; ++step) {
       for (std::size_t i = 0; i < kElements; ++i)
         gradients[i] = static_cast<float>(group.rank() + static_cast<int>(i) * 3 + step);
-      // On replica 1 parameters become ready in another order, and replica 2 has no gradient for the last one.
+      // On replica 1 parameters become ready in another order, and replica 2 has no gradient for
+      // the last one.
       if (group.rank() == 1)
         for (const std::size_t parameter : {1, 0, 3, 2}) buckets.ready(parameter);
       else

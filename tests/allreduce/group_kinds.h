@@ -1,5 +1,6 @@
-// The kinds of groups that a test program can form: threads, ranks under mpirun, and GPUs, pretended or real. Each
-// program supplies its own, and compiles the promises of all routes against them.
+// The kinds of groups that a test program can form: threads, ranks under mpirun, and GPUs,
+// pretended or real. Each program supplies its own, and compiles the promises of all routes against
+// them.
 #pragma once
 
 #include <functional>
@@ -18,11 +19,13 @@ struct GroupKind {
   int size = 1;      ///< members in all
   /// The members that this process drives; collective over the ranks of an MPI job.
   std::function<std::vector<Communicator>()> make;
-  /// The same bits on all members and in every run: promised by our own routes, not by the MPI library.
+  /// The same bits on all members and in every run: promised by our own routes, not by the MPI
+  /// library.
   bool is_exact = true;
-  bool adds_in_member_order = false;  ///< rather than in another fixed order; for three members or more
-  /// The member that an error names besides the last one when that differs: its neighbour where threads of one rank
-  /// compare first.
+  bool adds_in_member_order =
+      false;  ///< rather than in another fixed order; for three members or more
+  /// The member that an error names besides the last one when that differs: its neighbour where
+  /// threads of one rank compare first.
   int named_beside_last = 0;
   /// The same for calls that carry no values, where that is another.
   std::optional<int> named_beside_last_in_control = {};
@@ -30,7 +33,9 @@ struct GroupKind {
   std::function<std::shared_ptr<const void>()> setting = {};
 };
 
-inline std::shared_ptr<const void> setting_of(const GroupKind& kind) { return kind.setting ? kind.setting() : nullptr; }
+inline std::shared_ptr<const void> setting_of(const GroupKind& kind) {
+  return kind.setting ? kind.setting() : nullptr;
+}
 
 inline void run(const GroupKind& kind, const MemberBody& body) {
   const auto setting = setting_of(kind);
@@ -48,8 +53,12 @@ std::vector<GroupKind> kinds_with(Condition condition) {
   return kinds;
 }
 
-inline std::ostream& operator<<(std::ostream& out, const GroupKind& kind) { return out << kind.name; }
+inline std::ostream& operator<<(std::ostream& out, const GroupKind& kind) {
+  return out << kind.name;
+}
 
-inline std::string name_of_kind(const ::testing::TestParamInfo<GroupKind>& info) { return info.param.name; }
+inline std::string name_of_kind(const ::testing::TestParamInfo<GroupKind>& info) {
+  return info.param.name;
+}
 
 }  // namespace lockstep::allreduce

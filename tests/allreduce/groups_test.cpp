@@ -30,8 +30,8 @@ std::string error_of_category(ErrorCategory category, Call call) {
 }
 
 TEST(ParseRoute, ReadsWhatItWrites) {
-  for (const Route route : {Route::automatic, Route::in_process, Route::shared_memory, Route::ring, Route::hierarchical,
-                            Route::mpi, Route::nccl, Route::staged})
+  for (const Route route : {Route::automatic, Route::in_process, Route::shared_memory, Route::ring,
+                            Route::hierarchical, Route::mpi, Route::nccl, Route::staged})
     EXPECT_EQ(parse_route(to_string(route)), route);
   EXPECT_EQ(to_string(Route::automatic), "auto");
   EXPECT_EQ(to_string(Route::in_process), "in-process");
@@ -44,7 +44,8 @@ TEST(ParseRoute, ListsTheNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_STREQ(error.what(),
-                 "[--allreduce] expected auto, in-process, shared-memory, ring, hierarchical, mpi, nccl or staged, got "
+                 "[--allreduce] expected auto, in-process, shared-memory, ring, hierarchical, mpi, "
+                 "nccl or staged, got "
                  "\"tree\"");
   }
 }
@@ -59,7 +60,9 @@ TEST(InProcessGroup, NumbersItsMembers) {
   }
 }
 
-TEST(InProcessGroup, OfOneMemberHasNoRoute) { EXPECT_EQ(make_in_process_group(1).front().route(), "none"); }
+TEST(InProcessGroup, OfOneMemberHasNoRoute) {
+  EXPECT_EQ(make_in_process_group(1).front().route(), "none");
+}
 
 TEST(InProcessGroup, NeedsAMember) { EXPECT_THROW(make_in_process_group(0), CheckFailure); }
 
@@ -94,7 +97,8 @@ TEST(InProcessGroup, ThatFailedLeavesOthersAlone) {
   const std::vector<Communicator> broken = make_in_process_group(2);
   broken[0].abort("this group only");
   EXPECT_NE(error_of([&] { broken[1].barrier(); }), "");
-  run_ranks(2, Route::in_process, [](const Communicator& group) { EXPECT_EQ(error_of([&] { group.barrier(); }), ""); });
+  run_ranks(2, Route::in_process,
+            [](const Communicator& group) { EXPECT_EQ(error_of([&] { group.barrier(); }), ""); });
 }
 
 TEST(InProcessGroup, KeepsTheFirstReason) {
@@ -107,23 +111,32 @@ TEST(InProcessGroup, KeepsTheFirstReason) {
 }
 
 TEST(Nccl, HasVersionsOrTheWordAbsent) {
-  EXPECT_THAT(nccl_built_version(), ::testing::AnyOf("absent", MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+")));
-  EXPECT_THAT(nccl_loaded_version(), ::testing::AnyOf("absent", MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+")));
+  EXPECT_THAT(nccl_built_version(),
+              ::testing::AnyOf("absent", MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+")));
+  EXPECT_THAT(nccl_loaded_version(),
+              ::testing::AnyOf("absent", MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+")));
   EXPECT_TRUE(nccl_built_version() != "absent" || nccl_loaded_version() == "absent");
 }
 
 TEST(RequireNccl, SaysWhatThisBuildHas) {
-  const std::string message = error_of_category(ErrorCategory::input, [] { require_nccl({kCpu, kCpu}); });
-  EXPECT_THAT(message,
-              StartsWith("[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
+  const std::string message = error_of_category(ErrorCategory::input, [] {
+    require_nccl({kCpu, kCpu});
+  });
+  EXPECT_THAT(
+      message,
+      StartsWith(
+          "[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
   if (nccl_built_version() == "absent")
-    EXPECT_THAT(message,
-                HasSubstr("this build has no NCCL: install it with the CUDA toolkit, then configure and build"));
+    EXPECT_THAT(
+        message,
+        HasSubstr(
+            "this build has no NCCL: install it with the CUDA toolkit, then configure and build"));
   else if (!device::gpu_is_available())
     EXPECT_THAT(message, HasSubstr("this build has NCCL " + nccl_built_version() +
                                    ", but there is no GPU: " + device::gpu_unavailable_reason()));
   else
-    EXPECT_THAT(message, HasSubstr(", but the replicas are on the CPU: select GPUs with --devices"));
+    EXPECT_THAT(message,
+                HasSubstr(", but the replicas are on the CPU: select GPUs with --devices"));
 }
 
 TEST(DeviceGroup, OnTheCpuIsOneOfThreads) {
@@ -134,11 +147,13 @@ TEST(DeviceGroup, OnTheCpuIsOneOfThreads) {
 }
 
 TEST(DeviceGroup, RefusesNcclOnTheCpu) {
-  EXPECT_THAT(error_of_category(ErrorCategory::input,
-                                [] {
-                                  make_device_group({kCpu, kCpu}, Route::nccl);
-                                }),
-              StartsWith("[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
+  EXPECT_THAT(
+      error_of_category(ErrorCategory::input,
+                        [] {
+                          make_device_group({kCpu, kCpu}, Route::nccl);
+                        }),
+      StartsWith(
+          "[--allreduce] expected a build with NCCL and a GPU for each replica; this build has "));
 }
 
 TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
@@ -151,7 +166,8 @@ TEST(DeviceGroup, RefusesRoutesBetweenRanksWithinOneProcess) {
                               [] {
                                 make_device_group({kGpu, kGpu}, Route::shared_memory);
                               }),
-            "[--allreduce] expected auto, in-process, nccl or staged between GPUs of one process, got shared-memory");
+            "[--allreduce] expected auto, in-process, nccl or staged between GPUs of one process, "
+            "got shared-memory");
 }
 
 TEST(DeviceGroup, RefusesAMixture) {
@@ -164,8 +180,10 @@ TEST(DeviceGroup, RefusesAMixture) {
 
 TEST(DeviceGroup, RefusesAGpuThatIsNotThere) {
   const auto ask = [] { make_device_group({{device::DeviceKind::gpu, 99}}); };
-  EXPECT_THAT(error_of_category(ErrorCategory::device, ask), StartsWith("[devices] expected gpu:99; "));
-  EXPECT_THAT(error_of_category(ErrorCategory::device, ask), HasSubstr(device::gpu_unavailable_reason()));
+  EXPECT_THAT(error_of_category(ErrorCategory::device, ask),
+              StartsWith("[devices] expected gpu:99; "));
+  EXPECT_THAT(error_of_category(ErrorCategory::device, ask),
+              HasSubstr(device::gpu_unavailable_reason()));
 }
 
 TEST(Streams, OfTheCpuMayBeFollowedByEveryGroup) {

@@ -19,7 +19,8 @@ std::vector<Communicator> make_rings(const RingOptions& options) {
 std::vector<Communicator> make_nodes(int node) {
   MPI_Comm ranks_of_node = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, node, world_rank(), &ranks_of_node);
-  Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node, {.doubling_bytes = 64, .segment_bytes = 4096}));
+  Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node,
+                                       {.doubling_bytes = 64, .segment_bytes = 4096}));
   MPI_Comm_free(&ranks_of_node);
   return {group};
 }
@@ -28,7 +29,9 @@ std::vector<Communicator> make_nodes(int node) {
 
 std::vector<GroupKind> group_kinds() {
   const int ranks = size_of(MPI_COMM_WORLD);
-  const auto between = [](Route route) { return std::vector{make_mpi_group(MPI_COMM_WORLD, route)}; };
+  const auto between = [](Route route) {
+    return std::vector{make_mpi_group(MPI_COMM_WORLD, route)};
+  };
   const auto workers = [](int replicas, Route route) {
     return make_multi_worker_group(MPI_COMM_WORLD, replicas, route);
   };
@@ -36,21 +39,26 @@ std::vector<GroupKind> group_kinds() {
   const int uneven = ranks + ranks / 2;
   std::vector<GroupKind> kinds = {
       {.name = "ring", .size = ranks, .make = [=] { return between(Route::ring); }},
-      // Rings that cut even small buffers, so that many segments, empty ones among them, are sent; and one that does
-      // not cut at all.
+      // Rings that cut even small buffers, so that many segments, empty ones among them, are sent;
+      // and one that does not cut at all.
       {.name = "ring_of_small_segments",
        .size = ranks,
        .make = [] { return make_rings({.doubling_bytes = 0, .segment_bytes = 4096}); }},
       {.name = "ring_of_tiny_segments",
        .size = ranks,
        .make = [] { return make_rings({.doubling_bytes = 0, .segment_bytes = 256}); }},
-      {.name = "recursive_doubling", .size = ranks, .make = [] { return make_rings({.doubling_bytes = 1 << 20}); }},
+      {.name = "recursive_doubling",
+       .size = ranks,
+       .make = [] { return make_rings({.doubling_bytes = 1 << 20}); }},
       {.name = "shared_memory",
        .size = ranks,
        .make = [=] { return between(Route::shared_memory); },
        .adds_in_member_order = ranks > 2},
       {.name = "hierarchical", .size = ranks, .make = [=] { return between(Route::hierarchical); }},
-      {.name = "mpi", .size = ranks, .make = [=] { return between(Route::mpi); }, .is_exact = false},
+      {.name = "mpi",
+       .size = ranks,
+       .make = [=] { return between(Route::mpi); },
+       .is_exact = false},
       {.name = "workers_of_1", .size = ranks, .make = [=] { return workers(1, Route::automatic); }},
       {.name = "workers_of_2",
        .size = 2 * ranks,
@@ -70,7 +78,8 @@ std::vector<GroupKind> group_kinds() {
        .make = [=] { return workers(1 + world_rank() % 2, Route::ring); },
        .named_beside_last = ranks % 2 == 0 ? uneven - 2 : 0},
   };
-  // Nodes of two ranks, and nodes of one and of all the others, as if these were on different hosts.
+  // Nodes of two ranks, and nodes of one and of all the others, as if these were on different
+  // hosts.
   for (const bool even : {true, false})
     kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
                        return make_nodes(even ? world_rank() / 2 : world_rank() > 0);
@@ -79,10 +88,11 @@ std::vector<GroupKind> group_kinds() {
   const device::Device gpu = {device::DeviceKind::gpu, world_rank()};
   if (nccl_built_version() != "absent" && static_cast<int>(device::list_gpus().size()) >= ranks)
     for (const Route route : {Route::nccl, Route::hierarchical})
-      kinds.push_back({.name = route == Route::nccl ? "nccl" : "nccl_and_ring",
-                       .size = ranks,
-                       .make = [=] { return on_gpus(make_device_group(MPI_COMM_WORLD, {gpu}, route), {gpu}); },
-                       .is_exact = false});
+      kinds.push_back(
+          {.name = route == Route::nccl ? "nccl" : "nccl_and_ring",
+           .size = ranks,
+           .make = [=] { return on_gpus(make_device_group(MPI_COMM_WORLD, {gpu}, route), {gpu}); },
+           .is_exact = false});
   return kinds;
 }
 

@@ -1,5 +1,5 @@
-// Runs the tests on every rank at once. Only rank 0 reports success; each rank reports its failures, and any of them
-// fails the job.
+// Runs the tests on every rank at once. Only rank 0 reports success; each rank reports its
+// failures, and any of them fails the job.
 #include <gtest/gtest.h>
 #include <mpi.h>
 

@@ -29,14 +29,16 @@ TEST(MpiGroup, NamesItsRoute) {
 }
 
 TEST(MultiWorkerGroup, NamesItsRoute) {
-  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::automatic)[0].route(), "in-process + shared-memory");
+  EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::automatic)[0].route(),
+            "in-process + shared-memory");
   EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 2, Route::mpi)[1].route(), "in-process + mpi");
   EXPECT_EQ(make_multi_worker_group(MPI_COMM_WORLD, 1, Route::ring)[0].route(), "ring");
 }
 
 // These are the groups of threads that the unit tests have.
 TEST(MpiGroup, OfOneRankIsAGroupWithinItsProcess) {
-  for (const Route route : {Route::automatic, Route::shared_memory, Route::hierarchical, Route::ring, Route::mpi}) {
+  for (const Route route :
+       {Route::automatic, Route::shared_memory, Route::hierarchical, Route::ring, Route::mpi}) {
     EXPECT_EQ(make_mpi_group(MPI_COMM_SELF, route).route(), "none");
     EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 1, route)[0].route(), "none");
     EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 2, route)[1].route(), "in-process");
@@ -49,11 +51,10 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
     FAIL() << "in-process was accepted between ranks";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_EQ(error.what(),
-              fmt::format(
-                  "[--allreduce] expected auto, shared-memory, ring, hierarchical or mpi between ranks, got in-process "
-                  "for {} ranks",
-                  world_size()));
+    EXPECT_EQ(error.what(), fmt::format("[--allreduce] expected auto, shared-memory, ring, "
+                                        "hierarchical or mpi between ranks, got in-process "
+                                        "for {} ranks",
+                                        world_size()));
   }
 }
 
@@ -103,18 +104,24 @@ TEST(MpiGroup, ServesAPartOfTheRanks) {
   }
 }
 
-// The counts of MPI have 32 bits. The memory is reserved only: the sizes are compared before it is read.
+// The counts of MPI have 32 bits. The memory is reserved only: the sizes are compared before it is
+// read.
 TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
   constexpr std::size_t kBytes = std::size_t{3} << 29;
-  void* const memory = mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* const memory =
+      mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   run_ranks(world_size(), Route::ring, [&](const Communicator& group) {
-    EXPECT_EQ(error_of([&] { group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes)); }),
-              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; gather in pieces, "
+    EXPECT_EQ(error_of([&] {
+                group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes));
+              }),
+              fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; "
+                          "gather in pieces, "
                           "got {}",
                           kBytes * static_cast<std::size_t>(world_size())));
     const std::byte small{static_cast<unsigned char>(group.rank())};
-    EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(), static_cast<std::size_t>(world_size()));
+    EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(),
+              static_cast<std::size_t>(world_size()));
   });
   munmap(memory, kBytes);
 }
@@ -122,7 +129,8 @@ TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
 TEST(MultiWorkerGroup, NumbersReplicasOfRankAfterRank) {
   // Rank r drives r + 1 replicas: the first of rank r is number r (r + 1) / 2.
   const int rank = world_rank();
-  const std::vector<Communicator> group = make_multi_worker_group(MPI_COMM_WORLD, rank + 1, Route::automatic);
+  const std::vector<Communicator> group =
+      make_multi_worker_group(MPI_COMM_WORLD, rank + 1, Route::automatic);
   ASSERT_EQ(group.size(), static_cast<std::size_t>(rank + 1));
   for (int local = 0; local <= rank; ++local) {
     EXPECT_EQ(group[static_cast<std::size_t>(local)].rank(), rank * (rank + 1) / 2 + local);
@@ -167,7 +175,8 @@ TEST(GatherTexts, GivesEveryRanksTextInOrder) {
   };
   const std::vector<std::string> texts = gather_texts(MPI_COMM_WORLD, text_of(world_rank()));
   ASSERT_EQ(texts.size(), static_cast<std::size_t>(world_size()));
-  for (int rank = 0; rank < world_size(); ++rank) EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank));
+  for (int rank = 0; rank < world_size(); ++rank)
+    EXPECT_EQ(texts[static_cast<std::size_t>(rank)], text_of(rank));
   EXPECT_EQ(gather_texts(MPI_COMM_NULL, "alone"), std::vector<std::string>{"alone"});
 }
 

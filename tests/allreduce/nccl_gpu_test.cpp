@@ -26,7 +26,8 @@ class NcclOnAGpu : public ::testing::Test {
   }
 
   static Communicator make_group_of_one() {
-    return Communicator(make_nccl({make_in_process_group(1).front().impl()}, {kGpu}, MPI_COMM_NULL).front());
+    return Communicator(
+        make_nccl({make_in_process_group(1).front().impl()}, {kGpu}, MPI_COMM_NULL).front());
   }
 };
 
@@ -36,7 +37,8 @@ std::vector<float> values_on_host() {
   return values;
 }
 
-void copy_to(const device::Buffer& buffer, const std::vector<float>& values, device::Stream& stream) {
+void copy_to(const device::Buffer& buffer, const std::vector<float>& values,
+             device::Stream& stream) {
   gpu::copy(values.data(), buffer.data(), values.size() * sizeof(float), stream);
 }
 
@@ -51,8 +53,9 @@ TEST_F(NcclOnAGpu, ServesAGroupOfOne) {
   const Communicator group = make_group_of_one();
   device::Stream stream(kGpu);
   for (const bool own : {true, false}) {
-    const device::Buffer buffer = own ? group.allocate(kCount * sizeof(float))
-                                      : device::make_gpu_allocator(kGpu.index)->allocate(kCount * sizeof(float));
+    const device::Buffer buffer =
+        own ? group.allocate(kCount * sizeof(float))
+            : device::make_gpu_allocator(kGpu.index)->allocate(kCount * sizeof(float));
     EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kCount));
     const std::span<float> values = buffer.as<float>();
     copy_to(buffer, values_on_host(), stream);
@@ -83,7 +86,8 @@ TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
   const device::Buffer buffer = group.allocate(kCount * sizeof(float));
   Request request = group.all_reduce(buffer.as<float>());
   group.abort("enough");
-  const std::string expected = "[all_reduce] expected all 1 members of the group; member 0 left: enough";
+  const std::string expected =
+      "[all_reduce] expected all 1 members of the group; member 0 left: enough";
   EXPECT_EQ(error_of([&] { request.wait(); }), expected);
   EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
 }

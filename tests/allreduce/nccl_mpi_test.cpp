@@ -1,4 +1,5 @@
-// What the routes of GPUs promise between ranks beyond what all routes do, on hosts that pretend to have GPUs.
+// What the routes of GPUs promise between ranks beyond what all routes do, on hosts that pretend to
+// have GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -30,48 +31,61 @@ TEST(NcclBetweenRanks, NamesItsRoute) {
 }
 
 TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
-  EXPECT_EQ(
-      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
-      fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give each rank its own with "
-                  "--devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 (gpu:0) and rank 1 "
-                  "(gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
-                  host_name()));
+  EXPECT_EQ(error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
+            fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give "
+                        "each rank its own with "
+                        "--devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; "
+                        "rank 0 (gpu:0) and rank 1 "
+                        "(gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
+                        host_name()));
 }
 
 TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
   const int last = world_size() - 1;
   if (world_rank() == last) pretend::lose_library();
   for (const Route route : {Route::nccl, Route::hierarchical})
-    EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
-              fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost", host_name()));
+    EXPECT_EQ(
+        error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route); }),
+        fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost",
+                    host_name()));
   pretend::mend();
 }
 
 TEST(NcclBetweenRanks, RefusesAMixture) {
-  const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{} : pretend::gpus(1).front()};
-  EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, devices, Route::automatic); }),
-            fmt::format("[--allreduce] expected all replicas on the CPU or all on GPUs, got 1 of {} on the CPU",
-                        world_size()));
+  const std::vector<device::Device> devices = {world_rank() == 0 ? device::Device{}
+                                                                 : pretend::gpus(1).front()};
+  EXPECT_EQ(
+      error_of([&] { make_device_group(MPI_COMM_WORLD, devices, Route::automatic); }),
+      fmt::format(
+          "[--allreduce] expected all replicas on the CPU or all on GPUs, got 1 of {} on the CPU",
+          world_size()));
 }
 
 TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
-  EXPECT_EQ(
-      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::shared_memory); }),
-      "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several ranks, got shared-memory");
-  EXPECT_EQ(
-      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()), Route::hierarchical); }),
-      fmt::format("[--allreduce] expected one replica per rank for hierarchical between GPUs, got {} replicas of {} "
-                  "ranks",
-                  2 * world_size(), world_size()));
+  EXPECT_EQ(error_of([] {
+              make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()),
+                                Route::shared_memory);
+            }),
+            "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several "
+            "ranks, got shared-memory");
+  EXPECT_EQ(error_of([] {
+              make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()),
+                                Route::hierarchical);
+            }),
+            fmt::format("[--allreduce] expected one replica per rank for hierarchical between "
+                        "GPUs, got {} replicas of {} "
+                        "ranks",
+                        2 * world_size(), world_size()));
 }
 
 TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
   const int last = world_size() - 1;
   const int gpu = world_rank() == last ? 99 : world_rank();
-  EXPECT_EQ(error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
-            fmt::format(
-                "[devices] expected the devices of rank {} on {}; [devices] expected gpu:99; this process sees 8 GPUs",
-                last, host_name()));
+  EXPECT_EQ(
+      error_of([&] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1, gpu), Route::nccl); }),
+      fmt::format("[devices] expected the devices of rank {} on {}; [devices] expected gpu:99; "
+                  "this process sees 8 GPUs",
+                  last, host_name()));
 }
 
 TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
@@ -86,7 +100,8 @@ TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
 
 TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
   for (const Route route : {Route::nccl, Route::hierarchical}) {
-    const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
+    const Communicator member =
+        make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
     run_member(member, [&](const Communicator& group) {
       const device::Buffer buffer = group.allocate(400'000);
       if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
@@ -102,7 +117,8 @@ TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
 
 TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
   for (const Route route : {Route::nccl, Route::hierarchical}) {
-    const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
+    const Communicator member =
+        make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
     run_member(member, [&](const Communicator& group) {
       const device::Buffer buffer = group.allocate(400'000);
       if (group.rank() == 1) pretend::lose_operations(1);
@@ -112,8 +128,11 @@ TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
         request.wait();
         group.barrier();
       });
-      EXPECT_EQ(message, fmt::format("[all_reduce] expected all {} members of the group; member 1 left: out of memory",
-                                     world_size()));
+      EXPECT_EQ(
+          message,
+          fmt::format(
+              "[all_reduce] expected all {} members of the group; member 1 left: out of memory",
+              world_size()));
     });
     pretend::mend();
     MPI_Barrier(MPI_COMM_WORLD);

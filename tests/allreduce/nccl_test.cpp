@@ -1,4 +1,5 @@
-// What the route of NCCL does about memory and failures, on a machine that pretends to have both GPUs and NCCL.
+// What the route of NCCL does about memory and failures, on a machine that pretends to have both
+// GPUs and NCCL.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -25,7 +26,9 @@ class NcclGroup : public ::testing::Test {
   ~NcclGroup() override { pretend::mend(); }
 };
 
-std::string place_of(int member) { return fmt::format("member {0} (gpu:{0} of {1})", member, host_name()); }
+std::string place_of(int member) {
+  return fmt::format("member {0} (gpu:{0} of {1})", member, host_name());
+}
 
 const std::string kAdvice = "; set NCCL_DEBUG=WARN for details";
 
@@ -75,7 +78,8 @@ TEST_F(NcclGroup, ReducesItsOwnAndOtherMemoryInOneCall) {
 TEST_F(NcclGroup, ReducesMemoryOfItsOwnAtDifferentOffsets) {
   run_members(make_device_group(pretend::gpus(2)), [](const Communicator& group) {
     const device::Buffer buffer = group.allocate(40'000);
-    const std::span<float> values = buffer.as<float>().subspan(static_cast<std::size_t>(group.rank()) * 16, 1000);
+    const std::span<float> values =
+        buffer.as<float>().subspan(static_cast<std::size_t>(group.rank()) * 16, 1000);
     std::ranges::fill(values, 1.0F);
     group.all_reduce(values).wait();
     for (const float value : values) ASSERT_EQ(value, 2.0F);
@@ -85,7 +89,8 @@ TEST_F(NcclGroup, ReducesMemoryOfItsOwnAtDifferentOffsets) {
 TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
   pretend::answer_next_call(1, ncclSystemError);
   const std::string expected = "[nccl] expected ncclAllReduce on " + place_of(1) +
-                               "; NCCL returned \"unhandled system error\" (a pretended one)" + kAdvice;
+                               "; NCCL returned \"unhandled system error\" (a pretended one)" +
+                               kAdvice;
   run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(4000);
     EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
@@ -110,7 +115,8 @@ TEST_F(NcclGroup, AnErrorUnderWayIsTheErrorOfAllMembers) {
       group.barrier();
     });
     EXPECT_EQ(message, "[nccl] expected NCCL operations to continue on " + place_of(1) +
-                           "; NCCL returned \"remote process exited or there was a network error\" (a pretended one)" +
+                           "; NCCL returned \"remote process exited or there was a network error\" "
+                           "(a pretended one)" +
                            kAdvice);
   });
 }
@@ -155,26 +161,29 @@ TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
   const std::vector<device::Device> twice(2, pretend::gpus(1).front());
   std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
-  EXPECT_EQ(
-      error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
-      fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL returned \"invalid usage\" (a "
-                  "pretended one){}",
-                  host_name(), kAdvice));
+  EXPECT_EQ(error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
+            fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL "
+                        "returned \"invalid usage\" (a "
+                        "pretended one){}",
+                        host_name(), kAdvice));
 }
 
 TEST_F(NcclGroup, NamesAMemberThatWaitsInVainForOthers) {
   const std::vector<Communicator> all = make_in_process_group(3);
-  EXPECT_EQ(
-      error_of([&] { make_nccl({all[1].impl()}, pretend::gpus(1), MPI_COMM_NULL, {.join_limit = 20ms}); }),
-      fmt::format("[nccl] expected 3 members to join within 0.02 s; member 1 on {} (gpu:0) is still waiting for others",
-                  host_name()));
+  EXPECT_EQ(error_of([&] {
+              make_nccl({all[1].impl()}, pretend::gpus(1), MPI_COMM_NULL, {.join_limit = 20ms});
+            }),
+            fmt::format("[nccl] expected 3 members to join within 0.02 s; member 1 on {} (gpu:0) "
+                        "is still waiting for others",
+                        host_name()));
 }
 
 TEST_F(NcclGroup, SaysThatTheLibraryIsMissing) {
   pretend::lose_library();
   EXPECT_EQ(nccl_loaded_version(), "absent");
   EXPECT_EQ(error_of([] { make_device_group(pretend::gpus(2)); }),
-            fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost", host_name()));
+            fmt::format("[nccl] expected NCCL on {}; [NCCL] expected a library; it is lost",
+                        host_name()));
   pretend::mend();
   EXPECT_EQ(nccl_loaded_version(), nccl_built_version());
 }

@@ -1,4 +1,5 @@
-// Replicas that share a GPU, as a real one shows them: values come and go by copies. Skipped where there is no GPU.
+// Replicas that share a GPU, as a real one shows them: values come and go by copies. Skipped where
+// there is no GPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -61,7 +62,8 @@ TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
       group.all_reduce(buffer.as<float>(), ReduceOp::sum, compute).wait(compute);
       device::copy(pinned.data(), buffer.data(), pinned.size(), compute);
       compute.synchronize();
-      for (const float value : pinned.as<float>()) ASSERT_EQ(value, static_cast<float>(kMembers * step));
+      for (const float value : pinned.as<float>())
+        ASSERT_EQ(value, static_cast<float>(kMembers * step));
     }
   });
 }
@@ -70,7 +72,8 @@ TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
 
 // Of very different sizes, some far below what float16 holds.
 float gradient(int rank, std::size_t i) {
-  return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) * (i % 100 < 50 ? 1e-6F : 3e-9F);
+  return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
+         (i % 100 < 50 ? 1e-6F : 3e-9F);
 }
 
 constexpr std::size_t kCount = 5000;
@@ -84,10 +87,12 @@ Values sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, W
     device::Stream stream(on_gpu ? kOneGpu.front() : device::Device{});
     const device::Buffer buffer = group.allocate(kCount * sizeof(float));
     const std::span<float> gradients = buffer.as<float>();
-    GradientBuckets buckets(group, gradients, kOffsets, {.first_bytes = 1, .bytes = 1, .wire = wire}, 1, &stream);
+    GradientBuckets buckets(group, gradients, kOffsets,
+                            {.first_bytes = 1, .bytes = 1, .wire = wire}, 1, &stream);
     for (int step = 0; step < 3; ++step) {  // wire scales of a step come from the one before
       write(gradients, mine, stream);
-      for (std::size_t parameter = 0; parameter < kOffsets.size(); ++parameter) buckets.ready(parameter);
+      for (std::size_t parameter = 0; parameter < kOffsets.size(); ++parameter)
+        buckets.ready(parameter);
       buckets.finish();
     }
     const Values all = read(gradients, stream);
@@ -104,8 +109,10 @@ TEST_F(OnAGpu, SumsBucketsToTheBitsOfTheCpu) {
 }
 
 TEST_F(OnAGpu, SumsBucketsByWayOfTheHost) {
-  const Values expected = sum_of_gradients(make_in_process_group(kMembers), false, WireType::float32);
-  EXPECT_EQ(sum_of_gradients(make_device_group(kOneGpu, Route::staged), true, WireType::float32), expected);
+  const Values expected =
+      sum_of_gradients(make_in_process_group(kMembers), false, WireType::float32);
+  EXPECT_EQ(sum_of_gradients(make_device_group(kOneGpu, Route::staged), true, WireType::float32),
+            expected);
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 namespace lockstep::allreduce {
 namespace {
 
-GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus, Route route,
-                       bool adds_in_member_order) {
+GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus,
+                       Route route, bool adds_in_member_order) {
   return {.name = fmt::format("{}_{}", name, gpus.size()),
           .size = static_cast<int>(gpus.size()),
           .make = [gpus, route] { return make_device_group(gpus, route); },
@@ -25,9 +25,11 @@ std::vector<GroupKind> group_kinds() {
     const std::vector<device::Device> one_gpu(size, pretend::gpus(1).front());
     kinds.push_back(kind_on_gpus("in_gpu", one_gpu, Route::automatic, true));
   }
-  for (const int size : {1, 3}) kinds.push_back(kind_on_gpus("staged", pretend::gpus(size), Route::staged, true));
+  for (const int size : {1, 3})
+    kinds.push_back(kind_on_gpus("staged", pretend::gpus(size), Route::staged, true));
   if (nccl_built_version() == "absent") return kinds;
-  for (const int size : {2, 3, 4}) kinds.push_back(kind_on_gpus("nccl", pretend::gpus(size), Route::automatic, false));
+  for (const int size : {2, 3, 4})
+    kinds.push_back(kind_on_gpus("nccl", pretend::gpus(size), Route::automatic, false));
   return kinds;
 }
 

@@ -8,7 +8,8 @@
 namespace lockstep::allreduce {
 namespace {
 
-GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus, Route route, bool is_ours) {
+GroupKind kind_on_gpus(const std::string& name, const std::vector<device::Device>& gpus,
+                       Route route, bool is_ours) {
   return {.name = fmt::format("{}_{}", name, gpus.size()),
           .size = static_cast<int>(gpus.size()),
           .make = [gpus, route] { return on_gpus(make_device_group(gpus, route), gpus); },

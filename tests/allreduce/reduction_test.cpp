@@ -1,4 +1,5 @@
-// Reductions of elements in memory: slices, the loops of the CPU, the arithmetic that CPU and GPU share, wire scales.
+// Reductions of elements in memory: slices, the loops of the CPU, the arithmetic that CPU and GPU
+// share, wire scales.
 #include "lockstep/allreduce/reduction.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +25,8 @@ std::array<const std::byte*, size> sources(const std::array<std::byte*, size>& m
 }
 
 TEST(SliceOf, CoversEveryElementOnceInWholeCacheLines) {
-  for (const ElementType type : {ElementType::float16, ElementType::float32, ElementType::float64}) {
+  for (const ElementType type :
+       {ElementType::float16, ElementType::float32, ElementType::float64}) {
     const std::size_t line = 64 / bytes_per_element(type);
     for (const int parts : {1, 2, 3, 7}) {
       for (const std::size_t count : {0UL, 1UL, 15UL, 16UL, 17UL, 1000UL, 100'003UL}) {
@@ -33,7 +35,8 @@ TEST(SliceOf, CoversEveryElementOnceInWholeCacheLines) {
           const Slice slice = slice_of(count, type, parts, part);
           EXPECT_EQ(slice.begin, end);
           EXPECT_LE(slice.begin, slice.end);
-          EXPECT_LE(slice.end - slice.begin, (count / line / static_cast<std::size_t>(parts) + 2) * line);
+          EXPECT_LE(slice.end - slice.begin,
+                    (count / line / static_cast<std::size_t>(parts) + 2) * line);
           EXPECT_TRUE(slice.end == count || slice.end % line == 0);
           end = slice.end;
         }
@@ -63,7 +66,8 @@ TEST(ReduceSlice, CanLeaveTheResultWithTheFirstMemberAlone) {
   const std::array<std::byte*, 3> members = {reinterpret_cast<std::byte*>(first.data()),
                                              reinterpret_cast<std::byte*>(second.data()),
                                              reinterpret_cast<std::byte*>(third.data())};
-  reduce_slice(sources(members), std::span(members).first(1), {0, 3}, ElementType::int64, ReduceOp::max);
+  reduce_slice(sources(members), std::span(members).first(1), {0, 3}, ElementType::int64,
+               ReduceOp::max);
   EXPECT_EQ(first, (std::vector<std::int64_t>{5, 9, 3}));
   EXPECT_EQ(second, (std::vector<std::int64_t>{5, 0, 3}));
   EXPECT_EQ(third, (std::vector<std::int64_t>{2, 9, 1}));
@@ -72,8 +76,9 @@ TEST(ReduceSlice, CanLeaveTheResultWithTheFirstMemberAlone) {
 TEST(ReduceInto, TakesTheMinimum) {
   std::vector<std::int32_t> into = {1, 2, 3};
   const std::vector<std::int32_t> from = {3, 2, 1};
-  reduce_into(reinterpret_cast<std::byte*>(into.data()), reinterpret_cast<const std::byte*>(from.data()), 3,
-              ElementType::int32, ReduceOp::min);
+  reduce_into(reinterpret_cast<std::byte*>(into.data()),
+              reinterpret_cast<const std::byte*>(from.data()), 3, ElementType::int32,
+              ReduceOp::min);
   EXPECT_EQ(into, (std::vector<std::int32_t>{1, 2, 1}));
 }
 
@@ -113,7 +118,8 @@ TYPED_TEST(HalfElement, LoadsEveryValueExactly) {
     if (std::isnan(expected[i]))
       ASSERT_TRUE(std::isnan(loaded)) << i;
     else
-      ASSERT_EQ(std::bit_cast<std::uint32_t>(loaded), std::bit_cast<std::uint32_t>(expected[i])) << i;
+      ASSERT_EQ(std::bit_cast<std::uint32_t>(loaded), std::bit_cast<std::uint32_t>(expected[i]))
+          << i;
   }
 }
 
@@ -121,13 +127,16 @@ TYPED_TEST(HalfElement, RoundsToTheNearestAndTiesToEven) {
   std::vector<float> values;
   for (const float exact : widened(all_halves<TypeParam>())) {
     if (std::isnan(exact)) continue;
-    // The value, its neighbours among floats, and the middle between it and the next half with both neighbours.
+    // The value, its neighbours among floats, and the middle between it and the next half with both
+    // neighbours.
     const auto bits = std::bit_cast<std::uint32_t>(exact);
     for (const std::uint32_t offset : {0U, 1U, 0xfffU, 0x1000U, 0x1001U, 0x7fffU, 0x8000U, 0x8001U})
-      for (const std::uint32_t nearby : {bits + offset, bits - offset}) values.push_back(std::bit_cast<float>(nearby));
+      for (const std::uint32_t nearby : {bits + offset, bits - offset})
+        values.push_back(std::bit_cast<float>(nearby));
   }
-  for (const float value : {std::numeric_limits<float>::max(), 65519.0F, 65520.0F, 0x1p-24F, 0x1p-25F, 0x1.8p-25F,
-                            std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::infinity()})
+  for (const float value :
+       {std::numeric_limits<float>::max(), 65519.0F, 65520.0F, 0x1p-24F, 0x1p-25F, 0x1.8p-25F,
+        std::numeric_limits<float>::denorm_min(), std::numeric_limits<float>::infinity()})
     for (const float sign : {1.0F, -1.0F}) values.push_back(sign * value);
   const std::vector<TypeParam> expected = narrowed<TypeParam>(values);
   for (std::size_t i = 0; i < values.size(); ++i) {
@@ -145,7 +154,9 @@ struct MakeValue {
 };
 template <>
 struct MakeValue<float> {
-  static float of(int i) { return std::sin(static_cast<float>(i)) * std::pow(10.0F, static_cast<float>(i % 7)); }
+  static float of(int i) {
+    return std::sin(static_cast<float>(i)) * std::pow(10.0F, static_cast<float>(i % 7));
+  }
 };
 template <>
 struct MakeValue<double> {
@@ -170,12 +181,16 @@ void expect_bits_of_the_loops(ElementType type, ReduceOp op) {
         values[member][i] = MakeValue<T>::of(static_cast<int>(i * 31 + member * 1009) - 40'000);
     std::vector<T> expected(kCount);
     std::vector<const std::byte*> sources;
-    for (const std::vector<T>& each : values) sources.push_back(reinterpret_cast<const std::byte*>(each.data()));
-    reduce_slice(sources, std::array{reinterpret_cast<std::byte*>(expected.data())}, {0, kCount}, type, op);
+    for (const std::vector<T>& each : values)
+      sources.push_back(reinterpret_cast<const std::byte*>(each.data()));
+    reduce_slice(sources, std::array{reinterpret_cast<std::byte*>(expected.data())}, {0, kCount},
+                 type, op);
     for (std::size_t i = 0; i < kCount; ++i) {
-      const T reduced = reduce_element<Op, T>(static_cast<int>(members),
-                                              [&](int member) { return values[static_cast<std::size_t>(member)][i]; });
-      ASSERT_EQ(std::memcmp(&reduced, &expected[i], sizeof(T)), 0) << i << " of " << members << " members";
+      const T reduced = reduce_element<Op, T>(static_cast<int>(members), [&](int member) {
+        return values[static_cast<std::size_t>(member)][i];
+      });
+      ASSERT_EQ(std::memcmp(&reduced, &expected[i], sizeof(T)), 0)
+          << i << " of " << members << " members";
     }
   }
 }
@@ -187,12 +202,24 @@ void expect_bits_of_the_loops(ElementType type) {
   expect_bits_of_the_loops<Min, T>(type, ReduceOp::min);
 }
 
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat32) { expect_bits_of_the_loops<float>(ElementType::float32); }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat64) { expect_bits_of_the_loops<double>(ElementType::float64); }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) { expect_bits_of_the_loops<Float16>(ElementType::float16); }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) { expect_bits_of_the_loops<BFloat16>(ElementType::bfloat16); }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt32) { expect_bits_of_the_loops<std::int32_t>(ElementType::int32); }
-TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt64) { expect_bits_of_the_loops<std::int64_t>(ElementType::int64); }
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat32) {
+  expect_bits_of_the_loops<float>(ElementType::float32);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat64) {
+  expect_bits_of_the_loops<double>(ElementType::float64);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForFloat16) {
+  expect_bits_of_the_loops<Float16>(ElementType::float16);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForBFloat16) {
+  expect_bits_of_the_loops<BFloat16>(ElementType::bfloat16);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt32) {
+  expect_bits_of_the_loops<std::int32_t>(ElementType::int32);
+}
+TEST(ReduceElement, GivesTheBitsOfTheLoopsForInt64) {
+  expect_bits_of_the_loops<std::int64_t>(ElementType::int64);
+}
 
 TEST(WireScale, MakesTheSumAsLargeAsFits) {
   for (const float largest : {1e-20F, 3e-9F, 0.3F, 1.0F, 1.5F, 70000.0F, 1e30F})
@@ -210,7 +237,8 @@ TEST(WireScale, StaysWithinFloat32) {
 }
 
 TEST(WireScale, LeavesAloneWhatItCannotHelp) {
-  for (const float largest : {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
+  for (const float largest :
+       {0.0F, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()})
     EXPECT_EQ(wire_scale(largest, 2), 1.0F);
 }
 

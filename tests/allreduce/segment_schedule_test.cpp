@@ -73,7 +73,9 @@ TEST(SegmentOf, CoversEveryElementOnce) {
   }
 }
 
-TEST(SegmentOf, HasNothingToCutOfNothing) { EXPECT_EQ(segments_of({nullptr, 0, ElementType::float32}, 4096), 0U); }
+TEST(SegmentOf, HasNothingToCutOfNothing) {
+  EXPECT_EQ(segments_of({nullptr, 0, ElementType::float32}, 4096), 0U);
+}
 
 }  // namespace
 }  // namespace lockstep::allreduce

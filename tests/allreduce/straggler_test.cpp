@@ -30,7 +30,8 @@ BusySeconds computing(double seconds) { return {.input = 1 * kMs, .compute = sec
 BusySeconds reading(double seconds) { return {.input = seconds, .compute = 10 * kMs}; }
 
 TEST(StragglerReport, NamesTheReplicaThatComputesSlowly) {
-  const StragglerReport report = after({computing(12 * kMs), computing(212 * kMs), computing(12 * kMs)});
+  const StragglerReport report =
+      after({computing(12 * kMs), computing(212 * kMs), computing(12 * kMs)});
   const std::vector<Straggler> found = report.stragglers();
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].replica, 1U);
@@ -53,20 +54,24 @@ TEST(StragglerReport, NamesOneOfTwo) {
 }
 
 TEST(StragglerReport, NamesAllOfASlowHostTheSlowestFirst) {
-  EXPECT_THAT(replicas(after({computing(10 * kMs), computing(10 * kMs), computing(30 * kMs), computing(31 * kMs)})),
+  EXPECT_THAT(replicas(after({computing(10 * kMs), computing(10 * kMs), computing(30 * kMs),
+                              computing(31 * kMs)})),
               ElementsAre(3, 2));
 }
 
 TEST(StragglerReport, DoesNotBlameMostForWhatOneCanDo) {
-  EXPECT_THAT(replicas(after({computing(10 * kMs), computing(30 * kMs), computing(30 * kMs)})), IsEmpty());
+  EXPECT_THAT(replicas(after({computing(10 * kMs), computing(30 * kMs), computing(30 * kMs)})),
+              IsEmpty());
 }
 
 TEST(StragglerReport, NamesNobodyAmongEquals) {
-  EXPECT_THAT(replicas(after({computing(10 * kMs), computing(11 * kMs), computing(9 * kMs)})), IsEmpty());
+  EXPECT_THAT(replicas(after({computing(10 * kMs), computing(11 * kMs), computing(9 * kMs)})),
+              IsEmpty());
 }
 
 TEST(StragglerReport, IgnoresWhatIsLessThanAMillisecond) {
-  EXPECT_THAT(replicas(after({computing(0.2 * kMs), computing(1.1 * kMs), computing(0.2 * kMs)})), IsEmpty());
+  EXPECT_THAT(replicas(after({computing(0.2 * kMs), computing(1.1 * kMs), computing(0.2 * kMs)})),
+              IsEmpty());
 }
 
 TEST(StragglerReport, IgnoresAPhaseThatMakesNobodyWait) {
@@ -115,16 +120,17 @@ TEST(StragglerReport, WantsOneEntryAReplica) {
 }
 
 TEST(StragglerReport, SpeaksInSentences) {
-  const StragglerReport report = after({computing(12 * kMs), computing(212 * kMs), computing(12 * kMs)});
+  const StragglerReport report =
+      after({computing(12 * kMs), computing(212 * kMs), computing(12 * kMs)});
   const std::vector<std::string> names = {"rank 0 (host G)", "rank 1 (host H)", "rank 2 (host H)"};
-  EXPECT_THAT(
-      to_sentences(report.stragglers(), names),
-      ElementsAre("rank 1 (host H) is slow: compute takes 212 ms per step, the median is 12 ms; the others wait "
-                  "200 ms per step for it"));
-  EXPECT_THAT(
-      to_sentences(after({reading(1.2 * kMs), reading(7.5 * kMs)}).stragglers(), names),
-      ElementsAre("rank 1 (host H) is slow: input takes 7.5 ms per step, the median is 1.2 ms; the others wait 6.3 "
-                  "ms per step for it"));
+  EXPECT_THAT(to_sentences(report.stragglers(), names),
+              ElementsAre("rank 1 (host H) is slow: compute takes 212 ms per step, the median is "
+                          "12 ms; the others wait "
+                          "200 ms per step for it"));
+  EXPECT_THAT(to_sentences(after({reading(1.2 * kMs), reading(7.5 * kMs)}).stragglers(), names),
+              ElementsAre("rank 1 (host H) is slow: input takes 7.5 ms per step, the median is 1.2 "
+                          "ms; the others wait 6.3 "
+                          "ms per step for it"));
   EXPECT_THAT(to_sentences({}, names), IsEmpty());
 }
 

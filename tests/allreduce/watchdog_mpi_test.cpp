@@ -46,7 +46,8 @@ Outcome run(int ranks, const std::string& fault, int failing_rank) {
 /// The lines of the watchdog, of all ranks.
 std::vector<std::string> verdicts(const Outcome& outcome) {
   std::vector<std::string> lines;
-  for (std::size_t begin = outcome.output.find("lockstep: error: [watchdog]"); begin != std::string::npos;
+  for (std::size_t begin = outcome.output.find("lockstep: error: [watchdog]");
+       begin != std::string::npos;
        begin = outcome.output.find("lockstep: error: [watchdog]", begin + 1))
     lines.push_back(outcome.output.substr(begin, outcome.output.find('\n', begin) - begin));
   return lines;
@@ -56,8 +57,8 @@ class FailingRank : public ::testing::TestWithParam<int> {
  protected:
   static constexpr int kRanks = 3;
 
-  /// Runs the job, and expects an end in time. Returns the first line of a watchdog; where there are several, all have
-  /// to name the rank.
+  /// Runs the job, and expects an end in time. Returns the first line of a watchdog; where there
+  /// are several, all have to name the rank.
   std::string verdict_on(const std::string& fault) {
     const Outcome outcome = run(kRanks, fault, GetParam());
     EXPECT_NE(outcome.status, 0) << outcome.output;
@@ -72,23 +73,26 @@ class FailingRank : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(FailingRank, IsNamedWhenItIsKilled) {
-  EXPECT_THAT(verdict_on("killed"),
-              AllOf(HasSubstr("expected every rank to stay connected; " + name()), HasSubstr(" is gone ("),
-                    HasSubstr(" before it was at step "), HasSubstr("; start it again")));
+  EXPECT_THAT(
+      verdict_on("killed"),
+      AllOf(HasSubstr("expected every rank to stay connected; " + name()), HasSubstr(" is gone ("),
+            HasSubstr(" before it was at step "), HasSubstr("; start it again")));
 }
 
 TEST_P(FailingRank, IsNamedWhenItIsStopped) {
-  EXPECT_THAT(verdict_on("stopped"), AllOf(HasSubstr("expected a heartbeat from every rank within 2 s; " + name()),
-                                           HasSubstr(" has not been heard from for "),
-                                           HasSubstr("before that it was at step "), HasSubstr("; start it again")));
+  EXPECT_THAT(verdict_on("stopped"),
+              AllOf(HasSubstr("expected a heartbeat from every rank within 2 s; " + name()),
+                    HasSubstr(" has not been heard from for "),
+                    HasSubstr("before that it was at step "), HasSubstr("; start it again")));
 }
 
 TEST_P(FailingRank, IsNamedWithItsBucketWhenItStandsStill) {
-  EXPECT_THAT(verdict_on("sleeps"),
-              AllOf(HasSubstr("expected progress within 2 s; " + name()),
-                    HasSubstr(", step 20, waiting before bucket 1 (layers fc2 .. conv5) for "),
-                    HasSubstr(GetParam() == 2 ? " s in compute; ranks 0,1 are in it; start it again"
-                                              : " s in compute; ranks 1,2 are in it; start it again")));
+  EXPECT_THAT(
+      verdict_on("sleeps"),
+      AllOf(HasSubstr("expected progress within 2 s; " + name()),
+            HasSubstr(", step 20, waiting before bucket 1 (layers fc2 .. conv5) for "),
+            HasSubstr(GetParam() == 2 ? " s in compute; ranks 0,1 are in it; start it again"
+                                      : " s in compute; ranks 1,2 are in it; start it again")));
 }
 
 INSTANTIATE_TEST_SUITE_P(Watchdog, FailingRank, ::testing::Values(0, 2));
@@ -96,17 +100,19 @@ INSTANTIATE_TEST_SUITE_P(Watchdog, FailingRank, ::testing::Values(0, 2));
 TEST(WatchdogOfAJob, SaysSoWhereNobodyIsMissing) {
   const Outcome outcome = run(3, "broken", 1);
   EXPECT_EQ(outcome.status, 4);
-  EXPECT_THAT(outcome.output,
-              AllOf(HasSubstr("no rank has made progress for "),
-                    HasSubstr("ranks 0,1,2 are at step 20, in all_reduce of bucket 1 (layers fc2 .. conv5); no rank is "
-                              "missing, so a connection between them may be broken; start it again")));
+  EXPECT_THAT(
+      outcome.output,
+      AllOf(HasSubstr("no rank has made progress for "),
+            HasSubstr("ranks 0,1,2 are at step 20, in all_reduce of bucket 1 (layers fc2 .. "
+                      "conv5); no rank is "
+                      "missing, so a connection between them may be broken; start it again")));
 }
 
 TEST(WatchdogOfAJob, LeavesAnErrorToTheRankThatHasIt) {
   const Outcome outcome = run(3, "throws", 1);
   EXPECT_EQ(outcome.status, 3);
-  EXPECT_THAT(outcome.output,
-              AllOf(HasSubstr("lockstep: error: a shard cannot be read"), Not(HasSubstr("[watchdog]"))));
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("lockstep: error: a shard cannot be read"),
+                                    Not(HasSubstr("[watchdog]"))));
 }
 
 TEST(WatchdogOfAJob, IsQuietWhereAllGoesWell) {

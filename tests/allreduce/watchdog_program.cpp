@@ -1,5 +1,5 @@
-// A job of ranks that take steps under a watchdog until one of them fails on purpose: what watchdog_mpi_test starts
-// under mpirun.
+// A job of ranks that take steps under a watchdog until one of them fails on purpose: what
+// watchdog_mpi_test starts under mpirun.
 //
 //   watchdog_program FAULT RANK TIMEOUT
 //
@@ -28,7 +28,8 @@ using lockstep::allreduce::Phase;
 constexpr int kFailingStep = 20;
 constexpr int kFailingBucket = 1;
 constexpr int kBuckets = 3;
-constexpr std::chrono::milliseconds kCompute(40);  // a step, so that the failing one is some heartbeats after the start
+constexpr std::chrono::milliseconds kCompute(
+    40);  // a step, so that the failing one is some heartbeats after the start
 
 void wait_for_ever() { std::this_thread::sleep_for(std::chrono::hours(1)); }
 
@@ -61,9 +62,10 @@ void train(const std::string& fault, int failing_rank, double timeout) {
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   Activity activity;
   activity.describe_buckets({"fc3", "fc2 .. conv5", "conv4 .. fc1"});
-  const lockstep::allreduce::Watchdog watchdog(MPI_COMM_WORLD, {&activity},
-                                               {.stall_timeout = timeout, .advice = "start it again"});
-  for (int step = 0; step < 2 * kFailingStep; ++step) take_step(step, fault, rank == failing_rank, activity);
+  const lockstep::allreduce::Watchdog watchdog(
+      MPI_COMM_WORLD, {&activity}, {.stall_timeout = timeout, .advice = "start it again"});
+  for (int step = 0; step < 2 * kFailingStep; ++step)
+    take_step(step, fault, rank == failing_rank, activity);
 }
 
 }  // namespace

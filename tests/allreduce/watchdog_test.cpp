@@ -37,9 +37,12 @@ class Reported {
   std::function<void(const WatchdogReport&)> callback() {
     return [this](const WatchdogReport& report) { promise_.set_value(report); };
   }
-  bool is_there() const { return report_.wait_for(std::chrono::seconds(0)) == std::future_status::ready; }
+  bool is_there() const {
+    return report_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
   WatchdogReport await() {
-    if (report_.wait_for(std::chrono::seconds(30)) != std::future_status::ready) return {.text = "no report"};
+    if (report_.wait_for(std::chrono::seconds(30)) != std::future_status::ready)
+      return {.text = "no report"};
     return report_.get();
   }
 
@@ -49,7 +52,10 @@ class Reported {
 };
 
 WatchdogOptions options(double timeout, Reported& reported, const std::string& host = "H") {
-  return {.stall_timeout = timeout, .advice = "start it again", .host = host, .on_failure = reported.callback()};
+  return {.stall_timeout = timeout,
+          .advice = "start it again",
+          .host = host,
+          .on_failure = reported.callback()};
 }
 
 TEST(WatchdogOfOneProcess, NamesTheReplicaThatTheOthersWaitFor) {
@@ -65,9 +71,11 @@ TEST(WatchdogOfOneProcess, NamesTheReplicaThatTheOthersWaitFor) {
   const Watchdog watchdog({&waits, &sleeps}, options(kShort, reported));
   const WatchdogReport report = reported.await();
   EXPECT_TRUE(report.speaks);
-  EXPECT_THAT(report.text,
-              StartsWith("[watchdog] expected progress within 0.5 s; replica 1 (rank 0, host H), step 12, waiting "
-                         "before bucket 0 (layers fc2) for "));
+  EXPECT_THAT(
+      report.text,
+      StartsWith(
+          "[watchdog] expected progress within 0.5 s; replica 1 (rank 0, host H), step 12, waiting "
+          "before bucket 0 (layers fc2) for "));
   EXPECT_THAT(report.text, EndsWith(" s in compute; replica 0 is in it; start it again"));
 }
 
@@ -105,7 +113,9 @@ TEST(WatchdogOfOneProcess, RefusesATimeoutThatIsNone) {
       ADD_FAILURE() << timeout << " was accepted";
     } catch (const Error& error) {
       EXPECT_EQ(error.category(), ErrorCategory::input);
-      EXPECT_THAT(error.what(), StartsWith("[watchdog] expected a stall timeout of 0 (off) or more seconds, got "));
+      EXPECT_THAT(
+          error.what(),
+          StartsWith("[watchdog] expected a stall timeout of 0 (off) or more seconds, got "));
     }
   }
 }
@@ -117,14 +127,17 @@ TEST(WatchdogOfOneProcess, LeavesWithTheStatusOfACommunicationError) {
       {
         Activity replica;
         replica.enter("barrier");
-        const Watchdog watchdog({&replica}, {.stall_timeout = kShort, .advice = "start it again", .host = "H"});
+        const Watchdog watchdog({&replica},
+                                {.stall_timeout = kShort, .advice = "start it again", .host = "H"});
         std::this_thread::sleep_for(std::chrono::seconds(60));
       },
       ::testing::ExitedWithCode(4),
-      "lockstep: error: \\[watchdog\\] expected progress within 0.5 s; no rank has made progress for .* s: rank 0 is "
+      "lockstep: error: \\[watchdog\\] expected progress within 0.5 s; no rank has made progress "
+      "for .* s: rank 0 is "
       "before the "
       "first "
-      "step, in barrier; no rank is missing, so a connection between them may be broken; start it again");
+      "step, in barrier; no rank is missing, so a connection between them may be broken; start it "
+      "again");
 }
 
 /// Three ranks as threads: rank r has activity r, and host "host-r".
@@ -137,17 +150,20 @@ class WatchdogOfRanks : public ::testing::Test {
     const Invitation invitation = center->invitation();
     launch(0, std::move(center), timeout);
     for (int rank = 1; rank < kRanks; ++rank)
-      launch(rank, std::make_unique<Member>(rank, fmt::format("host-{}", rank), invitation), timeout);
+      launch(rank, std::make_unique<Member>(rank, fmt::format("host-{}", rank), invitation),
+             timeout);
   }
 
   void launch(int rank, std::unique_ptr<Agent> post, double timeout) {
     const auto r = static_cast<std::size_t>(rank);
-    watchdogs_[r] = std::make_unique<Watchdog>(std::move(post), std::vector<const Activity*>{&activities_[r]},
-                                               options(timeout, reported_[r]));
+    watchdogs_[r] =
+        std::make_unique<Watchdog>(std::move(post), std::vector<const Activity*>{&activities_[r]},
+                                   options(timeout, reported_[r]));
   }
 
   bool anything_reported() const {
-    return std::ranges::any_of(reported_, [](const Reported& reported) { return reported.is_there(); });
+    return std::ranges::any_of(reported_,
+                               [](const Reported& reported) { return reported.is_there(); });
   }
 
   std::array<Activity, kRanks> activities_;
@@ -165,7 +181,8 @@ TEST_F(WatchdogOfRanks, EveryRankLearnsOfAStallAndRankZeroSpeaks) {
   start(kShort);
   for (std::size_t rank = 0; rank < kRanks; ++rank) {
     const WatchdogReport report = reported_[rank].await();
-    EXPECT_THAT(report.text, HasSubstr("rank 2, host host-2, step 3, waiting before bucket 1 (layers fc1) for "))
+    EXPECT_THAT(report.text,
+                HasSubstr("rank 2, host host-2, step 3, waiting before bucket 1 (layers fc1) for "))
         << rank;
     EXPECT_THAT(report.text, EndsWith("; ranks 0,1 are in it; start it again")) << rank;
     EXPECT_EQ(report.speaks, rank == 0);
@@ -205,15 +222,17 @@ TEST(WatchdogWithoutRankZero, OneRankOfAHostSpeaks) {
   });
   const Invitation invitation = center->invitation();
   for (std::size_t i = 0; i < 2; ++i)
-    watchdogs.push_back(std::make_unique<Watchdog>(std::make_unique<Member>(static_cast<int>(i) + 1, "K", invitation),
-                                                   std::vector<const Activity*>{&activities[i]},
-                                                   options(kLong, reported[i], "K")));
+    watchdogs.push_back(std::make_unique<Watchdog>(
+        std::make_unique<Member>(static_cast<int>(i) + 1, "K", invitation),
+        std::vector<const Activity*>{&activities[i]}, options(kLong, reported[i], "K")));
   joined = true;
   rank_zero.join();
   int speakers = 0;
   for (Reported& report : reported) {
     const WatchdogReport found = report.await();
-    EXPECT_THAT(found.text, StartsWith("[watchdog] expected every rank to stay connected; rank 0, host G, is gone ("));
+    EXPECT_THAT(
+        found.text,
+        StartsWith("[watchdog] expected every rank to stay connected; rank 0, host G, is gone ("));
     speakers += found.speaks ? 1 : 0;
   }
   EXPECT_EQ(speakers, 1);

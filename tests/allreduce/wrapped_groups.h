@@ -1,4 +1,5 @@
-// Groups that behave as another one does but for one thing: where their values are, or whether they overlap.
+// Groups that behave as another one does but for one thing: where their values are, or whether they
+// overlap.
 #pragma once
 
 #include <algorithm>
@@ -35,7 +36,9 @@ class WrappedMember : public GroupMember {
   std::unique_ptr<PendingOperation> gather_slices(const Values& values) override {
     return inner_->gather_slices(values);
   }
-  void broadcast(std::span<std::byte> values, int root) override { inner_->broadcast(values, root); }
+  void broadcast(std::span<std::byte> values, int root) override {
+    inner_->broadcast(values, root);
+  }
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
     return inner_->all_gather(mine);
   }
@@ -51,7 +54,8 @@ class WrappedMember : public GroupMember {
   std::shared_ptr<GroupMember> inner_;
 };
 
-/// Behaves as if a network were between the members, so that buckets are reduced during the computation.
+/// Behaves as if a network were between the members, so that buckets are reduced during the
+/// computation.
 class Overlapping final : public WrappedMember {
  public:
   using WrappedMember::WrappedMember;
@@ -63,14 +67,16 @@ class Overlapping final : public WrappedMember {
 inline std::vector<Communicator> make_overlapping_group(int members) {
   if (members == 1) return {Communicator(std::make_shared<Overlapping>(make_one_member()))};
   std::vector<Communicator> group;
-  for (auto& inner : make_in_process(members)) group.emplace_back(std::make_shared<Overlapping>(std::move(inner)));
+  for (auto& inner : make_in_process(members))
+    group.emplace_back(std::make_shared<Overlapping>(std::move(inner)));
   return group;
 }
 
 /// Serves tests that keep their values in host memory: each operation is done on a copy on the GPU.
 class OnGpu final : public WrappedMember {
  public:
-  OnGpu(std::shared_ptr<GroupMember> inner, device::Device gpu) : WrappedMember(std::move(inner)), stream_(gpu) {}
+  OnGpu(std::shared_ptr<GroupMember> inner, device::Device gpu)
+      : WrappedMember(std::move(inner)), stream_(gpu) {}
 
   std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) override {
     return on_copy(values, [&](const Values& copy) { return inner().all_reduce(copy, op); });
@@ -92,7 +98,8 @@ class OnGpu final : public WrappedMember {
   std::unique_ptr<PendingOperation> on_copy(const Values& values, Operation operation) {
     const std::span<std::byte> bytes(values.data, bytes_of(values));
     const device::Buffer copy = copied(bytes);
-    const auto request = operation({static_cast<std::byte*>(copy.data()), values.count, values.type});
+    const auto request =
+        operation({static_cast<std::byte*>(copy.data()), values.count, values.type});
     if (request) request->wait();
     copy_back(copy, bytes);
     return nullptr;

@@ -35,8 +35,9 @@ void expect_right_sums(const Result& result, int replicas, int ranks) {
 TEST(MpirunAllreduceBench, LetsRoutesTakeTurns) {
   const Result result = run(mpirun(2, kBench + "--allreduce mpi,shared-memory,ring"));
   expect_right_sums(result, 2, 2);
-  EXPECT_THAT(routes_of(result), ::testing::ElementsAre("mpi", "shared-memory", "ring", "mpi", "shared-memory", "ring",
-                                                        "mpi", "shared-memory", "ring"));
+  EXPECT_THAT(routes_of(result),
+              ::testing::ElementsAre("mpi", "shared-memory", "ring", "mpi", "shared-memory", "ring",
+                                     "mpi", "shared-memory", "ring"));
   for (const auto& row : result.events()) EXPECT_EQ(row["carrier"], row["route"]);
 }
 
@@ -53,9 +54,11 @@ TEST(MpirunAllreduceBench, GivesMpiTypesThatItDoesNotKnow) {
 }
 
 TEST(MpirunAllreduceBench, PrintsOneTable) {
-  const Result result = run(mpirun(2, "allreduce-bench --min-bytes 4KiB --max-bytes 4KiB --allreduce mpi"));
+  const Result result =
+      run(mpirun(2, "allreduce-bench --min-bytes 4KiB --max-bytes 4KiB --allreduce mpi"));
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, StartsWith("all-reduce of float32, sum, in place: 2 replicas on 2 ranks, 1 node\n"));
+  EXPECT_THAT(result.output,
+              StartsWith("all-reduce of float32, sum, in place: 2 replicas on 2 ranks, 1 node\n"));
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
 }
 

@@ -24,8 +24,9 @@ std::vector<std::size_t> sizes_of(const Result& result) {
 }
 
 TEST(AllreduceBench, PrintsAnObjectForEachSizeAndRoute) {
-  const Result result =
-      run_lockstep(kThree + "--allreduce in-process,auto --min-bytes 1024 --max-bytes 16KiB --factor 4 --json --check");
+  const Result result = run_lockstep(
+      kThree +
+      "--allreduce in-process,auto --min-bytes 1024 --max-bytes 16KiB --factor 4 --json --check");
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(sizes_of(result), ElementsAre(1024, 1024, 4096, 4096, 16384, 16384));
   const auto rows = result.events();
@@ -51,14 +52,17 @@ TEST(AllreduceBench, PrintsATable) {
   const Result result = run_lockstep(kThree + "--min-bytes 1MiB --max-bytes 1MiB --dtype int64");
   EXPECT_EQ(result.status, 0);
   EXPECT_EQ(result.errors, "");
-  EXPECT_THAT(result.output, StartsWith("all-reduce of int64, sum, in place: 3 replicas on 1 rank, 1 node\n"
-                                        "       bytes  route "));
-  EXPECT_THAT(result.output, ContainsRegex("\n     1048576  auto: in-process +[0-9.]+ +[0-9.]+ +[0-9.]+ +-\n$"));
+  EXPECT_THAT(result.output,
+              StartsWith("all-reduce of int64, sum, in place: 3 replicas on 1 rank, 1 node\n"
+                         "       bytes  route "));
+  EXPECT_THAT(result.output,
+              ContainsRegex("\n     1048576  auto: in-process +[0-9.]+ +[0-9.]+ +[0-9.]+ +-\n$"));
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 3);
 }
 
 TEST(AllreduceBench, ChoosesHowOftenItMeasures) {
-  const Result result = run_lockstep("allreduce-bench --devices cpu:0,cpu:0 --min-bytes 64 --max-bytes 64 --json");
+  const Result result =
+      run_lockstep("allreduce-bench --devices cpu:0,cpu:0 --min-bytes 64 --max-bytes 64 --json");
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto row = result.events().front();
   EXPECT_GE(row["iterations"], 3);
@@ -69,8 +73,8 @@ TEST(AllreduceBench, ChoosesHowOftenItMeasures) {
 TEST(AllreduceBench, ExplainsItself) {
   const Result result = run_lockstep("allreduce-bench --help");
   EXPECT_EQ(result.status, 0);
-  for (const char* option : {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--allreduce", "--iterations",
-                             "--check", "--json", "--devices"})
+  for (const char* option : {"--min-bytes", "--max-bytes", "--factor", "--dtype", "--allreduce",
+                             "--iterations", "--check", "--json", "--devices"})
     EXPECT_THAT(result.output, HasSubstr(option));
 }
 
@@ -78,8 +82,8 @@ class AllreduceBenchOf : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Types, AllreduceBenchOf, ::testing::ValuesIn(element_type_names()));
 
 TEST_P(AllreduceBenchOf, HasRightSums) {
-  const Result result =
-      run_lockstep(kThree + "--check --json --min-bytes 1 --max-bytes 100001 --factor 10 --dtype " + GetParam());
+  const Result result = run_lockstep(
+      kThree + "--check --json --min-bytes 1 --max-bytes 100001 --factor 10 --dtype " + GetParam());
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto rows = result.events();
   ASSERT_EQ(rows.size(), 6U);

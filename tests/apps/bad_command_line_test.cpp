@@ -1,4 +1,5 @@
-// Command lines that cannot be carried out: one line says why, and the status says whose mistake it was.
+// Command lines that cannot be carried out: one line says why, and the status says whose mistake it
+// was.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,9 @@ struct Refusal {
 };
 
 std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.name; }
-std::string name_of_refusal(const ::testing::TestParamInfo<Refusal>& info) { return info.param.name; }
+std::string name_of_refusal(const ::testing::TestParamInfo<Refusal>& info) {
+  return info.param.name;
+}
 
 const std::string kBench = "allreduce-bench --devices cpu:0,cpu:0 ";
 
@@ -37,20 +40,25 @@ TEST_P(Refused, InOneLine) {
 INSTANTIATE_TEST_SUITE_P(
     CommandLine, Refused,
     ::testing::Values(
-        Refusal{"no_command", "", 2, "command line] expected a command (`lockstep --help` lists them), got none"},
+        Refusal{"no_command", "", 2,
+                "command line] expected a command (`lockstep --help` lists them), got none"},
         Refusal{"misspelt_command", "tarin", 2,
-                "command line] expected an option or command of lockstep (`lockstep --help` lists them), got \"tarin\" "
+                "command line] expected an option or command of lockstep (`lockstep --help` lists "
+                "them), got \"tarin\" "
                 "(did you mean "
                 "train?)"},
         Refusal{"misspelt_option", "train --modle cnn", 2,
-                "command line] expected an option or command of lockstep train (`lockstep train --help` lists them), "
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), "
                 "got \"--modle\" "
                 "(did you mean --model?)"},
-        Refusal{"without_data", "train --model cnn", 2, "command line] expected --data; it was not given"},
+        Refusal{"without_data", "train --model cnn", 2,
+                "command line] expected --data; it was not given"},
         Refusal{"without_model", "train" + kData, 2,
                 "command line] expected --model NAME or --model FILE.json; it was not given"},
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
-                "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
+                "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
+                "resnet50, resnet101, "
                 "resnet152, or a FILE.json, got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected valid options for lockstep train"},
@@ -59,36 +67,43 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown_recipe_for_images", kTrain + "--images cifar", 2,
                 "images] expected none, cifar10 or imagenet, got \"cifar\""},
         Refusal{"recipe_for_numbers", kTrain + "--images cifar10", 2,
-                "images] expected image records; the records of 1003 synthetic samples of 8x8x1 are not images"},
+                "images] expected image records; the records of 1003 synthetic samples of 8x8x1 "
+                "are not images"},
         Refusal{"accumulate_of_0", kTrain + "--accumulate 0", 2,
                 "command line] expected --accumulate to be at least "
                 "1, got 0"},
         Refusal{"unknown_scope_of_normalization", kTrain + "--bn global", 2,
                 "bn] expected local, sync or group:K with K replicas, 1 or more, got \"global\""},
-        Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0", 2,
-                "bn] expected groups whose size divides the number of replicas, 1, got group:3"},
+        Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0",
+                2, "bn] expected groups whose size divides the number of replicas, 1, got group:3"},
         Refusal{"unknown_optimizer", kTrain + "--optimizer lamp", 2,
-                "--optimizer] expected sgd, adam, adamw, lars or lamb, got \"lamp\" (did you mean lamb?)"},
+                "--optimizer] expected sgd, adam, adamw, lars or lamb, got \"lamp\" (did you mean "
+                "lamb?)"},
         Refusal{"momentum_without_sgd", kTrain + "--momentum 0.9", 2,
                 "command line] expected --optimizer sgd or lars with --momentum, got adam"},
         Refusal{"nesterov_without_sgd", kTrain + "--optimizer lars --nesterov", 2,
                 "command line] expected --optimizer sgd with --nesterov, got lars"},
-        Refusal{"trust_coefficient_without_lars", kTrain + "--optimizer lamb --trust-coefficient 0.01", 2,
+        Refusal{"trust_coefficient_without_lars",
+                kTrain + "--optimizer lamb --trust-coefficient 0.01", 2,
                 "command line] expected --optimizer lars with --trust-coefficient, got lamb"},
         Refusal{"trust_coefficient_of_0", kTrain + "--optimizer lars --trust-coefficient 0", 2,
                 "lars] expected a trust coefficient above 0, got 0"},
-        Refusal{"unknown_loss", kTrain + "--loss hinge", 2,
-                "loss] expected sparse-categorical-crossentropy or mean-squared-error, got \"hinge\""},
+        Refusal{
+            "unknown_loss", kTrain + "--loss hinge", 2,
+            "loss] expected sparse-categorical-crossentropy or mean-squared-error, got \"hinge\""},
         Refusal{"unknown_schedule", kTrain + "--lr-schedule triangle", 2, ""},
         Refusal{"scaled_rate_without_its_batch", kTrain + "--lr-scaling linear", 2,
-                "lr-scaling] expected the global batch size that the learning rate refers to (--lr-base-batch), got 0"},
+                "lr-scaling] expected the global batch size that the learning rate refers to "
+                "(--lr-base-batch), got 0"},
         Refusal{"label_smoothing_above_1", kTrain + "--label-smoothing 2", 2,
                 "command line] expected --label-smoothing to be from 0 to 1, got 2"},
         Refusal{"unknown_precision", kTrain + "--precision bfloat", 2,
-                "precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean bfloat16?)"},
+                "precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean "
+                "bfloat16?)"},
         Refusal{"float16_without_a_gpu", kTrain + "--precision float16 --devices cpu:0,cpu:0", 2,
                 "precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32"},
-        Refusal{"evaluation_in_an_unknown_precision", "evaluate --checkpoint nowhere --precision half" + kData, 2,
+        Refusal{"evaluation_in_an_unknown_precision",
+                "evaluate --checkpoint nowhere --precision half" + kData, 2,
                 "precision] expected float32, bfloat16 or float16, got \"half\""},
         Refusal{"loss_scale_of_0", kTrain + "--loss-scale 0", 2,
                 "loss-scale] expected auto, none, dynamic or a number above 0, got \"0\""},
@@ -99,52 +114,69 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"skipped_records_below_0", kTrain + "--bad-records skip:-1", 2,
                 "bad-records] expected fail, or skip:N with N of at least 0, got \"skip:-1\""},
         Refusal{"unknown_strategy", kTrain + "--strategy mirorred", 2,
-                "strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got \"mirorred\""},
+                "strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
+                "\"mirorred\""},
         Refusal{"one_device_with_two", kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
                 "strategy] expected exactly one device for one-device"},
-        Refusal{"ring_without_mpirun", kTrain + "--allreduce ring", 2,
-                "allreduce] expected ranks started by mpirun for ring; this process was started alone"},
+        Refusal{
+            "ring_without_mpirun", kTrain + "--allreduce ring", 2,
+            "allreduce] expected ranks started by mpirun for ring; this process was started alone"},
         Refusal{"nccl_without_gpus", kTrain + "--allreduce nccl", 2, ""},
-        Refusal{"unknown_device", kTrain + "--devices tpu:0", 2, "devices] expected devices such as cpu:0"},
+        Refusal{"unknown_device", kTrain + "--devices tpu:0", 2,
+                "devices] expected devices such as cpu:0"},
         Refusal{"absent_gpu", kTrain + "--devices gpu:99", 5, "devices] expected gpu:99; "},
-        Refusal{"absent_gpu_for_evaluate", "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10 --devices gpu:99",
-                5, "devices] expected gpu:99; "},
+        Refusal{"absent_gpu_for_evaluate",
+                "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10 --devices gpu:99", 5,
+                "devices] expected gpu:99; "},
         Refusal{"staged_on_the_cpu", kTrain + "--devices cpu:0 --allreduce staged", 2,
                 "--allreduce] expected replicas on GPUs for staged (or use auto), got cpu:0"},
-        Refusal{"gpu_for_allreduce_bench", "allreduce-bench --devices gpu:99", 5, "devices] expected gpu:99; "},
+        Refusal{"gpu_for_allreduce_bench", "allreduce-bench --devices gpu:99", 5,
+                "devices] expected gpu:99; "},
         Refusal{"resume_without_directory", kTrain + "--resume require", 2,
                 "command line] expected --checkpoint-dir with --resume require; it was not given"},
         Refusal{"reset_head_without_weights", kTrain + "--reset-head", 2,
                 "command line] expected --init-from with --reset-head; it was not given"},
-        Refusal{"weights_that_are_not_there", kTrain + "--init-from nowhere.safetensors", 3, "nowhere.safetensors] "},
+        Refusal{"weights_that_are_not_there", kTrain + "--init-from nowhere.safetensors", 3,
+                "nowhere.safetensors] "},
         Refusal{"unknown_resume", kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},
         Refusal{"unknown_log_format", kTrain + "--log-format xml", 2,
                 "command line] expected valid options for lockstep train"},
-        Refusal{"absent_data_set", "train --model mlp --data fashion_mnist", 2, "--data fashion_mnist] expected "},
+        Refusal{"absent_data_set", "train --model mlp --data fashion_mnist", 2,
+                "--data fashion_mnist] expected "},
         Refusal{"absent_records", "train --model mlp --data nowhere/*.tfrecord", 3, ""},
         Refusal{"absent_table", "train --model mlp --data csv:nowhere.csv", 3, ""},
-        Refusal{"image_too_small_for_the_model", "train --model cnn --data synthetic:4x4x1:4:100", 2, ""},
+        Refusal{"image_too_small_for_the_model", "train --model cnn --data synthetic:4x4x1:4:100",
+                2, ""},
         Refusal{"absent_network_file", "train --model nowhere.json" + kData, 2,
                 "model] expected the name of a network or a JSON file that can be read"},
-        Refusal{"checkpoint_directory_that_cannot_be", kTrain + "--checkpoint-dir /proc/lockstep", 3,
-                "/proc/lockstep] expected a directory for checkpoints that can be written"},
-        Refusal{"summary_directory_that_cannot_be", kTrain + "--summary-dir /proc/lockstep", 3, "/proc/lockstep"},
-        Refusal{"validation_data_of_another_shape", kTrain + "--validation-data synthetic:8x9x1:4:100", 3,
+        Refusal{"checkpoint_directory_that_cannot_be", kTrain + "--checkpoint-dir /proc/lockstep",
+                3, "/proc/lockstep] expected a directory for checkpoints that can be written"},
+        Refusal{"summary_directory_that_cannot_be", kTrain + "--summary-dir /proc/lockstep", 3,
+                "/proc/lockstep"},
+        Refusal{"validation_data_of_another_shape",
+                kTrain + "--validation-data synthetic:8x9x1:4:100", 3,
                 "100 synthetic samples of 8x9x1] expected samples of shape [8, 8, 1]"},
         Refusal{"evaluate_without_checkpoint", "evaluate --data synthetic:8x8x1:4:10", 2,
                 "command line] expected --checkpoint DIR; it was not given"},
-        Refusal{"evaluate_absent_checkpoint", "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
+        Refusal{"evaluate_absent_checkpoint",
+                "evaluate --checkpoint nowhere --data synthetic:8x8x1:4:10", 3,
                 "nowhere] expected a directory with a complete checkpoint; it does not exist"},
-        Refusal{"predict_without_output", "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
+        Refusal{"predict_without_output",
+                "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
                 "command line] expected --output FILE.csv or FILE.jsonl; it was not given"},
         Refusal{"allreduce_bench_one_replica", "allreduce-bench", 2,
-                "allreduce-bench] expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0, got one"},
+                "allreduce-bench] expected at least two replicas: mpirun -np 2, or --devices "
+                "cpu:0,cpu:0, got one"},
         Refusal{"allreduce_bench_ring_alone", kBench + "--allreduce ring", 2,
-                "--allreduce] expected ranks started by mpirun for ring; this process was started alone"},
+                "--allreduce] expected ranks started by mpirun for ring; this process was started "
+                "alone"},
         Refusal{"allreduce_bench_mpi_alone", kBench + "--allreduce in-process,mpi", 2,
-                "--allreduce] expected ranks started by mpirun for mpi; this process was started alone"},
-        Refusal{"allreduce_bench_unknown_route", kBench + "--allreduce auto,tree", 2, "--allreduce] expected auto, "},
-        Refusal{"allreduce_bench_no_route", kBench + "--allreduce auto,", 2, "--allreduce] expected auto, "},
+                "--allreduce] expected ranks started by mpirun for mpi; this process was started "
+                "alone"},
+        Refusal{"allreduce_bench_unknown_route", kBench + "--allreduce auto,tree", 2,
+                "--allreduce] expected auto, "},
+        Refusal{"allreduce_bench_no_route", kBench + "--allreduce auto,", 2,
+                "--allreduce] expected auto, "},
         Refusal{"allreduce_bench_unknown_dtype", kBench + "--dtype float8", 2,
                 "command line] expected valid options for lockstep allreduce-bench"},
         Refusal{"allreduce_bench_factor_of_1", kBench + "--factor 1", 2,
@@ -153,7 +185,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --min-bytes to be at least 1, got 0"},
         Refusal{"allreduce_bench_size_that_is_none", kBench + "--max-bytes many", 2,
                 "command line] expected valid options for lockstep allreduce-bench"},
-        Refusal{"allreduce_bench_sizes_the_wrong_way_round", kBench + "--min-bytes 1MiB --max-bytes 1KiB", 2,
+        Refusal{"allreduce_bench_sizes_the_wrong_way_round",
+                kBench + "--min-bytes 1MiB --max-bytes 1KiB", 2,
                 "command line] expected --max-bytes to be at least --min-bytes, 1048576, got 1024"},
         Refusal{"allreduce_bench_size_beyond_int", kBench + "--max-bytes 4GiB", 2,
                 "command line] expected --max-bytes to be at most 2147483647, got 4294967296"},
@@ -161,15 +194,18 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --iterations to be at least 0, "
                 "got -1"},
         Refusal{"allreduce_bench_misspelt_option", kBench + "--chek", 2,
-                "command line] expected an option or command of lockstep allreduce-bench (`lockstep allreduce-bench "
+                "command line] expected an option or command of lockstep allreduce-bench "
+                "(`lockstep allreduce-bench "
                 "--help` lists "
                 "them), got \"--chek\" (did you mean --check?)"},
         Refusal{"absent_configuration", "train --config nowhere.toml", 2,
                 "command line] expected --config to be a readable file of name=value lines; "},
         Refusal{"doctor_measures_too_long", "doctor --seconds 90", 2,
                 "command line] expected --seconds to be from 1 to 30, got 90"},
-        Refusal{"doctor_unknown_route", "doctor --allreduce pigeon", 2, "--allreduce] expected auto, "},
-        Refusal{"doctor_misspelt_data", "doctor --quick --data fashon-mnist", 2, "--data fashon-mnist] expected "}),
+        Refusal{"doctor_unknown_route", "doctor --allreduce pigeon", 2,
+                "--allreduce] expected auto, "},
+        Refusal{"doctor_misspelt_data", "doctor --quick --data fashon-mnist", 2,
+                "--data fashon-mnist] expected "}),
     name_of_refusal);
 
 }  // namespace

@@ -25,7 +25,8 @@ class CheckpointCommand : public ::testing::Test {
     checkpoint::TrainingState state = checkpoint::at_step(10);
     state.metrics["loss"] = 0.25;
     for (state.step = 10; state.step <= 20; state.step += 10)
-      checkpoint::CheckpointDirectory({directory()}, checkpoint::alone()).save(replica.arrays(), state);
+      checkpoint::CheckpointDirectory({directory()}, checkpoint::alone())
+          .save(replica.arrays(), state);
   }
 
   fs::path directory() const { return scratch_.path() / "run"; }
@@ -50,9 +51,8 @@ TEST_F(CheckpointCommand, InspectListsADirectory) {
   fs::remove(directory() / "step-00000010" / checkpoint::kStateFile);
   const std::string out = run({"inspect", directory().string()});
   EXPECT_THAT(out, HasSubstr("checkpoint             step   epoch          bytes  state\n"));
-  EXPECT_THAT(out,
-              ::testing::ContainsRegex(
-                  "step-00000020 +20 +0 +[0-9]+  complete\nstep-00000010 +10 +0 +[0-9]+  \\[.*state.json\\] expected"));
+  EXPECT_THAT(out, ::testing::ContainsRegex("step-00000020 +20 +0 +[0-9]+  complete\nstep-00000010 "
+                                            "+10 +0 +[0-9]+  \\[.*state.json\\] expected"));
 }
 
 TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
@@ -62,7 +62,8 @@ TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
   EXPECT_THAT(run({"inspect", directory().string()}), HasSubstr("  complete, not healthy\n"));
   EXPECT_THAT(run({"inspect", directory().string(), "--json"}), HasSubstr(R"("healthy":false)"));
   const fs::path output = scratch_.path() / "model.safetensors";
-  EXPECT_THAT(run({"export", directory().string(), "--output", output.string()}), HasSubstr("step-00000010"));
+  EXPECT_THAT(run({"export", directory().string(), "--output", output.string()}),
+              HasSubstr("step-00000010"));
 }
 
 TEST_F(CheckpointCommand, InspectListsADirectoryAsJson) {
@@ -78,8 +79,9 @@ TEST_F(CheckpointCommand, InspectListsADirectoryAsJson) {
 
 TEST_F(CheckpointCommand, InspectShowsOne) {
   const std::string out = run({"inspect", newest().string()});
-  EXPECT_THAT(out, HasSubstr("step-00000020: step 20, epoch 0, seed 1, global batch 64, float32\n  loss = "
-                             "0.25\nmodel.safetensors: 4 tensors\n"));
+  EXPECT_THAT(
+      out, HasSubstr("step-00000020: step 20, epoch 0, seed 1, global batch 64, float32\n  loss = "
+                     "0.25\nmodel.safetensors: 4 tensors\n"));
   EXPECT_THAT(out, ::testing::ContainsRegex("dense/kernel +F32 +\\[3, 5\\] +60 bytes\n"));
   EXPECT_THAT(out, ::testing::ContainsRegex("v/scale +F32 +\\[\\] +4 bytes\n"));
 }
@@ -99,25 +101,34 @@ TEST_F(CheckpointCommand, InspectShowsOneAsJson) {
 
 TEST_F(CheckpointCommand, VerifyReadsEverything) {
   EXPECT_EQ(run({"verify", directory().string()}),
-            fmt::format("{}: sound\n{}: sound\n", newest().string(), (directory() / "step-00000010").string()));
-  checkpoint::flip_bit(newest() / checkpoint::kModelFile, fs::file_size(newest() / checkpoint::kModelFile) - 1);
-  EXPECT_EQ(checkpoint_error([&] {
-              run({"verify", directory().string()});
-            }),
-            fmt::format("[{}] expected sound checkpoints; 1 of 2 are damaged", directory().string()));
+            fmt::format("{}: sound\n{}: sound\n", newest().string(),
+                        (directory() / "step-00000010").string()));
+  checkpoint::flip_bit(newest() / checkpoint::kModelFile,
+                       fs::file_size(newest() / checkpoint::kModelFile) - 1);
+  EXPECT_EQ(
+      checkpoint_error([&] {
+        run({"verify", directory().string()});
+      }),
+      fmt::format("[{}] expected sound checkpoints; 1 of 2 are damaged", directory().string()));
   EXPECT_THAT(out_.str(), StartsWith(fmt::format("{}: [{}] expected checksum ", newest().string(),
                                                  (newest() / checkpoint::kModelFile).string())));
   EXPECT_EQ(run({"verify", (directory() / "step-00000010").string(), "--json"}),
-            fmt::format("{{\"path\":\"{}\",\"sound\":true}}\n", (directory() / "step-00000010").string()));
-  EXPECT_THAT(checkpoint_error([&] { run({"verify", newest().string(), "--json"}); }), HasSubstr("1 of 1 are damaged"));
+            fmt::format("{{\"path\":\"{}\",\"sound\":true}}\n",
+                        (directory() / "step-00000010").string()));
+  EXPECT_THAT(checkpoint_error([&] {
+                run({"verify", newest().string(), "--json"});
+              }),
+              HasSubstr("1 of 1 are damaged"));
   EXPECT_THAT(out_.str(), HasSubstr("\"sound\":false,\"damage\":\"["));
 }
 
 TEST_F(CheckpointCommand, ExportWritesTheModelOfTheNewest) {
   const fs::path file = scratch_.path() / "model.safetensors";
   const std::string out = run({"export", directory().string(), "--output", file.string()});
-  EXPECT_EQ(checkpoint::contents_of(file), checkpoint::contents_of(newest() / checkpoint::kModelFile));
-  EXPECT_EQ(out, fmt::format("{}: {} bytes from {}\n", file.string(), fs::file_size(file), newest().string()));
+  EXPECT_EQ(checkpoint::contents_of(file),
+            checkpoint::contents_of(newest() / checkpoint::kModelFile));
+  EXPECT_EQ(out, fmt::format("{}: {} bytes from {}\n", file.string(), fs::file_size(file),
+                             newest().string()));
 }
 
 TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
@@ -140,14 +151,18 @@ TEST_F(CheckpointCommand, ExportRefusesADamagedOne) {
 }
 
 TEST_F(CheckpointCommand, RefusesADirectoryWithoutCheckpoints) {
-  const std::string needed =
-      fmt::format("[{}] expected a checkpoint, or a directory of checkpoints; ", scratch_.path().string());
+  const std::string needed = fmt::format(
+      "[{}] expected a checkpoint, or a directory of checkpoints; ", scratch_.path().string());
   for (const char* action : {"inspect", "verify"})
-    EXPECT_EQ(checkpoint_error([&] { run({action, scratch_.path().string()}); }), needed + "there is none in it");
+    EXPECT_EQ(checkpoint_error([&] {
+                run({action, scratch_.path().string()});
+              }),
+              needed + "there is none in it");
   EXPECT_THAT(checkpoint_error([&] {
                 run({"inspect", "/nowhere"});
               }),
-              MatchesRegex("\\[/nowhere\\] expected a checkpoint, or a directory of checkpoints; it does not exist"));
+              MatchesRegex("\\[/nowhere\\] expected a checkpoint, or a directory of checkpoints; "
+                           "it does not exist"));
 }
 
 TEST_F(CheckpointCommand, NeedsAnActionAndAPath) {

@@ -1,4 +1,5 @@
-// Trainings whose checkpoints lie on a disk that is slow, full for a while or without locks, and paths of any bytes.
+// Trainings whose checkpoints lie on a disk that is slow, full for a while or without locks, and
+// paths of any bytes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,25 +23,31 @@ class TrainingOnADisk : public ::testing::Test {
  protected:
   fs::path run_path() const { return scratch_.path() / "run"; }
 
-  /// A training of a few small steps; the disk_faults of `faults` ("FSYNC_MS=2000") concern paths that contain `under`.
+  /// A training of a few small steps; the disk_faults of `faults` ("FSYNC_MS=2000") concern paths
+  /// that contain `under`.
   std::vector<std::string> train(const std::string& options, const std::string& under,
                                  const std::vector<std::string>& faults) const {
-    std::vector<std::string> command = {"env", "LD_PRELOAD=" LOCKSTEP_DISK_FAULTS, "LOCKSTEP_DISK_UNDER=" + under};
+    std::vector<std::string> command = {"env", "LD_PRELOAD=" LOCKSTEP_DISK_FAULTS,
+                                        "LOCKSTEP_DISK_UNDER=" + under};
     for (const std::string& fault : faults) command.push_back("LOCKSTEP_DISK_" + fault);
     const std::vector<std::string> program = lockstep(
-        "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 --log-format json "
+        "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 "
+        "--log-format json "
         "--checkpoint-dir " +
         run_path().string() + " " + options);
     command.insert(command.end(), program.begin(), program.end());
     return command;
   }
-  bool verifies() const { return run_lockstep("checkpoint verify " + run_path().string()).status == 0; }
+  bool verifies() const {
+    return run_lockstep("checkpoint verify " + run_path().string()).status == 0;
+  }
 
   ScratchDirectory scratch_;
 };
 
 TEST_F(TrainingOnADisk, ThatTakesLongerThanTheStallTimeoutEnds) {
-  const Result result = run(mpirun(2, train("--steps 8 --stall-timeout 2", "model.safetensors", {"FSYNC_MS=5000"})));
+  const Result result =
+      run(mpirun(2, train("--steps 8 --stall-timeout 2", "model.safetensors", {"FSYNC_MS=5000"})));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_TRUE(verifies());
 }
@@ -50,13 +57,16 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
   ASSERT_EQ(run(mpirun(2, train("--steps 8", "model.safetensors", {}))).status, 0);
   for (const std::size_t killed : {0U, 1U}) {
     SCOPED_TRACE(killed);
-    Process process(mpirun(2, train("--steps 16 --log-every 1", "model.safetensors", {"FSYNC_MS=60000"})));
+    Process process(
+        mpirun(2, train("--steps 16 --log-every 1", "model.safetensors", {"FSYNC_MS=60000"})));
     ASSERT_TRUE(process.wait_for(R"("event":"step","step":16)"));
-    // The chief is in its save, where fsync takes a minute, and the other rank in its own, or about to be.
+    // The chief is in its save, where fsync takes a minute, and the other rank in its own, or about
+    // to be.
     const auto is_saving = [&] {
-      return std::ranges::any_of(fs::directory_iterator(run_path()), [](const fs::directory_entry& entry) {
-        return entry.path().filename().string().find(".tmp-") != std::string::npos;
-      });
+      return std::ranges::any_of(
+          fs::directory_iterator(run_path()), [](const fs::directory_entry& entry) {
+            return entry.path().filename().string().find(".tmp-") != std::string::npos;
+          });
     };
     while (!is_saving()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     const std::vector<pid_t> ranks = process.children();
@@ -66,30 +76,33 @@ TEST_F(TrainingOnADisk, WhoseRankIsKilledWhileItSavesKeepsTheEarlierCheckpoint) 
     EXPECT_TRUE(other.ends_within(10));
     const Result result = process.finish();
     EXPECT_NE(result.status, 0);
-    EXPECT_THAT(result.errors,
-                HasSubstr("[watchdog] expected every rank to stay connected; rank " + std::to_string(killed)));
+    EXPECT_THAT(result.errors, HasSubstr("[watchdog] expected every rank to stay connected; rank " +
+                                         std::to_string(killed)));
     EXPECT_TRUE(verifies());
     EXPECT_EQ(checkpoint::list_checkpoints(run_path()).front().step, 8);
   }
-  EXPECT_EQ(run(mpirun(2, train("--steps 16 --resume require", "model.safetensors", {}))).status, 0);
+  EXPECT_EQ(run(mpirun(2, train("--steps 16 --resume require", "model.safetensors", {}))).status,
+            0);
 }
 
 using LongTrainingOnADisk = TrainingOnADisk;
 
 TEST_F(LongTrainingOnADisk, IsSavedAndRestoredHoweverSlowly) {
-  const Result saved = run(mpirun(2, train("--steps 800 --stall-timeout 3", ".tmp-", {"FSYNC_MS=2000"})));
+  const Result saved =
+      run(mpirun(2, train("--steps 800 --stall-timeout 3", ".tmp-", {"FSYNC_MS=2000"})));
   EXPECT_EQ(saved.status, 0) << saved.errors;
   const Result alone = run(train("--steps 804 --stall-timeout 3", ".tmp-", {"FSYNC_MS=4000"}));
   EXPECT_EQ(alone.status, 0) << alone.errors;
-  const Result resumed =
-      run(mpirun(2, train("--steps 808 --resume require --stall-timeout 3", ".safetensors", {"READ_MS=1500"})));
+  const Result resumed = run(mpirun(2, train("--steps 808 --resume require --stall-timeout 3",
+                                             ".safetensors", {"READ_MS=1500"})));
   EXPECT_EQ(resumed.status, 0) << resumed.errors;
   EXPECT_TRUE(verifies());
 }
 
 TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
   const fs::path full = scratch_.path() / "full";
-  Process process(train("--steps 2000000 --save-every 50 --keep 2", run_path(), {"FULL=" + full.string()}));
+  Process process(
+      train("--steps 2000000 --save-every 50 --keep 2", run_path(), {"FULL=" + full.string()}));
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint")"));
   std::ofstream(full).put('x');
   // A boundary at which nothing can be saved.
@@ -105,15 +118,17 @@ TEST_F(TrainingOnADisk, ThatIsFullForAWhileGoesOn) {
   process.kill(SIGTERM);
   const Result result = process.finish();
   EXPECT_EQ(result.status, 128 + SIGTERM) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr(" was not saved; the training continues, and saves again when the next "
-                                       "checkpoint is due: "));
+  EXPECT_THAT(result.errors,
+              HasSubstr(" was not saved; the training continues, and saves again when the next "
+                        "checkpoint is due: "));
   EXPECT_TRUE(verifies());
 }
 
 TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
   const fs::path full = scratch_.path() / "full";
   ASSERT_EQ(run(train("--steps 8", run_path(), {"FULL=" + full.string()})).status, 0);
-  const std::string earlier = checkpoint::contents_of(run_path() / "step-00000008" / "MANIFEST.json");
+  const std::string earlier =
+      checkpoint::contents_of(run_path() / "step-00000008" / "MANIFEST.json");
   // Full of the model alone: the small file that is tried at the start has room.
   std::ofstream(full).put('x');
   const Result result = run(train("--steps 16", "model.safetensors", {"FULL=" + full.string()}));
@@ -125,7 +140,8 @@ TEST_F(TrainingOnADisk, ThatIsFullAtTheLastSaveEndsWithThatError) {
 
 TEST_F(TrainingOnADisk, WithoutLocksRefusesASecondTraining) {
   const std::string warning =
-      ": its file system does not support locks (No locks available); using a lease to keep other runs out";
+      ": its file system does not support locks (No locks available); using a lease to keep other "
+      "runs out";
   Process first(train("--steps 2000000 --save-every 50", run_path(), {"NO_LOCKS=1"}));
   ASSERT_TRUE(first.wait_for(R"("event":"checkpoint")"));
   const Result second = run(train("--steps 8 --resume never", run_path(), {"NO_LOCKS=1"}));
@@ -157,13 +173,15 @@ TEST_F(TrainingOnADisk, WhosePathsAreAnyBytesIsSavedAndResumed) {
     const Result resumed = on(ranks, train + "--epochs 2 --resume require");
     EXPECT_EQ(resumed.status, 0) << resumed.errors;
     EXPECT_THAT(resumed.output + resumed.errors, HasSubstr("step-00000002"));
-    const Result evaluated = on(
-        ranks, "evaluate --data csv:" + odd + "/t.csv?label=label&like=" + odd + "/t.csv --checkpoint " + odd + "/run");
+    const Result evaluated =
+        on(ranks, "evaluate --data csv:" + odd + "/t.csv?label=label&like=" + odd +
+                      "/t.csv --checkpoint " + odd + "/run");
     EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
   }
   EXPECT_EQ(run_lockstep("checkpoint verify " + odd + "/run").status, 0);
   EXPECT_EQ(run_lockstep("checkpoint inspect --json " + odd + "/run").status, 0);
-  const Result from = run_lockstep("train --model mlp:4 --data csv:" + odd + "/t.csv?label=label --global-batch 2 " +
+  const Result from = run_lockstep("train --model mlp:4 --data csv:" + odd +
+                                   "/t.csv?label=label --global-batch 2 " +
                                    "--epochs 1 --quiet --init-from " + odd + "/run");
   EXPECT_EQ(from.status, 0) << from.errors;
 }

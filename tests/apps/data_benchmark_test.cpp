@@ -22,24 +22,25 @@ DataRate rate_of(const char* stage, double records_per_second) {
 }
 
 TEST(FindLimit, IsTheLargestDifferenceOfTheTimesOfARecord) {
-  const std::vector<DataRate> reading = {rate_of("synthetic", 1000), rate_of("decoded", 500), rate_of("stored", 250),
-                                         rate_of("warm", 100)};
+  const std::vector<DataRate> reading = {rate_of("synthetic", 1000), rate_of("decoded", 500),
+                                         rate_of("stored", 250), rate_of("warm", 100)};
   EXPECT_EQ(find_limit(reading).stage, "reading");
   EXPECT_NEAR(find_limit(reading).share, 0.6, 1e-9);
-  const std::vector<DataRate> decoding = {rate_of("synthetic", 1000), rate_of("decoded", 500), rate_of("stored", 100),
-                                          rate_of("warm", 90)};
+  const std::vector<DataRate> decoding = {rate_of("synthetic", 1000), rate_of("decoded", 500),
+                                          rate_of("stored", 100), rate_of("warm", 90)};
   EXPECT_EQ(find_limit(decoding).stage, "decoding");
-  const std::vector<DataRate> copying = {rate_of("synthetic", 1000), rate_of("decoded", 100), rate_of("stored", 100),
-                                         rate_of("warm", 90)};
+  const std::vector<DataRate> copying = {rate_of("synthetic", 1000), rate_of("decoded", 100),
+                                         rate_of("stored", 100), rate_of("warm", 90)};
   EXPECT_EQ(find_limit(copying).stage, "copying");
-  const std::vector<DataRate> batching = {rate_of("synthetic", 100), rate_of("decoded", 90), rate_of("stored", 80),
-                                          rate_of("warm", 80)};
+  const std::vector<DataRate> batching = {rate_of("synthetic", 100), rate_of("decoded", 90),
+                                          rate_of("stored", 80), rate_of("warm", 80)};
   EXPECT_EQ(find_limit(batching).stage, "batching");
   EXPECT_NEAR(find_limit(batching).share, 0.8, 1e-9);
 }
 
 TEST(FindLimit, DoesNotTellReadingFromDecodingWhereNothingIsStored) {
-  const std::vector<DataRate> rates = {rate_of("synthetic", 1000), rate_of("decoded", 500), rate_of("warm", 100)};
+  const std::vector<DataRate> rates = {rate_of("synthetic", 1000), rate_of("decoded", 500),
+                                       rate_of("warm", 100)};
   EXPECT_EQ(find_limit(rates).stage, "reading and decoding");
   EXPECT_NEAR(find_limit(rates).share, 0.8, 1e-9);
 }
@@ -49,7 +50,8 @@ TEST(DropFromPageCache, NeedsAFile) {
   data::write_bytes(directory / "empty", "");
   EXPECT_EQ(drop_from_page_cache(directory / "empty"), 0);
   EXPECT_EQ(data::data_error_of([&] { drop_from_page_cache(directory / "none"); }),
-            "[" + (directory / "none").string() + "] expected a file that can be read; No such file or directory");
+            "[" + (directory / "none").string() +
+                "] expected a file that can be read; No such file or directory");
 }
 
 TEST(DropFromPageCache, LeavesTheFileAsItIs) {
@@ -67,8 +69,10 @@ class DataBenchmarkTest : public ::testing::Test {
   void write(data::Compression compression = data::Compression::none) const {
     std::vector<std::string> records;
     for (unsigned char i = 0; i < 30; ++i) records.push_back(data::image_record(i % 3, 12, i));
-    data::write_records(directory_ / "a.tfrecord", {records.begin(), records.begin() + 20}, compression);
-    data::write_records(directory_ / "b.tfrecord", {records.begin() + 20, records.end()}, compression);
+    data::write_records(directory_ / "a.tfrecord", {records.begin(), records.begin() + 20},
+                        compression);
+    data::write_records(directory_ / "b.tfrecord", {records.begin() + 20, records.end()},
+                        compression);
   }
   std::string pattern() const { return (directory_ / "*.tfrecord").string(); }
   static data::TFRecordOptions shape() { return {.input_shape = {2, 2, 3}}; }
@@ -76,7 +80,8 @@ class DataBenchmarkTest : public ::testing::Test {
   std::string run(std::vector<std::string> more) const {
     CLI::App program("lockstep");
     add_data_commands(program);
-    std::vector<std::string> arguments = {"data", "benchmark", "--seconds", "0.01", "--global-batch", "8"};
+    std::vector<std::string> arguments = {"data", "benchmark",      "--seconds",
+                                          "0.01", "--global-batch", "8"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     std::reverse(arguments.begin(), arguments.end());
     ::testing::internal::CaptureStdout();
@@ -92,7 +97,8 @@ class DataBenchmarkTest : public ::testing::Test {
   static std::vector<nlohmann::json> events_in(const std::string& output) {
     std::vector<nlohmann::json> events;
     std::istringstream lines(output);
-    for (std::string line; std::getline(lines, line);) events.push_back(nlohmann::json::parse(line));
+    for (std::string line; std::getline(lines, line);)
+      events.push_back(nlohmann::json::parse(line));
     return events;
   }
 
@@ -103,9 +109,11 @@ TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
   write();
   const data::Dataset dataset = data::Dataset::from_tfrecords(pattern(), shape());
   const FirstRecords first(dataset.source(), 25);
-  const DecodedSamples decoded(data::Dataset::from_source(std::make_shared<FirstRecords>(first)).shuffle().batch(7));
+  const DecodedSamples decoded(
+      data::Dataset::from_source(std::make_shared<FirstRecords>(first)).shuffle().batch(7));
   const StoredRecords stored(dynamic_cast<const data::TFRecordSource&>(dataset.source()), 25);
-  for (const data::RecordSource* source : std::initializer_list<const data::RecordSource*>{&first, &decoded, &stored}) {
+  for (const data::RecordSource* source :
+       std::initializer_list<const data::RecordSource*>{&first, &decoded, &stored}) {
     EXPECT_EQ(source->spec(), dataset.spec()) << source->description();
     ASSERT_EQ(source->size(), 25) << source->description();
     for (std::int64_t record = 0; record < 25; ++record) {
@@ -133,7 +141,8 @@ TEST_F(DataBenchmarkTest, DecodedSamplesKeepTargets) {
    private:
     data::SampleSpec spec_;
   };
-  const DecodedSamples decoded(data::Dataset::from_source(std::make_shared<Regression>(spec)).batch(2));
+  const DecodedSamples decoded(
+      data::Dataset::from_source(std::make_shared<Regression>(spec)).batch(2));
   ASSERT_EQ(decoded.size(), 5);
   std::vector<float> features(2);
   std::vector<float> targets(3);
@@ -147,10 +156,11 @@ TEST_F(DataBenchmarkTest, PrintsEveryRateAndTheLimit) {
   write();
   const std::string output = run({"--data", pattern(), "--input-shape", "2x2x3"});
   EXPECT_THAT(output, HasSubstr(": 30 records; shuffled, batches of 8\n"));
-  EXPECT_THAT(output,
-              AllOf(HasSubstr("synthetic: nothing read or decoded"), HasSubstr("decoded: samples in memory"),
-                    HasSubstr("stored: records in memory, decoded"), HasSubstr("warm: read from the page cache"),
-                    HasSubstr("bottleneck with warm files and 1 thread: ")));
+  EXPECT_THAT(output, AllOf(HasSubstr("synthetic: nothing read or decoded"),
+                            HasSubstr("decoded: samples in memory"),
+                            HasSubstr("stored: records in memory, decoded"),
+                            HasSubstr("warm: read from the page cache"),
+                            HasSubstr("bottleneck with warm files and 1 thread: ")));
   EXPECT_TRUE(output.find("cold: read from the disk") != std::string::npos ||
               output.find("after a request to drop it") != std::string::npos)
       << output;
@@ -160,33 +170,38 @@ TEST_F(DataBenchmarkTest, SpeaksJson) {
   write();
   std::set<std::string> stages;
   std::set<std::string> kinds;
-  for (const auto& event : events_in(run({"--data", pattern(), "--input-shape", "2x2x3", "--log-format", "json"}))) {
+  for (const auto& event :
+       events_in(run({"--data", pattern(), "--input-shape", "2x2x3", "--log-format", "json"}))) {
     const std::string kind = event.at("event");
     kinds.insert(kind);
     if (kind != "data_rate") continue;
     stages.insert(event.at("stage"));
     const double rate = event.at("records_per_second");
     EXPECT_GT(rate, 0);
-    EXPECT_NEAR(rate, event.at("records").get<double>() / event.at("seconds").get<double>(), rate * 1e-6);
+    EXPECT_NEAR(rate, event.at("records").get<double>() / event.at("seconds").get<double>(),
+                rate * 1e-6);
     // 12 pixels are 48 bytes of features.
     if (event.at("stage") == "decoded") {
       EXPECT_NEAR(event.at("megabytes_per_second"), rate * 48 / 1e6, rate * 1e-9);
     }
   }
-  EXPECT_TRUE(stages.contains("synthetic") && stages.contains("decoded") && stages.contains("stored") &&
-              stages.contains("warm"));
+  EXPECT_TRUE(stages.contains("synthetic") && stages.contains("decoded") &&
+              stages.contains("stored") && stages.contains("warm"));
   EXPECT_TRUE(kinds.contains("data_limit"));
 }
 
 TEST_F(DataBenchmarkTest, PreparesImagesAsTrainingDoes) {
-  data::write_records(directory_ / "a.tfrecord", std::vector(10, data::image_record(1, 32 * 32 * 3, 7)));
+  data::write_records(directory_ / "a.tfrecord",
+                      std::vector(10, data::image_record(1, 32 * 32 * 3, 7)));
   int rates = 0;
-  for (const auto& event : events_in(
-           run({"--data", pattern(), "--input-shape", "32x32x3", "--images", "imagenet", "--log-format", "json"}))) {
-    if (event.at("event") != "data_rate" || (event.at("stage") != "synthetic" && event.at("stage") != "decoded"))
+  for (const auto& event : events_in(run({"--data", pattern(), "--input-shape", "32x32x3",
+                                          "--images", "imagenet", "--log-format", "json"}))) {
+    if (event.at("event") != "data_rate" ||
+        (event.at("stage") != "synthetic" && event.at("stage") != "decoded"))
       continue;
     const double rate = event.at("records_per_second");
-    EXPECT_NEAR(event.at("megabytes_per_second").get<double>(), rate * 224 * 224 * 3 * 4 / 1e6, rate * 1e-6);
+    EXPECT_NEAR(event.at("megabytes_per_second").get<double>(), rate * 224 * 224 * 3 * 4 / 1e6,
+                rate * 1e-6);
     ++rates;
   }
   EXPECT_EQ(rates, 2);
@@ -195,7 +210,8 @@ TEST_F(DataBenchmarkTest, PreparesImagesAsTrainingDoes) {
 TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
   write(data::Compression::gzip);
   EXPECT_THAT(run({"--data", pattern(), "--input-shape", "2x2x3"}),
-              HasSubstr("compressed files are decompressed into memory when they are opened; cold reading was not "
+              HasSubstr("compressed files are decompressed into memory when they are opened; cold "
+                        "reading was not "
                         "measured\n"));
 }
 
@@ -207,7 +223,8 @@ TEST_F(DataBenchmarkTest, TakesDataSetsThatAreNotFiles) {
 }
 
 TEST_F(DataBenchmarkTest, NeedsADataSetAndPositiveNumbers) {
-  EXPECT_EQ(data::input_error_of([&] { run({}); }), "[command line] expected --data; it was not given");
+  EXPECT_EQ(data::input_error_of([&] { run({}); }),
+            "[command line] expected --data; it was not given");
   EXPECT_EQ(data::input_error_of([&] {
               run({"--data", "synthetic:2x2x1:3:20", "--data-threads", "0"});
             }),

@@ -21,16 +21,19 @@ using ::testing::Not;
 
 /// One gray pixel.
 const std::string kPng = from_hex(
-    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c6360070000"
+    "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c63600700"
+    "00"
     "0900082023c38c0000000049454e44ae426082");
 
 class DataCommands : public ::testing::Test {
  protected:
   DataCommands() {
     std::filesystem::create_directory(directory_ / "idx");
-    write_bytes(directory_ / "idx/train-images-idx3-ubyte",
-                std::string{0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2} + std::string(20, '\x7f'));
-    write_bytes(directory_ / "idx/train-labels-idx1-ubyte", std::string{0, 0, 8, 1, 0, 0, 0, 5, 0, 1, 2, 1, 2});
+    write_bytes(
+        directory_ / "idx/train-images-idx3-ubyte",
+        std::string{0, 0, 8, 3, 0, 0, 0, 5, 0, 0, 0, 2, 0, 0, 0, 2} + std::string(20, '\x7f'));
+    write_bytes(directory_ / "idx/train-labels-idx1-ubyte",
+                std::string{0, 0, 8, 1, 0, 0, 0, 5, 0, 1, 2, 1, 2});
   }
 
   /// What `lockstep data ARGUMENTS` writes to standard output, also where it throws.
@@ -64,10 +67,12 @@ class DataCommands : public ::testing::Test {
 };
 
 TEST_F(DataCommands, ConvertIdx) {
-  EXPECT_EQ(run_convert(), "5 records of train in 2 files: " + path("out/train-00000-of-00002.tfrecord") +
-                               " to train-00001-of-00002.tfrecord, described in dataset.json\n");
+  EXPECT_EQ(run_convert(),
+            "5 records of train in 2 files: " + path("out/train-00000-of-00002.tfrecord") +
+                " to train-00001-of-00002.tfrecord, described in dataset.json\n");
   EXPECT_THAT(names_in(directory_ / "out"),
-              ElementsAre("dataset.json", "train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"));
+              ElementsAre("dataset.json", "train-00000-of-00002.tfrecord",
+                          "train-00001-of-00002.tfrecord"));
   const PartDescription part = read_dataset_json(directory_ / "out")->at("train");
   EXPECT_EQ(part.input_feature, "image");
   EXPECT_EQ(part.label_feature, "label");
@@ -80,7 +85,8 @@ TEST_F(DataCommands, ConvertIdx) {
 
 TEST_F(DataCommands, ConvertPacks) {
   run_convert({"--compression", "gzip"});
-  EXPECT_EQ(TFRecordReader(directory_ / "out/train-00000-of-00002.tfrecord").compression(), Compression::gzip);
+  EXPECT_EQ(TFRecordReader(directory_ / "out/train-00000-of-00002.tfrecord").compression(),
+            Compression::gzip);
   EXPECT_EQ(Dataset::from_tfrecords(path("out/train-*")).size(), 5);
 }
 
@@ -101,7 +107,10 @@ TEST_F(DataCommands, ConvertCsv) {
 }
 
 TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
-  EXPECT_THAT(data_error_of([&] { run_convert({"--part", "test"}); }), HasSubstr("expected t10k-images-idx3-ubyte"));
+  EXPECT_THAT(data_error_of([&] {
+                run_convert({"--part", "test"});
+              }),
+              HasSubstr("expected t10k-images-idx3-ubyte"));
   EXPECT_THROW(run_convert({"--shards", "0"}), CLI::ParseError);
   EXPECT_THROW(run_convert({"--compression", "zip"}), CLI::ParseError);
   EXPECT_THROW(run({"convert", "idx"}), CLI::ParseError);
@@ -111,14 +120,16 @@ TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
 TEST_F(DataCommands, Index) {
   run_convert();
   const std::string first = path("out/train-00000-of-00002.tfrecord");
-  EXPECT_THAT(run({"index", path("out/*")}), HasSubstr(first + ": 2 records, index written to " + first + ".index\n"));
+  EXPECT_THAT(run({"index", path("out/*")}),
+              HasSubstr(first + ": 2 records, index written to " + first + ".index\n"));
   EXPECT_THAT(run({"index", path("out")}), HasSubstr(first + ": 2 records, index up to date\n"));
   run({"index", "--index-dir", path("indexes"), path("out")});
   EXPECT_EQ(names_in(directory_ / "indexes").size(), 2u);
   EXPECT_THAT(data_error_of([&] {
                 run({"index", "--index-dir", path("idx/train-labels-idx1-ubyte"), path("out")});
               }),
-              HasSubstr("expected to write the index (--index-dir sets another directory); it cannot be written"));
+              HasSubstr("expected to write the index (--index-dir sets another directory); it "
+                        "cannot be written"));
 }
 
 /// Its checksum holds and it is of this file, but its offsets lead far beyond it.
@@ -129,7 +140,9 @@ TEST_F(DataCommands, IndexIsMadeAgainWhereItsOffsetsDoNotFitTheFile) {
   const std::string good = read_bytes(file + ".index");
   RecordIndex wrong;
   wrong.offsets.push_back(std::uint64_t{1} << 49);
-  const auto write_wrong = [&] { ASSERT_TRUE(save_record_index(file + ".index", file_stamp(file), wrong)); };
+  const auto write_wrong = [&] {
+    ASSERT_TRUE(save_record_index(file + ".index", file_stamp(file), wrong));
+  };
   write_wrong();
   EXPECT_THAT(run({"index", file}), HasSubstr(file + ": 2 records, index written to "));
   EXPECT_EQ(read_bytes(file + ".index"), good);
@@ -140,13 +153,20 @@ TEST_F(DataCommands, IndexIsMadeAgainWhereItsOffsetsDoNotFitTheFile) {
 TEST_F(DataCommands, Inspect) {
   run_convert();
   const std::string output = run({"inspect", path("out")});
-  EXPECT_THAT(output,
-              HasSubstr(path("out/train-00000-of-00002.tfrecord") + ": 2 records of 37 bytes, compression none\n"));
+  EXPECT_THAT(output, HasSubstr(path("out/train-00000-of-00002.tfrecord") +
+                                ": 2 records of 37 bytes, compression none\n"));
   EXPECT_THAT(output, HasSubstr("features of 5 records\n"));
-  EXPECT_THAT(output, HasSubstr("  image                   bytes             5  1               4 bytes\n"));
-  EXPECT_THAT(output, HasSubstr("  label                   int64             5  1               0 to 2\n"));
-  EXPECT_THAT(output, HasSubstr("records of each label\n  0              1\n  1              2\n  2              2\n"));
-  EXPECT_THAT(run({"inspect", "--records", "1", path("out")}), HasSubstr("features of 2 records\n"));
+  EXPECT_THAT(
+      output,
+      HasSubstr("  image                   bytes             5  1               4 bytes\n"));
+  EXPECT_THAT(output,
+              HasSubstr("  label                   int64             5  1               0 to 2\n"));
+  EXPECT_THAT(
+      output,
+      HasSubstr(
+          "records of each label\n  0              1\n  1              2\n  2              2\n"));
+  EXPECT_THAT(run({"inspect", "--records", "1", path("out")}),
+              HasSubstr("features of 2 records\n"));
 }
 
 TEST_F(DataCommands, InspectsTables) {
@@ -169,22 +189,27 @@ TEST_F(DataCommands, InspectsTables) {
                         "  size                    float    1\n"
                         "  target 1                float    2\n"));
   EXPECT_EQ(input_error_of([&] {
-              run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out"), "--part",
-                   "test"});
+              run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output",
+                   path("out"), "--part", "test"});
             }),
             "[--input " + path("a.csv") +
-                "?leave_out=color] expected like=FILE, the training table that defines the numbers of categorical "
+                "?leave_out=color] expected like=FILE, the training table that defines the numbers "
+                "of categorical "
                 "values; "
                 "there is none");
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
-  EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("records of each label\n  0              1  apple\n"));
+  EXPECT_THAT(run({"inspect", path("out")}),
+              HasSubstr("records of each label\n  0              1  apple\n"));
 }
 
 TEST_F(DataCommands, InspectsIdxFiles) {
   const std::string output = run({"inspect", "idx:" + path("idx")});
   EXPECT_THAT(output, HasSubstr(": 5 records of [2, 2, 1], 3 classes\n\nimages of 5 records\n"));
   EXPECT_THAT(output, HasSubstr("  input                   pixels   "));
-  EXPECT_THAT(output, HasSubstr("records of each label\n  0              1\n  1              2\n  2              2\n"));
+  EXPECT_THAT(
+      output,
+      HasSubstr(
+          "records of each label\n  0              1\n  1              2\n  2              2\n"));
 }
 
 TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
@@ -206,23 +231,35 @@ TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
   EXPECT_EQ(dataset.spec(), (SampleSpec{{1, 1, 1}, 2, 0}));
   const std::string output = run({"inspect", path("out")});
   EXPECT_THAT(output, HasSubstr("bytes, PNG\n"));
-  EXPECT_THAT(output,
-              HasSubstr("records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
+  EXPECT_THAT(
+      output,
+      HasSubstr(
+          "records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
   std::filesystem::remove(directory_ / "out/dataset.json");
-  EXPECT_THAT(run({"inspect", path("out/*.tfrecord")}),
-              HasSubstr("records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
+  EXPECT_THAT(
+      run({"inspect", path("out/*.tfrecord")}),
+      HasSubstr(
+          "records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
 }
 
 TEST_F(DataCommands, InspectShowsEveryKind) {
   write_records(
       directory_ / "a.tfrecord",
-      {serialize_example({{"f", FloatList{1.5f, -2.0f}}, {"j", BytesList{"\xff\xd8\xff", "longer"}}, {"n", {}}}),
+      {serialize_example(
+           {{"f", FloatList{1.5f, -2.0f}}, {"j", BytesList{"\xff\xd8\xff", "longer"}}, {"n", {}}}),
        serialize_example({{"f", Int64List{7}}})});
   const std::string output = run({"inspect", "--label-feature", "f", path("a.tfrecord")});
-  EXPECT_THAT(output, HasSubstr("  f                       float             1  2               -2 to 1.5\n"));
-  EXPECT_THAT(output, HasSubstr("  f                       int64             1  1               7\n"));
-  EXPECT_THAT(output, HasSubstr("  j                       bytes             1  2               3 to 6 bytes, JPEG\n"));
-  EXPECT_THAT(output, HasSubstr("  n                       missing           1  0               -\n"));
+  EXPECT_THAT(
+      output,
+      HasSubstr("  f                       float             1  2               -2 to 1.5\n"));
+  EXPECT_THAT(output,
+              HasSubstr("  f                       int64             1  1               7\n"));
+  EXPECT_THAT(
+      output,
+      HasSubstr(
+          "  j                       bytes             1  2               3 to 6 bytes, JPEG\n"));
+  EXPECT_THAT(output,
+              HasSubstr("  n                       missing           1  0               -\n"));
   EXPECT_THAT(output, HasSubstr("records of each f\n  7              1\n"));
   write_records(directory_ / "a.tfrecord", {"\xff"});
   EXPECT_THAT(data_error_of([&] {
@@ -233,8 +270,9 @@ TEST_F(DataCommands, InspectShowsEveryKind) {
 
 TEST_F(DataCommands, VerifyPasses) {
   run_convert();
-  EXPECT_EQ(run({"verify", path("out")}), path("out/train-00000-of-00002.tfrecord") + ": 2 records, intact\n" +
-                                              path("out/train-00001-of-00002.tfrecord") + ": 3 records, intact\n");
+  EXPECT_EQ(run({"verify", path("out")}),
+            path("out/train-00000-of-00002.tfrecord") + ": 2 records, intact\n" +
+                path("out/train-00001-of-00002.tfrecord") + ": 3 records, intact\n");
 }
 
 TEST_F(DataCommands, VerifyNamesEveryFault) {
@@ -245,20 +283,22 @@ TEST_F(DataCommands, VerifyNamesEveryFault) {
   bytes[20 + 19 + 19 + 3] ^= 1;  // length of record 3
   write_bytes(directory_ / "a.tfrecord", bytes);
   write_records(directory_ / "b.tfrecord", {"zero"});
-  const std::string first =
-      "[" + path("a.tfrecord") +
-      ": record 0 at byte 0] expected an intact record; data CRC: the data does not match its checksum";
+  const std::string first = "[" + path("a.tfrecord") +
+                            ": record 0 at byte 0] expected an intact record; data CRC: the data "
+                            "does not match its checksum";
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("*.tfrecord")});
             }),
             "[verify] expected intact files; 3 faults in 1 of 2 files; the first: " + first);
-  EXPECT_EQ(output_,
-            first + "\n[" + path("a.tfrecord") +
-                ": record 2 at byte 39] expected an intact record; data CRC: the data does not match its checksum\n[" +
-                path("a.tfrecord") +
-                ": record 3 at byte 58] expected an intact record; length CRC: the length field does not match its "
-                "checksum\n" +
-                path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") + ": 1 records, intact\n");
+  EXPECT_EQ(output_, first + "\n[" + path("a.tfrecord") +
+                         ": record 2 at byte 39] expected an intact record; data CRC: the data "
+                         "does not match its checksum\n[" +
+                         path("a.tfrecord") +
+                         ": record 3 at byte 58] expected an intact record; length CRC: the length "
+                         "field does not match its "
+                         "checksum\n" +
+                         path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") +
+                         ": 1 records, intact\n");
 }
 
 TEST_F(DataCommands, VerifyDecodesImages) {
@@ -269,16 +309,18 @@ TEST_F(DataCommands, VerifyDecodesImages) {
     return serialize_example({{name, BytesList{image}}, {"label", Int64List{1}}});
   };
   write_records(directory_ / "a.tfrecord", {record("image/encoded", png), record("picture", png)});
-  EXPECT_EQ(run({"verify", "--images", path("a.tfrecord")}), path("a.tfrecord") + ": 2 records, 2 images, intact\n");
+  EXPECT_EQ(run({"verify", "--images", path("a.tfrecord")}),
+            path("a.tfrecord") + ": 2 records, 2 images, intact\n");
 
-  write_records(directory_ / "a.tfrecord", {record("image/encoded", "no image"), record("picture", "no image"),
-                                            record("picture", damaged), record("picture", png), "\xff"});
+  write_records(directory_ / "a.tfrecord",
+                {record("image/encoded", "no image"), record("picture", "no image"),
+                 record("picture", damaged), record("picture", png), "\xff"});
   EXPECT_NO_THROW(run({"verify", path("a.tfrecord")}));
   const std::string error = data_error_of([&] { run({"verify", "--images", path("a.tfrecord")}); });
-  EXPECT_THAT(error,
-              HasSubstr("3 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
-                        ": record 0 at byte 0] expected an intact image in image/encoded; [image] expected a JPEG or a "
-                        "PNG image"));
+  EXPECT_THAT(error, HasSubstr("3 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
+                               ": record 0 at byte 0] expected an intact image in image/encoded; "
+                               "[image] expected a JPEG or a "
+                               "PNG image"));
   EXPECT_THAT(output_, HasSubstr(": record 2 at byte "));
   EXPECT_THAT(output_, HasSubstr("expected an intact image in picture; [PNG image]"));
   EXPECT_THAT(output_, HasSubstr("expected a tf.train.Example; "));
@@ -298,14 +340,18 @@ TEST_F(DataCommands, VerifyFindsDamagedPackedFiles) {
 
 TEST_F(DataCommands, VerifyComparesWithTheDescription) {
   run_convert();
-  write_records(directory_ / "out/train-00001-of-00002.tfrecord", {"one record too few", "of three"});
+  write_records(directory_ / "out/train-00001-of-00002.tfrecord",
+                {"one record too few", "of three"});
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("out")});
             }),
-            "[verify] expected intact files; 1 fault in 0 of 2 files; the first: [" + path("out/dataset.json") +
-                "] expected 5 records of train, got 4");
+            "[verify] expected intact files; 1 fault in 0 of 2 files; the first: [" +
+                path("out/dataset.json") + "] expected 5 records of train, got 4");
   std::filesystem::remove(directory_ / "out/train-00000-of-00002.tfrecord");
-  EXPECT_THAT(data_error_of([&] { run({"verify", path("out")}); }), HasSubstr("No such file or directory"));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", path("out")});
+              }),
+              HasSubstr("No such file or directory"));
   EXPECT_NO_THROW(run({"verify", path("out/*")}));
 }
 
@@ -315,7 +361,8 @@ TEST_F(DataCommands, NeedFiles) {
   EXPECT_EQ(data_error_of([&] {
               run({"verify", path("*.tfrecord")});
             }),
-            "[" + path("*.tfrecord") + "] expected TFRecord files that match this pattern; there are none");
+            "[" + path("*.tfrecord") +
+                "] expected TFRecord files that match this pattern; there are none");
 }
 
 }  // namespace

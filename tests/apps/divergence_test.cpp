@@ -1,5 +1,5 @@
-// A training that diverges keeps the checkpoints from before, ends with status 6, and is continued by the same command
-// with a better rate.
+// A training that diverges keeps the checkpoints from before, ends with status 6, and is continued
+// by the same command with a better rate.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,7 +22,8 @@ class Diverged : public ::testing::TestWithParam<std::string> {
   /// With the devices of this test, saving to one directory.
   Result train(const std::string& options) const {
     return run_lockstep(
-        "train --log-format json --data-threads 1 --optimizer sgd --save-every 5 --keep 3 --checkpoint-dir " +
+        "train --log-format json --data-threads 1 --optimizer sgd --save-every 5 --keep 3 "
+        "--checkpoint-dir " +
         directory() + " " + GetParam() + " " + options);
   }
   checkpoint::ScratchDirectory scratch_;
@@ -34,9 +35,12 @@ TEST_P(Diverged, KeepsWhatWasSavedBeforeAndIsContinuedWithABetterRate) {
   ASSERT_EQ(good.status, 0) << good.errors;
   const Result wild = train(task + "--learning-rate 1e38 --steps 200");
   EXPECT_EQ(wild.status, 6);
-  EXPECT_THAT(wild.errors, HasSubstr("lockstep: error: [train] expected finite losses, gradients and parameters; try a "
-                                     "lower learning rate, warm-up or clipping, got 100 skipped steps in a row"));
-  EXPECT_THAT(wild.errors, HasSubstr("; the newest healthy checkpoint is " + directory() + "/step-00000020"));
+  EXPECT_THAT(
+      wild.errors,
+      HasSubstr("lockstep: error: [train] expected finite losses, gradients and parameters; try a "
+                "lower learning rate, warm-up or clipping, got 100 skipped steps in a row"));
+  EXPECT_THAT(wild.errors,
+              HasSubstr("; the newest healthy checkpoint is " + directory() + "/step-00000020"));
   const Result again = train(task + "--learning-rate 0.1 --steps 330");
   EXPECT_EQ(again.status, 0) << again.errors;
   EXPECT_EQ(again.event("start")["first_step"], 20);
@@ -51,11 +55,14 @@ TEST_P(Diverged, WithTargetsThatAreTooLargeSavesNothing) {
   EXPECT_EQ(result.status, 6);
   EXPECT_THAT(result.errors, HasSubstr("got 20 skipped steps at the end"));
   EXPECT_EQ(result.event("epoch")["loss"], nullptr);
-  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory())) EXPECT_FALSE(info.healthy);
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory()))
+    EXPECT_FALSE(info.healthy);
 }
 
 INSTANTIATE_TEST_SUITE_P(On, Diverged, ::testing::Values("", "--devices cpu:0,cpu:0"),
-                         [](const auto& test) { return test.param.empty() ? "one_replica" : "two_replicas"; });
+                         [](const auto& test) {
+                           return test.param.empty() ? "one_replica" : "two_replicas";
+                         });
 
 }  // namespace
 }  // namespace lockstep::apps

@@ -12,9 +12,11 @@ using ::testing::HasSubstr;
 
 TEST(MpirunDoctorFault, RankZeroThatCannotListen) {
   const std::string preload = "LD_PRELOAD=" LOCKSTEP_PRETEND_NO_PORTS;
-  const Examined examined(run(mpirun(2, {"env", preload, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));
-  EXPECT_THAT(only_problem(examined, "connections"), AllOf(HasSubstr("expected a TCP port of 127.0.0.1 to listen on"),
-                                                           HasSubstr(" -> allow TCP connections between the hosts")));
+  const Examined examined(
+      run(mpirun(2, {"env", preload, LOCKSTEP_PROGRAM, "doctor", "--quick", "--json"})));
+  EXPECT_THAT(only_problem(examined, "connections"),
+              AllOf(HasSubstr("expected a TCP port of 127.0.0.1 to listen on"),
+                    HasSubstr(" -> allow TCP connections between the hosts")));
   EXPECT_NE(examined.level_of("routes"), "missing") << "the rest is checked as well";
 }
 

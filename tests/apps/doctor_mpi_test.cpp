@@ -17,7 +17,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-std::vector<std::string> behind(std::vector<std::string> words, const std::vector<std::string>& command) {
+std::vector<std::string> behind(std::vector<std::string> words,
+                                const std::vector<std::string>& command) {
   words.insert(words.end(), command.begin(), command.end());
   return words;
 }
@@ -25,7 +26,8 @@ std::vector<std::string> behind(std::vector<std::string> words, const std::vecto
 /// Waits for the first file that appears in a folder.
 class FolderWatch {
  public:
-  explicit FolderWatch(const std::filesystem::path& folder) : descriptor_(inotify_init1(IN_CLOEXEC)) {
+  explicit FolderWatch(const std::filesystem::path& folder)
+      : descriptor_(inotify_init1(IN_CLOEXEC)) {
     inotify_add_watch(descriptor_, folder.c_str(), IN_CREATE);
   }
   FolderWatch(const FolderWatch&) = delete;
@@ -48,7 +50,8 @@ TEST(MpirunDoctor, FindsNothingWrongAndSaysSoOnce) {
   EXPECT_TRUE(examined.problems().empty()) << examined.report();
   ASSERT_EQ(examined.report()["ranks"].size(), 2U);
   EXPECT_LT(examined.report()["seconds"], 60);
-  for (const char* check : {"connections", "versions", "shared-memory", "links", "routes", "matrix-product"})
+  for (const char* check :
+       {"connections", "versions", "shared-memory", "links", "routes", "matrix-product"})
     EXPECT_THAT(examined.level_of(check), ::testing::AnyOf("ok", "warning")) << check;
   EXPECT_EQ(examined.level_of("data"), "skipped");
 }
@@ -57,14 +60,16 @@ TEST(MpirunDoctorFault, RanksBoundToOneCore) {
   if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "needs two processors";
   const Examined examined(run(behind({"taskset", "-c", "0"}, mpirun(2, "doctor --quick --json"))));
   EXPECT_THAT(only_problem(examined, "cores"),
-              AllOf(HasSubstr("2 ranks are bound to processor 0 of "), HasSubstr(" -> mpirun --map-by core")));
+              AllOf(HasSubstr("2 ranks are bound to processor 0 of "),
+                    HasSubstr(" -> mpirun --map-by core")));
 }
 
 TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root, to hide /proc";
   // UCX, which some Open MPI brings, would say on standard output that /proc is not there.
   const std::string hide = "export UCX_LOG_LEVEL=fatal; mount -t tmpfs none /proc";
-  if (run({"unshare", "--mount", "sh", "-c", hide}).status != 0) GTEST_SKIP() << "root may not mount here";
+  if (run({"unshare", "--mount", "sh", "-c", hide}).status != 0)
+    GTEST_SKIP() << "root may not mount here";
   std::vector<std::string> command = mpirun(2, "");
   command.back() = "unshare";
   for (const std::string& word : std::vector<std::string>{
@@ -75,14 +80,16 @@ TEST(MpirunDoctorFault, RanksThatDoNotSeeEachOthersMemory) {
   const auto findings = examined.of_check("shared-memory");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
   EXPECT_EQ(findings.front()["ranks"], (std::vector<int>{0, 1}));
-  EXPECT_THAT(std::string(findings.front()["what"]), HasSubstr("cannot map the memory of 1 other rank of its host: "));
+  EXPECT_THAT(std::string(findings.front()["what"]),
+              HasSubstr("cannot map the memory of 1 other rank of its host: "));
   EXPECT_THAT(std::string(findings.front()["remedy"]), HasSubstr("--pid=host"));
 }
 
 TEST(MpirunDoctorFault, ARankThatIsKilled) {
   const checkpoint::ScratchDirectory scratch;
   const FolderWatch watch(scratch.path());
-  Process process(mpirun(2, "doctor --seconds 30 --json --checkpoint-dir " + scratch.path().string()));
+  Process process(
+      mpirun(2, "doctor --seconds 30 --json --checkpoint-dir " + scratch.path().string()));
   ASSERT_TRUE(watch.sees_a_file());
   const std::vector<pid_t> ranks = process.children();
   ASSERT_EQ(ranks.size(), 2U);
@@ -94,7 +101,8 @@ TEST(MpirunDoctorFault, ARankThatIsKilled) {
   EXPECT_THAT(examined.status(), ::testing::AnyOf(4, 128 + SIGKILL));
   const auto findings = examined.of_check("progress");
   ASSERT_EQ(findings.size(), 1U) << examined.report();
-  EXPECT_THAT(std::string(findings.front()["what"]), AllOf(HasSubstr("; rank 1, host "), HasSubstr(" is gone")));
+  EXPECT_THAT(std::string(findings.front()["what"]),
+              AllOf(HasSubstr("; rank 1, host "), HasSubstr(" is gone")));
   EXPECT_EQ(findings.front()["remedy"], "check that host (dmesg, top), or exclude it");
   EXPECT_EQ(examined.level_of("connections"), "ok") << "what was known by then";
 }

@@ -27,7 +27,9 @@ class Examined {
   const nlohmann::json& report() const { return report_; }
   /// All problems: a test's machine may be busy, of which there are warnings.
   std::vector<nlohmann::json> problems() const { return findings("level", "problem"); }
-  std::vector<nlohmann::json> of_check(const std::string& check) const { return findings("check", check); }
+  std::vector<nlohmann::json> of_check(const std::string& check) const {
+    return findings("check", check);
+  }
   std::string level_of(const std::string& check) const {
     for (const auto& row : report_["checks"])
       if (row["check"] == check) return row["level"];
@@ -47,8 +49,8 @@ class Examined {
   nlohmann::json report_;
 };
 
-/// Fails the test unless the examination found exactly one problem, by `check`, and left with the status for it; the
-/// text of the problem and of its remedy, as "WHAT -> REMEDY".
+/// Fails the test unless the examination found exactly one problem, by `check`, and left with the
+/// status for it; the text of the problem and of its remedy, as "WHAT -> REMEDY".
 inline std::string only_problem(const Examined& examined, const std::string& check) {
   EXPECT_EQ(examined.status(), 1);
   const auto problems = examined.problems();

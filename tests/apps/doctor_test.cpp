@@ -29,24 +29,26 @@ TEST(Doctor, PrintsATableAndFindsNothingWrong) {
   const Result result = run_lockstep("doctor --quick");
   EXPECT_EQ(result.status, 0) << result.output << result.errors;
   EXPECT_THAT(result.output, testing::StartsWith("lockstep doctor: 1 rank on 1 host\n\ncheck "));
-  EXPECT_THAT(result.output, AllOf(ContainsRegex("\nversions +ok +lockstep "), ContainsRegex("\nnetwork +ok +one host"),
-                                   ContainsRegex("\nroutes +(ok|warning) +in-process [0-9.]+ GB/s"),
-                                   ContainsRegex("\nnothing is wrong, [0-9]+ warnings?; [0-9.]+ s\n$")));
+  EXPECT_THAT(
+      result.output,
+      AllOf(ContainsRegex("\nversions +ok +lockstep "), ContainsRegex("\nnetwork +ok +one host"),
+            ContainsRegex("\nroutes +(ok|warning) +in-process [0-9.]+ GB/s"),
+            ContainsRegex("\nnothing is wrong, [0-9]+ warnings?; [0-9.]+ s\n$")));
 }
 
 TEST(Doctor, LeavesTheCheckpointFolderAsItWas) {
   const ScratchDirectory scratch;
-  const Examined examined(
-      run_lockstep(kQuick + "--data synthetic:4x4x1:2:8 --checkpoint-dir " + (scratch.path() / "run").string()));
+  const Examined examined(run_lockstep(kQuick + "--data synthetic:4x4x1:2:8 --checkpoint-dir " +
+                                       (scratch.path() / "run").string()));
   EXPECT_EQ(examined.status(), 0) << examined.report();
   EXPECT_EQ(examined.level_of("data"), "ok");
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
 }
 
 TEST(DoctorFault, TooFewOpenFiles) {
-  EXPECT_THAT(
-      only_problem(examine_after("ulimit -n 100;"), "open-files"),
-      AllOf(HasSubstr("may open 100 files, and a training may need "), HasSubstr(" -> the hard limit is 100: ")));
+  EXPECT_THAT(only_problem(examine_after("ulimit -n 100;"), "open-files"),
+              AllOf(HasSubstr("may open 100 files, and a training may need "),
+                    HasSubstr(" -> the hard limit is 100: ")));
   EXPECT_THAT(only_problem(examine_after("ulimit -Sn 100;"), "open-files"),
               HasSubstr(" -> ulimit -n 4096 in the shell"));
 }
@@ -54,27 +56,31 @@ TEST(DoctorFault, TooFewOpenFiles) {
 TEST(DoctorFault, ACheckpointFolderThatCannotBe) {
   const ScratchDirectory scratch;
   std::ofstream(scratch.path() / "file") << "in the way";
-  EXPECT_THAT(
-      only_problem(examine_after("", "--checkpoint-dir " + (scratch.path() / "file" / "run").string()), "checkpoints"),
-      AllOf(HasSubstr("/file is not a folder"), HasSubstr(" -> set --checkpoint-dir to a folder that ")));
+  EXPECT_THAT(only_problem(examine_after("", "--checkpoint-dir " +
+                                                 (scratch.path() / "file" / "run").string()),
+                           "checkpoints"),
+              AllOf(HasSubstr("/file is not a folder"),
+                    HasSubstr(" -> set --checkpoint-dir to a folder that ")));
 }
 
 TEST(DoctorFault, AFolderForTemporaryFilesThatIsNotThere) {
   EXPECT_THAT(only_problem(examine_after("TMPDIR=/nowhere"), "temporary-files"),
-              AllOf(HasSubstr("/nowhere does not exist on "), HasSubstr(" -> set TMPDIR to a folder with free space")));
+              AllOf(HasSubstr("/nowhere does not exist on "),
+                    HasSubstr(" -> set TMPDIR to a folder with free space")));
 }
 
 TEST(DoctorFault, DataThatAreMissing) {
-  EXPECT_THAT(
-      only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
-      AllOf(HasSubstr("[/nowhere/train.tfrecord] expected "), HasSubstr(" -> copy the files to this path on every "
-                                                                        "host")));
+  EXPECT_THAT(only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
+              AllOf(HasSubstr("[/nowhere/train.tfrecord] expected "),
+                    HasSubstr(" -> copy the files to this path on every "
+                              "host")));
 }
 
 TEST(DoctorFault, AGpuWithBadMemory) {
   const Examined examined = examine_after("LD_LIBRARY_PATH=" LOCKSTEP_PRETEND_NVML);
-  EXPECT_THAT(only_problem(examined, "devices"),
-              HasSubstr("(GPU-sick) has 7 uncorrected ECC errors -> end its processes and reset it: "));
+  EXPECT_THAT(
+      only_problem(examined, "devices"),
+      HasSubstr("(GPU-sick) has 7 uncorrected ECC errors -> end its processes and reset it: "));
 }
 
 TEST(DoctorFault, AFullDisk) {
@@ -82,13 +88,17 @@ TEST(DoctorFault, AFullDisk) {
   const ScratchDirectory scratch;
   const std::string folder = scratch.path().string();
   const std::string mount = "mount -t tmpfs -o size=1m none " + folder;
-  if (run({"unshare", "--mount", "sh", "-c", mount}).status != 0) GTEST_SKIP() << "root may not mount here";
-  const Examined examined(run({"unshare", "--mount", "sh", "-c",
-                               mount + " && " + LOCKSTEP_PROGRAM + " " + kQuick + "--checkpoint-dir " + folder +
-                                   "; status=$?; ls -A " + folder + " >&2; exit $status"}));
+  if (run({"unshare", "--mount", "sh", "-c", mount}).status != 0)
+    GTEST_SKIP() << "root may not mount here";
+  const Examined examined(
+      run({"unshare", "--mount", "sh", "-c",
+           mount + " && " + LOCKSTEP_PROGRAM + " " + kQuick + "--checkpoint-dir " + folder +
+               "; status=$?; ls -A " + folder + " >&2; exit $status"}));
   EXPECT_EQ(examined.errors(), "") << "nothing stays there";
-  EXPECT_THAT(only_problem(examined, "checkpoints"),
-              HasSubstr("cannot be written: No space left on device -> set --checkpoint-dir to a folder that "));
+  EXPECT_THAT(
+      only_problem(examined, "checkpoints"),
+      HasSubstr(
+          "cannot be written: No space left on device -> set --checkpoint-dir to a folder that "));
 }
 
 TEST(DoctorCommandLine, ListsItsExitStatuses) {
@@ -96,8 +106,9 @@ TEST(DoctorCommandLine, ListsItsExitStatuses) {
 }
 
 TEST(DoctorFault, ARouteThatDoesNotConnectTheseRanks) {
-  EXPECT_THAT(only_problem(examine_after("", "--allreduce ring"), "routes"),
-              AllOf(HasSubstr("ring does not work here: "), HasSubstr(" -> train with --allreduce auto")));
+  EXPECT_THAT(
+      only_problem(examine_after("", "--allreduce ring"), "routes"),
+      AllOf(HasSubstr("ring does not work here: "), HasSubstr(" -> train with --allreduce auto")));
 }
 
 }  // namespace

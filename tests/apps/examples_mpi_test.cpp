@@ -19,8 +19,10 @@ std::vector<std::string> example(const std::string& name) {
 TEST(WrapEigenExample, PrintsTheSameLossesOnAnyNumberOfRanks) {
   const Result alone = run(example("wrap_eigen"));
   EXPECT_EQ(alone.status, 0) << alone.errors;
-  EXPECT_THAT(alone.output,
-              MatchesRegex("step 20: loss 0.9[0-9]+ of 100 samples\nstep 40: loss 0.6[0-9]+ of 100 samples\n"));
+  EXPECT_THAT(
+      alone.output,
+      MatchesRegex(
+          "step 20: loss 0.9[0-9]+ of 100 samples\nstep 40: loss 0.6[0-9]+ of 100 samples\n"));
   for (const int ranks : {2, 3}) {
     const Result together = run(mpirun(ranks, example("wrap_eigen")));
     EXPECT_EQ(together.status, 0) << together.errors;

@@ -17,18 +17,23 @@ using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
 constexpr const char* kIrisOutput =
-    "accuracy (1.0000|0.9[0-9]+) on [0-9]+ flowers\n(flower [1-5]: (setosa|versicolor|virginica)\n)+";
+    "accuracy (1.0000|0.9[0-9]+) on [0-9]+ flowers\n(flower [1-5]: "
+    "(setosa|versicolor|virginica)\n)+";
 
-std::string example(const std::string& name) { return std::string(LOCKSTEP_EXAMPLES "/example_") + name; }
+std::string example(const std::string& name) {
+  return std::string(LOCKSTEP_EXAMPLES "/example_") + name;
+}
 
 /// Flowers of three species that measure differently, in the form of TensorFlow's files.
 std::string flowers(int count, unsigned seed) {
-  constexpr double kMeasures[3][4] = {{5.0, 3.4, 1.5, 0.2}, {5.9, 2.8, 4.3, 1.3}, {6.6, 3.0, 5.6, 2.0}};
+  constexpr double kMeasures[3][4] = {
+      {5.0, 3.4, 1.5, 0.2}, {5.9, 2.8, 4.3, 1.3}, {6.6, 3.0, 5.6, 2.0}};
   std::mt19937 random(seed);
   std::normal_distribution<double> around(0, 0.1);
   std::string text = std::to_string(count) + ",4,setosa,versicolor,virginica\n";
   for (int i = 0; i < count; ++i) {
-    for (const double measure : kMeasures[i % 3]) text += std::to_string(measure + around(random)) + ",";
+    for (const double measure : kMeasures[i % 3])
+      text += std::to_string(measure + around(random)) + ",";
     text += std::to_string(i % 3) + "\n";
   }
   return text;
@@ -41,14 +46,18 @@ TEST(IrisExample, LearnsThreeSpecies) {
   const Result result = run({example("iris"), directory / "train.csv", directory / "test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
-  EXPECT_THAT(result.output, HasSubstr("flower 1: setosa\nflower 2: versicolor\nflower 3: virginica\n"));
+  EXPECT_THAT(result.output,
+              HasSubstr("flower 1: setosa\nflower 2: versicolor\nflower 3: virginica\n"));
 }
 
 TEST(IrisExample, LearnsFishersFlowers) {
   const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
-  const std::filesystem::path shared = given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data";
-  if (!std::filesystem::exists(shared / "iris")) GTEST_SKIP() << "needs iris in LOCKSTEP_SHARED_DATA";
-  const Result result = run({example("iris"), shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
+  const std::filesystem::path shared =
+      given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data";
+  if (!std::filesystem::exists(shared / "iris"))
+    GTEST_SKIP() << "needs iris in LOCKSTEP_SHARED_DATA";
+  const Result result =
+      run({example("iris"), shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
 }
@@ -63,12 +72,14 @@ TEST(IrisExample, SaysWhatItNeeds) {
 TEST(CustomLayerExample, LearnsWithItsOwnLayer) {
   const Result result = run({example("custom_layer")});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output,
-              MatchesRegex("epoch 1: .*\nepoch 2: .*\nepoch 3: loss [0-9.]+, accuracy (1.0000|0.9.*)\n"));
+  EXPECT_THAT(
+      result.output,
+      MatchesRegex("epoch 1: .*\nepoch 2: .*\nepoch 3: loss [0-9.]+, accuracy (1.0000|0.9.*)\n"));
 }
 
 TEST(FashionMnistExample, TrainsAndEvaluates) {
-  const Result result = run({example("fashion_mnist"), "synthetic:28x28x1:10:640", "synthetic:28x28x1:10:100", "1"});
+  const Result result =
+      run({example("fashion_mnist"), "synthetic:28x28x1:10:640", "synthetic:28x28x1:10:100", "1"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, MatchesRegex("accuracy [01].[0-9]+ on 100 records, 1 replicas\n"));
 }
@@ -85,11 +96,15 @@ TEST(FineTuneExample, LearnsOtherClassesFromWeights) {
   const data::TemporaryDirectory directory;
   const std::string run_directory = directory / "run";
   ASSERT_EQ(
-      run_lockstep("train --model mlp --data synthetic:8x8x1:4:600 --quiet --checkpoint-dir " + run_directory).status,
+      run_lockstep("train --model mlp --data synthetic:8x8x1:4:600 --quiet --checkpoint-dir " +
+                   run_directory)
+          .status,
       0);
   const Result result = run({example("fine_tune"), run_directory});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, MatchesRegex("accuracy 0.[0-4][0-9]+ before, (1.0000|0.9[0-9]+) after fine-tuning\n"));
+  EXPECT_THAT(
+      result.output,
+      MatchesRegex("accuracy 0.[0-4][0-9]+ before, (1.0000|0.9[0-9]+) after fine-tuning\n"));
 }
 
 TEST(FineTuneExample, SaysWhatItNeeds) {

@@ -22,13 +22,16 @@ using ::testing::HasSubstr;
 
 std::size_t error_lines(const Result& result) {
   std::size_t count = 0;
-  for (std::size_t at = 0; (at = result.errors.find("lockstep: error: ", at)) != std::string::npos; ++at) ++count;
+  for (std::size_t at = 0; (at = result.errors.find("lockstep: error: ", at)) != std::string::npos;
+       ++at)
+    ++count;
   return count;
 }
 
 // ---- Full disks
 
-/// A directory on a disk of 64 KiB of its own, which the commands of `with_disk` see. Needs the right to mount.
+/// A directory on a disk of 64 KiB of its own, which the commands of `with_disk` see. Needs the
+/// right to mount.
 class FullDisk : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -41,9 +44,9 @@ class FullDisk : public ::testing::Test {
   std::string disk() const { return at("disk"); }
   /// A line of a shell, with the program as $L; the disk is empty before it and gone after it.
   Result with_disk(const std::string& line) const {
-    return run(
-        {"unshare", "-m", "/bin/sh", "-c",
-         fmt::format("mount -t tmpfs -o size=64k none {} || exit 99; L='{}'; {}", disk(), LOCKSTEP_PROGRAM, line)});
+    return run({"unshare", "-m", "/bin/sh", "-c",
+                fmt::format("mount -t tmpfs -o size=64k none {} || exit 99; L='{}'; {}", disk(),
+                            LOCKSTEP_PROGRAM, line)});
   }
   const ScratchDirectory scratch_;
 };
@@ -56,8 +59,9 @@ TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
                             at("run"), disk(), kData, disk()));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(error_lines(result), 0U);
-  EXPECT_THAT(result.errors, HasSubstr("expected to write the summary; No space left on device; the training "
-                                       "continues"));
+  EXPECT_THAT(result.errors,
+              HasSubstr("expected to write the summary; No space left on device; the training "
+                        "continues"));
   EXPECT_THAT(result.errors, ContainsRegex("[0-9]+ points of the summaries are lost"));
   EXPECT_EQ(run_lockstep("checkpoint verify " + at("run")).status, 0);
   EXPECT_TRUE(std::filesystem::exists(at("run") + "/step-00001100"));
@@ -65,12 +69,14 @@ TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
 
 TEST_F(FullDisk, OfPredictionsIsAnError) {
   ASSERT_EQ(run_lockstep(kTrain + "--steps 2 --checkpoint-dir " + at("run")).status, 0);
-  const Result result = with_disk(fmt::format(
-      "$L predict --checkpoint {} --data synthetic:8x8x1:4:10000 --output {}/p.csv; s=$?; ls -A {} >&2; exit $s",
-      at("run"), disk(), disk()));
+  const Result result =
+      with_disk(fmt::format("$L predict --checkpoint {} --data synthetic:8x8x1:4:10000 --output "
+                            "{}/p.csv; s=$?; ls -A {} >&2; exit $s",
+                            at("run"), disk(), disk()));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_EQ(error_lines(result), 1U) << result.errors;
-  EXPECT_THAT(result.errors, ContainsRegex("\\[.*p.csv\\] .*No space left on device\n$")) << "nothing is left there";
+  EXPECT_THAT(result.errors, ContainsRegex("\\[.*p.csv\\] .*No space left on device\n$"))
+      << "nothing is left there";
 }
 
 TEST_F(FullDisk, OfShardsAndTheirIndexIsAnError) {
@@ -84,11 +90,12 @@ TEST_F(FullDisk, OfShardsAndTheirIndexIsAnError) {
   EXPECT_THAT(converted.errors, HasSubstr("No space left on device"));
 
   // An index saves time; without one the training is the same.
-  const std::string train =
-      fmt::format("$L train --model linear --steps 3 --data '{}/*.tfrecord' --index-dir {} --log-format json",
-                  at("shards"), disk());
-  const Result trained = with_disk(fmt::format("{}{} >&2 && dd if=/dev/zero of={}/filler bs=1024 2>/dev/null; {}",
-                                               convert, at("shards"), disk(), train));
+  const std::string train = fmt::format(
+      "$L train --model linear --steps 3 --data '{}/*.tfrecord' --index-dir {} --log-format json",
+      at("shards"), disk());
+  const Result trained =
+      with_disk(fmt::format("{}{} >&2 && dd if=/dev/zero of={}/filler bs=1024 2>/dev/null; {}",
+                            convert, at("shards"), disk(), train));
   EXPECT_EQ(trained.status, 0) << trained.errors;
   EXPECT_EQ(error_lines(trained), 0U) << trained.errors;
 }
@@ -99,14 +106,15 @@ class FailingCalls : public ::testing::Test {
  protected:
   std::string directory() const { return scratch_.path() / "run"; }
   std::string train(int steps) const {
-    return fmt::format("{} --devices cpu:0 --save-every 4 --keep 3 --steps {} --checkpoint-dir {}", kTrain, steps,
-                       directory());
+    return fmt::format("{} --devices cpu:0 --save-every 4 --keep 3 --steps {} --checkpoint-dir {}",
+                       kTrain, steps, directory());
   }
   static std::vector<std::string> on(int ranks, const std::vector<std::string>& command) {
     return ranks == 1 ? command : mpirun(ranks, command);
   }
 
-  /// A training that has a checkpoint goes on while call `number` of each rank fails. Whether there are so many calls.
+  /// A training that has a checkpoint goes on while call `number` of each rank fails. Whether there
+  /// are so many calls.
   bool goes_on_while_one_fails(int number, int error, int ranks = 1) {
     SCOPED_TRACE(fmt::format("call {}, {}", number, std::generic_category().message(error)));
     std::filesystem::remove_all(scratch_.path());
@@ -130,7 +138,8 @@ class FailingCalls : public ::testing::Test {
     const Result again = run(on(ranks, lockstep(train(12))));
     EXPECT_EQ(again.status, 0) << again.errors;
     EXPECT_GE(again.event("start")["first_step"], 4);
-    if (straight_.empty()) straight_ = hash_of(run(on(ranks, lockstep(kTrain + "--devices cpu:0 --steps 12"))));
+    if (straight_.empty())
+      straight_ = hash_of(run(on(ranks, lockstep(kTrain + "--devices cpu:0 --steps 12"))));
     EXPECT_EQ(hash_of(again), straight_);
     return failed.errors.find("pretend: call ") != std::string::npos;
   }
@@ -151,7 +160,9 @@ TEST_F(FailingCalls, OfTwoRanksAtOnceLeaveTheEarlierCheckpointsSound) {
 class LongFailingCalls : public FailingCalls, public ::testing::WithParamInterface<int> {};
 
 INSTANTIATE_TEST_SUITE_P(Errors, LongFailingCalls, ::testing::Values(EIO, ENOSPC, EDQUOT, ESTALE),
-                         [](const auto& error) { return std::string(::strerrorname_np(error.param)); });
+                         [](const auto& error) {
+                           return std::string(::strerrorname_np(error.param));
+                         });
 
 TEST_P(LongFailingCalls, LeaveTheEarlierCheckpointsSound) {
   for (int number = 1; number <= 60; ++number) goes_on_while_one_fails(number, GetParam());

@@ -24,8 +24,8 @@ std::string script(const std::string& name) { return LOCKSTEP_SOURCE_DIR "/scrip
 void expect_no_gpu(const Result& result, const std::string& reason) {
   EXPECT_EQ(result.status, 5);
   EXPECT_EQ(result.output, "");
-  EXPECT_EQ(result.errors,
-            "scripts/gpu_check: error: needs a GPU; " + reason + ". docs/gpu.md lists what has not run on one\n");
+  EXPECT_EQ(result.errors, "scripts/gpu_check: error: needs a GPU; " + reason +
+                               ". docs/gpu.md lists what has not run on one\n");
 }
 
 TEST(GpuCheck, SaysInOneLineThatNoGpuIsShown) {
@@ -41,7 +41,10 @@ TEST(GpuCheck, PassesOnWhatTheDriverSays) {
   std::filesystem::create_directories(folder);
   const auto with_driver = [&](const std::string& answer) {
     const std::string tool = (folder / "nvidia-smi").string();
-    EXPECT_EQ(run({"sh", "-c", "printf '#!/bin/sh\\n" + answer + "\\n' >" + tool + " && chmod +x " + tool}).status, 0);
+    EXPECT_EQ(run({"sh", "-c",
+                   "printf '#!/bin/sh\\n" + answer + "\\n' >" + tool + " && chmod +x " + tool})
+                  .status,
+              0);
     return run({"env", "-u", "CUDA_VISIBLE_DEVICES", "sh", "-c",
                 "PATH=" + folder.string() + ":$PATH exec " + script("gpu_check")});
   };
@@ -62,7 +65,9 @@ struct ScriptRefusal {
   std::string message;
 };
 
-std::ostream& operator<<(std::ostream& out, const ScriptRefusal& refusal) { return out << refusal.command; }
+std::ostream& operator<<(std::ostream& out, const ScriptRefusal& refusal) {
+  return out << refusal.command;
+}
 
 class GpuScripts : public ::testing::TestWithParam<ScriptRefusal> {};
 
@@ -75,16 +80,18 @@ TEST_P(GpuScripts, RefuseWhatTheyDoNotKnow) {
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, GpuScripts,
-    ::testing::Values(ScriptRefusal{"gpu_check --fast",
-                                    "scripts/gpu_check: error: unknown option '--fast'; scripts/gpu_check "
-                                    "--help lists them"},
-                      ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a file"},
-                      ScriptRefusal{"gpu_check --minutes 0",
-                                    "scripts/gpu_check: error: --minutes: expected a whole number above 0, got '0'"},
-                      ScriptRefusal{
-                          "gpu_pack --all",
-                          "scripts/gpu_pack: error: unknown option '--all'; scripts/gpu_pack --help lists them"},
-                      ScriptRefusal{"gpu_pack --out", "scripts/gpu_pack: error: --out needs a folder"}),
+    ::testing::Values(
+        ScriptRefusal{"gpu_check --fast",
+                      "scripts/gpu_check: error: unknown option '--fast'; scripts/gpu_check "
+                      "--help lists them"},
+        ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a file"},
+        ScriptRefusal{
+            "gpu_check --minutes 0",
+            "scripts/gpu_check: error: --minutes: expected a whole number above 0, got '0'"},
+        ScriptRefusal{
+            "gpu_pack --all",
+            "scripts/gpu_pack: error: unknown option '--all'; scripts/gpu_pack --help lists them"},
+        ScriptRefusal{"gpu_pack --out", "scripts/gpu_pack: error: --out needs a folder"}),
     [](const auto& test) { return "Case" + std::to_string(test.index); });
 
 }  // namespace

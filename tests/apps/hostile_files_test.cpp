@@ -1,4 +1,5 @@
-// Fault injections 9 and 13: outputs that are devices, FIFOs or links, and inputs that nest or unpack without end.
+// Fault injections 9 and 13: outputs that are devices, FIFOs or links, and inputs that nest or
+// unpack without end.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -21,7 +22,8 @@ using checkpoint::contents_of;
 using checkpoint::overwrite;
 using ::testing::HasSubstr;
 
-const std::string kTraining = "train --model mlp:8 --data synthetic:4x4x1:4:64 --global-batch 16 --data-threads 1 ";
+const std::string kTraining =
+    "train --model mlp:8 --data synthetic:4x4x1:4:64 --global-batch 16 --data-threads 1 ";
 
 class HostileFiles : public ::testing::Test {
  protected:
@@ -35,7 +37,8 @@ class HostileFiles : public ::testing::Test {
 
   /// `lockstep ARGUMENTS` with so many kilobytes of addresses.
   static Result run_limited(const std::string& arguments, int kilobytes = 2'000'000) {
-    return run({"sh", "-c", fmt::format("ulimit -v {}; exec {} {}", kilobytes, LOCKSTEP_PROGRAM, arguments)});
+    return run({"sh", "-c",
+                fmt::format("ulimit -v {}; exec {} {}", kilobytes, LOCKSTEP_PROGRAM, arguments)});
   }
 
   checkpoint::ScratchDirectory scratch_;
@@ -54,9 +57,13 @@ class SpecialOutputs : public HostileFiles {
 
 TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
   train();
-  ASSERT_EQ(run_lockstep(fmt::format("checkpoint export {} --output {}", path("run"), path("plain"))).status, 0);
+  ASSERT_EQ(
+      run_lockstep(fmt::format("checkpoint export {} --output {}", path("run"), path("plain")))
+          .status,
+      0);
   const std::string model = contents_of(path("plain"));
-  const std::string export_to = fmt::format("{} checkpoint export {} --output ", LOCKSTEP_PROGRAM, path("run"));
+  const std::string export_to =
+      fmt::format("{} checkpoint export {} --output ", LOCKSTEP_PROGRAM, path("run"));
 
   overwrite(path("real"), "old");
   fs::create_symlink("real", path("link"));
@@ -66,13 +73,14 @@ TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
 
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
   const Result piped = run({"sh", "-c",
-                            fmt::format("cat {} > {} & {}; status=$?; wait; exit $status", path("fifo"), path("piped"),
-                                        export_to + path("fifo"))});
+                            fmt::format("cat {} > {} & {}; status=$?; wait; exit $status",
+                                        path("fifo"), path("piped"), export_to + path("fifo"))});
   EXPECT_EQ(piped.status, 0) << piped.errors;
   EXPECT_TRUE(fs::is_fifo(path("fifo")));
   EXPECT_EQ(contents_of(path("piped")), model);
 
-  const Result to_stdout = run({"sh", "-c", fmt::format("{}/dev/stdout | cat > {}", export_to, path("stdout"))});
+  const Result to_stdout =
+      run({"sh", "-c", fmt::format("{}/dev/stdout | cat > {}", export_to, path("stdout"))});
   EXPECT_EQ(to_stdout.status, 0) << to_stdout.errors;
   EXPECT_EQ(contents_of(path("stdout")), model) << "no line of the command is among the bytes";
 
@@ -87,7 +95,8 @@ TEST_F(SpecialOutputs, ExportWritesToThemAndLeavesThemWhatTheyAre) {
 
 TEST_F(SpecialOutputs, PredictionsToo) {
   train();
-  const std::string predict = fmt::format("predict --checkpoint {} --data synthetic:4x4x1:4:64 --output ", path("run"));
+  const std::string predict =
+      fmt::format("predict --checkpoint {} --data synthetic:4x4x1:4:64 --output ", path("run"));
   overwrite(path("real.csv"), "old");
   fs::create_symlink("real.csv", path("link.csv"));
   const Result linked = run_lockstep(predict + path("link.csv"));
@@ -106,7 +115,8 @@ TEST_F(SpecialOutputs, ConvertedShardsAndIndexesToo) {
   const std::string shard = "train-00000-of-00001.tfrecord";
   fs::create_symlink("../real", path("out/" + shard));
   const std::string convert =
-      fmt::format("data convert csv --input {}?label=label --output {} --overwrite", path("table.csv"), path("out"));
+      fmt::format("data convert csv --input {}?label=label --output {} --overwrite",
+                  path("table.csv"), path("out"));
   const Result converted = run_lockstep(convert);
   EXPECT_EQ(converted.status, 0) << converted.errors;
   EXPECT_TRUE(fs::is_symlink(path("out/" + shard)));
@@ -128,15 +138,23 @@ TEST_F(SpecialOutputs, ACheckpointWithAFifoInItIsDamagedAndNotWaitedFor) {
   for (const std::string command :
        {"checkpoint verify ", "checkpoint inspect ", "checkpoint export --output /dev/null "})
     EXPECT_EQ(run_lockstep(command + step.string()).status, 3) << command;
-  EXPECT_EQ(run_lockstep(kTraining + "--steps 5 --init-from " + (step / "model.safetensors").string()).status, 3);
-  EXPECT_EQ(run_lockstep(kTraining + "--steps 5 --data csv:" + (step / "model.safetensors").string()).status, 3);
+  EXPECT_EQ(
+      run_lockstep(kTraining + "--steps 5 --init-from " + (step / "model.safetensors").string())
+          .status,
+      3);
+  EXPECT_EQ(
+      run_lockstep(kTraining + "--steps 5 --data csv:" + (step / "model.safetensors").string())
+          .status,
+      3);
 }
 
 // ---- 13: nesting and size
 
 class Bombs : public HostileFiles {
  protected:
-  static std::string nested(std::size_t depth = 200'000) { return std::string(depth, '[') + std::string(depth, ']'); }
+  static std::string nested(std::size_t depth = 200'000) {
+    return std::string(depth, '[') + std::string(depth, ']');
+  }
 
   std::string safetensors(const std::string& header) {
     const std::uint64_t length = header.size();
@@ -164,7 +182,8 @@ class Bombs : public HostileFiles {
 
 TEST_F(Bombs, NestedSafetensors) {
   const std::string train = kTraining + "--steps 1 --init-from ";
-  for (const std::string& header : {"{\"a\":" + nested() + "}", "{\"__metadata__\":" + nested() + "}"}) {
+  for (const std::string& header :
+       {"{\"a\":" + nested() + "}", "{\"__metadata__\":" + nested() + "}"}) {
     const Result result = run_limited(train + safetensors(header));
     EXPECT_EQ(result.status, 3) << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("more than 8 levels of arrays and objects"));
@@ -174,7 +193,8 @@ TEST_F(Bombs, NestedSafetensors) {
 TEST_F(Bombs, WideSafetensors) {
   std::string header = "{\"a\":[[]";
   for (int i = 1; i < 4'000'000; ++i) header += ",[]";
-  const Result result = run_limited(kTraining + "--steps 1 --init-from " + safetensors(header + "]}"));
+  const Result result =
+      run_limited(kTraining + "--steps 1 --init-from " + safetensors(header + "]}"));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("expected JSON, got more than "));
 }
@@ -182,7 +202,8 @@ TEST_F(Bombs, WideSafetensors) {
 TEST_F(Bombs, NestedModel) {
   overwrite(path("model.json"), "{\"layers\":" + nested() + "}");
   const Result result =
-      run_limited("train --steps 1 --data synthetic:4x4x1:4:64 --global-batch 16 --model " + path("model.json"));
+      run_limited("train --steps 1 --data synthetic:4x4x1:4:64 --global-batch 16 --model " +
+                  path("model.json"));
   EXPECT_EQ(result.status, 2) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("more than 64 levels of arrays and objects"));
 }
@@ -199,7 +220,8 @@ TEST_F(Bombs, NestedStateAndManifest) {
     EXPECT_THAT(result.errors, HasSubstr("more than 64 levels of arrays and objects"));
   }
   const Result result =
-      run_limited("checkpoint verify " + checkpoint_with(checkpoint::kManifestName, "{\"files\":" + nested() + "}"));
+      run_limited("checkpoint verify " +
+                  checkpoint_with(checkpoint::kManifestName, "{\"files\":" + nested() + "}"));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("more than 64 levels of arrays and objects"));
 }
@@ -207,7 +229,8 @@ TEST_F(Bombs, NestedStateAndManifest) {
 TEST_F(Bombs, NestedDatasetDescription) {
   fs::create_directory(path("data"));
   overwrite(path("data/dataset.json"), "{\"lockstep_dataset\":" + nested() + "}");
-  for (const std::string& command : {kTraining + "--steps 1 --data ", std::string("data inspect ")}) {
+  for (const std::string& command :
+       {kTraining + "--steps 1 --data ", std::string("data inspect ")}) {
     const Result result = run_limited(command + path("data"));
     EXPECT_EQ(result.status, 3) << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("more than 64 levels of arrays and objects"));
@@ -223,9 +246,12 @@ TEST_F(Bombs, PackedRecords) {
   for (int i = 0; i < 32; ++i) bomb += member;  // two gigabytes in two megabytes
   overwrite(path("bomb.tfrecord"), bomb);
   for (const std::string more : {"", " --bad-records skip:10"}) {
-    const Result result = run_limited(kTraining + "--steps 1 --data " + path("bomb.tfrecord") + more, 1'000'000);
+    const Result result =
+        run_limited(kTraining + "--steps 1 --data " + path("bomb.tfrecord") + more, 1'000'000);
     EXPECT_EQ(result.status, 3) << result.errors;
-    EXPECT_THAT(result.errors, HasSubstr("bytes after decompression, the limit of the available memory, got more"));
+    EXPECT_THAT(
+        result.errors,
+        HasSubstr("bytes after decompression, the limit of the available memory, got more"));
   }
 }
 

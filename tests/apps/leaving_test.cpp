@@ -1,4 +1,5 @@
-// Signals at many moments of a training: it saves and leaves, goes on, or ends, and its checkpoints stay sound.
+// Signals at many moments of a training: it saves and leaves, goes on, or ends, and its checkpoints
+// stay sound.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,13 +30,17 @@ std::int64_t announced_step(const Result& result) {
   return step;
 }
 
-bool saves_and_leaves(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+bool saves_and_leaves(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
 
 class Leaving : public ::testing::TestWithParam<int> {
  protected:
   std::string directory() const { return scratch_.path() / "run"; }
   std::string train() const {
-    return kTrain + "--validation-data synthetic:8x8x1:4:2000:test --save-every 4 --checkpoint-dir " + directory();
+    return kTrain +
+           "--validation-data synthetic:8x8x1:4:2000:test --save-every 4 --checkpoint-dir " +
+           directory();
   }
 
   /// All checkpoints hold, and a training goes on from the one that was announced or a later one.
@@ -51,9 +56,12 @@ class Leaving : public ::testing::TestWithParam<int> {
   const ScratchDirectory scratch_;
 };
 
-std::string name_of(const ::testing::TestParamInfo<int>& info) { return ::sigabbrev_np(info.param); }
+std::string name_of(const ::testing::TestParamInfo<int>& info) {
+  return ::sigabbrev_np(info.param);
+}
 
-INSTANTIATE_TEST_SUITE_P(Signals, Leaving, ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
+INSTANTIATE_TEST_SUITE_P(Signals, Leaving,
+                         ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
 
 TEST_P(Leaving, WhileItTrainsAndSaves) {
   const int signal = GetParam();
@@ -79,7 +87,8 @@ TEST_P(Leaving, WhileItTrainsAndSaves) {
 /// Under nohup, with these variables.
 void expect_no_leaving_on_hangup(const std::string& variables) {
   Process process(
-      {"/bin/sh", "-c", "trap '' HUP; " + variables + " exec " LOCKSTEP_PROGRAM " " + kTrain + "--epochs 1000000"});
+      {"/bin/sh", "-c",
+       "trap '' HUP; " + variables + " exec " LOCKSTEP_PROGRAM " " + kTrain + "--epochs 1000000"});
   ASSERT_TRUE(process.wait_for(R"("step":3,)"));
   process.kill(SIGHUP);
   ASSERT_TRUE(process.wait_for(R"("event":"epoch","epoch":9)"));
@@ -101,7 +110,8 @@ TEST(LeavingOnHangup, SaysOnWhichSignal) {
   EXPECT_THAT(result.output, HasSubstr(" on SIGHUP\n"));
 }
 
-// What the kernel writes for a handler must not land in what a matrix product of oneDNN takes for its stack.
+// What the kernel writes for a handler must not land in what a matrix product of oneDNN takes for
+// its stack.
 TEST(LeavingOnHangup, ManySignalsChangeNothing) {
   const std::string command = kTrain + "--epochs 60";
   Process process(lockstep(command));
@@ -123,7 +133,8 @@ TEST(LeavingOnHangup, ManySignalsChangeNothing) {
 /// From the start of the process to behind the end of a training of a second or so.
 class LongLeaving : public Leaving {};
 
-INSTANTIATE_TEST_SUITE_P(Signals, LongLeaving, ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
+INSTANTIATE_TEST_SUITE_P(Signals, LongLeaving,
+                         ::testing::Values(SIGHUP, SIGTERM, SIGINT, SIGPIPE, SIGUSR1), name_of);
 
 TEST_P(LongLeaving, AtAnyMoment) {
   const int signal = GetParam();

@@ -19,11 +19,13 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kTrain =
-    "train --model mlp --data synthetic:8x8x1:4:1003 --global-batch 100 --log-format json --log-every 1 ";
+    "train --model mlp --data synthetic:8x8x1:4:1003 --global-batch 100 --log-format json "
+    "--log-every 1 ";
 
 std::size_t occurrences(const std::string& text, const std::string& part) {
   std::size_t count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1))
+    ++count;
   return count;
 }
 
@@ -40,7 +42,9 @@ void expect_same_losses(const Result& one, const Result& several) {
 
 class Mpirun : public ::testing::TestWithParam<int> {};
 
-std::string name_of_ranks(const ::testing::TestParamInfo<int>& info) { return fmt::format("ranks_{}", info.param); }
+std::string name_of_ranks(const ::testing::TestParamInfo<int>& info) {
+  return fmt::format("ranks_{}", info.param);
+}
 
 INSTANTIATE_TEST_SUITE_P(Ranks, Mpirun, ::testing::Values(2, 3, 4), name_of_ranks);
 
@@ -73,7 +77,8 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   const ScratchDirectory directory;
   const std::string run_directory = directory.path() / "run";
   ASSERT_EQ(run(mpirun(GetParam(), kTrain + "--checkpoint-dir " + run_directory)).status, 0);
-  const std::string evaluate = "evaluate --data synthetic:8x8x1:4:777 --log-format json --checkpoint " + run_directory;
+  const std::string evaluate =
+      "evaluate --data synthetic:8x8x1:4:777 --log-format json --checkpoint " + run_directory;
   const auto one = run_lockstep(evaluate).event("evaluate");
   const auto several = run(mpirun(GetParam(), evaluate)).event("evaluate");
   EXPECT_EQ(several["samples"], 777);
@@ -85,7 +90,8 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
     return checkpoint::read_small_file(output);
   };
   const std::string predict =
-      "predict --data synthetic:8x8x1:4:77 --global-batch 10 --checkpoint " + run_directory + " --output ";
+      "predict --data synthetic:8x8x1:4:77 --global-batch 10 --checkpoint " + run_directory +
+      " --output ";
   const std::string alone = directory.path() / "one.csv";
   const std::string together = directory.path() / "several.csv";
   const auto expected = numbers_of(predictions(lockstep(predict + alone), alone));
@@ -96,14 +102,16 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
     ASSERT_EQ(given[record].size(), 6U);
     EXPECT_EQ(given[record][0], static_cast<double>(record));
     EXPECT_EQ(given[record][1], expected[record][1]) << "record " << record;
-    for (std::size_t i = 2; i < 6; ++i) EXPECT_NEAR(given[record][i], expected[record][i], 1e-5) << "record " << record;
+    for (std::size_t i = 2; i < 6; ++i)
+      EXPECT_NEAR(given[record][i], expected[record][i], 1e-5) << "record " << record;
   }
 }
 
 TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   const ScratchDirectory directory;
   const auto options = [&](const char* name) {
-    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " + (directory.path() / name).string();
+    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " +
+           (directory.path() / name).string();
   };
   const Result straight = run(mpirun(GetParam(), options("straight")));
   ASSERT_EQ(straight.status, 0) << straight.errors;
@@ -120,7 +128,8 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
 TEST(MpirunReplicas, OfSeveralRanksAreThoseOfOneProcess) {
   const std::string options = kTrain + "--epochs 1 ";
   expect_same_losses(run_lockstep(options), run(mpirun(2, options + "--devices cpu:0,cpu:0")));
-  expect_same_losses(run_lockstep(options), run(mpirun(3, options + "--allreduce mpi --accumulate 2")));
+  expect_same_losses(run_lockstep(options),
+                     run(mpirun(3, options + "--allreduce mpi --accumulate 2")));
 }
 
 TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
@@ -137,12 +146,12 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
 
 /// A training in which rank 1 has these options beside those of all.
 Result with_rank_1(const std::string& options) {
-  return run(
-      mpirun(2, std::vector<std::string>{
-                    "/bin/sh", "-c",
-                    "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" " + options + ";; esac; exec \"$@\"",
-                    "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data", "synthetic:8x8x1:4:1003",
-                    "--global-batch", "100", "--epochs", "1000"}));
+  return run(mpirun(2, std::vector<std::string>{
+                           "/bin/sh", "-c",
+                           "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" " + options +
+                               ";; esac; exec \"$@\"",
+                           "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data",
+                           "synthetic:8x8x1:4:1003", "--global-batch", "100", "--epochs", "1000"}));
 }
 
 TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
@@ -174,7 +183,8 @@ TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
 
 const std::string kSmall = "train --model mlp:8 --data synthetic:4x4x1:4:640 --global-batch 16 ";
 
-/// A training under mpirun whose streams `redirection` leads elsewhere, with a checkpoint at each of its 40 epochs.
+/// A training under mpirun whose streams `redirection` leads elsewhere, with a checkpoint at each
+/// of its 40 epochs.
 class MpirunOutput : public ::testing::Test {
  protected:
   Result train(const std::string& redirection) const {
@@ -188,7 +198,8 @@ class MpirunOutput : public ::testing::Test {
   /// What was saved is sound, and no text that was meant for a stream went into a file.
   void expect_sound() const {
     EXPECT_EQ(run_lockstep("checkpoint verify " + run_path()).status, 0);
-    EXPECT_THAT(checkpoint::contents_of(run_path() + "/.lock"), ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
+    EXPECT_THAT(checkpoint::contents_of(run_path() + "/.lock"),
+                ::testing::MatchesRegex("process [0-9]+ on [^\n]*\n?"));
   }
 
  private:
@@ -214,7 +225,8 @@ TEST_F(MpirunOutput, WhoseReaderLeavesKeepsTheCheckpoints) {
   EXPECT_GE(checkpoint::list_checkpoints(run_path()).front().step, 80);
 }
 
-// Open MPI's own files are above the limit too; it does without them. What the ranks share must be below it.
+// Open MPI's own files are above the limit too; it does without them. What the ranks share must be
+// below it.
 TEST_F(MpirunOutput, AtTheLimitOfFileSizesIsNoSignal) {
   const auto limited = [](const std::string& arguments) {
     std::vector<std::string> command =
@@ -234,12 +246,14 @@ TEST_F(MpirunOutput, AtTheLimitOfFileSizesIsNoSignal) {
 class MpirunSignal : public ::testing::TestWithParam<int> {};
 
 INSTANTIATE_TEST_SUITE_P(Signals, MpirunSignal, ::testing::Values(SIGTERM, SIGHUP),
-                         [](const auto& signal) { return std::string(::sigabbrev_np(signal.param)); });
+                         [](const auto& signal) {
+                           return std::string(::sigabbrev_np(signal.param));
+                         });
 
 TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   const ScratchDirectory directory;
-  Process process(mpirun(
-      3, kTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " + (directory.path() / "run").string()));
+  Process process(mpirun(3, kTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " +
+                                (directory.path() / "run").string()));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
   const std::vector<pid_t> ranks = process.children();
   ASSERT_EQ(ranks.size(), 3U);
@@ -256,14 +270,18 @@ TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
   const ScratchDirectory scratch;
   const std::string directory = (scratch.path() / "run").string();
   const std::string train =
-      "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 --optimizer sgd "
+      "train --model mlp:8 --data synthetic:4x4x1:4:6400 --global-batch 16 --data-threads 1 "
+      "--optimizer sgd "
       "--log-format json --save-every 1 --keep 2 --checkpoint-dir " +
       directory + " ";
   ASSERT_EQ(run(mpirun(2, train + "--learning-rate 0.1 --steps 8")).status, 0);
-  // The first step with that rate leaves parameters that no later step can use, and a checkpoint of them.
+  // The first step with that rate leaves parameters that no later step can use, and a checkpoint of
+  // them.
   const Result wild = run(mpirun(2, train + "--learning-rate 1e38 --steps 200"));
   EXPECT_EQ(wild.status, 6);
-  EXPECT_EQ(occurrences(wild.errors, "the newest healthy checkpoint is " + directory + "/step-00000008"), 1U)
+  EXPECT_EQ(
+      occurrences(wild.errors, "the newest healthy checkpoint is " + directory + "/step-00000008"),
+      1U)
       << wild.errors;
   const Result again = run(mpirun(2, train + "--learning-rate 0.1 --steps 12"));
   EXPECT_EQ(again.status, 0) << again.errors;
@@ -271,7 +289,10 @@ TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
 }
 
 TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
-  setenv("TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}})", 1);
+  setenv(
+      "TF_CONFIG",
+      R"({"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}})",
+      1);
   const Result result = run(mpirun(2, kTrain));
   unsetenv("TF_CONFIG");
   EXPECT_EQ(result.status, 2);
@@ -280,17 +301,17 @@ TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
 }
 
 TEST(MpirunEnvironment, ThatIsOfAnotherLauncherIsRefused) {
-  // As where the program was built with another MPI than that of the launcher: each process finds itself alone.
+  // As where the program was built with another MPI than that of the launcher: each process finds
+  // itself alone.
   setenv("PMI_RANK", "0", 1);
   setenv("PMI_SIZE", "4", 1);
   const Result result = run_lockstep(kTrain);
   unsetenv("PMI_RANK");
   unsetenv("PMI_SIZE");
   EXPECT_EQ(result.status, 4) << result.errors;
-  EXPECT_THAT(
-      result.errors,
-      HasSubstr("[session] expected the 4 ranks that a PMI launcher started in one job; MPI treats each of them as a "
-                "separate job"));
+  EXPECT_THAT(result.errors, HasSubstr("[session] expected the 4 ranks that a PMI launcher started "
+                                       "in one job; MPI treats each of them as a "
+                                       "separate job"));
 }
 
 }  // namespace

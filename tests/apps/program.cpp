@@ -46,7 +46,8 @@ std::vector<pid_t> children_of(pid_t process) {
   return children;
 }
 
-[[noreturn]] void become(const std::vector<std::string>& command, int output, const std::filesystem::path& errors) {
+[[noreturn]] void become(const std::vector<std::string>& command, int output,
+                         const std::filesystem::path& errors) {
   dup2(output, STDOUT_FILENO);
   const int file = open(errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   dup2(file, STDERR_FILENO);
@@ -72,7 +73,8 @@ std::vector<nlohmann::json> Result::events() const {
 
 nlohmann::json Result::event(const std::string& kind) const {
   const auto all = events();
-  const auto last = std::find_if(all.rbegin(), all.rend(), [&](const auto& event) { return event["event"] == kind; });
+  const auto last = std::find_if(all.rbegin(), all.rend(),
+                                 [&](const auto& event) { return event["event"] == kind; });
   if (last != all.rend()) return *last;
   ADD_FAILURE() << "no event " << kind << " in\n" << output << errors;
   return nlohmann::json::object();
@@ -87,7 +89,8 @@ std::vector<double> Result::losses() const {
 
 Process::Process(const std::vector<std::string>& command) {
   static int number = 0;
-  errors_ = std::filesystem::temp_directory_path() / fmt::format("lockstep-errors-{}-{}", getpid(), number++);
+  errors_ = std::filesystem::temp_directory_path() /
+            fmt::format("lockstep-errors-{}-{}", getpid(), number++);
   std::array<int, 2> ends{};
   if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
   id_ = fork();
@@ -137,7 +140,8 @@ Result Process::finish() {
   int status = 0;
   waitpid(id_, &status, 0);
   id_ = -1;
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_, read_file(errors_)};
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), read_,
+          read_file(errors_)};
 }
 
 Watched::Watched(pid_t id) : descriptor_(static_cast<int>(syscall(SYS_pidfd_open, id, 0))) {}
@@ -157,7 +161,8 @@ std::vector<std::vector<double>> numbers_of(const std::string& table) {
   while (std::getline(lines, line)) {
     rows.emplace_back();
     std::istringstream fields(line);
-    for (std::string field; std::getline(fields, field, ',');) rows.back().push_back(std::stod(field));
+    for (std::string field; std::getline(fields, field, ',');)
+      rows.back().push_back(std::stod(field));
   }
   return rows;
 }
@@ -168,7 +173,9 @@ std::vector<std::string> lockstep(const std::string& arguments) {
   return command;
 }
 
-std::vector<std::string> mpirun(int ranks, const std::string& arguments) { return mpirun(ranks, lockstep(arguments)); }
+std::vector<std::string> mpirun(int ranks, const std::string& arguments) {
+  return mpirun(ranks, lockstep(arguments));
+}
 
 std::vector<std::string> mpirun(int ranks, const std::vector<std::string>& started) {
   std::vector<std::string> command = mpirun_on(ranks);

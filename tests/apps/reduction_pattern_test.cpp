@@ -38,7 +38,8 @@ std::vector<T> sum_over(int replicas, const ReductionPattern<T>& pattern) {
   std::vector<T> one(kCount);
   for (int replica = 0; replica < replicas; ++replica) {
     pattern.fill(replica, one);
-    for (std::size_t i = 0; i < kCount; ++i) sum[i] = from_float<T>(to_float(sum[i]) + to_float(one[i]));
+    for (std::size_t i = 0; i < kCount; ++i)
+      sum[i] = from_float<T>(to_float(sum[i]) + to_float(one[i]));
   }
   return sum;
 }

@@ -42,7 +42,8 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
 
 TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
-  const std::string train = "train --model mlp --log-format json --checkpoint-dir " + directory() + images;
+  const std::string train =
+      "train --model mlp --log-format json --checkpoint-dir " + directory() + images;
   ASSERT_EQ(run_lockstep(train + "--images cifar10 --epochs 1").status, 0);
   const auto evaluated = [&](const std::string& options) -> double {
     return run_lockstep("evaluate --log-format json --checkpoint " + directory() + images + options)
@@ -52,9 +53,12 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   EXPECT_NE(evaluated(""), evaluated("--images none"));
   const Result otherwise = run_lockstep(train + "--epochs 2");
   EXPECT_EQ(otherwise.status, 3);
-  EXPECT_THAT(otherwise.errors, HasSubstr("[resume] expected the sample preparation of " + directory()));
   EXPECT_THAT(otherwise.errors,
-              HasSubstr("(\", images cifar10-train\"), got \"\"; use another --checkpoint-dir to start over"));
+              HasSubstr("[resume] expected the sample preparation of " + directory()));
+  EXPECT_THAT(
+      otherwise.errors,
+      HasSubstr(
+          "(\", images cifar10-train\"), got \"\"; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
@@ -63,14 +67,15 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
   const std::string options = "categorical=color";
   const std::string data = " --data csv:" + table.string() + "?" + options;
-  ASSERT_EQ(run_lockstep("train --model mlp:4 --epochs 200 --quiet --learning-rate 0.05 --checkpoint-dir " +
-                         directory("words") + data)
+  ASSERT_EQ(run_lockstep(
+                "train --model mlp:4 --epochs 200 --quiet --learning-rate 0.05 --checkpoint-dir " +
+                directory("words") + data)
                 .status,
             0);
   const std::filesystem::path test = directory("test.csv");
   std::ofstream(test) << "size,color,kind\n2,red,plum\n";  // neither all colors nor all kinds
-  const std::string evaluate =
-      "evaluate --log-format json --checkpoint " + directory("words") + " --data csv:" + test.string() + "?" + options;
+  const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
+                               " --data csv:" + test.string() + "?" + options;
   EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
   const Result refused = run_lockstep(evaluate);
   EXPECT_EQ(refused.status, 2);
@@ -84,7 +89,8 @@ TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
   EXPECT_NE(hash_of(mixed), hash_of(run_lockstep(kTrain + "--epochs 1")));
   const Result otherwise = run_lockstep(train + " --epochs 2");
   EXPECT_EQ(otherwise.status, 3);
-  EXPECT_THAT(otherwise.errors, HasSubstr("(\", mixup 0.2\"), got \"\"; use another --checkpoint-dir to start over"));
+  EXPECT_THAT(otherwise.errors,
+              HasSubstr("(\", mixup 0.2\"), got \"\"; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train + " --epochs 2 --mixup 0.2").status, 0);
   const Result refused = run_lockstep(kTrain + "--mixup 5");
   EXPECT_EQ(refused.status, 2) << refused.errors;
@@ -94,7 +100,8 @@ TEST_F(Saved, RemembersThatItsSamplesWereMixed) {
 TEST_F(Saved, OfBfloat16GoesOnAlikeAndIsEvaluatedInEitherType) {
   const std::string precision = "--precision bfloat16 ";
   const Result straight = run_lockstep(train("straight") + precision);
-  if (straight.errors.find("expected a processor with AVX-512") != std::string::npos) GTEST_SKIP() << straight.errors;
+  if (straight.errors.find("expected a processor with AVX-512") != std::string::npos)
+    GTEST_SKIP() << straight.errors;
   ASSERT_EQ(straight.status, 0) << straight.errors;
   EXPECT_EQ(straight.event("start")["precision"], "bfloat16");
   EXPECT_LT(straight.event("epoch")["loss"], 1.0);
@@ -137,7 +144,8 @@ TEST_F(Saved, FallsBackToTheCheckpointBeforeADamagedOne) {
 
 TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
-  for (const char* other : {"--model linear", "--global-batch 64", "--seed 9", "--optimizer sgd --momentum 0.9"}) {
+  for (const char* other :
+       {"--model linear", "--global-batch 64", "--seed 9", "--optimizer sgd --momentum 0.9"}) {
     const Result result = run_lockstep(train() + other);
     EXPECT_EQ(result.status, 3) << other << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [")) << other;
@@ -153,33 +161,37 @@ TEST_F(Saved, MustBeThereToResumeFrom) {
 
 TEST_F(Saved, AreEvaluated) {
   const Result training = run_lockstep(train() + "--validation-data synthetic:8x8x1:4:500");
-  const std::string evaluate = "evaluate --data synthetic:8x8x1:4:500:test --checkpoint " + directory();
+  const std::string evaluate =
+      "evaluate --data synthetic:8x8x1:4:500:test --checkpoint " + directory();
   const Result json = run_lockstep(evaluate + " --log-format json --global-batch 77");
   EXPECT_EQ(json.status, 0) << json.errors;
   EXPECT_EQ(json.event("evaluate")["samples"], 500);
   EXPECT_EQ(json.event("evaluate")["accuracy"], training.event("epoch")["validation_accuracy"]);
-  EXPECT_NEAR(json.event("evaluate")["loss"].get<double>(), training.event("epoch")["validation_loss"].get<double>(),
-              1e-6);
+  EXPECT_NEAR(json.event("evaluate")["loss"].get<double>(),
+              training.event("epoch")["validation_loss"].get<double>(), 1e-6);
   EXPECT_EQ(json.event("evaluate")["parameter_hash"], hash_of(training));
   const Result text = run_lockstep(evaluate + " --devices cpu:0,cpu:0,cpu:0");
   EXPECT_THAT(text.output, EndsWith("\nevaluated 500 of 500\n"));
-  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:500 --log-format json --checkpoint " + directory() +
-                         "/step-00000024")
+  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:500 --log-format json --checkpoint " +
+                         directory() + "/step-00000024")
                 .event("evaluate")["step"],
             24);
 }
 
 TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
   const std::string model = scratch_.path() / "net.json";
-  std::ofstream(model) << R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
+  std::ofstream(model)
+      << R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": "classes"}]})";
   ASSERT_EQ(run_lockstep(train() + "--model " + model).status, 0);
   std::filesystem::remove(model);  // the checkpoint remembers it
-  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:10 --checkpoint " + directory()).status, 0);
+  EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:10 --checkpoint " + directory()).status,
+            0);
 }
 
 TEST_F(Saved, AreRefusedForOtherData) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
-  const Result result = run_lockstep("evaluate --data synthetic:9x8x1:4:10 --checkpoint " + directory());
+  const Result result =
+      run_lockstep("evaluate --data synthetic:9x8x1:4:10 --checkpoint " + directory());
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("expected samples of shape [8, 8, 1]"));
 }
@@ -192,13 +204,15 @@ std::string file_text(const std::string& path) {
 TEST_F(Saved, PredictIntoFiles) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const std::string predict =
-      "predict --data synthetic:8x8x1:4:5:test --global-batch 2 --checkpoint " + directory() + " --output ";
+      "predict --data synthetic:8x8x1:4:5:test --global-batch 2 --checkpoint " + directory() +
+      " --output ";
   const Result csv = run_lockstep(predict + directory("p.csv"));
   EXPECT_EQ(csv.status, 0);
   EXPECT_THAT(csv.errors, HasSubstr("predicted 5 of 5 records"));
   const std::string table = file_text(directory("p.csv"));
   EXPECT_THAT(table,
-              ::testing::StartsWith("record,predicted,probability_0,probability_1,probability_2,probability_3\n0,"));
+              ::testing::StartsWith(
+                  "record,predicted,probability_0,probability_1,probability_2,probability_3\n0,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
 
   EXPECT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
@@ -216,14 +230,21 @@ TEST_F(Saved, PredictIntoFiles) {
   EXPECT_THAT(refused.errors, HasSubstr("expected --output to end in .csv or .jsonl"));
 }
 
-// Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the middle of an epoch:
-//     lockstep train --model checkpoint-0.1.json --data synthetic:4x4x1:3:40 --global-batch 8 --steps 7 --devices cpu:0
+// Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the
+// middle of an epoch:
+//     lockstep train --model checkpoint-0.1.json --data synthetic:4x4x1:3:40 --global-batch 8
+//     --steps 7 --devices cpu:0
 //         --learning-rate 0.01 --checkpoint-dir DIR
-// What a later version changes must not keep it from being read. A new form of checkpoints gets a folder beside this.
+// What a later version changes must not keep it from being read. A new form of checkpoints gets a
+// folder beside this.
 class SavedByVersion01 : public Saved {
  protected:
-  void SetUp() override { std::filesystem::copy(kReference, directory(), std::filesystem::copy_options::recursive); }
-  Result evaluated() const { return run_lockstep("evaluate --log-format json --checkpoint " + directory() + kForty); }
+  void SetUp() override {
+    std::filesystem::copy(kReference, directory(), std::filesystem::copy_options::recursive);
+  }
+  Result evaluated() const {
+    return run_lockstep("evaluate --log-format json --checkpoint " + directory() + kForty);
+  }
 
   const std::string kReference = LOCKSTEP_SOURCE_DIR "/tests/reference/checkpoint-0.1";
   const std::string kForty = " --data synthetic:4x4x1:3:40 ";
@@ -237,9 +258,9 @@ TEST_F(SavedByVersion01, IsEvaluatedAsItWas) {
 }
 
 TEST_F(SavedByVersion01, GoesOnWhereItWas) {
-  const Result result =
-      run_lockstep("train --model " + kReference + ".json --global-batch 8 --steps 10 --devices cpu:0" + kForty +
-                   "--learning-rate 0.01 --log-format json --resume must --checkpoint-dir " + directory());
+  const Result result = run_lockstep(
+      "train --model " + kReference + ".json --global-batch 8 --steps 10 --devices cpu:0" + kForty +
+      "--learning-rate 0.01 --log-format json --resume must --checkpoint-dir " + directory());
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.event("start")["first_step"], 7);
   EXPECT_EQ(result.event("epoch")["samples"], 40);

@@ -1,4 +1,5 @@
-// TFRecord files of very different sizes under mpirun: who reads what, and what happens where records are damaged.
+// TFRecord files of very different sizes under mpirun: who reads what, and what happens where
+// records are damaged.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,7 +30,8 @@ class ShardedData : public ::testing::Test {
     for (std::int64_t record = 0; record < records; ++record) {
       const std::int64_t label = record % 3;
       writer.write(data::serialize_example(
-          {{"image", data::BytesList{std::string(kImageBytes, static_cast<char>(40 * label + record % 7))}},
+          {{"image",
+            data::BytesList{std::string(kImageBytes, static_cast<char>(40 * label + record % 7))}},
            {"label", data::Int64List{label}}}));
     }
     writer.close();
@@ -49,11 +51,15 @@ class ShardedData : public ::testing::Test {
     bytes.put(static_cast<char>(byte ^ 1));
   }
 
-  std::filesystem::path file(const std::string& name) const { return scratch_.path() / (name + ".tfrecord"); }
+  std::filesystem::path file(const std::string& name) const {
+    return scratch_.path() / (name + ".tfrecord");
+  }
 
   std::string train(const std::string& more = "") const {
-    return fmt::format("train --model mlp --data {}/*.tfrecord --input-shape 6x6x1 --classes 3 --global-batch 64 {}",
-                       scratch_.path().string(), more);
+    return fmt::format(
+        "train --model mlp --data {}/*.tfrecord --input-shape 6x6x1 --classes 3 --global-batch 64 "
+        "{}",
+        scratch_.path().string(), more);
   }
 
   checkpoint::ScratchDirectory scratch_;
@@ -78,14 +84,16 @@ TEST_F(ShardedData, OfAnySizesAreReadEvenlyAndEachRecordOnce) {
   EXPECT_EQ(epoch["times_seen"], 1);
   const Result one = run_lockstep(train("--log-format json --log-every 1"));
   ASSERT_EQ(one.losses().size(), four.losses().size());
-  for (std::size_t i = 0; i < one.losses().size(); ++i) EXPECT_NEAR(four.losses()[i], one.losses()[i], 1e-5);
+  for (std::size_t i = 0; i < one.losses().size(); ++i)
+    EXPECT_NEAR(four.losses()[i], one.losses()[i], 1e-5);
 }
 
 TEST_F(ShardedData, AreToldOfInATable) {
   write_seven();
   const Result result = run(mpirun(2, train()));
   EXPECT_THAT(result.output, HasSubstr("shard policy auto: 4003 records of 7 files, "));
-  EXPECT_THAT(result.output, HasSubstr("   rank   files       records      bytes\n      0       7          200"));
+  EXPECT_THAT(result.output,
+              HasSubstr("   rank   files       records      bytes\n      0       7          200"));
   EXPECT_THAT(result.output, HasSubstr("; every record seen once"));
 }
 
@@ -114,8 +122,9 @@ TEST_F(ShardedData, ByFileNeedAFileForEachRank) {
   write("a", 100);
   const Result result = run(mpirun(2, train("--shard-policy file")));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[shard-policy file] expected at least one file for each of 2 ranks; auto "
-                                       "distributes records instead; 1 TFRecord file in "));
+  EXPECT_THAT(result.errors,
+              HasSubstr("[shard-policy file] expected at least one file for each of 2 ranks; auto "
+                        "distributes records instead; 1 TFRecord file in "));
 }
 
 TEST_F(ShardedData, WithADamagedRecordFailUnlessItIsSkipped) {
@@ -138,7 +147,8 @@ TEST_F(ShardedData, WithADamagedRecordFailUnlessItIsSkipped) {
   EXPECT_THAT(epoch["bad_records"][0]["first"].get<std::string>(), HasSubstr("record 0 at byte 0"));
 
   const Result told = run_lockstep(train("--bad-records skip:1"));
-  EXPECT_THAT(told.output, HasSubstr("b.tfrecord: 1 bad record replaced by the next one; the first: ["));
+  EXPECT_THAT(told.output,
+              HasSubstr("b.tfrecord: 1 bad record replaced by the next one; the first: ["));
   EXPECT_EQ(run(mpirun(2, train("--bad-records skip:0"))).status, 3);
 }
 
@@ -153,7 +163,8 @@ TEST_F(ShardedData, OfATruncatedFileAreUsedUpToThere) {
   ASSERT_EQ(skips.status, 0) << skips.errors;
   EXPECT_EQ(skips.event("start")["records"], 399);
   ASSERT_EQ(skips.event("start")["damaged_files"].size(), 1);
-  EXPECT_THAT(skips.event("start")["damaged_files"][0].get<std::string>(), HasSubstr("b.tfrecord: record 299 at byte"));
+  EXPECT_THAT(skips.event("start")["damaged_files"][0].get<std::string>(),
+              HasSubstr("b.tfrecord: record 299 at byte"));
   EXPECT_EQ(skips.event("epoch")["times_seen"], 1);
 }
 

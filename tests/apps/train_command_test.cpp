@@ -38,8 +38,8 @@ TEST(TrainCommand, SpeaksToPeople) {
   const Result result = run_lockstep("train --model mlp --devices cpu:0,cpu:0 --epochs 1" + kData);
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("replica  rank  host"));
-  EXPECT_THAT(result.output,
-              HasSubstr("mirrored on 2 replicas, all-reduce in-process; global batch 100, at most 50 per replica"));
+  EXPECT_THAT(result.output, HasSubstr("mirrored on 2 replicas, all-reduce in-process; global "
+                                       "batch 100, at most 50 per replica"));
   EXPECT_THAT(result.output, HasSubstr("epoch 1: loss"));
   EXPECT_EQ(run_lockstep("train --model mlp --quiet --epochs 1" + kData).output, "");
 }
@@ -53,7 +53,8 @@ TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
 
 TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
   const std::string train =
-      "train --model resnet18 --log-format json --log-every 1 --steps 2 --data synthetic:8x8x1:4:20 --global-batch 6";
+      "train --model resnet18 --log-format json --log-every 1 --steps 2 --data "
+      "synthetic:8x8x1:4:20 --global-batch 6";
   const auto loss = [&](const std::string& options) -> double {
     const Result result = run_lockstep(train + options);
     EXPECT_EQ(result.status, 0) << result.errors;
@@ -65,8 +66,9 @@ TEST(TrainCommand, NormalizesOverAllReplicasWhereAsked) {
 }
 
 TEST(TrainCommand, SaysThatReplicasIdle) {
-  const Result result =
-      run_lockstep("train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1:4:10 --global-batch 2");
+  const Result result = run_lockstep(
+      "train --model linear --devices cpu:0,cpu:0,cpu:0 --data synthetic:8x8x1:4:10 --global-batch "
+      "2");
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, HasSubstr("1 of 3 replicas have no sample in a step"));
 }
@@ -77,11 +79,15 @@ TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
 
 TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
   for (const char* options :
-       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1", "--optimizer adamw --weight-decay 0.1",
-        "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay 0",
-        "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5", "--lr-schedule cosine --warmup-steps 3",
-        "--lr-schedule linear --lr-final 0.1", "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
-        "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
+       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1",
+        "--optimizer adamw --weight-decay 0.1",
+        "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay "
+        "0",
+        "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",
+        "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
+        "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
+        "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5",
+        "--accumulate 7"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;
@@ -103,26 +109,35 @@ TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
   const std::string run = directory.path() / "run";
   ASSERT_EQ(run_lockstep(kTrain + "--steps 20 --checkpoint-dir " + run).status, 0);
   const std::string other =
-      "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 5 --log-format json --init-from " + run;
+      "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 5 --log-format "
+      "json --init-from " +
+      run;
   const Result refused = run_lockstep(other);
   EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("got dense_2/kernel [4, 128] instead of [3, 128], dense_2/bias [4] instead of "
-                                        "[3]; --reset-head does not load dense_2"));
+  EXPECT_THAT(
+      refused.errors,
+      HasSubstr("got dense_2/kernel [4, 128] instead of [3, 128], dense_2/bias [4] instead of "
+                "[3]; --reset-head does not load dense_2"));
   const Result tuned = run_lockstep(other + " --reset-head");
   EXPECT_EQ(tuned.status, 0) << tuned.errors;
   EXPECT_EQ(tuned.event("start")["initialized_from"], run + "/step-00000020/model.safetensors");
-  EXPECT_THAT(run_lockstep(other + " --reset-head --log-format text").output,
-              HasSubstr("initialized from " + run + "/step-00000020/model.safetensors, without dense_2"));
+  EXPECT_THAT(
+      run_lockstep(other + " --reset-head --log-format text").output,
+      HasSubstr("initialized from " + run + "/step-00000020/model.safetensors, without dense_2"));
 }
 
 TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
   const ScratchDirectory directory;
-  const std::string saving = kTrain + "--checkpoint-dir " + (directory.path() / "run").string() + " --init-from " +
-                             (directory.path() / "gone").string();
-  ASSERT_EQ(run_lockstep(kTrain + "--steps 3 --checkpoint-dir " + (directory.path() / "run").string()).status, 0);
+  const std::string saving = kTrain + "--checkpoint-dir " + (directory.path() / "run").string() +
+                             " --init-from " + (directory.path() / "gone").string();
+  ASSERT_EQ(
+      run_lockstep(kTrain + "--steps 3 --checkpoint-dir " + (directory.path() / "run").string())
+          .status,
+      0);
   const Result resumed = run_lockstep(saving + " --steps 6");
   EXPECT_EQ(resumed.status, 0) << resumed.errors;
-  EXPECT_THAT(resumed.errors, HasSubstr("pretrained weights are ignored: the training resumes from "));
+  EXPECT_THAT(resumed.errors,
+              HasSubstr("pretrained weights are ignored: the training resumes from "));
   EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never").status, 3);
 }
 
@@ -145,16 +160,19 @@ TEST(TrainCommand, SaysWhyThereIsNoGpu) {
   for (const char* list : {"gpu:0", "gpu:all"}) {
     const Result result = run_lockstep(kTrain + "--devices " + list);
     EXPECT_EQ(result.status, 5) << result.errors;
-    EXPECT_THAT(result.errors, ContainsRegex("lockstep: error: \\[devices\\] expected .*" + std::string(list) + "; "));
+    EXPECT_THAT(result.errors, ContainsRegex("lockstep: error: \\[devices\\] expected .*" +
+                                             std::string(list) + "; "));
     EXPECT_THAT(result.errors, EndsWith("; " + device::gpu_unavailable_reason() + "\n"));
   }
 }
 
 TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
   const int threads = available_cores() + 1;
-  const Result result = run_lockstep(fmt::format("{} --steps 1 --data-threads {}", kTrain, threads));
+  const Result result =
+      run_lockstep(fmt::format("{} --steps 1 --data-threads {}", kTrain, threads));
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.errors, HasSubstr(fmt::format("of the host's cores, fewer than --data-threads {}: ", threads)));
+  EXPECT_THAT(result.errors, HasSubstr(fmt::format(
+                                 "of the host's cores, fewer than --data-threads {}: ", threads)));
 }
 
 // ---- Configuration files
@@ -171,7 +189,8 @@ TEST(TrainCommand, ReadsTheConfigurationThatItPrints) {
 TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   const ScratchDirectory directory;
   const std::string path = directory.path() / "run.toml";
-  std::ofstream(path) << "[predict]\ndata=\"nowhere\"\n[train]\nmodel=\"mlp\"\ndata=\"synthetic:8x8x1:4:1003\"\nlog-"
+  std::ofstream(path) << "[predict]\ndata=\"nowhere\"\n[train]\nmodel=\"mlp\"\ndata=\"synthetic:"
+                         "8x8x1:4:1003\"\nlog-"
                          "format=\"json\"\nsteps=2\n";
   EXPECT_EQ(run_lockstep("train --config " + path).event("end")["steps"], 2);
 }
@@ -189,8 +208,8 @@ class BadInput : public ::testing::Test {
   std::string shards(int rows) const {
     std::string table;
     for (int i = 0; i < rows; ++i) table += fmt::format("{},{},{}\n", i * 0.5, -i, i % 3);
-    const Result result = run_lockstep("data convert csv --input " + write("table.csv", table) + " --output " +
-                                       path("shards") + " --shards 1");
+    const Result result = run_lockstep("data convert csv --input " + write("table.csv", table) +
+                                       " --output " + path("shards") + " --shards 1");
     EXPECT_EQ(result.status, 0) << result.errors;
     for (const auto& entry : std::filesystem::directory_iterator(path("shards")))
       if (entry.path().extension() == ".tfrecord") return entry.path();
@@ -200,7 +219,8 @@ class BadInput : public ::testing::Test {
 };
 
 TEST_F(BadInput, ModelWhoseClassesDiffer) {
-  const std::string model = write("net.json", R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": 7}]})");
+  const std::string model =
+      write("net.json", R"({"layers": [{"type": "flatten"}, {"type": "dense", "units": 7}]})");
   const Result result = run_lockstep("train --model " + model + kData);
   EXPECT_EQ(result.status, 3);
   EXPECT_THAT(result.errors, HasSubstr("expected 7 classes, the outputs of model"));
@@ -223,7 +243,8 @@ TEST_F(BadInput, ModelThatIsNoJson) {
 }
 
 TEST_F(BadInput, RecordsTrainWhereTheyAreWhole) {
-  const Result result = run_lockstep("train --model linear --global-batch 8 --log-format json --data " + shards(50));
+  const Result result =
+      run_lockstep("train --model linear --global-batch 8 --log-format json --data " + shards(50));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.event("epoch")["samples"], 50);
 }
@@ -232,7 +253,8 @@ TEST_F(BadInput, TruncatedFile) {
   const std::string file = shards(50);
   std::filesystem::resize_file(file, std::filesystem::file_size(file) - 5);
   for (const auto& entry : std::filesystem::recursive_directory_iterator(path("shards")))
-    if (entry.path().extension() != ".tfrecord" && entry.path().filename() != "dataset.json" && entry.is_regular_file())
+    if (entry.path().extension() != ".tfrecord" && entry.path().filename() != "dataset.json" &&
+        entry.is_regular_file())
       std::filesystem::remove(entry.path());
   const Result result = run_lockstep("train --model linear --data " + file);
   EXPECT_EQ(result.status, 3) << result.errors;
@@ -255,7 +277,8 @@ TEST_F(BadInput, FlippedBitInARecord) {
 }
 
 TEST_F(BadInput, LabelsOutOfRange) {
-  const Result result = run_lockstep("train --model linear --global-batch 8 --classes 2 --data " + shards(50));
+  const Result result =
+      run_lockstep("train --model linear --global-batch 8 --classes 2 --data " + shards(50));
   EXPECT_EQ(result.status, 3) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("label"));
 }

@@ -11,6 +11,8 @@ inline const std::string kData = " --data synthetic:8x8x1:4:1003 --global-batch 
 inline const std::string kTrain = "train --model mlp --log-format json --log-every 1" + kData;
 
 /// Of the training that `result` is of, from its last event.
-inline std::string hash_of(const Result& result) { return result.event("end").value("parameter_hash", ""); }
+inline std::string hash_of(const Result& result) {
+  return result.event("end").value("parameter_hash", "");
+}
 
 }  // namespace lockstep::apps

@@ -20,13 +20,15 @@ class Version1 : public ::testing::Test {
   void SetUp() override {
     fs::copy(LOCKSTEP_SOURCE_DIR "/tests/version_1", at(""), fs::copy_options::recursive);
     // The indexes hold the time of their files.
-    const fs::file_time_type written =
-        std::chrono::file_clock::from_sys(std::chrono::sys_seconds(std::chrono::seconds(1'700'000'000)));
+    const fs::file_time_type written = std::chrono::file_clock::from_sys(
+        std::chrono::sys_seconds(std::chrono::seconds(1'700'000'000)));
     for (const auto& file : fs::directory_iterator(at("shards")))
       if (file.path().extension() == ".tfrecord") fs::last_write_time(file.path(), written);
   }
   std::string at(const std::string& name) const { return scratch_.path() / "v1" / name; }
-  std::string data() const { return " --data " + at("shards") + "/*.tfrecord --input-shape 4x4x1 "; }
+  std::string data() const {
+    return " --data " + at("shards") + "/*.tfrecord --input-shape 4x4x1 ";
+  }
 
  private:
   const checkpoint::ScratchDirectory scratch_;
@@ -43,27 +45,30 @@ TEST_F(Version1, RecordsAndTheirIndexesAreRead) {
 
 TEST_F(Version1, CheckpointsPredictTheSame) {
   EXPECT_EQ(run_lockstep("checkpoint verify " + at("run")).status, 0);
-  const Result result =
-      run_lockstep("predict --checkpoint " + at("run/step-00000007") + data() + "--output " + at("p.csv"));
+  const Result result = run_lockstep("predict --checkpoint " + at("run/step-00000007") + data() +
+                                     "--output " + at("p.csv"));
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto expected = numbers_of(checkpoint::contents_of(at("predictions.csv")));
   const auto given = numbers_of(checkpoint::contents_of(at("p.csv")));
   ASSERT_EQ(given.size(), 24U);
   for (std::size_t i = 0; i < given.size(); ++i)
-    EXPECT_THAT(given[i], ::testing::Pointwise(::testing::DoubleNear(1e-5), expected[i])) << "record " << i;
+    EXPECT_THAT(given[i], ::testing::Pointwise(::testing::DoubleNear(1e-5), expected[i]))
+        << "record " << i;
 }
 
 TEST_F(Version1, TrainingsGoOnInMidEpoch) {
-  const Result result = run_lockstep("train --model " + at("network.json") + data() +
-                                     "--global-batch 5 --epochs 3 --devices cpu:0 --optimizer adam --learning-rate "
-                                     "0.02 --seed 7 --resume require --log-format json --checkpoint-dir " +
-                                     at("run"));
+  const Result result =
+      run_lockstep("train --model " + at("network.json") + data() +
+                   "--global-batch 5 --epochs 3 --devices cpu:0 --optimizer adam --learning-rate "
+                   "0.02 --seed 7 --resume require --log-format json --checkpoint-dir " +
+                   at("run"));
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.event("start")["first_step"], 7);
   std::vector<double> losses;
   for (const auto& event : result.events())
     if (event["event"] == "epoch") losses.push_back(event["loss"]);
-  EXPECT_THAT(losses, ::testing::Pointwise(::testing::DoubleNear(1e-4), {0.9217559664, 0.3980406014}));
+  EXPECT_THAT(losses,
+              ::testing::Pointwise(::testing::DoubleNear(1e-4), {0.9217559664, 0.3980406014}));
 }
 
 }  // namespace

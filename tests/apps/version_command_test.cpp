@@ -26,7 +26,8 @@ TEST(VersionCommand, ListsLibrariesAsJson) {
 TEST(VersionOption, SaysTheVersionAloneAsTheCommandDoes) {
   const Result result = run_lockstep("--version");
   EXPECT_EQ(result.status, 0) << result.errors;
-  const std::string version = run_lockstep("version --json").events().front()["version"].get<std::string>();
+  const std::string version =
+      run_lockstep("version --json").events().front()["version"].get<std::string>();
   EXPECT_EQ(result.output, "lockstep " + version + "\n");
 }
 
@@ -40,7 +41,8 @@ std::string loaded_by(const std::string& arguments) {
 }
 
 TEST(LibrariesOfGpus, AreLeftAloneOnTheCpu) {
-  const std::string loaded = loaded_by("train --model linear --data synthetic:2x2x1:2:8 --steps 2 --devices cpu:0");
+  const std::string loaded =
+      loaded_by("train --model linear --data synthetic:2x2x1:2:8 --steps 2 --devices cpu:0");
   EXPECT_THAT(loaded, HasSubstr("find library=libdnnl"));
   for (const char* library : {"libcudnn", "libcublas", "libnccl"})
     EXPECT_THAT(loaded, Not(HasSubstr("library=" + std::string(library))));
@@ -61,7 +63,8 @@ TEST(LibrariesOfGpus, TellTheirVersionsWhereTheProgramHasThem) {
 }
 
 TEST(HelpOption, IsNoError) {
-  for (const char* command : {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "doctor ", "version "}) {
+  for (const char* command :
+       {"", "train ", "evaluate ", "predict ", "data ", "checkpoint ", "doctor ", "version "}) {
     const Result result = run_lockstep(std::string(command) + "--help");
     EXPECT_EQ(result.status, 0) << command;
     EXPECT_THAT(result.output, HasSubstr("Usage: lockstep")) << command;

@@ -25,7 +25,8 @@ using ::testing::StartsWith;
 /// Everything that is written to a FIFO.
 class FifoReader {
  public:
-  explicit FifoReader(std::filesystem::path path) : thread_([this, path] { text_ = data::read_bytes(path); }) {}
+  explicit FifoReader(std::filesystem::path path)
+      : thread_([this, path] { text_ = data::read_bytes(path); }) {}
   std::string text() {
     thread_.join();
     return text_;
@@ -87,7 +88,8 @@ TEST(AtomicFile, OnesOfTheSameNameDoNotMeet) {
 TEST(AtomicFile, SaysWhereItCannotBeMade) {
   const data::TemporaryDirectory directory;
   EXPECT_EQ(data::data_error_of([&] { AtomicFile(directory / "none/file"); }),
-            "[" + (directory / "none/file").string() + "] expected to write the file; No such file or directory");
+            "[" + (directory / "none/file").string() +
+                "] expected to write the file; No such file or directory");
 }
 
 TEST(AtomicFile, FollowsALinkAndReplacesWhatItNames) {
@@ -134,7 +136,8 @@ TEST(AtomicFile, WritesToADeviceAndLeavesItsNode) {
   const data::TemporaryDirectory directory;
   const auto null = directory / "null";
   constexpr dev_t kNull = (1 << 8) + 3;
-  if (::mknod(null.c_str(), S_IFCHR | 0666, kNull) != 0) GTEST_SKIP() << "mknod: " << std::strerror(errno);
+  if (::mknod(null.c_str(), S_IFCHR | 0666, kNull) != 0)
+    GTEST_SKIP() << "mknod: " << std::strerror(errno);
   write_file_atomically(null, "abc");
   EXPECT_TRUE(std::filesystem::is_character_file(null));
   std::filesystem::create_symlink("null", directory / "link");
@@ -177,11 +180,14 @@ TEST(AtomicFile, FollowsNothingWhereOnlyAFileMayBe) {
   ASSERT_EQ(::mkfifo((directory / "fifo").c_str(), 0600), 0);
   for (const char* name : {"link", "fifo"})
     EXPECT_EQ(data::data_error_of([&] {
-                AtomicFile(directory / name, Durability::cached, ErrorCategory::data, Existing::regular_only);
+                AtomicFile(directory / name, Durability::cached, ErrorCategory::data,
+                           Existing::regular_only);
               }),
-              "[" + (directory / name).string() + "] expected a regular file, got a link or a special file");
+              "[" + (directory / name).string() +
+                  "] expected a regular file, got a link or a special file");
   EXPECT_EQ(data::read_bytes(directory / "victim"), "old");
-  AtomicFile file(directory / "victim", Durability::cached, ErrorCategory::data, Existing::regular_only);
+  AtomicFile file(directory / "victim", Durability::cached, ErrorCategory::data,
+                  Existing::regular_only);
   file.write("new");
   file.commit();
   EXPECT_EQ(data::read_bytes(directory / "victim"), "new");
@@ -192,7 +198,8 @@ TEST(AtomicFile, TemporaryNamesCannotBeGuessed) {
   const AtomicFile first(directory / "file");
   const AtomicFile second(directory / "file");
   EXPECT_THAT(first.temporary().filename().string(), StartsWith(".file.tmp-"));
-  const std::string random = first.temporary().string().substr(first.temporary().string().size() - 16);
+  const std::string random =
+      first.temporary().string().substr(first.temporary().string().size() - 16);
   EXPECT_NE(random, second.temporary().string().substr(second.temporary().string().size() - 16));
   const AtomicFile long_name(directory / std::string(250, 'x'));
   EXPECT_LE(long_name.temporary().filename().string().size(), 255u);
@@ -203,7 +210,8 @@ TEST(AtomicFile, NewFilesHaveTheModeThatTheUmaskLeaves) {
   const mode_t before = ::umask(027);
   write_file_atomically(directory / "file", "abc");
   ::umask(before);
-  EXPECT_EQ(std::filesystem::status(directory / "file").permissions(), std::filesystem::perms(0640));
+  EXPECT_EQ(std::filesystem::status(directory / "file").permissions(),
+            std::filesystem::perms(0640));
 }
 
 TEST(AbandonedTemporaries, OfAKilledProcessGo) {
@@ -214,15 +222,18 @@ TEST(AbandonedTemporaries, OfAKilledProcessGo) {
     new AtomicFile(directory / "other");
   });
   AtomicFile living(directory / "file");
-  data::write_bytes(directory / ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef", "of another host");
+  data::write_bytes(directory / ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef",
+                    "of another host");
   data::write_bytes(directory / ".file.tmp-77-0", "of another program");
   ASSERT_EQ(data::names_in(directory.path()).size(), 5u);
   remove_abandoned_temporaries(directory.path(), "file");
-  EXPECT_EQ(data::names_in(directory.path()).size(), 4u) << "that of the other name is not asked for";
+  EXPECT_EQ(data::names_in(directory.path()).size(), 4u)
+      << "that of the other name is not asked for";
   remove_abandoned_temporaries(directory.path());
-  EXPECT_THAT(data::names_in(directory.path()),
-              ::testing::UnorderedElementsAre(living.temporary().filename().string(), ".file.tmp-77-0",
-                                              ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef"));
+  EXPECT_THAT(
+      data::names_in(directory.path()),
+      ::testing::UnorderedElementsAre(living.temporary().filename().string(), ".file.tmp-77-0",
+                                      ".file.tmp-0123456789abcdef-f0000000-1-0123456789abcdef"));
   living.commit();
   remove_abandoned_temporaries(directory / "none");
 }

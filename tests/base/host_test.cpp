@@ -30,7 +30,8 @@ TEST(Processors, OfABoundThreadCouldBeMore) {
     CPU_SET(possible.back(), &last);
     ASSERT_EQ(sched_setaffinity(0, sizeof(last), &last), 0);
     EXPECT_EQ(processors_of_cpu_set(), possible);
-    EXPECT_EQ(allowed_processors(), std::vector<int>{possible.back()}) << "the binding is as it was";
+    EXPECT_EQ(allowed_processors(), std::vector<int>{possible.back()})
+        << "the binding is as it was";
     EXPECT_EQ(processor_list(), std::to_string(possible.back()));
   }).join();
 }
@@ -75,17 +76,20 @@ constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
 class HostMemory : public KernelFiles {
  protected:
-  void write_group(const std::string& group, const std::string& most, std::int64_t used, std::int64_t droppable) const {
+  void write_group(const std::string& group, const std::string& most, std::int64_t used,
+                   std::int64_t droppable) const {
     const std::string directory = "sys/fs/cgroup" + group;
     write(directory + "/memory.max", most + "\n");
     write(directory + "/memory.current", std::to_string(used) + "\n");
-    write(directory + "/memory.stat", "anon 5\ninactive_file " + std::to_string(droppable) + "\nslab 7\n");
+    write(directory + "/memory.stat",
+          "anon 5\ninactive_file " + std::to_string(droppable) + "\nslab 7\n");
   }
 };
 
 TEST_F(HostMemory, IsWhatTheKernelSays) {
   EXPECT_EQ(available_host_memory(root_), std::numeric_limits<std::int64_t>::max());
-  write("proc/meminfo", "MemTotal:       4096 kB\nMemFree:         1024 kB\nMemAvailable:    2048 kB\n");
+  write("proc/meminfo",
+        "MemTotal:       4096 kB\nMemFree:         1024 kB\nMemAvailable:    2048 kB\n");
   EXPECT_EQ(available_host_memory(root_), 2 * kMiB);
 }
 
@@ -111,7 +115,8 @@ TEST_F(HostMemory, IsLessWhereAGroupOfVersion1AllowsLess) {
   write("proc/self/cgroup", "4:cpu,cpuacct:/other\n3:memory:/job\n0::/\n");
   write("sys/fs/cgroup/memory/job/memory.limit_in_bytes", std::to_string(50 * kMiB));
   write("sys/fs/cgroup/memory/job/memory.usage_in_bytes", std::to_string(30 * kMiB));
-  write("sys/fs/cgroup/memory/job/memory.stat", "inactive_file 1\ntotal_inactive_file " + std::to_string(5 * kMiB));
+  write("sys/fs/cgroup/memory/job/memory.stat",
+        "inactive_file 1\ntotal_inactive_file " + std::to_string(5 * kMiB));
   EXPECT_EQ(available_host_memory(root_), 25 * kMiB);
 }
 

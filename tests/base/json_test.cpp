@@ -21,13 +21,15 @@ std::string refusal_of(const std::string& text, const JsonLimits& limits = {}) {
 }
 
 TEST(ParseJson, GivesWhatTheLibraryGives) {
-  for (const char* text : {"null", "true", "-3", "18446744073709551615", "1.5e3", R"("a\u00e9")", "[]", "{}",
-                           "[[1,[2]],{},[{}],3]", R"({"a":{"b":[1,{"c":null}]},"d":"e","f":[[],[]]})"})
+  for (const char* text :
+       {"null", "true", "-3", "18446744073709551615", "1.5e3", R"("a\u00e9")", "[]", "{}",
+        "[[1,[2]],{},[{}],3]", R"({"a":{"b":[1,{"c":null}]},"d":"e","f":[[],[]]})"})
     EXPECT_EQ(parse_json(text, ErrorCategory::input, "here"), nlohmann::json::parse(text)) << text;
 }
 
 TEST(ParseJson, RefusesWhatIsNoJson) {
-  EXPECT_EQ(refusal_of(R"({"a": })"), "[here] expected JSON, got a syntax error at byte 7 (line 1, column 7)");
+  EXPECT_EQ(refusal_of(R"({"a": })"),
+            "[here] expected JSON, got a syntax error at byte 7 (line 1, column 7)");
   EXPECT_THAT(refusal_of(""), HasSubstr("a syntax error"));
   EXPECT_THAT(refusal_of("1 2"), HasSubstr("a syntax error"));
   EXPECT_THAT(refusal_of("\"\xff\""), HasSubstr("a syntax error"));
@@ -39,7 +41,8 @@ TEST(ParseJson, RefusesNestingThatWouldExhaustTheStack) {
   EXPECT_EQ(refusal_of(std::string(depth, '[') + std::string(depth, ']')),
             "[here] expected JSON, got more than 64 levels of arrays and objects");
   EXPECT_EQ(refusal_of(std::string(64, '[') + std::string(64, ']')), "accepted");
-  EXPECT_EQ(refusal_of("[[{}]]", {.depth = 2}), "[here] expected JSON, got more than 2 levels of arrays and objects");
+  EXPECT_EQ(refusal_of("[[{}]]", {.depth = 2}),
+            "[here] expected JSON, got more than 2 levels of arrays and objects");
 }
 
 TEST(ParseJson, RefusesMoreValuesAndBytesThanAllowed) {

@@ -24,10 +24,16 @@ namespace {
 using lockstep::LibraryWanted;
 using lockstep::LoadedLibrary;
 
-const LibraryWanted kZlib = {
-    .name = "zlib", .file = "libz.so.1", .folder = "", .use = "gzip files", .advice = "install zlib1g"};
-const LibraryWanted kMadeUp = {
-    .name = "made-up", .file = "liblockstep_made_up.so.7", .folder = "", .use = "this test", .advice = "install it"};
+const LibraryWanted kZlib = {.name = "zlib",
+                             .file = "libz.so.1",
+                             .folder = "",
+                             .use = "gzip files",
+                             .advice = "install zlib1g"};
+const LibraryWanted kMadeUp = {.name = "made-up",
+                               .file = "liblockstep_made_up.so.7",
+                               .folder = "",
+                               .use = "this test",
+                               .advice = "install it"};
 
 const LoadedLibrary& zlib() {
   static const LoadedLibrary library(kZlib);
@@ -62,27 +68,32 @@ std::string device_error(const std::function<void()>& call) {
 }
 
 constexpr std::string_view kMissing =
-    "[made-up] expected liblockstep_made_up.so.7 for this test; the loader reported \"liblockstep_made_up.so.7: cannot "
+    "[made-up] expected liblockstep_made_up.so.7 for this test; the loader reported "
+    "\"liblockstep_made_up.so.7: cannot "
     "open "
     "shared object file: No such file or directory\"";
 constexpr std::string_view kWhatToDo = ": install it, or add its directory to LD_LIBRARY_PATH";
 
 TEST(LoadedLibrary, IsAnErrorWhereItIsMissing) {
-  EXPECT_EQ(device_error([] { LoadedLibrary library(kMadeUp); }), fmt::format("{}{}", kMissing, kWhatToDo));
+  EXPECT_EQ(device_error([] { LoadedLibrary library(kMadeUp); }),
+            fmt::format("{}{}", kMissing, kWhatToDo));
 }
 
 TEST(LoadedLibrary, SaysWhereElseItLooked) {
   LibraryWanted wanted = kMadeUp;
   wanted.folder = "/nowhere";
   EXPECT_EQ(device_error([&] { LoadedLibrary library(wanted); }),
-            fmt::format("{} and \"/nowhere/liblockstep_made_up.so.7: cannot open shared object file: No such file or "
+            fmt::format("{} and \"/nowhere/liblockstep_made_up.so.7: cannot open shared object "
+                        "file: No such file or "
                         "directory\"{}",
                         kMissing, kWhatToDo));
 }
 
 TEST(LoadedLibrary, IsFoundInItsFolder) {
   Dl_info zlib_file{};
-  ASSERT_NE(dladdr(reinterpret_cast<void*>(zlib().function<decltype(zlibVersion)>("zlibVersion")), &zlib_file), 0);
+  ASSERT_NE(dladdr(reinterpret_cast<void*>(zlib().function<decltype(zlibVersion)>("zlibVersion")),
+                   &zlib_file),
+            0);
   LibraryWanted wanted = kMadeUp;
   wanted.folder = ::testing::TempDir() + fmt::format("loaded_library_{}", getpid());
   std::filesystem::create_directories(wanted.folder);
@@ -113,7 +124,9 @@ TEST(ForwardedFunction, IsAnErrorWhereTheLibraryIsMissing) {
 
 TEST(ForwardedFunction, IsAnErrorWhereTheLibraryHasNoSuchFunction) {
   const std::string message = device_error([] { zlib_has_no_such_function(1); });
-  EXPECT_THAT(message, StartsWith("[zlib] expected zlib_has_no_such_function in libz.so.1; the loader reported \""));
+  EXPECT_THAT(
+      message,
+      StartsWith("[zlib] expected zlib_has_no_such_function in libz.so.1; the loader reported \""));
   EXPECT_THAT(message, ::testing::EndsWith("\": install zlib1g"));
 }
 

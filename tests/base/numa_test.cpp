@@ -41,7 +41,8 @@ TEST(ParseNumberList, ReadsNumbersAndRanges) {
 TEST_F(FakeSystem, TellsTheNodeOfAPciDevice) {
   write("0000:3b:00.0/numa_node", "1");
   write("0000:3c:00.0/numa_node", "-1");
-  EXPECT_EQ(numa_node_of_pci("0000:3B:00.0", root_), 1) << "CUDA writes capital letters, Linux small ones";
+  EXPECT_EQ(numa_node_of_pci("0000:3B:00.0", root_), 1)
+      << "CUDA writes capital letters, Linux small ones";
   EXPECT_EQ(numa_node_of_pci("0000:3C:00.0", root_), -1);
   EXPECT_EQ(numa_node_of_pci("0000:3D:00.0", root_), -1);
 }
@@ -51,7 +52,8 @@ TEST_F(FakeSystem, TellsTheNodesOfThisProcess) {
   write("node2/cpulist", "0-4095");
   write("node10/cpulist", "");
   write("possible", "0-2");
-  EXPECT_THAT(numa_nodes_of_process(root_), ElementsAre(2)) << "processors beyond the mask are nobody's";
+  EXPECT_THAT(numa_nodes_of_process(root_), ElementsAre(2))
+      << "processors beyond the mask are nobody's";
   EXPECT_THAT(numa_nodes_of_process(root_ / "nowhere"), IsEmpty());
 }
 

@@ -26,7 +26,8 @@ TEST(Pixels, AreDividedBy255WithOneRounding) {
 
 TEST(Pixels, AreNormalizedByTheirChannel) {
   const std::vector<std::uint8_t> pixels = every_pixel();
-  const ChannelNormalization normalization{.channels = 2, .mean = {0.25f, 0.5f}, .deviation = {0.5f, 0.125f}};
+  const ChannelNormalization normalization{
+      .channels = 2, .mean = {0.25f, 0.5f}, .deviation = {0.5f, 0.125f}};
   std::vector<float> features(256);
   pixels_to_features(pixels, normalization, features);
   for (std::size_t i = 0; i < 256; ++i) {

@@ -28,14 +28,16 @@ std::string refusal_of(const SharedSegment::Handle& handle) {
 }
 
 TEST(SharedSegment, IsTheSameMemoryForWhoOpensIt) {
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001}}) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{4096}, std::size_t{100'001}}) {
     const SharedSegment made = SharedSegment::create(bytes);
     const SharedSegment found = SharedSegment::open(made.handle());
     ASSERT_EQ(found.size(), made.size());
     for (std::size_t i = 0; i < made.size(); ++i) ASSERT_EQ(made.data()[i], std::byte{0}) << i;
     made.data()[made.size() - 1] = std::byte{7};
     EXPECT_EQ(found.data()[found.size() - 1], std::byte{7});
-    EXPECT_EQ(SharedSegment::open(made.handle()).size(), made.size()) << "what is written does not reach the label";
+    EXPECT_EQ(SharedSegment::open(made.handle()).size(), made.size())
+        << "what is written does not reach the label";
   }
 }
 
@@ -79,8 +81,9 @@ TEST(SharedSegment, ProcessesOfAnotherPidNamespaceAreNotLookedFor) {
   const SharedSegment made = SharedSegment::create(64);
   SharedSegment::Handle other = made.handle();
   ++other.owner.pid_namespace;
-  EXPECT_THAT(refusal_of(other), HasSubstr("] expected shared memory of process " + std::to_string(::getpid()) +
-                                           " on this host; it is in another PID namespace"));
+  EXPECT_THAT(refusal_of(other),
+              HasSubstr("] expected shared memory of process " + std::to_string(::getpid()) +
+                        " on this host; it is in another PID namespace"));
 }
 
 TEST(SharedSegment, CannotShrinkUnderThoseWhoMapIt) {

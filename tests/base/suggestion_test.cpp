@@ -24,8 +24,8 @@ TEST(GotName, DoesNotGuessWhereNothingIsNear) {
 }
 
 enum class Color { red, blue, green };
-constexpr auto kColors =
-    enum_names<Color>({{Color::red, "red"}, {Color::blue, "blue"}, {Color::blue, "azure"}, {Color::green, "green"}});
+constexpr auto kColors = enum_names<Color>(
+    {{Color::red, "red"}, {Color::blue, "blue"}, {Color::blue, "azure"}, {Color::green, "green"}});
 
 TEST(EnumNames, PrintTheFirstNameAndParseAll) {
   EXPECT_EQ(kColors.name(Color::blue), "blue");
@@ -41,7 +41,8 @@ TEST(EnumNames, ListTheFirstNamesInAnError) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[paint] expected red, blue or green, got \"gren\" (did you mean green?)");
+    EXPECT_STREQ(error.what(),
+                 "[paint] expected red, blue or green, got \"gren\" (did you mean green?)");
   }
 }
 

@@ -1,5 +1,6 @@
-// Effects of disk faults on the checkpoints of a run: power loss between any two operations, the order in which bytes
-// and names become durable, and errors of single operations. tests/support/disk_faults.cpp is linked in.
+// Effects of disk faults on the checkpoints of a run: power loss between any two operations, the
+// order in which bytes and names become durable, and errors of single operations.
+// tests/support/disk_faults.cpp is linked in.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/logger.h>
@@ -30,7 +31,9 @@ using ::testing::IsEmpty;
 /// Sets an environment variable for the lifetime of the object.
 class Variable {
  public:
-  Variable(const char* name, const std::string& value) : name_(name) { ::setenv(name, value.c_str(), 1); }
+  Variable(const char* name, const std::string& value) : name_(name) {
+    ::setenv(name, value.c_str(), 1);
+  }
   Variable(const Variable&) = delete;
   Variable& operator=(const Variable&) = delete;
   ~Variable() { ::unsetenv(name_); }
@@ -43,7 +46,8 @@ CheckpointDirectory directory_at(const fs::path& path, int keep) {
   return {{path, keep, std::chrono::milliseconds(0)}, alone()};
 }
 
-/// Two saves of one step, then one of another; each has its number as the first element of every array.
+/// Two saves of one step, then one of another; each has its number as the first element of every
+/// array.
 void save_thrice(const fs::path& path, int keep) {
   CheckpointDirectory checkpoints = directory_at(path, keep);
   checkpoints.prepare(1);
@@ -91,8 +95,8 @@ class CheckpointDisk : public ::testing::Test {
     EXPECT_TRUE(replica.holds_same_as(SmallReplica(replica.parameters().front())));
   }
 
-  /// Power fails after the N-th operation of the three saves, for every `stride`-th N until they are complete; with
-  /// `again` it fails once more while the next run starts.
+  /// Power fails after the N-th operation of the three saves, for every `stride`-th N until they
+  /// are complete; with `again` it fails once more while the next run starts.
   void fail_everywhere(int stride, bool again) const {
     bool complete = false;
     int failures = 0;
@@ -123,7 +127,9 @@ class CheckpointDisk : public ::testing::Test {
   Variable here_{"LOCKSTEP_DISK_UNDER", scratch_.path().string()};
 };
 
-TEST_F(CheckpointDisk, PowerThatFailsAfterSomeOperationLeavesASoundOne) { fail_everywhere(9, false); }
+TEST_F(CheckpointDisk, PowerThatFailsAfterSomeOperationLeavesASoundOne) {
+  fail_everywhere(9, false);
+}
 
 TEST_F(CheckpointDisk, PowerThatFailsAfterSomeOperationWithoutExchangeLeavesASoundOne) {
   const Variable no_exchange("LOCKSTEP_DISK_NO_EXCHANGE", "1");
@@ -132,15 +138,17 @@ TEST_F(CheckpointDisk, PowerThatFailsAfterSomeOperationWithoutExchangeLeavesASou
 
 using LongCheckpointDisk = CheckpointDisk;
 
-TEST_F(LongCheckpointDisk, PowerThatFailsAfterAnyOperationLeavesASoundOne) { fail_everywhere(1, true); }
+TEST_F(LongCheckpointDisk, PowerThatFailsAfterAnyOperationLeavesASoundOne) {
+  fail_everywhere(1, true);
+}
 
 TEST_F(LongCheckpointDisk, PowerThatFailsAfterAnyOperationWithoutExchangeLeavesASoundOne) {
   const Variable no_exchange("LOCKSTEP_DISK_NO_EXCHANGE", "1");
   fail_everywhere(1, true);
 }
 
-/// Both copies of a step under hidden names, as a crash between the renames leaves them where names cannot be
-/// exchanged.
+/// Both copies of a step under hidden names, as a crash between the renames leaves them where names
+/// cannot be exchanged.
 class CheckpointDiskCopies : public CheckpointDisk {
  protected:
   void SetUp() override {
@@ -170,11 +178,13 @@ TEST_F(CheckpointDiskCopies, OfWhichTheNewerIsDamagedGiveTheOlderOne) {
 TEST_F(CheckpointDisk, AnOldOneThatCannotBeRemovedIsAWarning) {
   SmallReplica replica(1);
   std::ostringstream told;
-  const auto log = std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(told));
+  const auto log =
+      std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(told));
   CheckpointDirectory checkpoints({path(), 2, std::chrono::milliseconds(0)}, alone(), log);
   for (const std::int64_t step : {8, 16}) checkpoints.save(replica.arrays(), at_step(step));
   {
-    const Variable under("LOCKSTEP_DISK_UNDER", (path() / "step-00000008").string());  // the only one that is renamed
+    const Variable under("LOCKSTEP_DISK_UNDER",
+                         (path() / "step-00000008").string());  // the only one that is renamed
     const Variable only("LOCKSTEP_DISK_FAIL_ONLY", "rename");
     const Variable at("LOCKSTEP_DISK_FAIL_AT", "1");
     const Variable error("LOCKSTEP_DISK_ERROR", std::to_string(ESTALE));
@@ -203,10 +213,13 @@ std::vector<Operation> read_record(const fs::path& file) {
   return operations;
 }
 
-bool is_below(const std::string& path, const std::string& directory) { return path.starts_with(directory + "/"); }
+bool is_below(const std::string& path, const std::string& directory) {
+  return path.starts_with(directory + "/");
+}
 
 /// Rules for a disk that may lose power at any time; describes each violation.
-std::vector<std::string> broken_rules(const std::vector<Operation>& operations, const std::string& directory) {
+std::vector<std::string> broken_rules(const std::vector<Operation>& operations,
+                                      const std::string& directory) {
   std::vector<std::string> broken;
   std::set<std::string> unsynced_files;
   std::set<std::string> unsynced_names;  // directories in which a name appeared or went
@@ -220,19 +233,24 @@ std::vector<std::string> broken_rules(const std::vector<Operation>& operations, 
       unsynced_names.erase(path);
     }
     if (kind == "rename" && parent != directory) {
-      if (unsynced_files.contains(path)) broken.push_back(path + " was renamed before its bytes were synced");
+      if (unsynced_files.contains(path))
+        broken.push_back(path + " was renamed before its bytes were synced");
       unsynced_names.insert(parent);
     }
     const bool is_published = fs::path(to).filename().string().starts_with("step-");
     if ((kind == "rename" || kind == "exchange") && parent == directory) {
-      if (is_published && unsynced_names.contains(path)) broken.push_back(path + " was published before it was synced");
-      for (fs::path above = directory; is_published && above != above.root_path(); above = above.parent_path())
+      if (is_published && unsynced_names.contains(path))
+        broken.push_back(path + " was published before it was synced");
+      for (fs::path above = directory; is_published && above != above.root_path();
+           above = above.parent_path())
         if (above != directory && unsynced_names.contains(above))
           broken.push_back(to + " was published before " + above.string() + " was synced");
       unsynced_names.insert(directory);
     }
-    const bool is_of_checkpoint = fs::path(path).filename() == kManifestName || fs::path(path).filename() == kModelFile;
-    if (kind == "unlink" && is_of_checkpoint && is_below(path, directory) && unsynced_names.contains(directory))
+    const bool is_of_checkpoint =
+        fs::path(path).filename() == kManifestName || fs::path(path).filename() == kModelFile;
+    if (kind == "unlink" && is_of_checkpoint && is_below(path, directory) &&
+        unsynced_names.contains(directory))
       broken.push_back(path + " was removed before " + directory + " was synced");
   }
   if (unsynced_names.contains(directory)) broken.push_back(directory + " was left unsynced");
@@ -242,7 +260,8 @@ std::vector<std::string> broken_rules(const std::vector<Operation>& operations, 
 class CheckpointOrder : public CheckpointDisk {
  protected:
   std::vector<std::string> rules_broken_by_saves() const {
-    const fs::path record = scratch_.path().parent_path() / (scratch_.path().filename().string() + "-record");
+    const fs::path record =
+        scratch_.path().parent_path() / (scratch_.path().filename().string() + "-record");
     const fs::path directory = scratch_.path() / "d" / "e" / "f";
     EXPECT_EQ(status_of([&] {
                 const Variable to("LOCKSTEP_DISK_RECORD", record.string());
@@ -251,12 +270,15 @@ class CheckpointOrder : public CheckpointDisk {
               0);
     const std::vector<Operation> operations = read_record(record);
     fs::remove(record);
-    EXPECT_THAT(operations, Contains(::testing::Field(&Operation::to, (directory / "step-00000016").string())));
+    EXPECT_THAT(operations,
+                Contains(::testing::Field(&Operation::to, (directory / "step-00000016").string())));
     return broken_rules(operations, directory);
   }
 };
 
-TEST_F(CheckpointOrder, IsSafeAgainstALossOfPower) { EXPECT_THAT(rules_broken_by_saves(), IsEmpty()); }
+TEST_F(CheckpointOrder, IsSafeAgainstALossOfPower) {
+  EXPECT_THAT(rules_broken_by_saves(), IsEmpty());
+}
 
 TEST_F(CheckpointOrder, IsSafeAgainstALossOfPowerWithoutExchange) {
   const Variable no_exchange("LOCKSTEP_DISK_NO_EXCHANGE", "1");
@@ -267,23 +289,31 @@ TEST(BrokenRules, AreFound) {
   using Operations = std::vector<Operation>;
   EXPECT_THAT(broken_rules({{"write", "/d/.t/.m", ""}, {"rename", "/d/.t/.m", "/d/.t/m"}}, "/d"),
               ElementsAre("/d/.t/.m was renamed before its bytes were synced"));
+  EXPECT_THAT(broken_rules({{"rename", "/d/.t/.m", "/d/.t/m"},
+                            {"rename", "/d/.t", "/d/step-1"},
+                            {"fsync", "/d", ""}},
+                           "/d"),
+              ElementsAre("/d/.t was published before it was synced"));
   EXPECT_THAT(
-      broken_rules({{"rename", "/d/.t/.m", "/d/.t/m"}, {"rename", "/d/.t", "/d/step-1"}, {"fsync", "/d", ""}}, "/d"),
-      ElementsAre("/d/.t was published before it was synced"));
-  EXPECT_THAT(
-      broken_rules({{"mkdir", "/a/d", ""}, {"rename", "/a/d/.t", "/a/d/step-1"}, {"fsync", "/a/d", ""}}, "/a/d"),
+      broken_rules(
+          {{"mkdir", "/a/d", ""}, {"rename", "/a/d/.t", "/a/d/step-1"}, {"fsync", "/a/d", ""}},
+          "/a/d"),
       ElementsAre("/a/d/step-1 was published before /a was synced"));
-  const Operations hasty = {
-      {"exchange", "/d/.t", "/d/step-1"}, {"unlink", "/d/.t/MANIFEST.json", ""}, {"fsync", "/d", ""}};
-  EXPECT_THAT(broken_rules(hasty, "/d"), ElementsAre("/d/.t/MANIFEST.json was removed before /d was synced"));
-  EXPECT_THAT(broken_rules({{"rename", "/d/.t", "/d/step-1"}}, "/d"), ElementsAre("/d was left unsynced"));
+  const Operations hasty = {{"exchange", "/d/.t", "/d/step-1"},
+                            {"unlink", "/d/.t/MANIFEST.json", ""},
+                            {"fsync", "/d", ""}};
+  EXPECT_THAT(broken_rules(hasty, "/d"),
+              ElementsAre("/d/.t/MANIFEST.json was removed before /d was synced"));
+  EXPECT_THAT(broken_rules({{"rename", "/d/.t", "/d/step-1"}}, "/d"),
+              ElementsAre("/d was left unsynced"));
 }
 
 // ---- Errors of single operations
 
 class CheckpointDiskError : public CheckpointDisk, public ::testing::WithParamInterface<int> {
  protected:
-  /// Makes the `call`-th write, fsync, rename or close of a save fail. False if there are fewer calls.
+  /// Makes the `call`-th write, fsync, rename or close of a save fail. False if there are fewer
+  /// calls.
   bool fail_at(int call) const {
     fs::remove_all(path());
     SmallReplica first(1);
@@ -305,7 +335,8 @@ class CheckpointDiskError : public CheckpointDisk, public ::testing::WithParamIn
     });
     EXPECT_TRUE(status == 0 || status == 3) << "call " << call << " ended with " << status;
     expect_sound(2);
-    for (const std::string& name : names_in(path())) EXPECT_THAT(name, ::testing::StartsWith("step-"));
+    for (const std::string& name : names_in(path()))
+      EXPECT_THAT(name, ::testing::StartsWith("step-"));
     return status == 3;
   }
 };
@@ -323,7 +354,8 @@ TEST_P(LongCheckpointDiskError, OfAnyOperationLeavesTheEarlierOnesAndTheNextSave
 }
 
 INSTANTIATE_TEST_SUITE_P(Errors, CheckpointDiskError, ::testing::Values(EIO));
-INSTANTIATE_TEST_SUITE_P(Errors, LongCheckpointDiskError, ::testing::Values(EIO, ENOSPC, EDQUOT, ESTALE));
+INSTANTIATE_TEST_SUITE_P(Errors, LongCheckpointDiskError,
+                         ::testing::Values(EIO, ENOSPC, EDQUOT, ESTALE));
 
 TEST_F(CheckpointDisk, AQuotaRemovesOlderOnesButNotTheNewestThatVerifies) {
   SmallReplica replica(1);
@@ -366,9 +398,10 @@ TEST_F(CheckpointWithoutLocks, ASecondRunIsRefusedAndTheFirstGoesOn) {
     first.prepare(1);
     CheckpointDirectory second = directory_at(path(), 3);
     EXPECT_THAT(checkpoint_error([&] { second.prepare(1); }),
-                HasSubstr(fmt::format("expected exclusive use of the directory; process {} on {} writes there: it "
-                                      "renewed ",
-                                      ::getpid(), host_name())));
+                HasSubstr(fmt::format(
+                    "expected exclusive use of the directory; process {} on {} writes there: it "
+                    "renewed ",
+                    ::getpid(), host_name())));
     EXPECT_NO_THROW(first.save(replica.arrays(), at_step(8)));
   }
   EXPECT_NO_THROW(directory_at(path(), 3).prepare(1));
@@ -433,7 +466,8 @@ TEST_F(CheckpointWithoutLocks, TemporariesOfTheLivingAreSpared) {
   for (const std::string& name : {living, dead}) fs::create_directory(path() / name);
   fs::create_directory(path() / ".step-00000009.tmp-elsewhere-77");  // just now
   remove_leftovers(path(), Leftovers::abandoned);
-  EXPECT_THAT(names_in(path()), ::testing::UnorderedElementsAre(living, ".step-00000009.tmp-elsewhere-77"));
+  EXPECT_THAT(names_in(path()),
+              ::testing::UnorderedElementsAre(living, ".step-00000009.tmp-elsewhere-77"));
   remove_leftovers(path(), Leftovers::all);
   EXPECT_THAT(names_in(path()), IsEmpty());
 }

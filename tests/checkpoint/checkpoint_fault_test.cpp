@@ -26,7 +26,9 @@ using ::testing::IsEmpty;
 
 class CheckpointFault : public ::testing::Test {
  protected:
-  CheckpointDirectory directory(int keep = 3) const { return {{path(), keep, std::chrono::milliseconds(0)}, alone()}; }
+  CheckpointDirectory directory(int keep = 3) const {
+    return {{path(), keep, std::chrono::milliseconds(0)}, alone()};
+  }
   fs::path path() const { return scratch_.path() / "run"; }
 
   /// Checkpoints of steps 10 and 20, with different contents.
@@ -56,7 +58,8 @@ TEST_F(CheckpointFault, AFlippedBitInAnyFileFallsBack) {
   for (const char* file : {kModelFile, kOptimizerFile, kStateFile}) {
     save_two();
     flip_bit(newest(file), fs::file_size(newest(file)) - 3);
-    EXPECT_THAT(reason_of_fallback(), HasSubstr(fmt::format("step-00000020/{}] expected checksum ", file)));
+    EXPECT_THAT(reason_of_fallback(),
+                HasSubstr(fmt::format("step-00000020/{}] expected checksum ", file)));
   }
 }
 
@@ -64,8 +67,9 @@ TEST_F(CheckpointFault, ATruncatedFileFallsBack) {
   save_two();
   const auto bytes = fs::file_size(newest(kModelFile));
   fs::resize_file(newest(kModelFile), bytes - 1);
-  EXPECT_THAT(reason_of_fallback(),
-              HasSubstr(fmt::format("model.safetensors] expected {} bytes; it has {}", bytes, bytes - 1)));
+  EXPECT_THAT(
+      reason_of_fallback(),
+      HasSubstr(fmt::format("model.safetensors] expected {} bytes; it has {}", bytes, bytes - 1)));
 }
 
 TEST_F(CheckpointFault, AMissingFileFallsBack) {
@@ -83,8 +87,8 @@ TEST_F(CheckpointFault, ATruncatedManifestFallsBack) {
 TEST_F(CheckpointFault, AMissingManifestFallsBack) {
   save_two();
   fs::remove(newest(kManifestName));
-  EXPECT_THAT(reason_of_fallback(),
-              HasSubstr("step-00000020/MANIFEST.json] expected a file that can be read; No such file or directory"));
+  EXPECT_THAT(reason_of_fallback(), HasSubstr("step-00000020/MANIFEST.json] expected a file that "
+                                              "can be read; No such file or directory"));
 }
 
 TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
@@ -96,11 +100,13 @@ TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
     overwrite(newest(kManifestName), manifest.dump());
     return reason_of_fallback();
   };
-  EXPECT_THAT(with("format", 2), HasSubstr("expected format 1, got 2, which another version of Lockstep wrote"));
+  EXPECT_THAT(with("format", 2),
+              HasSubstr("expected format 1, got 2, which another version of Lockstep wrote"));
   EXPECT_THAT(with("step", 21), HasSubstr("expected the manifest of step 20; it is of step 21"));
   EXPECT_THAT(with("files", {{{"name", "../x"}, {"bytes", 1}, {"xxh3_64", "0000000000000000"}}}),
               HasSubstr("\"../x\" is not a file name"));
-  EXPECT_THAT(with("files", {{{"name", "x"}, {"bytes", 1}, {"xxh3_64", "0"}}}), HasSubstr("\"0\" is not a checksum"));
+  EXPECT_THAT(with("files", {{{"name", "x"}, {"bytes", 1}, {"xxh3_64", "0"}}}),
+              HasSubstr("\"0\" is not a checksum"));
   EXPECT_THAT(with("files", nlohmann::json::array()),
               HasSubstr("expected a manifest; it does not list model.safetensors"));
 }
@@ -140,19 +146,21 @@ TEST_F(CheckpointFault, AFullDiskLeavesTheEarlierOnesAndNothingElse) {
 TEST_F(CheckpointFault, AFullDiskIsFoundBeforeTraining) {
   CheckpointDirectory checkpoints = directory();
   EXPECT_THAT(checkpoint_error([&] { checkpoints.prepare(std::uint64_t{1} << 60); }),
-              ::testing::MatchesRegex(
-                  "\\[.*/run\\] expected 1152921504606846976 bytes free for a checkpoint; [0-9]+ are free"));
+              ::testing::MatchesRegex("\\[.*/run\\] expected 1152921504606846976 bytes free for a "
+                                      "checkpoint; [0-9]+ are free"));
 }
 
 TEST_F(CheckpointFault, ADirectoryThatCannotBeMadeIsFoundBeforeTraining) {
   overwrite(scratch_.path() / "file", "");
   CheckpointDirectory below_a_file({scratch_.path() / "file" / "run"}, alone());
-  EXPECT_EQ(checkpoint_error([&] { below_a_file.prepare(1); }),
-            fmt::format("[{}] expected a directory for checkpoints that can be written; Not a directory",
-                        (scratch_.path() / "file" / "run").string()));
+  EXPECT_EQ(
+      checkpoint_error([&] { below_a_file.prepare(1); }),
+      fmt::format("[{}] expected a directory for checkpoints that can be written; Not a directory",
+                  (scratch_.path() / "file" / "run").string()));
   CheckpointDirectory a_file({scratch_.path() / "file"}, alone());
-  EXPECT_THAT(checkpoint_error([&] { a_file.prepare(1); }),
-              HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
+  EXPECT_THAT(
+      checkpoint_error([&] { a_file.prepare(1); }),
+      HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
   CheckpointDirectory unwritable({"/proc/self"}, alone());
   EXPECT_THAT(checkpoint_error([&] { unwritable.prepare(1); }),
               HasSubstr("[/proc/self] expected a directory that can be written; "));
@@ -163,9 +171,10 @@ TEST_F(CheckpointFault, AnotherRunInTheDirectoryIsRefused) {
     CheckpointDirectory running = directory();
     running.prepare(1);
     CheckpointDirectory second = directory();
-    EXPECT_EQ(checkpoint_error([&] { second.prepare(1); }),
-              fmt::format("[{}] expected exclusive use of the directory; process {} on {} writes there",
-                          path().string(), ::getpid(), host_name()));
+    EXPECT_EQ(
+        checkpoint_error([&] { second.prepare(1); }),
+        fmt::format("[{}] expected exclusive use of the directory; process {} on {} writes there",
+                    path().string(), ::getpid(), host_name()));
     EXPECT_NO_THROW(running.save(first_.arrays(), at_step(1)));
   }
   EXPECT_NO_THROW(directory().prepare(1));
@@ -183,8 +192,8 @@ TEST_F(CheckpointFault, ARunThatIsLeavingIsWaitedFor) {
 
 TEST_F(CheckpointFault, LeftoversOfAnEarlierCrashAreRemovedAtTheStart) {
   save_two();
-  for (const char* name :
-       {".step-00000030.tmp-other-77", ".step-00000020.tmp-other-77.old", ".workertemp_3-other-78"}) {
+  for (const char* name : {".step-00000030.tmp-other-77", ".step-00000020.tmp-other-77.old",
+                           ".workertemp_3-other-78"}) {
     fs::create_directory(path() / name);
     overwrite(path() / name / kModelFile, "half");
   }
@@ -206,8 +215,10 @@ TEST_F(CheckpointFault, WorkersRemoveOnlyWhatTheDeadLeft) {
   // Another host of the same name, or a container: it is unknown whether that process is running.
   const std::string other_boot = of(host_name(), "0123456789abcdef-f0000000", child);
   const std::string long_ago = of(host_name(), "0123456789abcdef-f0000000", child + 1);
-  for (const std::string& name : {dead, alive, other_boot, long_ago}) fs::create_directory(scratch_.path() / name);
-  fs::last_write_time(scratch_.path() / long_ago, fs::file_time_type::clock::now() - std::chrono::hours(25));
+  for (const std::string& name : {dead, alive, other_boot, long_ago})
+    fs::create_directory(scratch_.path() / name);
+  fs::last_write_time(scratch_.path() / long_ago,
+                      fs::file_time_type::clock::now() - std::chrono::hours(25));
 
   remove_leftovers_of_the_dead(scratch_.path());
 
@@ -221,7 +232,8 @@ TEST_F(CheckpointFault, ALockThatIsNoFileOfItsOwnIsRefusedAndLeftAlone) {
   overwrite(victim, "precious");
   const auto refusal = [&] { return checkpoint_error([&] { directory().prepare(1); }); };
   const std::string expected = fmt::format(
-      "[{}] expected a regular file with one hard link, got a link or a special file, which is left unchanged",
+      "[{}] expected a regular file with one hard link, got a link or a special file, which is "
+      "left unchanged",
       lock.string());
   fs::create_symlink(victim, lock);
   EXPECT_EQ(refusal(), expected);
@@ -247,9 +259,9 @@ void die_after(std::chrono::microseconds delay) {
 
 constexpr int kKeep = 2;
 
-/// The child: takes over what is there, saves once, and goes on saving until it dies, some `saves_to_live` times the
-/// duration of the first save later: slow disks and machines are interrupted at the same places as fast ones. Tells
-/// `pipe` of each save that is done.
+/// The child: takes over what is there, saves once, and goes on saving until it dies, some
+/// `saves_to_live` times the duration of the first save later: slow disks and machines are
+/// interrupted at the same places as fast ones. Tells `pipe` of each save that is done.
 [[noreturn]] void save_until_killed(const fs::path& path, double saves_to_live, int pipe) noexcept {
   SmallReplica replica;
   CheckpointDirectory checkpoints({path, kKeep, std::chrono::milliseconds(0)}, alone());
@@ -260,12 +272,14 @@ constexpr int kKeep = 2;
     ++saves;
     const auto start = std::chrono::steady_clock::now();
     SmallReplica next(static_cast<float>(saves));
-    TrainingState state = at_step(saves / 2);  // every name twice, so that replacing is interrupted too
+    TrainingState state =
+        at_step(saves / 2);  // every name twice, so that replacing is interrupted too
     state.metrics["saves"] = static_cast<double>(saves);
     checkpoints.save(next.arrays(), state);
     if (::write(pipe, &saves, sizeof saves) != sizeof saves) ::_exit(1);
     const std::chrono::duration<double> duration = std::chrono::steady_clock::now() - start;
-    if (first) die_after(std::chrono::duration_cast<std::chrono::microseconds>(duration * saves_to_live));
+    if (first)
+      die_after(std::chrono::duration_cast<std::chrono::microseconds>(duration * saves_to_live));
   }
 }
 
@@ -296,7 +310,8 @@ TEST_F(CheckpointFault, KilledAtAnyMomentLeavesACompleteOne) {
     const std::int64_t acknowledged = run_until_killed(path(), saves_to_live(random));
 
     const std::vector<CheckpointInfo> found = list_checkpoints(path());
-    EXPECT_LE(found.size(), static_cast<std::size_t>(kKeep + 1));  // killed between saving and removing the oldest
+    EXPECT_LE(found.size(), static_cast<std::size_t>(
+                                kKeep + 1));  // killed between saving and removing the oldest
     for (const CheckpointInfo& info : found) EXPECT_EQ(info.damage, "");
     SmallReplica replica;
     CheckpointDirectory checkpoints = directory(kKeep);

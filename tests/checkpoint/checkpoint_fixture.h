@@ -44,7 +44,8 @@ class ScratchDirectory {
 /// Two layers, a buffer, and Adam's slots. Every element is different and derived from `start`.
 class SmallReplica {
  public:
-  explicit SmallReplica(float start = 0, std::vector<model::ParameterInfo> parameters = default_parameters())
+  explicit SmallReplica(float start = 0,
+                        std::vector<model::ParameterInfo> parameters = default_parameters())
       : parameter_table_(std::move(parameters)),
         buffer_table_({{"norm/moving_mean", {5}, 0, 0, false, {}}}),
         parameters_(filled(parameter_table_, start)),
@@ -53,19 +54,25 @@ class SmallReplica {
         v_(filled(parameter_table_, start + 3000)) {}
 
   static std::vector<model::ParameterInfo> default_parameters() {
-    return {
-        {"dense/bias", {5}, 0, 0, false, {}}, {"dense/kernel", {3, 5}, 0, 0, true, {}}, {"scale", {}, 0, 0, true, {}}};
+    return {{"dense/bias", {5}, 0, 0, false, {}},
+            {"dense/kernel", {3, 5}, 0, 0, true, {}},
+            {"scale", {}, 0, 0, true, {}}};
   }
 
-  ReplicaArrays arrays() { return {&parameter_table_, parameters_, &buffer_table_, buffers_, {{"m", m_}, {"v", v_}}}; }
-  ReplicaArrays model_only() { return {&parameter_table_, parameters_, &buffer_table_, buffers_, {}}; }
+  ReplicaArrays arrays() {
+    return {&parameter_table_, parameters_, &buffer_table_, buffers_, {{"m", m_}, {"v", v_}}};
+  }
+  ReplicaArrays model_only() {
+    return {&parameter_table_, parameters_, &buffer_table_, buffers_, {}};
+  }
   std::vector<float>& parameters() { return parameters_; }
   std::vector<float>& buffers() { return buffers_; }
   std::vector<float>& m() { return m_; }
   std::vector<float>& v() { return v_; }
 
   bool holds_same_as(const SmallReplica& other) const {
-    return parameters_ == other.parameters_ && buffers_ == other.buffers_ && m_ == other.m_ && v_ == other.v_;
+    return parameters_ == other.parameters_ && buffers_ == other.buffers_ && m_ == other.m_ &&
+           v_ == other.v_;
   }
 
  private:
@@ -122,18 +129,21 @@ inline void flip_bit(const std::filesystem::path& path, std::size_t offset) {
   overwrite(path, bytes);
 }
 
-/// The message of the Error (checkpoint) that `call` throws; a description if it throws something else or nothing.
+/// The message of the Error (checkpoint) that `call` throws; a description if it throws something
+/// else or nothing.
 inline std::string checkpoint_error(const std::function<void()>& call) {
   try {
     call();
   } catch (const Error& error) {
-    return error.category() == ErrorCategory::checkpoint ? error.what()
-                                                         : fmt::format("Error of another category: {}", error.what());
+    return error.category() == ErrorCategory::checkpoint
+               ? error.what()
+               : fmt::format("Error of another category: {}", error.what());
   }
   return "no error";
 }
 
-/// During its lifetime, no file of this process can grow beyond `bytes`, which simulates a full disk.
+/// During its lifetime, no file of this process can grow beyond `bytes`, which simulates a full
+/// disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

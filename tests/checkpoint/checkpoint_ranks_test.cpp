@@ -1,4 +1,5 @@
-// Several ranks, as threads: one checkpoint, comparison of replicas, and failures of one rank that all ranks report.
+// Several ranks, as threads: one checkpoint, comparison of replicas, and failures of one rank that
+// all ranks report.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/inotify.h>
@@ -65,7 +66,8 @@ TEST_F(CheckpointRanks, HoldTheSameFileAsOneRankAlone) {
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(8));
   });
   SmallReplica replica(4);
-  const fs::path single = CheckpointDirectory({scratch_.path() / "single"}, alone()).save(replica.arrays(), at_step(8));
+  const fs::path single =
+      CheckpointDirectory({scratch_.path() / "single"}, alone()).save(replica.arrays(), at_step(8));
   for (const char* file : {kModelFile, kOptimizerFile, kStateFile, kManifestName})
     EXPECT_EQ(contents_of(path() / "step-00000008" / file), contents_of(single / file)) << file;
 }
@@ -78,14 +80,16 @@ TEST_F(CheckpointRanks, AllReceiveWhatTheChiefRestores) {
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica fresh(static_cast<float>(100 * rank.rank()));
     // Only the chief sees the directory.
-    CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"}, rank);
+    CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"},
+                                    rank);
     const auto restored = checkpoints.restore(fresh.arrays(), Resume::must);
     ASSERT_TRUE(restored.has_value());
     EXPECT_EQ(restored->path, path() / "step-00000008");
     EXPECT_EQ(restored->state.step, 8);
     EXPECT_TRUE(fresh.holds_same_as(saved));
     ASSERT_EQ(checkpoints.skipped().size(), 1u);
-    EXPECT_THAT(checkpoints.skipped().front(), HasSubstr("step-00000009/state.json] expected a file of "));
+    EXPECT_THAT(checkpoints.skipped().front(),
+                HasSubstr("step-00000009/state.json] expected a file of "));
   });
 }
 
@@ -105,14 +109,15 @@ TEST_F(CheckpointRanks, AReplicaThatDiffersIsNamedOnAll) {
   const std::string message = refusal([&](const Communicator& rank) {
     SmallReplica replica(4);
     if (rank.rank() == 2)
-      replica.v()[model::ParameterTable(SmallReplica::default_parameters()).find("dense/kernel")->offset] += 1;
+      replica.v()[model::ParameterTable(SmallReplica::default_parameters())
+                      .find("dense/kernel")
+                      ->offset] += 1;
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(8));
   });
-  EXPECT_THAT(message,
-              HasSubstr(fmt::format(
-                  "[checkpoint] expected identical replicas on all ranks; rank 2 on {} has a different v/dense/kernel "
-                  "in optimizer.safetensors (",
-                  host_name())));
+  EXPECT_THAT(message, HasSubstr(fmt::format("[checkpoint] expected identical replicas on all "
+                                             "ranks; rank 2 on {} has a different v/dense/kernel "
+                                             "in optimizer.safetensors (",
+                                             host_name())));
   EXPECT_THAT(names_in(path()), IsEmpty());
 }
 
@@ -132,10 +137,12 @@ TEST_F(CheckpointRanks, ARankAtAnotherStepIsNamedOnAll) {
     SmallReplica replica(4);
     CheckpointDirectory(options(), rank).save(replica.arrays(), at_step(rank.rank() == 1 ? 7 : 8));
   });
-  EXPECT_EQ(message, fmt::format("[checkpoint] expected identical replicas on all ranks; rank 1 on {} is at step 7, "
-                                 "epoch 0, seed 1, global batch 64, "
-                                 "float32, the chief at step 8, epoch 0, seed 1, global batch 64, float32",
-                                 host_name()));
+  EXPECT_EQ(message,
+            fmt::format(
+                "[checkpoint] expected identical replicas on all ranks; rank 1 on {} is at step 7, "
+                "epoch 0, seed 1, global batch 64, "
+                "float32, the chief at step 8, epoch 0, seed 1, global batch 64, float32",
+                host_name()));
 }
 
 TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
@@ -150,7 +157,8 @@ TEST_F(CheckpointRanks, WhatARankKnowsOfItselfMayDiffer) {
 /// Names that appeared in a directory since the construction of this object.
 class MadeIn {
  public:
-  explicit MadeIn(const fs::path& directory) : descriptor_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
+  explicit MadeIn(const fs::path& directory)
+      : descriptor_(::inotify_init1(IN_NONBLOCK | IN_CLOEXEC)) {
     EXPECT_GE(::inotify_add_watch(descriptor_, directory.c_str(), IN_CREATE | IN_MOVED_TO), 0);
   }
   MadeIn(const MadeIn&) = delete;
@@ -195,8 +203,9 @@ TEST_F(CheckpointRanks, AFailureOnOneReachesAllAndKeepsTheEarlierOne) {
     rank.barrier();
     checkpoints.save(replica.arrays(), at_step(9));
   });
-  EXPECT_THAT(message, HasSubstr(fmt::format("[checkpoint] expected every rank to succeed; rank 1 on {} failed: [{}",
-                                             host_name(), (temporary / worker_temporary_prefix(1)).string())));
+  EXPECT_THAT(message, HasSubstr(fmt::format(
+                           "[checkpoint] expected every rank to succeed; rank 1 on {} failed: [{}",
+                           host_name(), (temporary / worker_temporary_prefix(1)).string())));
   EXPECT_THAT(message, HasSubstr("] expected to create the directory; No such file or directory"));
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));
 }
@@ -206,11 +215,13 @@ TEST_F(CheckpointRanks, ADirectoryTheChiefCannotMakeIsRefusedOnAll) {
   const std::string message =
       refusal([&](const Communicator& rank) { CheckpointDirectory(options(), rank).prepare(1); });
   EXPECT_THAT(message, HasSubstr("rank 0 on "));
-  EXPECT_THAT(message, HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
+  EXPECT_THAT(
+      message,
+      HasSubstr("expected a directory for checkpoints that can be written; Not a directory"));
 }
 
-/// What the other ranks hold at a save lies on storage of their node: never in the directory of the checkpoints, of
-/// which each file event is looked at.
+/// What the other ranks hold at a save lies on storage of their node: never in the directory of the
+/// checkpoints, of which each file event is looked at.
 TEST_F(CheckpointRanks, WriteToTheirNodesInFull) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
@@ -249,8 +260,9 @@ TEST_F(CheckpointRanks, CompareHashesOrNothingAndWriteNothing) {
       checkpoints.save(other.arrays(), at_step(9));
     });
     const bool compares = verify == VerifyCheckpoint::hash;
-    EXPECT_THAT(message,
-                compares ? HasSubstr("expected identical replicas on all ranks; rank 2 on ") : HasSubstr("no error"));
+    EXPECT_THAT(message, compares
+                             ? HasSubstr("expected identical replicas on all ranks; rank 2 on ")
+                             : HasSubstr("no error"));
     EXPECT_EQ(fs::exists(path() / "step-00000009"), !compares);
   }
   EXPECT_THAT(made_here.names(), IsEmpty());
@@ -274,9 +286,11 @@ TEST_F(CheckpointRanks, CompareHashesOfWhatIsLargeOrHasNoRoom) {
   const TemporaryFilesIn here(scratch_.path());
   const std::uint64_t free = free_bytes(scratch_.path());
   // One more checkpoint fits, two do not.
-  const std::string message =
-      refusal([&](const Communicator& rank) { CheckpointDirectory(full, rank).prepare(free / 4 * 3); });
-  EXPECT_THAT(message, HasSubstr("bytes per rank on local storage of each node (--verify-checkpoint full), got "));
+  const std::string message = refusal(
+      [&](const Communicator& rank) { CheckpointDirectory(full, rank).prepare(free / 4 * 3); });
+  EXPECT_THAT(
+      message,
+      HasSubstr("bytes per rank on local storage of each node (--verify-checkpoint full), got "));
   EXPECT_THAT(message, HasSubstr(" bytes free for 2 ranks, "));
 }
 
@@ -284,13 +298,15 @@ TEST_F(CheckpointRanks, AChiefWithoutTheCheckpointsOfOthersIsRefused) {
   const auto resume = [&](Resume how) {
     return refusal([&](const Communicator& rank) {
       SmallReplica replica;
-      CheckpointDirectory({rank.rank() == 2 ? path() : scratch_.path() / "moved"}, rank).restore(replica.arrays(), how);
+      CheckpointDirectory({rank.rank() == 2 ? path() : scratch_.path() / "moved"}, rank)
+          .restore(replica.arrays(), how);
     });
   };
   SmallReplica saved(4);
   CheckpointDirectory(options(), alone()).save(saved.arrays(), at_step(999));
   CheckpointDirectory(options(), alone()).save(saved.arrays(), at_step(1000));
-  const std::string expected = "[resume] expected rank 0, which reads checkpoints, to have the newest; ";
+  const std::string expected =
+      "[resume] expected rank 0, which reads checkpoints, to have the newest; ";
   const std::string host = host_name();
   for (const Resume how : {Resume::automatic, Resume::must}) {
     EXPECT_THAT(resume(how), HasSubstr(expected));
@@ -300,17 +316,20 @@ TEST_F(CheckpointRanks, AChiefWithoutTheCheckpointsOfOthersIsRefused) {
   EXPECT_EQ(resume(Resume::never), "no error");
   // An older checkpoint on rank 0 is an error too.
   CheckpointDirectory({scratch_.path() / "moved"}, alone()).save(saved.arrays(), at_step(500));
-  EXPECT_THAT(resume(Resume::automatic), HasSubstr(fmt::format(" and rank 0 on {} has step-00000500", host)));
+  EXPECT_THAT(resume(Resume::automatic),
+              HasSubstr(fmt::format(" and rank 0 on {} has step-00000500", host)));
 }
 
 TEST_F(CheckpointRanks, ThatDoNotSeeTheDirectoryUseTheirHostsTemporaryOne) {
   const fs::path temporary = scratch_.path() / "temporary";
   fs::create_directory(temporary);
   const TemporaryFilesIn here(temporary);
-  fs::create_directory(temporary / fmt::format(".workertemp_1-{}-{}-999999999-x", host_name(), process_namespace()));
+  fs::create_directory(
+      temporary / fmt::format(".workertemp_1-{}-{}-999999999-x", host_name(), process_namespace()));
   run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
     SmallReplica replica(4);
-    CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"}, rank);
+    CheckpointDirectory checkpoints({rank.rank() == 0 ? path() : scratch_.path() / "elsewhere"},
+                                    rank);
     checkpoints.save(replica.arrays(), at_step(8));
   });
   EXPECT_THAT(names_in(path()), ElementsAre("step-00000008"));

@@ -21,7 +21,9 @@ using ::testing::UnorderedElementsAre;
 
 class Checkpoint : public ::testing::Test {
  protected:
-  CheckpointDirectory directory(int keep = 3) const { return {{path(), keep, std::chrono::milliseconds(0)}, alone()}; }
+  CheckpointDirectory directory(int keep = 3) const {
+    return {{path(), keep, std::chrono::milliseconds(0)}, alone()};
+  }
   fs::path path() const { return scratch_.path() / "run"; }
 
   ScratchDirectory scratch_;
@@ -33,8 +35,8 @@ TEST_F(Checkpoint, HasTheFilesOfItsManifest) {
 
   EXPECT_EQ(saved, path() / "step-00001000");
   EXPECT_THAT(names_in(path()), ElementsAre("step-00001000"));
-  EXPECT_THAT(names_in(saved),
-              UnorderedElementsAre("model.safetensors", "optimizer.safetensors", "state.json", "MANIFEST.json"));
+  EXPECT_THAT(names_in(saved), UnorderedElementsAre("model.safetensors", "optimizer.safetensors",
+                                                    "state.json", "MANIFEST.json"));
   const auto manifest = nlohmann::json::parse(contents_of(saved / "MANIFEST.json"));
   EXPECT_EQ(manifest["format"], 1);
   EXPECT_EQ(manifest["step"], 1000);
@@ -68,7 +70,9 @@ TEST_F(Checkpoint, ComesBackBitForBit) {
   state.seed = 18'446'744'073'709'551'615u;
   state.precision = "bfloat16";
   state.loss_scale = 1.0 / 3;
-  state.metrics = {{"loss", 0.1 + 0.2}, {"samples", 60000}, {"diverged", std::numeric_limits<double>::infinity()}};
+  state.metrics = {{"loss", 0.1 + 0.2},
+                   {"samples", 60000},
+                   {"diverged", std::numeric_limits<double>::infinity()}};
   state.configuration = nlohmann::json::object({{"model", "cnn"}, {"learning_rate", 1e-3}});
   replica_.parameters()[0] = -0.0f;
   replica_.parameters()[1] = 1e-42f;
@@ -171,7 +175,8 @@ TEST_F(Checkpoint, OfAnotherModelNamesTheFirstDifference) {
       fmt::format("[{}] expected a checkpoint of this model with ", (saved / kModelFile).string());
 
   parameters[1].shape = {3, 6};
-  EXPECT_EQ(refusal(parameters), where + "dense/kernel [3, 6]; the checkpoint has dense/kernel [3, 5]");
+  EXPECT_EQ(refusal(parameters),
+            where + "dense/kernel [3, 6]; the checkpoint has dense/kernel [3, 5]");
   parameters[1] = {"dense/matrix", {3, 5}, 0, 0, true, {}};
   EXPECT_EQ(refusal(parameters), where + "no dense/kernel; the checkpoint has dense/kernel [3, 5]");
   parameters[1] = {"dense/gamma", {5}, 0, 0, true, {}};
@@ -188,9 +193,11 @@ TEST_F(Checkpoint, OfAnotherOptimizerIsRefused) {
   with_momentum.slots = {{"momentum", replica_.m()}};
   directory().save(with_momentum, at_step(5));
   SmallReplica fresh;
-  EXPECT_THAT(checkpoint_error([&] { directory().restore(fresh.arrays()); }),
-              HasSubstr("optimizer.safetensors] expected a checkpoint of this model with m/dense/bias [5]; the "
-                        "checkpoint has no m/dense/bias"));
+  EXPECT_THAT(
+      checkpoint_error([&] { directory().restore(fresh.arrays()); }),
+      HasSubstr(
+          "optimizer.safetensors] expected a checkpoint of this model with m/dense/bias [5]; the "
+          "checkpoint has no m/dense/bias"));
 }
 
 TEST_F(Checkpoint, ListNamesEverythingNewestFirst) {
@@ -204,13 +211,14 @@ TEST_F(Checkpoint, ListNamesEverythingNewestFirst) {
 
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[0].step, 3);
-  EXPECT_THAT(found[0].damage,
-              HasSubstr("step-00000003/MANIFEST.json] expected a file that can be read; No such file or directory"));
+  EXPECT_THAT(found[0].damage, HasSubstr("step-00000003/MANIFEST.json] expected a file that can be "
+                                         "read; No such file or directory"));
   EXPECT_EQ(found[1].step, 20);
   EXPECT_TRUE(found[1].complete());
   EXPECT_EQ(found[2].step, 10);
   EXPECT_LT(found[2].sequence, found[1].sequence);
-  EXPECT_EQ(found[1].bytes, fs::file_size(found[1].path / kModelFile) + fs::file_size(found[1].path / kOptimizerFile) +
+  EXPECT_EQ(found[1].bytes, fs::file_size(found[1].path / kModelFile) +
+                                fs::file_size(found[1].path / kOptimizerFile) +
                                 fs::file_size(found[1].path / kStateFile));
 }
 
@@ -228,15 +236,17 @@ TEST_F(Checkpoint, OneOfSeveralIsRestoredByItsPath) {
   }
   EXPECT_FALSE(is_checkpoint(path()));
   flip_bit(copied / kModelFile, 200);
-  EXPECT_THAT(
-      checkpoint_error([&] { CheckpointDirectory({copied}, alone()).restore(replica_.arrays(), Resume::must); }),
-      HasSubstr("best] expected a complete checkpoint; 1 damaged, the newest: ["));
+  EXPECT_THAT(checkpoint_error([&] {
+                CheckpointDirectory({copied}, alone()).restore(replica_.arrays(), Resume::must);
+              }),
+              HasSubstr("best] expected a complete checkpoint; 1 damaged, the newest: ["));
 }
 
 TEST_F(Checkpoint, IsNoPlaceForOthers) {
   const fs::path saved = directory().save(replica_.arrays(), at_step(10));
   EXPECT_EQ(checkpoint_error([&] { CheckpointDirectory({saved}, alone()).prepare(1); }),
-            fmt::format("[{}] expected a directory for checkpoints; it is a checkpoint itself", saved.string()));
+            fmt::format("[{}] expected a directory for checkpoints; it is a checkpoint itself",
+                        saved.string()));
 }
 
 TEST_F(Checkpoint, SizeIsEstimatedFromAbove) {
@@ -254,8 +264,8 @@ TEST_F(Checkpoint, AStateThatIsNone) {
 }
 
 TEST_F(Checkpoint, KeepsAnyBytesInItsConfiguration) {
-  const nlohmann::json strings = {"",          "plain 100%", "d\xff/t.csv", "percent-encoded:%41", "\xe2\x82\xac",
-                                  "\xe2\x82%", "a\nb"};
+  const nlohmann::json strings = {
+      "", "plain 100%", "d\xff/t.csv", "percent-encoded:%41", "\xe2\x82\xac", "\xe2\x82%", "a\nb"};
   TrainingState state = at_step(8);
   (*state.configuration)["options"] = strings;
   (*state.configuration)["deep"]["er"] = "\x80";
@@ -277,7 +287,8 @@ TEST(VerifyCheckpoint, IsReadFromItsNames) {
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_STREQ(error.what(),
-                 "[--verify-checkpoint] expected auto, full, hash or none, got \"some\" (did you mean none?)");
+                 "[--verify-checkpoint] expected auto, full, hash or none, got \"some\" (did you "
+                 "mean none?)");
   }
 }
 

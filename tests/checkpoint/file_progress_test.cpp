@@ -28,7 +28,8 @@ TEST(FileProgress, EndsWhereAnOperationHangs) {
   allreduce::Activity activity;
   const FileProgress progress(&activity, std::chrono::milliseconds(0));
   const std::uint64_t before = changes(activity);
-  std::this_thread::sleep_for(std::chrono::milliseconds(350));  // more than three ticks of one that does not hang
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(350));  // more than three ticks of one that does not hang
   EXPECT_EQ(changes(activity), before);
   note_file_progress();
   EXPECT_EQ(changes(activity), before + 1);

@@ -23,7 +23,8 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 const std::string kTrain =
-    "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json --log-every 1 ";
+    "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json "
+    "--log-every 1 ";
 
 class Hosts : public HostsTest {};
 
@@ -43,17 +44,20 @@ TEST_F(Hosts, TrainToTheLossesOfOneProcess) {
 }
 
 TEST_F(Hosts, GroupTheRanksThatTheyHold) {
-  const Result result = run(
-      cluster({"run", "--hosts", "2", "--ranks-per-host", "2"}, "train --model linear --data synthetic:8x8x1:4:64"));
+  const Result result = run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
+                                    "train --model linear --data synthetic:8x8x1:4:64"));
   ASSERT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, ContainsRegex("\n +0 +0 +node0 .*\n +1 +1 +node0 .*\n +2 +2 +node1 .*\n +3 +3 +node1 "));
+  EXPECT_THAT(
+      result.output,
+      ContainsRegex("\n +0 +0 +node0 .*\n +1 +1 +node0 .*\n +2 +2 +node1 .*\n +3 +3 +node1 "));
 }
 
 TEST_F(Hosts, TakeTheRouteThatMeasuredFastestAndTakeItAgain) {
   const std::filesystem::path directory = std::filesystem::temp_directory_path() / name();
   const auto train = [&](int steps) {
-    return run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
-                       fmt::format("{} --steps {} --checkpoint-dir {}", kTrain, steps, directory.string())));
+    return run(cluster(
+        {"run", "--hosts", "2", "--ranks-per-host", "2"},
+        fmt::format("{} --steps {} --checkpoint-dir {}", kTrain, steps, directory.string())));
   };
   const Result first = train(4);
   const Result second = train(8);
@@ -61,17 +65,20 @@ TEST_F(Hosts, TakeTheRouteThatMeasuredFastestAndTakeItAgain) {
   ASSERT_EQ(first.status, 0) << first.errors;
   ASSERT_EQ(second.status, 0) << second.errors;
   const std::string route = first.event("start")["allreduce"];
-  EXPECT_THAT(std::string(first.event("start")["allreduce_reason"]),
-              ContainsRegex("4 ranks on 2 nodes; [0-9]+ KiB take [0-9.]+ ms by hierarchical, [0-9.]+ ms by ring"));
+  EXPECT_THAT(
+      std::string(first.event("start")["allreduce_reason"]),
+      ContainsRegex(
+          "4 ranks on 2 nodes; [0-9]+ KiB take [0-9.]+ ms by hierarchical, [0-9.]+ ms by ring"));
   EXPECT_EQ(second.event("start")["allreduce"], route);
-  EXPECT_EQ(second.event("start")["allreduce_reason"], "4 ranks on 2 nodes, as in the run that is resumed");
+  EXPECT_EQ(second.event("start")["allreduce_reason"],
+            "4 ranks on 2 nodes, as in the run that is resumed");
 }
 
 TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
-  const Result result =
-      run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
-                  "allreduce-bench --min-bytes 1 --max-bytes 1MiB --factor 1000 --iterations 1 --check --json "
-                  "--allreduce auto,hierarchical,ring,mpi"));
+  const Result result = run(cluster(
+      {"run", "--hosts", "2", "--ranks-per-host", "2"},
+      "allreduce-bench --min-bytes 1 --max-bytes 1MiB --factor 1000 --iterations 1 --check --json "
+      "--allreduce auto,hierarchical,ring,mpi"));
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.events().size(), 12U);
   for (const auto& row : result.events()) {
@@ -84,26 +91,33 @@ TEST_F(Hosts, AddUpOnEveryRouteBetweenThem) {
 TEST_F(Hosts, LeaveTheStatusOfTheCommandAndNothingElse) {
   EXPECT_EQ(run(cluster({"run", "--name", name(), "--", "sh", "-c", "exit 7"})).status, 7);
   EXPECT_FALSE(stands());
-  const Result refused = run(cluster({"run", "--name", name(), "--hosts", "2"}, "train --model nothing"));
+  const Result refused =
+      run(cluster({"run", "--name", name(), "--hosts", "2"}, "train --model nothing"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("lockstep: error: "));
 }
 
 TEST_F(Hosts, RunTheProcessesOfWhoCalledSudo) {
-  Words command = cluster({"run", "--name", name(), "--hosts", "2", "--", "sh", "-c", "id -u; id -G; uname -n"});
+  Words command = cluster(
+      {"run", "--name", name(), "--hosts", "2", "--", "sh", "-c", "id -u; id -G; uname -n"});
   command.insert(command.begin(), {"env", "-C", "/", "SUDO_UID=65534", "SUDO_GID=65534"});
   const Result result = run(command);
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.output.find("\n0\n"), std::string::npos) << result.output;
-  for (const char* part : {"65534\n65534\n", "node0\n", "node1\n"}) EXPECT_THAT(result.output, HasSubstr(part));
+  for (const char* part : {"65534\n65534\n", "node0\n", "node1\n"})
+    EXPECT_THAT(result.output, HasSubstr(part));
   EXPECT_FALSE(stands());
 }
 
 TEST_F(Hosts, HaveNamesCablesAndSharedMemoryOfTheirOwn) {
-  ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"})).status, 0);
+  ASSERT_EQ(
+      run(cluster({"up", "--name", name(), "--hosts", "2", "--rate", "200mbit", "--burst", "64kb"}))
+          .status,
+      0);
   EXPECT_EQ(on(1, {"cat", "/proc/sys/kernel/hostname"}).output, "node1\n");
   EXPECT_EQ(on(0, {"getent", "ahostsv4", "node1"}).status, 0);
-  EXPECT_THAT(on(1, {"tc", "qdisc", "show", "dev", "eth0"}).output, HasSubstr("rate 200Mbit burst 64Kb lat 5ms"));
+  EXPECT_THAT(on(1, {"tc", "qdisc", "show", "dev", "eth0"}).output,
+              HasSubstr("rate 200Mbit burst 64Kb lat 5ms"));
   EXPECT_EQ(on(0, {"touch", "/dev/shm/mine"}).status, 0);
   EXPECT_EQ(on(0, {"ls", "/dev/shm"}).output, "mine\n");
   EXPECT_EQ(on(1, {"ls", "/dev/shm"}).output, "");
@@ -129,9 +143,11 @@ TEST_F(Hosts, ThatStandServeSeveralJobs) {
     EXPECT_EQ(result.event("start")["nodes"], 2);
   }
   EXPECT_TRUE(stands());
-  EXPECT_THAT(run(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain)).errors,
-              HasSubstr("is already running, with 2 hosts, 1gbit each way; --hosts cannot change it"));
-  EXPECT_THAT(run(cluster({"up", "--name", name()})).errors, HasSubstr("expected an unused name, got "));
+  EXPECT_THAT(
+      run(cluster({"run", "--name", name(), "--hosts", "3"}, kTrain)).errors,
+      HasSubstr("is already running, with 2 hosts, 1gbit each way; --hosts cannot change it"));
+  EXPECT_THAT(run(cluster({"up", "--name", name()})).errors,
+              HasSubstr("expected an unused name, got "));
   EXPECT_TRUE(stands());
   EXPECT_EQ(run(cluster({"down", "--name", name()})).status, 0);
   EXPECT_FALSE(stands());
@@ -152,7 +168,8 @@ std::vector<pid_t> ranks_under(const Process& process) {
   std::vector<pid_t> ranks = process.descendants();
   std::erase_if(ranks, [](pid_t id) {
     std::error_code ended;
-    return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", id), ended) != LOCKSTEP_PROGRAM;
+    return std::filesystem::read_symlink(fmt::format("/proc/{}/exe", id), ended) !=
+           LOCKSTEP_PROGRAM;
   });
   return ranks;
 }
@@ -185,7 +202,9 @@ struct Refusal {
   std::string message;
 };
 
-std::ostream& operator<<(std::ostream& out, const Refusal& refusal) { return out << refusal.arguments; }
+std::ostream& operator<<(std::ostream& out, const Refusal& refusal) {
+  return out << refusal.arguments;
+}
 
 class ClusterScript : public ::testing::TestWithParam<Refusal> {};
 
@@ -198,20 +217,23 @@ TEST_P(ClusterScript, RefusesWhatItDoesNotKnow) {
 
 INSTANTIATE_TEST_SUITE_P(
     Arguments, ClusterScript,
-    ::testing::Values(Refusal{"", "expected run, up, exec, cut, mend, down, list or clean;"},
-                      Refusal{"start", "expected run, up, exec, cut, mend, down, list or clean, got 'start'"},
-                      Refusal{"run", "run needs -- and a command"}, Refusal{"up", "up needs --name NAME"},
-                      Refusal{"down", "down needs --name NAME"}, Refusal{"exec --name x", "exec needs a host"},
-                      Refusal{"cut --name x", "cut needs one host"},
-                      Refusal{"run --speed 1 -- true", "unknown option '--speed'"},
-                      Refusal{"run --hosts 0 -- true", "--hosts: expected a whole number above 0, got '0'"},
-                      Refusal{"run --hosts 65 -- true", "--hosts: expected at most 64, got 65"},
-                      Refusal{"run --ranks-per-host x -- true", "--ranks-per-host: expected a whole number above 0"},
-                      Refusal{"run --rate 1gb -- true",
-                              "--rate: expected bits per second, such as 1gbit, or none, got '1gb'"},
-                      Refusal{"run --burst big -- true", "--burst: expected bytes, such as 1mb, got 'big'"},
-                      Refusal{"run --latency 5 -- true", "--latency: expected a time, such as 5ms, got '5'"},
-                      Refusal{"run --name ../x -- true", "--name: expected letters, digits, '-' and '_', got '../x'"}),
+    ::testing::Values(
+        Refusal{"", "expected run, up, exec, cut, mend, down, list or clean;"},
+        Refusal{"start", "expected run, up, exec, cut, mend, down, list or clean, got 'start'"},
+        Refusal{"run", "run needs -- and a command"}, Refusal{"up", "up needs --name NAME"},
+        Refusal{"down", "down needs --name NAME"}, Refusal{"exec --name x", "exec needs a host"},
+        Refusal{"cut --name x", "cut needs one host"},
+        Refusal{"run --speed 1 -- true", "unknown option '--speed'"},
+        Refusal{"run --hosts 0 -- true", "--hosts: expected a whole number above 0, got '0'"},
+        Refusal{"run --hosts 65 -- true", "--hosts: expected at most 64, got 65"},
+        Refusal{"run --ranks-per-host x -- true",
+                "--ranks-per-host: expected a whole number above 0"},
+        Refusal{"run --rate 1gb -- true",
+                "--rate: expected bits per second, such as 1gbit, or none, got '1gb'"},
+        Refusal{"run --burst big -- true", "--burst: expected bytes, such as 1mb, got 'big'"},
+        Refusal{"run --latency 5 -- true", "--latency: expected a time, such as 5ms, got '5'"},
+        Refusal{"run --name ../x -- true",
+                "--name: expected letters, digits, '-' and '_', got '../x'"}),
     [](const auto& test) { return "Case" + std::to_string(test.index); });
 
 TEST(ClusterScriptWithoutRoot, SaysThatItNeedsIt) {
@@ -219,11 +241,13 @@ TEST(ClusterScriptWithoutRoot, SaysThatItNeedsIt) {
   Words command = cluster({"run", "--", "true"});
   if (geteuid() == 0) {
     command.insert(command.begin(), {"unshare", "--user", "--"});
-    if (run({"unshare", "--user", "--", "true"}).status != 0) GTEST_SKIP() << "no user namespaces here";
+    if (run({"unshare", "--user", "--", "true"}).status != 0)
+      GTEST_SKIP() << "no user namespaces here";
   }
   const Result result = run(command);
   EXPECT_EQ(result.status, 1);
-  EXPECT_THAT(result.errors, HasSubstr("needs root for network namespaces; try: sudo scripts/cluster run"));
+  EXPECT_THAT(result.errors,
+              HasSubstr("needs root for network namespaces; try: sudo scripts/cluster run"));
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ class HostsTest : public ::testing::Test {
     for (const char* tool : {"ip", "tc"})
       if (run({"sh", "-c", fmt::format("command -v {}", tool)}).status != 0)
         return fmt::format("needs {}, of the package iproute2", tool);
-    const Result namespaces = run({"unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "true"});
+    const Result namespaces =
+        run({"unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "true"});
     return namespaces.status == 0 ? "" : "root may not make namespaces here: " + namespaces.errors;
   }
 };

@@ -23,15 +23,18 @@ class LaunchOnHosts : public HostsTest {
   static void stand(int hosts) {
     ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", std::to_string(hosts)})).status, 0);
   }
-  /// A task of a job of one task a host, on its host, with TF_CONFIG; `command` is what it launches.
+  /// A task of a job of one task a host, on its host, with TF_CONFIG; `command` is what it
+  /// launches.
   static Words task(int rank, int hosts, const std::string& options, const Words& command) {
     std::string workers;
-    for (int host = 0; host < hosts; ++host) workers += fmt::format(R"({}"node{}:2222")", host == 0 ? "" : ",", host);
-    Words words =
-        cluster({"exec", "--name", name(), std::to_string(rank), "--", "env",
-                 "LOCKSTEP_JOB_SECRET=0123456789abcdef0123456789abcdef",
-                 fmt::format(R"(TF_CONFIG={{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
-                             workers, rank)});
+    for (int host = 0; host < hosts; ++host)
+      workers += fmt::format(R"({}"node{}:2222")", host == 0 ? "" : ",", host);
+    Words words = cluster(
+        {"exec", "--name", name(), std::to_string(rank), "--", "env",
+         "LOCKSTEP_JOB_SECRET=0123456789abcdef0123456789abcdef",
+         fmt::format(
+             R"(TF_CONFIG={{"cluster":{{"worker":[{}]}},"task":{{"type":"worker","index":{}}}}})",
+             workers, rank)});
     for (const std::string& word : lockstep("launch " + options)) words.push_back(word);
     words.emplace_back("--");
     words.insert(words.end(), command.begin(), command.end());
@@ -50,7 +53,8 @@ class LaunchOnHosts : public HostsTest {
 
 TEST_F(LaunchOnHosts, TrainsAsOneJob) {
   stand(3);
-  const auto results = job(3, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
+  const auto results =
+      job(3, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
   for (const Result& result : results) ASSERT_EQ(result.status, 0) << result.errors;
   const auto start = results[0].event("start");
   EXPECT_EQ(start["nodes"], 3);
@@ -63,9 +67,11 @@ TEST_F(LaunchOnHosts, TrainsAsOneJob) {
 
 TEST_F(LaunchOnHosts, TrainsWhereHostsCallTheirInterfacesDifferently) {
   stand(2);
-  const std::string change = "ip link set eth0 down && ip link set eth0 name eno1 && ip link set eno1 up";
+  const std::string change =
+      "ip link set eth0 down && ip link set eth0 name eno1 && ip link set eno1 up";
   ASSERT_EQ(on(0, {"sh", "-c", change}).status, 0);
-  const auto results = job(2, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
+  const auto results =
+      job(2, "", lockstep("train --model mlp --data synthetic:8x8x1:4:512 --log-format json"));
   for (const Result& result : results) ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(results[0].event("start")["devices"][0]["interface"], "eno1");
   EXPECT_EQ(results[0].event("start")["devices"][1]["interface"], "eth0");
@@ -76,13 +82,15 @@ TEST_F(LaunchOnHosts, NamesAHostThatCannotBeReached) {
   ASSERT_EQ(run(cluster({"cut", "--name", name(), "1"})).status, 0);
   const auto results = job(2, "--timeout 3", {"true"});
   EXPECT_EQ(results[0].status, 4);
-  EXPECT_THAT(results[0].errors,
-              HasSubstr("expected all 2 tasks to connect to port 2222 of host node0 within 3 s; 1 connected, missing "
-                        "rank 1 (worker:1) on host node1"));
+  EXPECT_THAT(results[0].errors, HasSubstr("expected all 2 tasks to connect to port 2222 of host "
+                                           "node0 within 3 s; 1 connected, missing "
+                                           "rank 1 (worker:1) on host node1"));
   EXPECT_EQ(results[1].status, 4);
-  EXPECT_THAT(results[1].errors,
-              AllOf(HasSubstr("expected to connect to rank 0 at node0:2222 within 3 s; from host node1 by "),
-                    HasSubstr(" to 10.77.0.1: ")));
+  EXPECT_THAT(
+      results[1].errors,
+      AllOf(
+          HasSubstr("expected to connect to rank 0 at node0:2222 within 3 s; from host node1 by "),
+          HasSubstr(" to 10.77.0.1: ")));
 }
 
 TEST_F(LaunchOnHosts, NamesThePairOfHostsThatDoNotReachEachOther) {
@@ -91,10 +99,13 @@ TEST_F(LaunchOnHosts, NamesThePairOfHostsThatDoNotReachEachOther) {
   const auto results = job(3, "", {"true"});
   for (const Result& result : results) {
     EXPECT_EQ(result.status, 4);
-    EXPECT_THAT(result.errors,
-                AllOf(HasSubstr("[launch] expected hosts that reach each other; "),
-                      HasSubstr("host node1 does not reach node2 at 10.77.0.3 by no interface: No route to host"),
-                      HasSubstr("host node2 does not reach node1 at 10.77.0.2 by eth0: Connection timed out")));
+    EXPECT_THAT(
+        result.errors,
+        AllOf(HasSubstr("[launch] expected hosts that reach each other; "),
+              HasSubstr(
+                  "host node1 does not reach node2 at 10.77.0.3 by no interface: No route to host"),
+              HasSubstr(
+                  "host node2 does not reach node1 at 10.77.0.2 by eth0: Connection timed out")));
   }
 }
 
@@ -102,7 +113,8 @@ TEST_F(LaunchOnHosts, AsksForASecret) {
   stand(2);
   Words words = task(1, 2, "", {"true"});
   std::ranges::replace_if(
-      words, [](const std::string& word) { return word.starts_with("LOCKSTEP_JOB_SECRET="); }, "NOTHING=");
+      words, [](const std::string& word) { return word.starts_with("LOCKSTEP_JOB_SECRET="); },
+      "NOTHING=");
   const Result result = run(words);
   EXPECT_EQ(result.status, 2);
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected a secret of the job"));
@@ -130,9 +142,11 @@ using LongLaunchOnHosts = LaunchOnHosts;
 TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) {
   stand(2);
   // As systems have it; hosts of scripts/cluster give an address up after three seconds.
-  for (const int host : {0, 1}) ASSERT_EQ(on(host, {"sh", "-c", "echo 15 >/proc/sys/net/ipv4/tcp_retries2"}).status, 0);
+  for (const int host : {0, 1})
+    ASSERT_EQ(on(host, {"sh", "-c", "echo 15 >/proc/sys/net/ipv4/tcp_retries2"}).status, 0);
   const Words train = lockstep(
-      "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json --log-every 100 --epochs "
+      "train --model mlp --data synthetic:8x8x1:4:512 --global-batch 64 --log-format json "
+      "--log-every 100 --epochs "
       "100000 --stall-timeout 120");
   Process first(task(0, 2, "--stall-timeout 120", train));
   Process other(task(1, 2, "--stall-timeout 120", train));
@@ -140,7 +154,8 @@ TEST_F(LongLaunchOnHosts, OutlivesANetworkThatIsAwayForLessThanTheStallTimeout) 
   ASSERT_EQ(run(cluster({"cut", "--name", name(), "1"})).status, 0);
   std::this_thread::sleep_for(std::chrono::seconds(35));
   ASSERT_EQ(run(cluster({"mend", "--name", name(), "1"})).status, 0);
-  for (int steps = 0; steps < 20; ++steps) ASSERT_TRUE(first.wait_for(R"("event":"step")")) << first.finish().errors;
+  for (int steps = 0; steps < 20; ++steps)
+    ASSERT_TRUE(first.wait_for(R"("event":"step")")) << first.finish().errors;
 }  // the job ends with its hosts: signals do not reach a process on one of them
 
 }  // namespace

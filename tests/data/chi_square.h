@@ -13,8 +13,8 @@ inline double chi_square(const std::vector<double>& counts, double expected) {
   return sum;
 }
 
-/// For k degrees of freedom, how many standard deviations above its mean a chi-square lies (Wilson and Hilferty's cube
-/// root).
+/// For k degrees of freedom, how many standard deviations above its mean a chi-square lies (Wilson
+/// and Hilferty's cube root).
 inline double deviations(double chi, double freedom) {
   const double scale = 2.0 / (9.0 * freedom);
   return (std::cbrt(chi / freedom) - (1.0 - scale)) / std::sqrt(scale);

@@ -15,8 +15,8 @@
 
 namespace lockstep::data {
 
-/// Record i has features (i, 2i), label i % 5 and, if asked for, targets (i, i, i). Records from `broken` on cannot be
-/// read.
+/// Record i has features (i, 2i), label i % 5 and, if asked for, targets (i, i, i). Records from
+/// `broken` on cannot be read.
 class CountingSource : public RecordSource {
  public:
   explicit CountingSource(std::int64_t records, std::int64_t targets = 0, std::int64_t broken = -1)
@@ -52,7 +52,8 @@ inline Dataset counting(std::int64_t records, std::int64_t global_batch) {
 }
 
 /// The record ids of each step, over the parts of one process.
-inline std::vector<std::vector<std::int64_t>> ids_of(const Dataset& dataset, const StreamOptions& options) {
+inline std::vector<std::vector<std::int64_t>> ids_of(const Dataset& dataset,
+                                                     const StreamOptions& options) {
   const auto stream = dataset.stream(options);
   std::vector<std::vector<std::int64_t>> steps;
   for (std::vector<Batch> parts; stream->next(parts);) {

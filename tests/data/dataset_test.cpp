@@ -20,7 +20,8 @@ TEST(Dataset, MustBeBatchedAndNotEmptyToStream) {
   EXPECT_EQ(unbatched.steps_per_epoch(), 0);
   EXPECT_EQ(data_error_of([] { counting(0, 5).stream({}); }),
             "[counting] expected at least one record; the data set is empty");
-  EXPECT_EQ(input_error_of([&] { unbatched.batch(0); }), "[batch] expected a global batch of at least 1 sample, got 0");
+  EXPECT_EQ(input_error_of([&] { unbatched.batch(0); }),
+            "[batch] expected a global batch of at least 1 sample, got 0");
 }
 
 TEST(Dataset, IsAValueThatStepsDoNotChange) {

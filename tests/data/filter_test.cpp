@@ -22,7 +22,8 @@ TEST(Filter, KeepsTheRecordsThatItIsTrueForInTheirOrder) {
     EXPECT_EQ(source->reads(), 19) << "each record once";
     EXPECT_EQ(kept.size(), 4);
     std::vector<float> values;
-    for (std::int64_t id = 0; id < kept.size(); ++id) values.push_back(read(kept.source(), id).features[0]);
+    for (std::int64_t id = 0; id < kept.size(); ++id)
+      values.push_back(read(kept.source(), id).features[0]);
     EXPECT_THAT(values, ElementsAre(2, 7, 12, 17)) << threads << " threads";
     EXPECT_EQ(kept.description(), "counting, 4 of 19 records by a filter");
   }
@@ -41,22 +42,28 @@ TEST(Filter, SeesWhatMapsBeforeItMake) {
 
 TEST(Filter, SeesTargetsAndTheFeaturesOfImages) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(10, 3));
-  EXPECT_EQ(regression.filter([](const Sample& sample) { return sample.targets[2] > 6; }).size(), 3);
+  EXPECT_EQ(regression.filter([](const Sample& sample) { return sample.targets[2] > 6; }).size(),
+            3);
   const Dataset images =
-      Dataset::from_memory(std::vector<std::uint8_t>{255, 0, 255}, std::vector<std::int32_t>{0, 0, 0},
-                           {.shape = {1}, .classes = 1})
-          .filter([](const Sample& sample) { return sample.features[0] == 1.0f && sample.pixels.empty(); });
+      Dataset::from_memory(std::vector<std::uint8_t>{255, 0, 255},
+                           std::vector<std::int32_t>{0, 0, 0}, {.shape = {1}, .classes = 1})
+          .filter([](const Sample& sample) {
+            return sample.features[0] == 1.0f && sample.pixels.empty();
+          });
   EXPECT_EQ(images.size(), 2);
   EXPECT_TRUE(images.source().has_images()) << "they still go as bytes";
 }
 
 TEST(Filter, MayLeaveNothing) {
   const Dataset none =
-      Dataset::from_source(std::make_shared<CountingSource>(5)).filter([](const Sample&) { return false; });
+      Dataset::from_source(std::make_shared<CountingSource>(5)).filter([](const Sample&) {
+        return false;
+      });
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(none.filter(has_label_2).size(), 0);
-  EXPECT_EQ(data_error_of([&] { none.batch(2).stream({}); }),
-            "[counting, 0 of 5 records by a filter] expected at least one record; the data set is empty");
+  EXPECT_EQ(
+      data_error_of([&] { none.batch(2).stream({}); }),
+      "[counting, 0 of 5 records by a filter] expected at least one record; the data set is empty");
 }
 
 TEST(Filter, ThrowsTheFirstErrorInTheOrderOfTheRecords) {
@@ -69,10 +76,13 @@ TEST(Filter, ThrowsTheFirstErrorInTheOrderOfTheRecords) {
 
 TEST(Filter, RefusesWhatMakesNoSense) {
   const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(5));
-  EXPECT_EQ(input_error_of([&] { dataset.filter({}); }), "[filter] expected a predicate; it is empty");
-  EXPECT_EQ(input_error_of([&] { dataset.filter(has_label_2, -1); }), "[filter] expected 0 or more threads, got -1");
+  EXPECT_EQ(input_error_of([&] { dataset.filter({}); }),
+            "[filter] expected a predicate; it is empty");
+  EXPECT_EQ(input_error_of([&] { dataset.filter(has_label_2, -1); }),
+            "[filter] expected 0 or more threads, got -1");
   EXPECT_EQ(input_error_of([&] { dataset.shuffle().filter(has_label_2); }),
-            "[filter] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "[filter] expected a call before shuffle(), mixup() and batch(), because it selects "
+            "records by id; it was "
             "called after "
             "shuffle()");
 }

@@ -29,7 +29,8 @@ std::string idx_images(std::size_t count) {
          std::string(4 * count, 'x');
 }
 
-void write_idx(const std::filesystem::path& directory, const std::string& prefix, std::size_t count) {
+void write_idx(const std::filesystem::path& directory, const std::string& prefix,
+               std::size_t count) {
   std::filesystem::create_directories(directory);
   write_bytes(directory / (prefix + "-images-idx3-ubyte"), idx_images(count));
   write_bytes(directory / (prefix + "-labels-idx1-ubyte"), idx_labels(count));
@@ -57,10 +58,12 @@ TEST(OpenData, SyntheticImages) {
 TEST(OpenData, RefusesSyntheticThatIsNot) {
   EXPECT_EQ(input_error_of([] { open_data("synthetic:"); }),
             "[--data synthetic:] expected synthetic:HxWxC:CLASSES:COUNT, got 0 of the 3 values");
-  EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4x1:10"); }),
-            "[--data synthetic:4x4x1:10] expected synthetic:HxWxC:CLASSES:COUNT, got 2 of the 3 values");
+  EXPECT_EQ(
+      input_error_of([] { open_data("synthetic:4x4x1:10"); }),
+      "[--data synthetic:4x4x1:10] expected synthetic:HxWxC:CLASSES:COUNT, got 2 of the 3 values");
   EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4xC:10:5"); }),
-            "[--data synthetic:4x4xC:10:5] expected positive numbers in synthetic:HxWxC:CLASSES:COUNT, got \"C\"");
+            "[--data synthetic:4x4xC:10:5] expected positive numbers in "
+            "synthetic:HxWxC:CLASSES:COUNT, got \"C\"");
   EXPECT_THAT(input_error_of([] { open_data("synthetic:4x0x1:10:5"); }), HasSubstr("got \"0\""));
   EXPECT_THAT(input_error_of([] { open_data("synthetic:4:10:-5"); }), HasSubstr("got \"-5\""));
 }
@@ -85,12 +88,15 @@ TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
   DataSpecOptions test;
   test.part = "test";
   const std::string needed =
-      "] expected like=FILE, the training table that defines the numbers of categorical values; there is none";
+      "] expected like=FILE, the training table that defines the numbers of categorical values; "
+      "there is none";
   const std::string categories = spec("b.csv") + "?categorical=1&header=no";
-  EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }), "[--data " + spec("a.csv") + needed);
+  EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }),
+            "[--data " + spec("a.csv") + needed);
   EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[--data " + categories + needed);
   EXPECT_EQ(open_data(spec("a.csv")).size(), 2);
-  EXPECT_EQ(open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes, 2);
+  EXPECT_EQ(
+      open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes, 2);
 }
 
 TEST(OpenData, Idx) {
@@ -123,15 +129,18 @@ TEST(OpenData, SaysHowToGetFashionMnist) {
   DataSpecOptions options;
   options.system_dir = "system";
   EXPECT_EQ(data_error_of([&] { open_data("fashion-mnist:test", options); }),
-            "[--data fashion-mnist:test] expected the Fashion-MNIST files in one of system/fashion-mnist: install the "
-            "Debian package dataset-fashion-mnist, or set their directory with --data-dir; none of them has the files");
+            "[--data fashion-mnist:test] expected the Fashion-MNIST files in one of "
+            "system/fashion-mnist: install the "
+            "Debian package dataset-fashion-mnist, or set their directory with --data-dir; none of "
+            "them has the files");
   options.data_dir = "here";
   EXPECT_THAT(data_error_of([&] { open_data("fashion-mnist", options); }),
               HasSubstr("in one of here, here/fashion-mnist, system/fashion-mnist: "));
 }
 
 TEST(OpenData, FashionMnistOfDebian) {
-  if (!std::filesystem::exists(kFashionMnist)) GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
+  if (!std::filesystem::exists(kFashionMnist))
+    GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
   const Dataset train = open_data("fashion-mnist");
   const Dataset test = open_data("fashion-mnist:test");
   EXPECT_EQ(train.size(), 60'000);
@@ -155,7 +164,8 @@ TEST(OpenData, FashionMnistOfDebian) {
 }
 
 TEST(OpenData, FashionMnistInShardsIsTheSameBitForBit) {
-  if (!std::filesystem::exists(kFashionMnist)) GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
+  if (!std::filesystem::exists(kFashionMnist))
+    GTEST_SKIP() << "needs Debian's package dataset-fashion-mnist";
   const TemporaryDirectory directory;
   const Dataset original = open_data("fashion-mnist:test");
   ShardOptions options;
@@ -182,7 +192,8 @@ class OpenShards : public ::testing::Test {
       options.directory = directory_.path();
       options.part = part;
       options.shards = 2;
-      write_shards(SyntheticSource({{4, 4, 1}, 3, part == std::string("train") ? 30 : 10, 1, part}), options);
+      write_shards(SyntheticSource({{4, 4, 1}, 3, part == std::string("train") ? 30 : 10, 1, part}),
+                   options);
     }
   }
   const TemporaryDirectory directory_;
@@ -204,7 +215,8 @@ TEST_F(OpenShards, ByDirectory) {
   EXPECT_EQ(open_data(directory_.path().string(), options).size(), 10);
   options.part = "validation";
   EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
-            "[" + (directory_ / "dataset.json").string() + "] expected files for the part validation; it lists none");
+            "[" + (directory_ / "dataset.json").string() +
+                "] expected files for the part validation; it lists none");
   std::filesystem::remove(directory_ / "test-00000-of-00002.tfrecord");
   options.part = "test";
   EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
@@ -216,10 +228,12 @@ TEST_F(OpenShards, ByDirectory) {
 }
 
 TEST(OpenData, NamesWhatItCannotFind) {
-  EXPECT_EQ(data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
-            "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
+  EXPECT_EQ(
+      data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
+      "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
   EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
-            "[--data fashion-mnits] expected a glob of TFRecord files, a directory with a dataset.json or with folders "
+            "[--data fashion-mnits] expected a glob of TFRecord files, a directory with a "
+            "dataset.json or with folders "
             "of images, "
             "fashion-mnist[:train|:test], "
             "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
@@ -237,11 +251,13 @@ TEST(DataFiles, AreThoseThatWouldBeRead) {
   EXPECT_EQ(data_files("csv:" + where + "/a.csv?label=1"), Paths{directory / "a.csv"});
   EXPECT_EQ(data_files("synthetic:4x4x1:2:8"), Paths{});
   for (const char* name : {"b.tfrecord", "a.tfrecord"}) write_bytes(directory / name, "");
-  EXPECT_EQ(data_files(where + "/*.tfrecord"), (Paths{directory / "a.tfrecord", directory / "b.tfrecord"}));
+  EXPECT_EQ(data_files(where + "/*.tfrecord"),
+            (Paths{directory / "a.tfrecord", directory / "b.tfrecord"}));
   PartDescription part;
   part.files = {"b.tfrecord", "c.tfrecord"};
   write_dataset_part(directory.path(), "train", part);
-  EXPECT_EQ(data_files(where), (Paths{directory / "b.tfrecord", directory / "c.tfrecord"})) << "there or not";
+  EXPECT_EQ(data_files(where), (Paths{directory / "b.tfrecord", directory / "c.tfrecord"}))
+      << "there or not";
 }
 
 TEST(DataFiles, OfImagesAreTheFoldersOfTheirClasses) {
@@ -258,12 +274,15 @@ TEST(DataFiles, OfImagesAreTheFoldersOfTheirClasses) {
 TEST(DataFiles, ThatAreNotThereAreAnError) {
   const TemporaryDirectory directory;
   const std::string where = directory.path().string();
-  EXPECT_THAT(data_error_of([&] { data_files(where + "/*.tfrecord"); }), HasSubstr("there are none"));
-  EXPECT_THAT(data_error_of([&] { data_files(where); }), HasSubstr("the directory has none of these"));
+  EXPECT_THAT(data_error_of([&] { data_files(where + "/*.tfrecord"); }),
+              HasSubstr("there are none"));
+  EXPECT_THAT(data_error_of([&] { data_files(where); }),
+              HasSubstr("the directory has none of these"));
   EXPECT_EQ(data_error_of([&] { data_files("idx:" + where + ":test"); }),
             "[" + where + "] expected the IDX files of the part test; they are missing");
   EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("it is none of these"));
-  EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1:2"); }), HasSubstr("2 of the 3 values"));
+  EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1:2"); }),
+              HasSubstr("2 of the 3 values"));
 }
 
 }  // namespace

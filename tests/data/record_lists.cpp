@@ -1,8 +1,8 @@
 // What tensorflow_round_trip.py compares TensorFlow with.
 //
-//   record_lists print FILE     the records of a TFRecord file, a line of JSON each: for each feature its kind and
-//   values record_lists write FILE KIND   the same lines from standard input as records, packed by KIND (none, gzip,
-//   zlib)
+//   record_lists print FILE     the records of a TFRecord file, a line of JSON each: for each
+//   feature its kind and values record_lists write FILE KIND   the same lines from standard input
+//   as records, packed by KIND (none, gzip, zlib)
 //
 // Bytes are written as hexadecimal digits, floats as their 32 bits in an integer.
 #include <fmt/format.h>
@@ -44,7 +44,8 @@ Json to_json(const Feature& feature) {
   } else if (const auto* integers = std::get_if<Int64List>(&feature)) {
     values = *integers;
   }
-  return {{"kind", feature_kind_name(static_cast<FeatureKind>(feature.index()))}, {"values", std::move(values)}};
+  return {{"kind", feature_kind_name(static_cast<FeatureKind>(feature.index()))},
+          {"values", std::move(values)}};
 }
 
 Feature to_feature(const Json& json) {

@@ -1,4 +1,5 @@
-// Files that others wrote. They are no part of the project: the tests are skipped where they are missing.
+// Files that others wrote. They are no part of the project: the tests are skipped where they are
+// missing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +20,9 @@ using ::testing::HasSubstr;
 /// `name` in the directory that LOCKSTEP_SHARED_DATA names, or else beside the source tree.
 std::optional<std::filesystem::path> shared_data(const std::string& name) {
   const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
-  const auto path = std::filesystem::path(given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data") / name;
+  const auto path =
+      std::filesystem::path(given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data") /
+      name;
   return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
 }
 
@@ -43,7 +46,8 @@ TEST(SharedData, Cifar10AsAnotherWriterWroteIt) {
     for (std::string_view record; reader.next(record); ++records) {
       const Example example = parse_example(record);
       ASSERT_EQ(serialize_example(example), record) << "record " << records;
-      ++labels.at(static_cast<std::size_t>(std::get<Int64List>(example.at("image/class/label")).at(0)));
+      ++labels.at(
+          static_cast<std::size_t>(std::get<Int64List>(example.at("image/class/label")).at(0)));
     }
     EXPECT_EQ(build_record_index(RecordFile(path)).records(), records);
   }

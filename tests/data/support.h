@@ -46,11 +46,12 @@ class TemporaryDirectory {
   std::filesystem::path path_;
 };
 
-/// A new file: where one of this name stood it goes first, because file systems flush a file that is cut and written
-/// again.
+/// A new file: where one of this name stood it goes first, because file systems flush a file that
+/// is cut and written again.
 inline void write_bytes(const std::filesystem::path& path, std::string_view bytes) {
   std::filesystem::remove(path);
-  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  std::ofstream(path, std::ios::binary)
+      .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
 }
 
 inline std::string read_bytes(const std::filesystem::path& path) {
@@ -89,7 +90,8 @@ std::string input_error_of(Function function) {
   return error_of(ErrorCategory::input, function);
 }
 
-inline void write_records(const std::filesystem::path& path, const std::vector<std::string>& records,
+inline void write_records(const std::filesystem::path& path,
+                          const std::vector<std::string>& records,
                           Compression compression = Compression::none) {
   TFRecordWriter writer(path, compression);
   for (const std::string& record : records) writer.write(record);
@@ -105,8 +107,8 @@ inline std::vector<std::string> read_records(const std::filesystem::path& path) 
 
 /// An image record whose pixels are all `pixel`.
 inline std::string image_record(std::int64_t label, std::size_t pixels, unsigned char pixel) {
-  return serialize_example(
-      {{"image", BytesList{std::string(pixels, static_cast<char>(pixel))}}, {"label", Int64List{label}}});
+  return serialize_example({{"image", BytesList{std::string(pixels, static_cast<char>(pixel))}},
+                            {"label", Int64List{label}}});
 }
 
 /// One record of a source.

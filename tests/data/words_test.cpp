@@ -17,7 +17,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 
-Dataset numbers(std::int64_t records) { return Dataset::from_source(std::make_shared<CountingSource>(records)); }
+Dataset numbers(std::int64_t records) {
+  return Dataset::from_source(std::make_shared<CountingSource>(records));
+}
 
 /// The first feature of each record, in an epoch read by three threads.
 std::vector<int> values_of(const Dataset& dataset, std::int64_t epoch = 0) {
@@ -47,15 +49,18 @@ TEST(Words, TakeAndSkipOfMoreThanThereIs) {
   EXPECT_EQ(numbers(9).skip(100).size(), 0);
   EXPECT_EQ(numbers(9).skip(-1).size(), 0);
   EXPECT_EQ(numbers(9).skip(0).size(), 9);
-  EXPECT_EQ(input_error_of([] { numbers(9).take(-2); }), "[take] expected 0 or more records, or -1 for all, got -2");
-  EXPECT_EQ(input_error_of([] { numbers(9).skip(-2); }), "[skip] expected 0 or more records, or -1 for all, got -2");
+  EXPECT_EQ(input_error_of([] { numbers(9).take(-2); }),
+            "[take] expected 0 or more records, or -1 for all, got -2");
+  EXPECT_EQ(input_error_of([] { numbers(9).skip(-2); }),
+            "[skip] expected 0 or more records, or -1 for all, got -2");
 }
 
 TEST(Words, AnEmptyDataSetIsRefusedOnlyByItsStream) {
   const Dataset none = numbers(9).skip(9).repeat(3).concatenate(numbers(9).take(0)).take(5);
   EXPECT_EQ(none.size(), 0);
   EXPECT_EQ(data_error_of([&] { none.batch(2).stream({}); }),
-            "[(counting, without the first 9 records, 3 times; counting, the first 0 records) one after the other, the "
+            "[(counting, without the first 9 records, 3 times; counting, the first 0 records) one "
+            "after the other, the "
             "first 0 records] expected at least one record; the data set is empty");
 }
 
@@ -64,10 +69,12 @@ TEST(Words, RepeatIsOneEpoch) {
   EXPECT_THAT(values_of(thrice), ElementsAre(0, 1, 2, 0, 1, 2, 0, 1, 2));
   EXPECT_THAT(ids_of(thrice.batch(9), {.last_step = 1})[0], ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
   EXPECT_EQ(input_error_of([] { numbers(3).repeat(0); }),
-            "[repeat] expected at least 1 repetition (a stream without a last step repeats its epochs indefinitely), "
+            "[repeat] expected at least 1 repetition (a stream without a last step repeats its "
+            "epochs indefinitely), "
             "got 0");
-  EXPECT_EQ(input_error_of([] { numbers(3).repeat(std::int64_t{1} << 62); }),
-            "[repeat] expected fewer than 2^63 records; 4611686018427387904 times 3 were requested");
+  EXPECT_EQ(
+      input_error_of([] { numbers(3).repeat(std::int64_t{1} << 62); }),
+      "[repeat] expected fewer than 2^63 records; 4611686018427387904 times 3 were requested");
 }
 
 /// Whom a map was called for.
@@ -80,7 +87,9 @@ struct Seen {
 
 /// Adds to `seen` all that a map at this place sees.
 Dataset watched(const Dataset& dataset, std::set<Seen>& seen) {
-  return dataset.map([&](Sample&, const SampleKey& key) { seen.insert({key.seed, key.epoch, key.record_id}); });
+  return dataset.map([&](Sample&, const SampleKey& key) {
+    seen.insert({key.seed, key.epoch, key.record_id});
+  });
 }
 
 /// Reads two epochs, by one thread.
@@ -102,10 +111,10 @@ TEST(Words, EachRepetitionIsAnEpochForWhatStandsBeforeIt) {
   std::set<Seen> before;
   std::set<Seen> after;
   run(watched(watched(numbers(1), before).repeat(3), after));
-  EXPECT_THAT(before,
-              ElementsAre(Seen{1, 0, 0}, Seen{1, 1, 0}, Seen{1, 2, 0}, Seen{1, 3, 0}, Seen{1, 4, 0}, Seen{1, 5, 0}));
-  EXPECT_THAT(after,
-              ElementsAre(Seen{1, 0, 0}, Seen{1, 0, 1}, Seen{1, 0, 2}, Seen{1, 1, 0}, Seen{1, 1, 1}, Seen{1, 1, 2}));
+  EXPECT_THAT(before, ElementsAre(Seen{1, 0, 0}, Seen{1, 1, 0}, Seen{1, 2, 0}, Seen{1, 3, 0},
+                                  Seen{1, 4, 0}, Seen{1, 5, 0}));
+  EXPECT_THAT(after, ElementsAre(Seen{1, 0, 0}, Seen{1, 0, 1}, Seen{1, 0, 2}, Seen{1, 1, 0},
+                                 Seen{1, 1, 1}, Seen{1, 1, 2}));
 }
 
 TEST(Words, TheSameDataSetTwiceChoosesTwice) {
@@ -120,7 +129,8 @@ TEST(Words, TheSameDataSetTwiceChoosesTwice) {
 TEST(Words, ConcatenateGivesOneAfterTheOther) {
   EXPECT_THAT(values_of(numbers(3).concatenate(numbers(5).skip(3)).concatenate(numbers(1))),
               ElementsAre(0, 1, 2, 3, 4, 0));
-  EXPECT_THAT(values_of(numbers(3).take(0).concatenate(numbers(0)).concatenate(numbers(2))), ElementsAre(0, 1));
+  EXPECT_THAT(values_of(numbers(3).take(0).concatenate(numbers(0)).concatenate(numbers(2))),
+              ElementsAre(0, 1));
 }
 
 TEST(Words, InterleaveGivesBlocksInTurn) {
@@ -131,12 +141,14 @@ TEST(Words, InterleaveGivesBlocksInTurn) {
   EXPECT_THAT(values_of(Dataset::interleave({a, b, c}, 2, 2)), ElementsAreArray(expected));
   EXPECT_THAT(values_of(Dataset::interleave({a, b, c}, 2, 2), 5), ElementsAreArray(expected));
   EXPECT_EQ(Dataset::interleave({a, b}, 2).description(),
-            "(counting; counting, without the first 10 records, the first 5 records) interleaved, 2 at a time, in "
+            "(counting; counting, without the first 10 records, the first 5 records) interleaved, "
+            "2 at a time, in "
             "blocks of 1");
 }
 
 TEST(Words, InterleaveRefusesWhatMakesNoSense) {
-  EXPECT_EQ(input_error_of([] { Dataset::interleave({}, 1); }), "[interleave] expected at least 1 data set, got 0");
+  EXPECT_EQ(input_error_of([] { Dataset::interleave({}, 1); }),
+            "[interleave] expected at least 1 data set, got 0");
   EXPECT_EQ(input_error_of([] { Dataset::interleave({numbers(1)}, 0); }),
             "[interleave] expected a cycle of at least 1 data set, got 0");
   EXPECT_EQ(input_error_of([] { Dataset::interleave({numbers(1)}, 1, 0); }),
@@ -145,45 +157,51 @@ TEST(Words, InterleaveRefusesWhatMakesNoSense) {
 
 TEST(Words, DataSetsThatDifferAreNotJoined) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(3, 2));
-  EXPECT_EQ(
-      input_error_of([&] { numbers(3).concatenate(regression); }),
-      "[concatenate] expected data sets of samples [2] with 5 classes, as in counting; the samples of counting are "
-      "[2] with 2 targets");
+  EXPECT_EQ(input_error_of([&] { numbers(3).concatenate(regression); }),
+            "[concatenate] expected data sets of samples [2] with 5 classes, as in counting; the "
+            "samples of counting are "
+            "[2] with 2 targets");
   const Dataset other = Dataset::synthetic({2, 2, 1}, 5, 4);
   EXPECT_EQ(input_error_of([&] {
               Dataset::interleave({numbers(3), other}, 2);
             }),
-            "[interleave] expected data sets of samples [2] with 5 classes, as in counting; the samples of 4 synthetic "
+            "[interleave] expected data sets of samples [2] with 5 classes, as in counting; the "
+            "samples of 4 synthetic "
             "samples of 2x2x1 are [2, 2, 1] with 5 classes");
 }
 
 TEST(Words, StandBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([] { numbers(3).shuffle().take(1); }),
-            "[take] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "[take] expected a call before shuffle(), mixup() and batch(), because it selects "
+            "records by id; it was "
             "called after "
             "shuffle()");
   EXPECT_EQ(input_error_of([] { numbers(3).batch(1).skip(1); }),
-            "[skip] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "[skip] expected a call before shuffle(), mixup() and batch(), because it selects "
+            "records by id; it was "
             "called after "
             "batch()");
   for (const char* word : {"repeat", "concatenate", "interleave"}) {
     const Dataset late = numbers(3).batch(1);
-    EXPECT_THAT(
-        input_error_of([&] {
-          if (word == std::string("repeat")) late.repeat(2);
-          if (word == std::string("concatenate")) numbers(3).concatenate(late);
-          if (word == std::string("interleave")) Dataset::interleave({numbers(3), late}, 1);
-        }),
-        testing::StartsWith("[" + std::string(word) + "] expected a call before shuffle(), mixup() and batch()"));
+    EXPECT_THAT(input_error_of([&] {
+                  if (word == std::string("repeat")) late.repeat(2);
+                  if (word == std::string("concatenate")) numbers(3).concatenate(late);
+                  if (word == std::string("interleave")) Dataset::interleave({numbers(3), late}, 1);
+                }),
+                testing::StartsWith("[" + std::string(word) +
+                                    "] expected a call before shuffle(), mixup() and batch()"));
   }
 }
 
 TEST(Words, TellWhatIsDone) {
-  const Dataset dataset = numbers(9).map([](Sample&, const SampleKey&) {}).take(4).repeat(2).normalize({.channels = 2});
-  EXPECT_EQ(dataset.preparation(), ", 1 map, the first 4 records, 2 times, normalized by (0, 0) and (1, 1)");
+  const Dataset dataset =
+      numbers(9).map([](Sample&, const SampleKey&) {}).take(4).repeat(2).normalize({.channels = 2});
+  EXPECT_EQ(dataset.preparation(),
+            ", 1 map, the first 4 records, 2 times, normalized by (0, 0) and (1, 1)");
   EXPECT_EQ(dataset.description(), "counting" + dataset.preparation());
-  EXPECT_EQ(dataset.concatenate(numbers(2)).preparation(),
-            ", 2 data sets one after the other (8 records" + dataset.preparation() + "; 2 records)");
+  EXPECT_EQ(
+      dataset.concatenate(numbers(2)).preparation(),
+      ", 2 data sets one after the other (8 records" + dataset.preparation() + "; 2 records)");
 }
 
 // Images.
@@ -193,7 +211,8 @@ constexpr ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .devi
 Dataset images(std::int64_t records) {
   std::vector<std::uint8_t> pixels(static_cast<std::size_t>(records) * 6 * 6);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 7);
-  return Dataset::from_memory(std::move(pixels), std::vector<std::int32_t>(static_cast<std::size_t>(records)),
+  return Dataset::from_memory(std::move(pixels),
+                              std::vector<std::int32_t>(static_cast<std::size_t>(records)),
                               {.shape = {6, 6, 1}, .classes = 2});
 }
 
@@ -206,7 +225,8 @@ ImageRecipe random_crop() {
 }
 
 std::vector<Batch> batches_of(const Dataset& dataset, bool pixels) {
-  const auto stream = dataset.stream({.last_step = 2 * dataset.steps_per_epoch(), .pixels = pixels});
+  const auto stream =
+      dataset.stream({.last_step = 2 * dataset.steps_per_epoch(), .pixels = pixels});
   std::vector<Batch> batches;
   for (std::vector<Batch> parts; stream->next(parts);) batches.push_back(parts.front());
   return batches;
@@ -230,8 +250,9 @@ std::vector<float> features_of(const Dataset& dataset, bool pixels) {
 TEST(WordsOnImages, KeepThemBytes) {
   const Dataset crops = images(5).images(random_crop());
   const auto expected = features_of(crops, false);
-  for (const Dataset& same : {crops.take(-1), crops.skip(0), crops.repeat(1), images(5).take(9).images(random_crop()),
-                              Dataset::interleave({crops}, 1), crops.take(5).skip(0).take(5)}) {
+  for (const Dataset& same :
+       {crops.take(-1), crops.skip(0), crops.repeat(1), images(5).take(9).images(random_crop()),
+        Dataset::interleave({crops}, 1), crops.take(5).skip(0).take(5)}) {
     EXPECT_EQ(features_of(same, false), expected) << same.description();
     EXPECT_EQ(features_of(same, true), expected) << same.description();
   }
@@ -246,9 +267,10 @@ TEST(WordsOnImages, KeepANormalizationForTheDevice) {
 }
 
 TEST(WordsOnImages, AMapBehindThemSeesNormalizedFeatures) {
-  const Dataset mapped = images(5).images(random_crop()).take(4).map([](Sample& sample, const SampleKey&) {
-    for (float& feature : sample.features) feature += 1;
-  });
+  const Dataset mapped =
+      images(5).images(random_crop()).take(4).map([](Sample& sample, const SampleKey&) {
+        for (float& feature : sample.features) feature += 1;
+      });
   auto expected = features_of(images(5).images(random_crop()).take(4), false);
   for (float& feature : expected) feature += 1;
   EXPECT_EQ(features_of(mapped, false), expected);
@@ -256,7 +278,8 @@ TEST(WordsOnImages, AMapBehindThemSeesNormalizedFeatures) {
 }
 
 TEST(WordsOnImages, ARecipeMayFollowARecipe) {
-  const Dataset twice = images(5).images(ImageRecipe::parse("none", 6, 6, 1)).repeat(2).images(random_crop());
+  const Dataset twice =
+      images(5).images(ImageRecipe::parse("none", 6, 6, 1)).repeat(2).images(random_crop());
   EXPECT_EQ(twice.spec().shape, (std::vector<std::int64_t>{4, 4, 1}));
   const Dataset once = images(5).repeat(2).images(random_crop());
   EXPECT_EQ(features_of(twice, false), features_of(once, false));
@@ -264,7 +287,8 @@ TEST(WordsOnImages, ARecipeMayFollowARecipe) {
 }
 
 TEST(WordsOnImages, RepetitionsAreCroppedAnew) {
-  for (const Dataset& twice : {images(3).images(random_crop()).repeat(2), images(3).repeat(2).images(random_crop())}) {
+  for (const Dataset& twice :
+       {images(3).images(random_crop()).repeat(2), images(3).repeat(2).images(random_crop())}) {
     const auto features = features_of(twice, false);
     const std::vector<float> first(features.begin(), features.begin() + 48);
     const std::vector<float> second(features.begin() + 48, features.begin() + 96);
@@ -290,8 +314,11 @@ Dataset everything(const TemporaryDirectory& directory) {
     for (const float feature : sample.features) sum += feature * 255;
     return std::lround(sum) % 2 == 0;
   };
-  const Dataset cached = images(9).images(ImageRecipe::parse("none", 6, 6, 1)).cache().concatenate(images(7));
-  return Dataset::interleave({cached.skip(2).filter(has_even_sum), images(8).cache(directory / "cache").take(5)}, 2, 3)
+  const Dataset cached =
+      images(9).images(ImageRecipe::parse("none", 6, 6, 1)).cache().concatenate(images(7));
+  return Dataset::interleave(
+             {cached.skip(2).filter(has_even_sum), images(8).cache(directory / "cache").take(5)}, 2,
+             3)
       .images(random_crop())
       .repeat(2)
       .shuffle()
@@ -300,7 +327,8 @@ Dataset everything(const TemporaryDirectory& directory) {
 }
 
 /// The pixels of steps [first, last), which `world` replicas read, each by a stream of its own.
-std::vector<std::uint8_t> pixels_of(const Dataset& dataset, std::int64_t first, std::int64_t last, int world) {
+std::vector<std::uint8_t> pixels_of(const Dataset& dataset, std::int64_t first, std::int64_t last,
+                                    int world) {
   std::vector<std::unique_ptr<BatchStream>> streams;
   for (int rank = 0; rank < world; ++rank)
     streams.push_back(dataset.stream({.seed = 5,
@@ -325,10 +353,12 @@ TEST(Words, TogetherGiveTheSameToAnyNumberOfRanksAndAfterAnyResume) {
   const TemporaryDirectory directory;
   const std::int64_t last = 2 * everything(directory).steps_per_epoch();
   const auto expected = pixels_of(everything(directory), 0, last, 1);
-  for (const int world : {2, 3, 5}) EXPECT_EQ(pixels_of(everything(directory), 0, last, world), expected);
+  for (const int world : {2, 3, 5})
+    EXPECT_EQ(pixels_of(everything(directory), 0, last, world), expected);
   std::vector<std::uint8_t> resumed;
   for (std::int64_t step = 0; step < last; ++step) {
-    const auto pixels = pixels_of(everything(directory), step, step + 1, 1 + static_cast<int>(step % 2));
+    const auto pixels =
+        pixels_of(everything(directory), step, step + 1, 1 + static_cast<int>(step % 2));
     resumed.insert(resumed.end(), pixels.begin(), pixels.end());
   }
   EXPECT_EQ(resumed, expected);

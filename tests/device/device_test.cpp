@@ -14,7 +14,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 TEST(ParseDevices, ReadsALogicalDeviceTwice) {
-  EXPECT_THAT(parse_devices("cpu:0,cpu:0"), ElementsAre(Device{DeviceKind::cpu, 0}, Device{DeviceKind::cpu, 0}));
+  EXPECT_THAT(parse_devices("cpu:0,cpu:0"),
+              ElementsAre(Device{DeviceKind::cpu, 0}, Device{DeviceKind::cpu, 0}));
 }
 
 TEST(ParseDevices, AutoIsEveryGpuOrTheCpu) {
@@ -26,7 +27,8 @@ TEST(ParseDevices, AutoIsEveryGpuOrTheCpu) {
 }
 
 TEST(ParseDevices, RefusesWithTheGrammar) {
-  for (const char* text : {"", "cpu", "cpu:", "cpu:x", "tpu:0", "cpu:0,,cpu:0", "cpu:-1", "gpu:1x"}) {
+  for (const char* text :
+       {"", "cpu", "cpu:", "cpu:x", "tpu:0", "cpu:0,,cpu:0", "cpu:-1", "gpu:1x"}) {
     try {
       parse_devices(text);
       FAIL() << text << " was accepted";
@@ -49,7 +51,8 @@ TEST(ParseDevices, AMissingGpuIsADeviceError) {
 
 TEST(HostAllocator, GivesZeroedAlignedMemory) {
   HostAllocator allocator;
-  for (const std::size_t bytes : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{5} << 20}) {
+  for (const std::size_t bytes :
+       {std::size_t{0}, std::size_t{1}, std::size_t{1000}, std::size_t{5} << 20}) {
     Buffer buffer = allocator.allocate(bytes);
     EXPECT_EQ(buffer.size(), bytes);
     EXPECT_EQ(reinterpret_cast<std::uintptr_t>(buffer.data()) % 64, 0U);

@@ -19,8 +19,10 @@ TEST(Gpu, IsAvailableOrSaysWhyNot) {
 
 TEST(Gpu, SaysWhatToDoAboutItsAbsence) {
   if (gpu_is_available()) GTEST_SKIP() << "a GPU is available";
-  const std::string what_to_do = cuda_built_version() == "absent" ? "-DLOCKSTEP_CUDA=ON" : "nvidia-smi";
-  EXPECT_THAT(gpu_unavailable_reason(), AnyOf(HasSubstr(what_to_do), HasSubstr("update the driver")));
+  const std::string what_to_do =
+      cuda_built_version() == "absent" ? "-DLOCKSTEP_CUDA=ON" : "nvidia-smi";
+  EXPECT_THAT(gpu_unavailable_reason(),
+              AnyOf(HasSubstr(what_to_do), HasSubstr("update the driver")));
 }
 
 TEST(Gpu, HasVersionsOrTheWordAbsent) {

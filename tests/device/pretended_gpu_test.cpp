@@ -1,4 +1,5 @@
-// What device/ reports on different machines: without a driver, with an old one, without GPUs, with full memory.
+// What device/ reports on different machines: without a driver, with an old one, without GPUs, with
+// full memory.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +44,8 @@ TEST(PretendedMachine, HasTheGpusItIsGiven) {
   ASSERT_EQ(gpus.size(), 3U);
   EXPECT_EQ(gpus[2].uuid, "GPU-00000002-0000-0000-0000-000000000000");
   EXPECT_EQ(gpus[2].compute_major, 9);
-  EXPECT_EQ(device_error_of([] { make_gpu_allocator(3); }), "[gpu] expected gpu:3; this process sees 3 GPUs");
+  EXPECT_EQ(device_error_of([] { make_gpu_allocator(3); }),
+            "[gpu] expected gpu:3; this process sees 3 GPUs");
   EXPECT_EQ(device_error_of([] {
               Stream stream(Device{DeviceKind::gpu, -1});
             }),
@@ -53,7 +55,8 @@ TEST(PretendedMachine, HasTheGpusItIsGiven) {
 TEST(PretendedMachine, WithoutADriverAsksForOne) {
   const pretend::Machine machine({.driver_version = 0});
   const std::string reason =
-      "no NVIDIA driver was found: install one, or give the container access to the GPUs; nvidia-smi must list them";
+      "no NVIDIA driver was found: install one, or give the container access to the GPUs; "
+      "nvidia-smi must list them";
   EXPECT_FALSE(gpu_is_available());
   EXPECT_EQ(gpu_unavailable_reason(), reason);
   EXPECT_EQ(cuda_loaded_version(), "absent");
@@ -67,7 +70,8 @@ TEST(PretendedMachine, WithAnOldDriverAsksForANewOne) {
   EXPECT_FALSE(gpu_is_available());
   EXPECT_EQ(cuda_loaded_version(), "11.8");
   EXPECT_EQ(gpu_unavailable_reason(), "the NVIDIA driver supports CUDA 11.8 and this build needs " +
-                                          cuda_built_version() + ": update the driver, or build with an older toolkit");
+                                          cuda_built_version() +
+                                          ": update the driver, or build with an older toolkit");
   EXPECT_EQ(device_error_of([] {
               Stream stream(Device{DeviceKind::gpu, 0});
             }),
@@ -78,8 +82,9 @@ TEST(PretendedMachine, WithoutGpusSaysWhatHidesThem) {
   const pretend::Machine machine({.gpus = 0});
   {
     const CudaVisibleDevices unset(nullptr);
-    EXPECT_EQ(gpu_unavailable_reason(),
-              "the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is not set): check nvidia-smi");
+    EXPECT_EQ(
+        gpu_unavailable_reason(),
+        "the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is not set): check nvidia-smi");
   }
   const CudaVisibleDevices hidden("");
   EXPECT_EQ(gpu_unavailable_reason(),
@@ -127,9 +132,11 @@ TEST(GpuStream, WaitsOnTheGpuForAStreamOfAGpuAndOnTheHostForOneOfTheHost) {
 
 TEST(GpuStream, SaysWhatFailed) {
   Stream stream(Device{DeviceKind::gpu, 0});
-  ASSERT_EQ(cudaStreamBeginCapture(cuda::native(stream), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(cuda::native(stream), cudaStreamCaptureModeThreadLocal),
+            cudaSuccess);
   EXPECT_EQ(device_error_of([&] { stream.synchronize(); }),
-            "[gpu] expected the work on gpu:0; CUDA returned operation not permitted when stream is capturing "
+            "[gpu] expected the work on gpu:0; CUDA returned operation not permitted when stream "
+            "is capturing "
             "(cudaErrorStreamCaptureUnsupported)");
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(cuda::native(stream), &graph), cudaErrorStreamCaptureInvalidated);

@@ -38,23 +38,30 @@ void expect_end_by_exception(const std::string& fault, const std::string& messag
       jobs.start(rank + 2, on(route) + fmt::format("--fault {} --rank {}", fault, rank));
   for (const Outcome& outcome : jobs.finish()) {
     expect_clean(outcome, 1);
-    EXPECT_EQ(error_lines(outcome), std::vector<std::string>{"lockstep: error: " + message}) << outcome.output;
+    EXPECT_EQ(error_lines(outcome), std::vector<std::string>{"lockstep: error: " + message})
+        << outcome.output;
   }
 }
 
-TEST(TheEnd, ByAnExceptionBetweenSteps) { expect_end_by_exception("throws", "a shard cannot be read"); }
+TEST(TheEnd, ByAnExceptionBetweenSteps) {
+  expect_end_by_exception("throws", "a shard cannot be read");
+}
 
-TEST(TheEnd, ByAnExceptionInBackward) { expect_end_by_exception("throws-in-backward", "a layer cannot go on"); }
+TEST(TheEnd, ByAnExceptionInBackward) {
+  expect_end_by_exception("throws-in-backward", "a layer cannot go on");
+}
 
 class TheEndBySignal : public ::testing::TestWithParam<int> {
  protected:
-  /// Trainings on 2, 3 and 4 ranks that do not end by themselves; `process` tells whom of each the signal goes to.
+  /// Trainings on 2, 3 and 4 ranks that do not end by themselves; `process` tells whom of each the
+  /// signal goes to.
   template <typename Process>
   std::vector<Outcome> signal_to(Process process) {
     Jobs jobs;
     std::vector<Job*> running;
     for (const int ranks : {2, 3, 4})
-      for (const Route& route : kRoutes) running.push_back(&jobs.start(ranks, on(route) + "--steps 1000000 --pause 5"));
+      for (const Route& route : kRoutes)
+        running.push_back(&jobs.start(ranks, on(route) + "--steps 1000000 --pause 5"));
     for (std::size_t i = 0; i < running.size(); ++i) {
       EXPECT_TRUE(running[i]->wait_for("step 5 done")) << running[i]->output();
       running[i]->restart_clock();
@@ -65,7 +72,9 @@ class TheEndBySignal : public ::testing::TestWithParam<int> {
 };
 
 INSTANTIATE_TEST_SUITE_P(Signals, TheEndBySignal, ::testing::Values(SIGTERM, SIGINT),
-                         [](const auto& signal) { return signal.param == SIGTERM ? "Term" : "Int"; });
+                         [](const auto& signal) {
+                           return signal.param == SIGTERM ? "Term" : "Int";
+                         });
 
 TEST_P(TheEndBySignal, ToOneRank) {
   for (const Outcome& outcome : signal_to([](Job&job, int rank) { return job.rank(rank); })) {
@@ -76,7 +85,8 @@ TEST_P(TheEndBySignal, ToOneRank) {
 
 // Open MPI's mpirun then has a status of its own, 1.
 TEST_P(TheEndBySignal, ToMpirun) {
-  for (const Outcome& outcome : signal_to([](const Job&job, int /*rank*/) { return job.launcher(); }))
+  for (const Outcome& outcome :
+       signal_to([](const Job&job, int /*rank*/) { return job.launcher(); }))
     expect_clean(outcome, 1);
 }
 

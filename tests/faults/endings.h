@@ -27,10 +27,14 @@ struct Route {
 inline constexpr std::array<Route, 2> kRoutes = {Route{"shared-memory", 2}, Route{"ring", 3}};
 
 /// "rank 1, host H"
-inline std::string name_of_rank(int rank) { return fmt::format("rank {}, host {}", rank, host_name()); }
+inline std::string name_of_rank(int rank) {
+  return fmt::format("rank {}, host {}", rank, host_name());
+}
 
 /// The lines that are an error's. mpirun and the library print others.
-inline std::vector<std::string> error_lines(const Outcome& outcome) { return outcome.lines_with("lockstep: error: "); }
+inline std::vector<std::string> error_lines(const Outcome& outcome) {
+  return outcome.lines_with("lockstep: error: ");
+}
 
 /// A job that ended by itself, in time, with one line, and leaving nothing. Returns that line.
 inline std::string expect_error(const Outcome& outcome, double stall_timeout = kStallTimeout) {
@@ -68,7 +72,8 @@ inline std::vector<Outcome> on_all_routes(const std::vector<std::string>& argume
   Jobs jobs;
   for (const std::string& words : arguments)
     for (const Route& route : kRoutes)
-      jobs.start(route.ranks, fmt::format("--allreduce {} --stall-timeout {} {}", route.name, kStallTimeout, words));
+      jobs.start(route.ranks, fmt::format("--allreduce {} --stall-timeout {} {}", route.name,
+                                          kStallTimeout, words));
   return jobs.finish();
 }
 

@@ -12,7 +12,8 @@ using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
-constexpr const char* kGoesOn = "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir";
+constexpr const char* kGoesOn =
+    "the same command resumes from the last checkpoint, if the run had a --checkpoint-dir";
 
 /// The rank that fails in job `index` of two for rank 0 and two for rank 1.
 int rank_of(std::size_t index) { return static_cast<int>(index / kRoutes.size()); }
@@ -22,9 +23,10 @@ int rank_of(std::size_t index) { return static_cast<int>(index / kRoutes.size())
 TEST(AKilledRank, IsNamed) {
   const auto outcomes = on_all_routes({"--fault killed --rank 0", "--fault killed --rank 1"});
   for (std::size_t i = 0; i < outcomes.size(); ++i)
-    EXPECT_THAT(expect_failure(outcomes[i]), AllOf(HasSubstr("[watchdog] expected every rank to stay connected; " +
-                                                             name_of_rank(rank_of(i)) + ", is gone ("),
-                                                   HasSubstr(kGoesOn)));
+    EXPECT_THAT(expect_failure(outcomes[i]),
+                AllOf(HasSubstr("[watchdog] expected every rank to stay connected; " +
+                                name_of_rank(rank_of(i)) + ", is gone ("),
+                      HasSubstr(kGoesOn)));
 }
 
 TEST(ARankThatEndsWithoutAWord, IsNamedAlthoughItsStatusIsZero) {
@@ -44,10 +46,10 @@ TEST(ARankThatEndsWithoutMpi, FailsTheJob) {
 
 TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
   for (const Outcome& outcome : on_all_routes({"--fault layout"})) {
-    EXPECT_THAT(
-        expect_failure(outcome),
-        HasSubstr("[all_reduce] expected the same parameters on all replicas; dense_2/kernel has 1024 elements on "
-                  "replica 0 and 1056 on replica 1"));
+    EXPECT_THAT(expect_failure(outcome),
+                HasSubstr("[all_reduce] expected the same parameters on all replicas; "
+                          "dense_2/kernel has 1024 elements on "
+                          "replica 0 and 1056 on replica 1"));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 1 done").empty());
   }
@@ -58,8 +60,8 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
 TEST(AStoppedRank, IsNamed) {
   for (const Outcome& outcome : on_all_routes({"--fault stopped --step 10"})) {
     EXPECT_THAT(expect_failure(outcome),
-                AllOf(HasSubstr("[watchdog] expected a heartbeat from every rank within 2 s; " + name_of_rank(1) +
-                                ", has not been heard from for "),
+                AllOf(HasSubstr("[watchdog] expected a heartbeat from every rank within 2 s; " +
+                                name_of_rank(1) + ", has not been heard from for "),
                       HasSubstr(kGoesOn)));
     EXPECT_EQ(outcome.status, 4);
   }
@@ -68,17 +70,19 @@ TEST(AStoppedRank, IsNamed) {
 /// A job in which rank 1 stood still in its sixth step, before `bucket`.
 void expect_standing(const Outcome& outcome, const std::string& bucket, const std::string& phase,
                      const std::string& others) {
-  EXPECT_THAT(expect_failure(outcome),
-              AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
-                              ", step 6, waiting before " + bucket + " for "),
-                    ContainsRegex(" for [2-9] s in " + phase + "; " + others + " in it; " + kGoesOn)));
+  EXPECT_THAT(
+      expect_failure(outcome),
+      AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
+                      ", step 6, waiting before " + bucket + " for "),
+            ContainsRegex(" for [2-9] s in " + phase + "; " + others + " in it; " + kGoesOn)));
   EXPECT_EQ(outcome.status, 4);
 }
 
 const std::string kFirstBucket = "bucket 0 (layers dense_3/kernel .. dense_2/kernel)";
 const std::string kSecondBucket = "bucket 1 (layers dense_2/bias .. dense_1/kernel)";
 
-// On the ring the first bucket has gone by the middle of backward; in shared memory all go at its end.
+// On the ring the first bucket has gone by the middle of backward; in shared memory all go at its
+// end.
 TEST(ARankThatStandsStill, IsNamedWithStepAndBucket) {
   const auto outcomes = on_all_routes({"--fault sleeps", "--fault sleeps-in-backward"});
   expect_standing(outcomes[0], kFirstBucket, "idle", "rank 0 is");
@@ -89,23 +93,25 @@ TEST(ARankThatStandsStill, IsNamedWithStepAndBucket) {
 
 TEST(AReplicaThatStandsStill, IsNamedAndNotItsRank) {
   for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-backward --replicas 2"}))
-    EXPECT_THAT(expect_failure(outcome),
-                AllOf(HasSubstr("; replica 3 (" + name_of_rank(1) + "), step 6, waiting before bucket "),
-                      ContainsRegex(" for [2-9] s in compute; replicas 0,1,2(,4,5)? are in it; ")));
+    EXPECT_THAT(
+        expect_failure(outcome),
+        AllOf(HasSubstr("; replica 3 (" + name_of_rank(1) + "), step 6, waiting before bucket "),
+              ContainsRegex(" for [2-9] s in compute; replicas 0,1,2(,4,5)? are in it; ")));
 }
 
 TEST(ARankThatDoesNotGetItsRecords, IsNamedWithStepAndPhase) {
   for (const Outcome& outcome : on_all_routes({"--fault sleeps-in-input"})) {
-    EXPECT_THAT(expect_failure(outcome),
-                AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) + ", step "),
-                      HasSubstr(", waiting before " + kFirstBucket + " for "), HasSubstr(" s in input; ")));
+    EXPECT_THAT(
+        expect_failure(outcome),
+        AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) + ", step "),
+              HasSubstr(", waiting before " + kFirstBucket + " for "), HasSubstr(" s in input; ")));
     EXPECT_EQ(outcome.status, 4);
   }
 }
 
 TEST(ARankThatReturnsEarly, IsNamed) {
-  const auto outcomes =
-      on_all_routes({"--fault leaves-before-training --rank 0", "--fault leaves-before-training --rank 1"});
+  const auto outcomes = on_all_routes(
+      {"--fault leaves-before-training --rank 0", "--fault leaves-before-training --rank 1"});
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     EXPECT_THAT(expect_failure(outcomes[i]),
                 HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(rank_of(i)) +
@@ -116,14 +122,16 @@ TEST(ARankThatReturnsEarly, IsNamed) {
 
 // --- At any moment
 
-/// Kills ranks while 12 MB a step are under way, on the two routes at once. `trial` decides which ranks, and when.
+/// Kills ranks while 12 MB a step are under way, on the two routes at once. `trial` decides which
+/// ranks, and when.
 void kill_in_mid_training(unsigned trial) {
   std::mt19937 random(trial);
   Jobs jobs;
   std::vector<Job*> running;
   for (const Route& route : kRoutes)
-    running.push_back(
-        &jobs.start(3, fmt::format("--allreduce {} --units 1024 --bucket-bytes 4194304 --steps 1000000", route.name)));
+    running.push_back(&jobs.start(
+        3, fmt::format("--allreduce {} --units 1024 --bucket-bytes 4194304 --steps 1000000",
+                       route.name)));
   std::vector<int> killed;
   for (Job* job : running) {
     killed.push_back(static_cast<int>(random() % 3));
@@ -135,8 +143,9 @@ void kill_in_mid_training(unsigned trial) {
   }
   const auto outcomes = jobs.finish();
   for (std::size_t i = 0; i < outcomes.size(); ++i)
-    EXPECT_THAT(expect_failure(outcomes[i], 0), HasSubstr("[watchdog] expected every rank to stay connected; " +
-                                                          name_of_rank(killed[i]) + ", is gone ("))
+    EXPECT_THAT(expect_failure(outcomes[i], 0),
+                HasSubstr("[watchdog] expected every rank to stay connected; " +
+                          name_of_rank(killed[i]) + ", is gone ("))
         << "trial " << trial << " on " << kRoutes[i].name;
 }
 

@@ -32,7 +32,9 @@ class Mischief {
   /// Whether it is this rank's, and of this kind.
   bool is(const std::string& kind) const { return is_here_ && fault_.kind == kind; }
   /// The same, at this step.
-  bool is(const std::string& kind, std::int64_t step) const { return is(kind) && step == fault_.step; }
+  bool is(const std::string& kind, std::int64_t step) const {
+    return is(kind) && step == fault_.step;
+  }
   std::int64_t step() const { return fault_.step; }
   /// Whether `pass` is that of the replica that fails.
   bool is_of(const model::PassContext& pass) const { return pass.first_sample == sample_; }
@@ -54,8 +56,9 @@ class Mischief {
   mutable std::atomic<bool> reader_sleeps_ = false;
 };
 
-/// A layer that hands on what it gets, both ways, and in backward does what the fault asks, on the last replica of its
-/// rank: between the layers behind it, whose gradients are complete by then, and those before it.
+/// A layer that hands on what it gets, both ways, and in backward does what the fault asks, on the
+/// last replica of its rank: between the layers behind it, whose gradients are complete by then,
+/// and those before it.
 class FaultyLayer final : public CustomLayer {
  public:
   explicit FaultyLayer(std::shared_ptr<const Mischief> mischief) : mischief_(std::move(mischief)) {}
@@ -69,9 +72,9 @@ class FaultyLayer final : public CustomLayer {
   std::shared_ptr<const Mischief> mischief_;
 };
 
-/// `dataset` with reading that is slow, or never ends, where the fault asks for it. `part`: records of a step that this
-/// rank reads, of `batch` that all do.
-Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischief> mischief, std::int64_t part,
-                            std::int64_t batch);
+/// `dataset` with reading that is slow, or never ends, where the fault asks for it. `part`: records
+/// of a step that this rank reads, of `batch` that all do.
+Dataset with_faulty_reading(const Dataset& dataset, std::shared_ptr<const Mischief> mischief,
+                            std::int64_t part, std::int64_t batch);
 
 }  // namespace lockstep::faults

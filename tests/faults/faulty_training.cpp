@@ -1,4 +1,5 @@
-// A small training that goes wrong on one rank as it is told to: what the fault tests start under mpirun.
+// A small training that goes wrong on one rank as it is told to: what the fault tests start under
+// mpirun.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,7 +51,8 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--fault", arguments.fault.kind, faults)->check(CLI::IsMember(names));
   program.add_option("--rank", arguments.fault.rank, "Where it happens");
   program.add_option("--step", arguments.fault.step, "When it happens: steps done before");
-  program.add_option("--job", arguments.job, "A name by which all processes of the job can be told");
+  program.add_option("--job", arguments.job,
+                     "A name by which all processes of the job can be told");
   program.add_option("--data", arguments.data,
                      "A data set that is opened, and not used, before the replicas are set up");
   program.add_option("--allreduce", arguments.route, "As that of lockstep train");
@@ -59,7 +61,8 @@ int parse(int argc, char** argv, Arguments& arguments) {
   program.add_option("--steps", arguments.steps, "Of the training");
   program.add_option("--units", arguments.units, "Of each hidden layer");
   program.add_option("--bucket-bytes", arguments.bucket_bytes, "Of a gradient bucket");
-  program.add_option("--log-every", arguments.log_every, "Steps between looks for stragglers; 0 for none");
+  program.add_option("--log-every", arguments.log_every,
+                     "Steps between looks for stragglers; 0 for none");
   program.add_option("--prefetch", arguments.prefetch, "As that of lockstep train");
   program.add_option("--pause", arguments.pause, "Milliseconds before each step");
   program.add_option("--replicas", arguments.replicas, "Of each rank");
@@ -90,7 +93,8 @@ Network make_network(const Arguments& arguments, const std::shared_ptr<const Mis
 /// Strikes at its step, and says where the training is.
 class Steps final : public Callback {
  public:
-  Steps(std::shared_ptr<const Mischief> mischief, Trainer& trainer, std::chrono::milliseconds pause, bool speaks)
+  Steps(std::shared_ptr<const Mischief> mischief, Trainer& trainer, std::chrono::milliseconds pause,
+        bool speaks)
       : mischief_(std::move(mischief)), trainer_(trainer), pause_(pause), speaks_(speaks) {}
 
   void on_batch_begin(std::int64_t step) override {
@@ -125,29 +129,32 @@ int train(Session& session, const Arguments& arguments) {
   fmt::print("rank {} is process {}\n", session.rank(), getpid());
   std::fflush(stdout);
   if (arguments.wrapped)
-    return run(session,
-               {.fault = arguments.fault,
-                .workers = {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout},
-                .steps = arguments.steps,
-                .pause = std::chrono::milliseconds(arguments.pause)});
+    return run(session, {.fault = arguments.fault,
+                         .workers = {.route = allreduce::parse_route(arguments.route),
+                                     .stall_timeout = arguments.stall_timeout},
+                         .steps = arguments.steps,
+                         .pause = std::chrono::milliseconds(arguments.pause)});
   if (!arguments.data.empty()) static_cast<void>(data::open_data(arguments.data));
   MultiWorkerMirroredStrategy strategy(
       session, std::vector<device::Device>(arguments.replicas),
       {.route = allreduce::parse_route(arguments.route), .stall_timeout = arguments.stall_timeout});
   const std::int64_t last_replica = strategy.first_replica() + strategy.local_replicas() - 1;
-  const auto mischief = std::make_shared<const Mischief>(arguments.fault, session.rank(), kPart * last_replica);
+  const auto mischief =
+      std::make_shared<const Mischief>(arguments.fault, session.rank(), kPart * last_replica);
   if (mischief->is("leaves-before-training")) return 0;
   const std::int64_t batch = kPart * strategy.num_replicas_in_sync();
   const Dataset records = Dataset::synthetic({16}, kClasses, batch * arguments.steps).batch(batch);
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
-  Trainer trainer(strategy, make_network(arguments, mischief), {.buckets = {.first_bytes = bytes, .bytes = bytes}});
-  strategy::FitOptions fit{.epochs = 1, .prefetch = arguments.prefetch, .check_replicas = arguments.check_replicas};
-  fit.callbacks.push_back(
-      std::make_shared<Steps>(mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
+  Trainer trainer(strategy, make_network(arguments, mischief),
+                  {.buckets = {.first_bytes = bytes, .bytes = bytes}});
+  strategy::FitOptions fit{
+      .epochs = 1, .prefetch = arguments.prefetch, .check_replicas = arguments.check_replicas};
+  fit.callbacks.push_back(std::make_shared<Steps>(
+      mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())
     fit.callbacks.push_back(std::make_shared<strategy::Stragglers>(strategy, arguments.log_every));
-  const strategy::History history =
-      trainer.fit(with_faulty_reading(records, mischief, kPart * strategy.local_replicas(), batch), fit);
+  const strategy::History history = trainer.fit(
+      with_faulty_reading(records, mischief, kPart * strategy.local_replicas(), batch), fit);
   session.barrier();  // everyone has said what it has to say
   if (mischief->is("leaves-after-training")) _exit(0);
   return history.end.signal == 0 ? 0 : 128 + history.end.signal;
@@ -158,10 +165,12 @@ int train(Session& session, const Arguments& arguments) {
 
 int main(int argc, char** argv) {
   lockstep::faults::Arguments arguments;
-  if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0) return status < 0 ? 0 : status;
+  if (const int status = lockstep::faults::parse(argc, argv, arguments); status != 0)
+    return status < 0 ? 0 : status;
   std::optional<lockstep::Session> session;
   try {
-    session.emplace(argc, argv, lockstep::job::SessionOptions{.stall_timeout = arguments.stall_timeout});
+    session.emplace(argc, argv,
+                    lockstep::job::SessionOptions{.stall_timeout = arguments.stall_timeout});
   } catch (const lockstep::Error& error) {
     fmt::print(stderr, "lockstep: error: {}\n", error.what());
     return lockstep::exit_status(error.category());

@@ -1,5 +1,5 @@
-// Ranks that hang where no collective of a training is in flight: before the replicas are set up, and after the
-// training.
+// Ranks that hang where no collective of a training is in flight: before the replicas are set up,
+// and after the training.
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>
@@ -17,7 +17,9 @@ using ::testing::HasSubstr;
 
 class ScopedVariable {
  public:
-  ScopedVariable(const char* name, const std::string& value) : name_(name) { setenv(name, value.c_str(), 1); }
+  ScopedVariable(const char* name, const std::string& value) : name_(name) {
+    setenv(name, value.c_str(), 1);
+  }
   ~ScopedVariable() { unsetenv(name_); }
   ScopedVariable(const ScopedVariable&) = delete;
   ScopedVariable& operator=(const ScopedVariable&) = delete;
@@ -27,16 +29,19 @@ class ScopedVariable {
 };
 
 TEST(ARankWhoseReadsHang, IsNamedWhileItIndexes) {
-  const auto file = std::filesystem::temp_directory_path() / fmt::format("lockstep-hanging-{}.csv", getpid());
+  const auto file =
+      std::filesystem::temp_directory_path() / fmt::format("lockstep-hanging-{}.csv", getpid());
   std::ofstream(file) << "a,label\n1,0\n2,1\n";
   const ScopedVariable preload("LD_PRELOAD", LOCKSTEP_HANGING_READS);
   const ScopedVariable name("HANGING_FILE", file.filename());
   const ScopedVariable rank("HANGING_RANK", "1");
   const ScopedVariable when("HANGING_WHEN", file);
-  for (const Outcome& outcome : on_all_routes({fmt::format("--data csv:{}?label=label", file.string())})) {
-    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
-                                                         ", before the first step, waiting before "),
-                                               HasSubstr(" s in starting; ")));
+  for (const Outcome& outcome :
+       on_all_routes({fmt::format("--data csv:{}?label=label", file.string())})) {
+    EXPECT_THAT(expect_failure(outcome),
+                AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1) +
+                                ", before the first step, waiting before "),
+                      HasSubstr(" s in starting; ")));
     EXPECT_EQ(outcome.status, 4);
   }
   std::filesystem::remove(file);
@@ -44,13 +49,15 @@ TEST(ARankWhoseReadsHang, IsNamedWhileItIndexes) {
 
 TEST(ARankWhoseReadsHang, IsNamedWhenTheTrainingIsOver) {
   for (const Outcome& outcome : on_all_routes({"--fault stops-and-sleeps --prefetch 4"})) {
-    EXPECT_THAT(expect_failure(outcome), AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1)),
-                                               HasSubstr(" s in ending; ")));
+    EXPECT_THAT(expect_failure(outcome),
+                AllOf(HasSubstr("[watchdog] expected progress within 2 s; " + name_of_rank(1)),
+                      HasSubstr(" s in ending; ")));
     EXPECT_EQ(outcome.status, 4);
   }
 }
 
-// The text of the exception is there at once; what ends the job is that the rank does not come to its end.
+// The text of the exception is there at once; what ends the job is that the rank does not come to
+// its end.
 TEST(ARankWhoseReadsHang, LeavesTheTextOfItsExceptionFirst) {
   for (const Outcome& outcome : on_all_routes({"--fault throws-and-sleeps --prefetch 4"})) {
     EXPECT_GT(outcome.status, 0) << outcome.output;
@@ -59,7 +66,8 @@ TEST(ARankWhoseReadsHang, LeavesTheTextOfItsExceptionFirst) {
     const auto lines = error_lines(outcome);
     ASSERT_FALSE(lines.empty()) << outcome.output;
     EXPECT_EQ(lines.front(), "lockstep: error: a shard cannot be read") << outcome.output;
-    EXPECT_THAT(lines.back(), AnyOf(HasSubstr(name_of_rank(1)), HasSubstr("a shard cannot be read")));
+    EXPECT_THAT(lines.back(),
+                AnyOf(HasSubstr(name_of_rank(1)), HasSubstr("a shard cannot be read")));
   }
 }
 
@@ -68,11 +76,13 @@ TEST(LongSuspension, OfAllRanksForThreeTimeoutsIsNoFailure) {
   Jobs jobs;
   std::vector<Job*> running;
   for (const Route& route : kRoutes)
-    running.push_back(&jobs.start(route.ranks, fmt::format("--allreduce {} --stall-timeout {} --steps 200 --pause 20",
-                                                           route.name, kStallTimeout)));
+    running.push_back(&jobs.start(
+        route.ranks, fmt::format("--allreduce {} --stall-timeout {} --steps 200 --pause 20",
+                                 route.name, kStallTimeout)));
   const auto signal_all = [&](int signal) {
     for (std::size_t i = 0; i < running.size(); ++i)
-      for (int rank = 0; rank < kRoutes[i].ranks; ++rank) EXPECT_EQ(kill(running[i]->rank(rank), signal), 0);
+      for (int rank = 0; rank < kRoutes[i].ranks; ++rank)
+        EXPECT_EQ(kill(running[i]->rank(rank), signal), 0);
   };
   for (Job* job : running) ASSERT_TRUE(job->wait_for("step 5 done")) << job->output();
   signal_all(SIGSTOP);

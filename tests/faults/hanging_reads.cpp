@@ -1,5 +1,5 @@
-// A library for LD_PRELOAD whose reads of one file never return on one rank of a job, such as those from a file server
-// that is gone.
+// A library for LD_PRELOAD whose reads of one file never return on one rank of a job, such as those
+// from a file server that is gone.
 //
 //   HANGING_FILE   end of the file's path
 //   HANGING_RANK   its rank, as Open MPI or MPICH says it
@@ -28,7 +28,9 @@ bool hangs(int file) {
   std::snprintf(name.data(), name.size(), "/proc/self/fd/%d", file);
   const ssize_t length = readlink(name.data(), path.data(), path.size());
   if (length <= 0) return false;
-  if (!std::string_view(path.data(), static_cast<std::size_t>(length)).ends_with(setting("HANGING_FILE"))) return false;
+  if (!std::string_view(path.data(), static_cast<std::size_t>(length))
+           .ends_with(setting("HANGING_FILE")))
+    return false;
   return access(std::getenv("HANGING_WHEN"), F_OK) == 0;
 }
 

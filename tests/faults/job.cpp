@@ -24,8 +24,9 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kLook(5);
-constexpr double kPatience = 60;       // seconds for a word of a job that is well
-constexpr double kTidyingSeconds = 5;  // that mpirun's end may be ahead of its last files' and processes'
+constexpr double kPatience = 60;  // seconds for a word of a job that is well
+constexpr double kTidyingSeconds =
+    5;  // that mpirun's end may be ahead of its last files' and processes'
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path);
@@ -83,13 +84,16 @@ std::vector<std::string> Outcome::lines_with(const std::string& text) const {
 
 Job::Job(int ranks, const std::string& arguments) { start(mpirun_on(ranks), arguments); }
 
-Job::Job(std::vector<std::string> launcher, const std::string& arguments) { start(std::move(launcher), arguments); }
+Job::Job(std::vector<std::string> launcher, const std::string& arguments) {
+  start(std::move(launcher), arguments);
+}
 
 void Job::start(std::vector<std::string> command, const std::string& arguments) {
   static int number = 0;
   name_ = fmt::format("faults-{}-{}.", getpid(), number++);
   log_ = fs::temp_directory_path() / fmt::format("lockstep-{}log", name_);
-  for (const std::string& word : {std::string(LOCKSTEP_PROGRAM), std::string("--job"), name_}) command.push_back(word);
+  for (const std::string& word : {std::string(LOCKSTEP_PROGRAM), std::string("--job"), name_})
+    command.push_back(word);
   std::istringstream words(arguments);
   for (std::string word; words >> word;) command.push_back(word);
   launcher_ = fork();
@@ -113,7 +117,8 @@ std::string Job::output() const {
 }
 
 bool Job::wait_for(const std::string& text) {
-  for (const auto begin = Clock::now(); Clock::now() - begin < std::chrono::duration<double>(kPatience);) {
+  for (const auto begin = Clock::now();
+       Clock::now() - begin < std::chrono::duration<double>(kPatience);) {
     const bool ended = has_ended();  // before the look, so that last words count
     if (output().find(text) != std::string::npos) return true;
     if (ended) return false;

@@ -12,17 +12,20 @@ namespace lockstep::faults {
 
 /// How a job ended.
 struct Outcome {
-  int status = -1;     ///< exit status of what was started, or 128 + the signal that ended it; -1: it did not end
-  double seconds = 0;  ///< from the start of the job, or since `Job::restart_clock`, to the end of its last process
+  int status = -1;  ///< exit status of what was started, or 128 + the signal that ended it; -1: it
+                    ///< did not end
+  double seconds = 0;  ///< from the start of the job, or since `Job::restart_clock`, to the end of
+                       ///< its last process
   std::string output;  ///< standard output and standard error of all ranks
-  std::string left_behind;  ///< processes, shared memory and directories; empty where there are none
+  std::string
+      left_behind;  ///< processes, shared memory and directories; empty where there are none
 
   /// Lines of the output that contain `text`.
   std::vector<std::string> lines_with(const std::string& text) const;
 };
 
-/// mpirun with the program faulty_training. All processes of it are known by a name in their command lines. The
-/// destructor ends them.
+/// mpirun with the program faulty_training. All processes of it are known by a name in their
+/// command lines. The destructor ends them.
 class Job {
  public:
   /// `arguments`: words for the program. `launcher`: in place of mpirun and its options.
@@ -34,12 +37,14 @@ class Job {
 
   pid_t launcher() const { return launcher_; }
   std::string output() const;
-  /// Waits for a line that contains `text`. False where the job ends before, or says nothing of it for long.
+  /// Waits for a line that contains `text`. False where the job ends before, or says nothing of it
+  /// for long.
   bool wait_for(const std::string& text);
   /// The process that is rank `rank`, as it has told; waits for that. Throws where it does not.
   pid_t rank(int rank);
   void restart_clock() { start_ = Clock::now(); }
-  /// Waits for the end of all processes, `seconds` at most, and ends by force what is still there then.
+  /// Waits for the end of all processes, `seconds` at most, and ends by force what is still there
+  /// then.
   Outcome finish(double seconds);
 
  private:

@@ -1,4 +1,5 @@
-// Trainings in which one rank is not what the others are, and says nothing: it computes something else, or is slow.
+// Trainings in which one rank is not what the others are, and says nothing: it computes something
+// else, or is slow.
 #include "tests/faults/endings.h"
 
 namespace lockstep::faults {
@@ -10,11 +11,14 @@ using ::testing::MatchesRegex;
 
 TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
   // Of two replicas nobody knows which one is right; the second is named.
-  for (const Outcome& outcome : on_all_routes({"--fault flips-a-bit --step 5 --check-replicas 4"})) {
-    EXPECT_THAT(expect_failure(outcome),
-                EndsWith(fmt::format("[replicas] expected the same values on all replicas after step 8; dense_1/kernel "
-                                     "differs on replica 1 (rank 1, host {}), since a step after 4",
-                                     host_name())));
+  for (const Outcome& outcome :
+       on_all_routes({"--fault flips-a-bit --step 5 --check-replicas 4"})) {
+    EXPECT_THAT(
+        expect_failure(outcome),
+        EndsWith(fmt::format(
+            "[replicas] expected the same values on all replicas after step 8; dense_1/kernel "
+            "differs on replica 1 (rank 1, host {}), since a step after 4",
+            host_name())));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 9 done").empty());
   }
@@ -27,15 +31,15 @@ void expect_straggler(const Outcome& outcome, const std::string& phase) {
   const auto lines = outcome.lines_with(" is slow: ");
   EXPECT_EQ(lines.size(), 3U) << outcome.output;
   for (const std::string& line : lines)
-    EXPECT_THAT(line,
-                MatchesRegex(fmt::format(".*step [369]: rank 1 .host {}. is slow: {} takes [1-3][0-9][0-9] ms per "
-                                         "step, the median is .* ms; the others wait .* ms per step for it",
-                                         host_name(), phase)));
+    EXPECT_THAT(line, MatchesRegex(fmt::format(
+                          ".*step [369]: rank 1 .host {}. is slow: {} takes [1-3][0-9][0-9] ms per "
+                          "step, the median is .* ms; the others wait .* ms per step for it",
+                          host_name(), phase)));
 }
 
 TEST(ASlowRank, IsNamedWithWhatItIsSlowAtAndNobodyElse) {
-  const auto outcomes =
-      on_all_routes({"--fault slow-backward --steps 9 --log-every 3", "--fault slow-input --steps 9 --log-every 3"});
+  const auto outcomes = on_all_routes({"--fault slow-backward --steps 9 --log-every 3",
+                                       "--fault slow-input --steps 9 --log-every 3"});
   for (std::size_t i = 0; i < outcomes.size(); ++i)
     expect_straggler(outcomes[i], i < kRoutes.size() ? "compute" : "input");
 }

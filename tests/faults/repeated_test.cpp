@@ -34,8 +34,10 @@ TEST(LongKilledRank, IsNamedEachTimeWithAllProcessorsBusy) {
   for (int i = 0; i < repeats(100); ++i) {
     Jobs jobs;
     for (const Route& route : kRoutes) {
-      jobs.start(route.ranks, fmt::format("--wrapped --allreduce {} --fault killed --step {}", route.name, i % 20));
-      jobs.start(route.ranks, fmt::format("--allreduce {} --fault killed --step {}", route.name, i % 20));
+      jobs.start(route.ranks, fmt::format("--wrapped --allreduce {} --fault killed --step {}",
+                                          route.name, i % 20));
+      jobs.start(route.ranks,
+                 fmt::format("--allreduce {} --fault killed --step {}", route.name, i % 20));
     }
     for (const Outcome& outcome : jobs.finish())
       ASSERT_THAT(expect_failure(outcome),
@@ -46,8 +48,8 @@ TEST(LongKilledRank, IsNamedEachTimeWithAllProcessorsBusy) {
 
 class LongFailingRing : public ::testing::TestWithParam<const char*> {};
 
-// The memory of messages that were in flight is poisoned where it is freed. The status is that of the exception, or 4
-// where another rank finds the failure first; never that of a signal.
+// The memory of messages that were in flight is poisoned where it is freed. The status is that of
+// the exception, or 4 where another rank finds the failure first; never that of a signal.
 TEST_P(LongFailingRing, EndsWithTheErrorEachTime) {
   setenv("OMPI_MCA_btl", GetParam(), 1);
   setenv("OMPI_MCA_btl_vader_single_copy_mechanism", "none", 1);
@@ -55,21 +57,24 @@ TEST_P(LongFailingRing, EndsWithTheErrorEachTime) {
   setenv("MALLOC_CHECK_", "3", 1);
   for (int i = 0; i < repeats(200); ++i) {
     Jobs jobs;
-    jobs.start(4, fmt::format("--allreduce ring --units 1024 --bucket-bytes 4194304 --steps 50 --fault "
-                              "fails-in-backward --rank 1 --step {}",
-                              i % 20));
+    jobs.start(
+        4, fmt::format("--allreduce ring --units 1024 --bucket-bytes 4194304 --steps 50 --fault "
+                       "fails-in-backward --rank 1 --step {}",
+                       i % 20));
     for (const Outcome& outcome : jobs.finish()) {
       ASSERT_EQ(outcome.status, 4) << "repeat " << i << ": " << outcome.output;
       ASSERT_THAT(outcome.output, HasSubstr("a layer has lost its connection")) << "repeat " << i;
     }
   }
-  for (const char* name :
-       {"OMPI_MCA_btl", "OMPI_MCA_btl_vader_single_copy_mechanism", "MALLOC_PERTURB_", "MALLOC_CHECK_"})
+  for (const char* name : {"OMPI_MCA_btl", "OMPI_MCA_btl_vader_single_copy_mechanism",
+                           "MALLOC_PERTURB_", "MALLOC_CHECK_"})
     unsetenv(name);
 }
 
 INSTANTIATE_TEST_SUITE_P(Messages, LongFailingRing, ::testing::Values("self,tcp", "self,vader"),
-                         [](const auto& btl) { return std::string(btl.param) == "self,tcp" ? "Tcp" : "SharedMemory"; });
+                         [](const auto& btl) {
+                           return std::string(btl.param) == "self,tcp" ? "Tcp" : "SharedMemory";
+                         });
 
 }  // namespace
 }  // namespace lockstep::faults

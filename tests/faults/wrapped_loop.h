@@ -15,7 +15,8 @@ struct WrappedLoop {
   std::chrono::milliseconds pause{0};  ///< before each step
 };
 
-/// Runs it on this rank; the chief tells of its first steps as faulty_training does. The exit status.
+/// Runs it on this rank; the chief tells of its first steps as faulty_training does. The exit
+/// status.
 int run(Session& session, const WrappedLoop& loop);
 
 }  // namespace lockstep::faults

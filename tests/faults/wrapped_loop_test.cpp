@@ -1,4 +1,5 @@
-// How loops of somebody else's end, around a DistributedOptimizer: soon, with the right status, and leaving nothing.
+// How loops of somebody else's end, around a DistributedOptimizer: soon, with the right status, and
+// leaving nothing.
 #include <csignal>
 
 #include "tests/faults/endings.h"
@@ -32,13 +33,14 @@ TEST(TheEndOfAWrappedLoop, IsQuietWhenItIsDone) {
 }
 
 TEST(TheEndOfAWrappedLoop, ByAnExceptionOnOneRankIsOneLine) {
-  for (const auto& [fault, message] :
-       {std::pair("throws", "a shard cannot be read"), std::pair("throws-in-backward", "a layer cannot go on")})
+  for (const auto& [fault, message] : {std::pair("throws", "a shard cannot be read"),
+                                       std::pair("throws-in-backward", "a layer cannot go on")})
     for (const Outcome& outcome : outcomes_of(fmt::format("--fault {}", fault))) {
       EXPECT_EQ(outcome.status, 1) << outcome.output;
       EXPECT_LT(outcome.seconds, kSeconds);
       EXPECT_EQ(outcome.left_behind, "");
-      EXPECT_EQ(error_lines(outcome), std::vector<std::string>{std::string("lockstep: error: ") + message});
+      EXPECT_EQ(error_lines(outcome),
+                std::vector<std::string>{std::string("lockstep: error: ") + message});
     }
 }
 
@@ -51,8 +53,8 @@ TEST(TheEndOfAWrappedLoop, ByAnExceptionThatNobodyCatchesEndsAllRanks) {
   }
 }
 
-// The loop does with signals what it will; this one dies of them. Whether the launcher sees that first or the watchdog
-// of the others is open.
+// The loop does with signals what it will; this one dies of them. Whether the launcher sees that
+// first or the watchdog of the others is open.
 TEST(TheEndOfAWrappedLoop, ByASignalEndsAllRanks) {
   for (const int signal : {SIGTERM, SIGINT}) {
     Jobs jobs;

@@ -5,7 +5,8 @@ namespace lockstep::fuzz {
 
 void read_untrusted(Bytes bytes) {
   tolerate(ErrorCategory::checkpoint, [&] {
-    const checkpoint::TrainingState state = checkpoint::parse_training_state(std::string(text_of(bytes)), "state.json");
+    const checkpoint::TrainingState state =
+        checkpoint::parse_training_state(std::string(text_of(bytes)), "state.json");
     // What was read must come through our own writer.
     checkpoint::parse_training_state(checkpoint::to_json_text(state), "state.json");
   });

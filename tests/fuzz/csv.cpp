@@ -16,7 +16,10 @@ void read_untrusted(Bytes bytes) {
     for (std::int64_t i = 0; i < source.size(); ++i) source.read(i, sample);
   };
   try {
-    read_as({.header = data::CsvHeader::no, .categorical = {"1"}, .unknown_column = true, .like = file.path()});
+    read_as({.header = data::CsvHeader::no,
+             .categorical = {"1"},
+             .unknown_column = true,
+             .like = file.path()});
   } catch (const Error&) {  // what is no table of words may be one of numbers
   }
   try {

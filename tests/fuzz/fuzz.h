@@ -12,8 +12,8 @@ namespace lockstep::fuzz {
 
 using Bytes = std::span<const std::uint8_t>;
 
-/// Each fuzzer defines it: feeds `bytes` to what is tested. May throw Error, which is how damage is to be reported;
-/// anything else that leaves it, and any finding of a sanitizer, is a bug.
+/// Each fuzzer defines it: feeds `bytes` to what is tested. May throw Error, which is how damage is
+/// to be reported; anything else that leaves it, and any finding of a sanitizer, is a bug.
 void read_untrusted(Bytes bytes);
 
 /// Calls `function`; an Error of `category` ends here. For readers of files that are no data.
@@ -26,11 +26,13 @@ void tolerate(ErrorCategory category, Function function) {
   }
 }
 
-/// read_untrusted(bytes); an Error (data) ends here. Any other kind of error is a bug too: the bytes are to blame and
-/// not the user's command line.
+/// read_untrusted(bytes); an Error (data) ends here. Any other kind of error is a bug too: the
+/// bytes are to blame and not the user's command line.
 void try_untrusted(Bytes bytes);
 
-inline std::string_view text_of(Bytes bytes) { return {reinterpret_cast<const char*>(bytes.data()), bytes.size()}; }
+inline std::string_view text_of(Bytes bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 
 /// A file in memory, for what reads files only. Gone with this object.
 class MemoryFile {

@@ -5,14 +5,16 @@ namespace lockstep::fuzz {
 
 void read_untrusted(Bytes bytes) {
   using namespace lockstep::data;
-  static JpegDecoder decoder(1 << 14);  // kept, as a reader keeps its own: one image must not spoil the next
+  static JpegDecoder decoder(
+      1 << 14);  // kept, as a reader keeps its own: one image must not spoil the next
   Image memory;
   for (const int denominator : {1, 2, 8}) {
     decoder.open(bytes);
     const ImageHeader size = decoder.scaled(denominator);
     const int x = size.width / 3;
     const int y = size.height / 4;
-    decoder.decode({x, y, size.width / 2 + 1 - size.width / 3, (size.height + 1) / 2}, denominator, 3, memory);
+    decoder.decode({x, y, size.width / 2 + 1 - size.width / 3, (size.height + 1) / 2}, denominator,
+                   3, memory);
   }
   decoder.open(bytes);
   decoder.decode(1, memory);

@@ -1,4 +1,5 @@
-// Frames of a launch, and what is read of their texts: arrivals, calls of agents, facts for daemons, targets, endings.
+// Frames of a launch, and what is read of their texts: arrivals, calls of agents, facts for
+// daemons, targets, endings.
 #include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/launch/messages.h"
 #include "lockstep/base/error.h"

@@ -32,7 +32,8 @@ class Directory {
 void read_untrusted(Bytes bytes) {
   static const Directory directory;
   std::ofstream(directory.path() / checkpoint::kManifestName, std::ios::binary)
-      .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+      .write(reinterpret_cast<const char*>(bytes.data()),
+             static_cast<std::streamsize>(bytes.size()));
   tolerate(ErrorCategory::checkpoint, [] {
     const checkpoint::Manifest manifest = checkpoint::read_manifest(directory.path());
     manifest.total_bytes();

@@ -6,9 +6,11 @@ namespace lockstep::fuzz {
 
 void read_untrusted(Bytes bytes) {
   using model::network_from_json;
-  tolerate(ErrorCategory::input, [&] { network_from_json(text_of(bytes), "network.json").summary(); });
+  tolerate(ErrorCategory::input,
+           [&] { network_from_json(text_of(bytes), "network.json").summary(); });
   const model::DataShape data{.input = model::Shape{8, 8, 3}, .classes = 10};
-  tolerate(ErrorCategory::input, [&] { network_from_json(text_of(bytes), "network.json", data).summary(); });
+  tolerate(ErrorCategory::input,
+           [&] { network_from_json(text_of(bytes), "network.json", data).summary(); });
 }
 
 }  // namespace lockstep::fuzz

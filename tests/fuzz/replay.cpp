@@ -1,5 +1,6 @@
-// Runs a fuzzer without libFuzzer, with any compiler: every file of the folders named on the command line as it is, cut
-// short at every byte, and with each bit flipped. What it finds is found every time.
+// Runs a fuzzer without libFuzzer, with any compiler: every file of the folders named on the
+// command line as it is, cut short at every byte, and with each bit flipped. What it finds is found
+// every time.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -23,7 +24,8 @@ void replay(std::vector<std::uint8_t> bytes) {
   try_untrusted(bytes);
   for (std::size_t size = 0; size < bytes.size(); ++size) {
     // A copy of just this size, so that the address sanitizer sees who reads behind it.
-    try_untrusted(std::vector<std::uint8_t>(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)));
+    try_untrusted(std::vector<std::uint8_t>(bytes.begin(),
+                                            bytes.begin() + static_cast<std::ptrdiff_t>(size)));
   }
   for (std::uint8_t& byte : bytes) {
     const std::uint8_t intact = byte;

@@ -24,10 +24,11 @@ void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
   try_input([&] { job::expand_slurm_hosts(text); });
   try_input([&] { job::expand_slurm_counts(text); });
-  const std::map<std::string_view, std::string> variables = {{"SLURM_PROCID", "0"},
-                                                             {"SLURM_STEP_NUM_TASKS", "4"},
-                                                             {"SLURM_STEP_NODELIST", text},
-                                                             {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}};
+  const std::map<std::string_view, std::string> variables = {
+      {"SLURM_PROCID", "0"},
+      {"SLURM_STEP_NUM_TASKS", "4"},
+      {"SLURM_STEP_NODELIST", text},
+      {"SLURM_STEP_TASKS_PER_NODE", "2(x2)"}};
   try_input([&] {
     job::find_task([&](const char* name) {
       const auto found = variables.find(name);

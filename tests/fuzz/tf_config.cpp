@@ -11,8 +11,9 @@ namespace lockstep::fuzz {
 void read_untrusted(Bytes bytes) {
   const std::string text(text_of(bytes));
   try {
-    const auto task = job::find_task(
-        [&](const char* name) { return std::string_view(name) == "TF_CONFIG" ? text.c_str() : nullptr; });
+    const auto task = job::find_task([&](const char* name) {
+      return std::string_view(name) == "TF_CONFIG" ? text.c_str() : nullptr;
+    });
     if (task) LOCKSTEP_CHECK_OP(task->rank, <, task->ranks);
   } catch (const Error& error) {
     if (error.category() != ErrorCategory::input) throw;

@@ -11,8 +11,10 @@ void read_body(std::string_view body) {
   using namespace allreduce;
   read_hello(body);
   read_goodbye(body);
-  if (const auto replicas = read_beat(body)) LOCKSTEP_CHECK_OP(write_beat(*replicas).size(), ==, body.size());
-  if (const auto invitation = read_invitation(body)) LOCKSTEP_CHECK(write_invitation(*invitation) == body);
+  if (const auto replicas = read_beat(body))
+    LOCKSTEP_CHECK_OP(write_beat(*replicas).size(), ==, body.size());
+  if (const auto invitation = read_invitation(body))
+    LOCKSTEP_CHECK(write_invitation(*invitation) == body);
 }
 
 void shake_hands(std::string_view bytes, net::Handshake::Role role) {

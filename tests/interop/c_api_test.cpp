@@ -15,16 +15,19 @@ using ::testing::HasSubstr;
 /// A session of one rank, as a program without a launcher has it.
 class CApi : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_OK) << lockstep_last_error(); }
+  void SetUp() override {
+    ASSERT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_OK) << lockstep_last_error();
+  }
   void TearDown() override {
     lockstep_optimizer_free(optimizer_);
     lockstep_finalize(session_);
   }
 
   int create(const lockstep_options& options) {
-    parameters_ = {{"a", values_.data(), gradients_.data(), 2}, {"b", values_.data() + 2, gradients_.data() + 2, 1}};
-    return lockstep_optimizer_create(session_, parameters_.data(), parameters_.size(), &options, descend, this,
-                                     &optimizer_);
+    parameters_ = {{"a", values_.data(), gradients_.data(), 2},
+                   {"b", values_.data() + 2, gradients_.data() + 2, 1}};
+    return lockstep_optimizer_create(session_, parameters_.data(), parameters_.size(), &options,
+                                     descend, this, &optimizer_);
   }
   static int descend(void* state) {
     auto* test = static_cast<CApi*>(state);
@@ -53,7 +56,8 @@ TEST_F(CApi, ReducesEveryType) {
   std::array<double, 2> values{1.5, -2};
   for (int type = LOCKSTEP_FLOAT32; type <= LOCKSTEP_BFLOAT16; ++type)
     for (const int op : {LOCKSTEP_SUM, LOCKSTEP_MAX, LOCKSTEP_MIN})
-      EXPECT_EQ(lockstep_all_reduce(session_, values.data(), 1, type, op), LOCKSTEP_OK) << lockstep_last_error();
+      EXPECT_EQ(lockstep_all_reduce(session_, values.data(), 1, type, op), LOCKSTEP_OK)
+          << lockstep_last_error();
   EXPECT_THAT(values, ElementsAre(1.5, -2));
   EXPECT_EQ(lockstep_broadcast(session_, values.data(), sizeof(values), 0), LOCKSTEP_OK);
   std::array<double, 2> all{};
@@ -101,14 +105,16 @@ TEST_F(CApi, ClipsAndTellsTheNorm) {
 
 TEST_F(CApi, TellsErrorsByStatusAndInWords) {
   EXPECT_EQ(lockstep_init(nullptr, nullptr), LOCKSTEP_INPUT);
-  EXPECT_STREQ(lockstep_last_error(), "[lockstep_init] expected a pointer for the session, got NULL");
+  EXPECT_STREQ(lockstep_last_error(),
+               "[lockstep_init] expected a pointer for the session, got NULL");
   EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK);
   EXPECT_STREQ(lockstep_last_error(), "");
   float value = 0;
   EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, 9, LOCKSTEP_SUM), LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a type of enum lockstep_type, got 9"));
   EXPECT_EQ(lockstep_all_reduce(session_, &value, 1, LOCKSTEP_FLOAT32, 9), LOCKSTEP_INPUT);
-  EXPECT_THAT(lockstep_last_error(), HasSubstr("expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN, got 9"));
+  EXPECT_THAT(lockstep_last_error(),
+              HasSubstr("expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN, got 9"));
   EXPECT_EQ(lockstep_broadcast(session_, &value, 4, 1), LOCKSTEP_INPUT);
   EXPECT_STREQ(lockstep_last_error(), "[broadcast] expected a root from 0 to 0, got 1");
   EXPECT_EQ(lockstep_broadcast(session_, nullptr, 4, 0), LOCKSTEP_INPUT);
@@ -123,14 +129,17 @@ TEST_F(CApi, RefusesWhatIsNoOptimizer) {
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected compression LOCKSTEP_FLOAT32"));
   EXPECT_EQ(optimizer_, nullptr);
   parameters_[1].name = "a";
-  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this, &optimizer_),
+  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this,
+                                      &optimizer_),
             LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("parameters 0 and 1 are both named a"));
   parameters_[1].name = nullptr;
-  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this, &optimizer_),
+  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 2, nullptr, descend, this,
+                                      &optimizer_),
             LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a name for each parameter, got NULL"));
-  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 1, nullptr, nullptr, this, &optimizer_),
+  EXPECT_EQ(lockstep_optimizer_create(session_, parameters_.data(), 1, nullptr, nullptr, this,
+                                      &optimizer_),
             LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected an update function, got NULL"));
 }

@@ -1,5 +1,6 @@
-// A loop over the samples of tests/interop/own_network.h, as one process runs it and as ranks do. Model and
-// Inner are somebody's network and optimizer, those of that file or others that are used like them.
+// A loop over the samples of tests/interop/own_network.h, as one process runs it and as ranks do.
+// Model and Inner are somebody's network and optimizer, those of that file or others that are used
+// like them.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +22,8 @@ constexpr int kSteps = 50;
 inline data::Range batch_of(int step) {
   const std::size_t batches = (kSamples + kGlobalBatch - 1) / kGlobalBatch;
   const std::size_t begin = static_cast<std::size_t>(step) % batches * kGlobalBatch;
-  return {static_cast<std::int64_t>(begin), static_cast<std::int64_t>(std::min(begin + kGlobalBatch, kSamples))};
+  return {static_cast<std::int64_t>(begin),
+          static_cast<std::int64_t>(std::min(begin + kGlobalBatch, kSamples))};
 }
 
 /// The parameters after kSteps steps of one process that knows nothing of ranks.
@@ -33,16 +35,18 @@ std::vector<float> train_alone() {
   for (int step = 0; step < kSteps; ++step) {
     const data::Range batch = batch_of(step);
     network.zero_grad();
-    network.backward(samples, static_cast<std::size_t>(batch.begin), static_cast<std::size_t>(batch.end));
+    network.backward(samples, static_cast<std::size_t>(batch.begin),
+                     static_cast<std::size_t>(batch.end));
     optimizer.step();
   }
   return network.all_values();
 }
 
-/// The same on this rank of several: its part of each global batch, in as many passes as the options say.
+/// The same on this rank of several: its part of each global batch, in as many passes as the
+/// options say.
 template <typename Model = Network, typename Inner = Momentum>
-std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions& options, unsigned seed = 1,
-                                 bool announces = false) {
+std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions& options,
+                                 unsigned seed = 1, bool announces = false) {
   const Samples samples = make_samples(kSamples);
   Model network(seed);
   Inner inner(network);
@@ -54,7 +58,8 @@ std::vector<float> train_as_rank(job::Workers& workers, const DistributedOptions
     const data::Range batch = batch_of(step);
     optimizer.zero_grad();
     for (int pass = 0; pass < passes; ++pass) {
-      const data::Range part = data::split(batch.size(), workers.size() * passes, workers.rank() * passes + pass);
+      const data::Range part =
+          data::split(batch.size(), workers.size() * passes, workers.rank() * passes + pass);
       const auto size = static_cast<double>(part.size());
       if (announces) optimizer.begin_backward(size);
       network.backward(samples, static_cast<std::size_t>(batch.begin + part.begin),
@@ -73,7 +78,8 @@ inline double relative_difference(const std::vector<float>& a, const std::vector
   double difference = 0;
   double largest = 0;
   for (std::size_t i = 0; i < a.size(); ++i) {
-    difference = std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
+    difference =
+        std::max(difference, std::abs(static_cast<double>(a[i]) - static_cast<double>(b[i])));
     largest = std::max(largest, std::abs(static_cast<double>(a[i])));
   }
   return difference / largest;

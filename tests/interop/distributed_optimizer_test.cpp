@@ -29,7 +29,8 @@ TEST_P(Equivalence, OfAnyRanksAndPassesWithOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(1, 2, 4, 7)),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
+                                            ::testing::Values(1, 2, 4, 7)),
                          [](const auto& param_info) {
                            return std::to_string(std::get<0>(param_info.param)) + "_ranks_" +
                                   std::to_string(std::get<1>(param_info.param)) + "_passes";
@@ -38,7 +39,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
 TEST(DistributedOptimizer, GivesTheSameResultWhereGradientsAreAnnounced) {
   const std::vector<float> alone = own::train_alone();
   run_ranks(3, [&](job::Workers& workers) {
-    const auto ours = own::train_as_rank(workers, {.backward_passes_per_step = 2}, 1, /*announces=*/true);
+    const auto ours =
+        own::train_as_rank(workers, {.backward_passes_per_step = 2}, 1, /*announces=*/true);
     EXPECT_LT(own::relative_difference(alone, ours), 1e-6);
   });
 }
@@ -46,7 +48,8 @@ TEST(DistributedOptimizer, GivesTheSameResultWhereGradientsAreAnnounced) {
 TEST(DistributedOptimizer, MakesDifferentStartsEqual) {
   const std::vector<float> alone = own::train_alone();
   run_ranks(3, [&](job::Workers& workers) {
-    const auto ours = own::train_as_rank(workers, {}, static_cast<unsigned>(1 + 10 * workers.rank()));
+    const auto ours =
+        own::train_as_rank(workers, {}, static_cast<unsigned>(1 + 10 * workers.rank()));
     EXPECT_LT(own::relative_difference(alone, ours), 1e-6);
   });
 }
@@ -112,7 +115,10 @@ TEST(DistributedOptimizer, CountsAMissingGradientAsZeroAndTellsAllRanksAlike) {
       const std::span<float> v(values);
       const std::span<float> g(gradients);
       return {{.name = "all", .values = v.first(1), .gradient = g.first(1)},
-              {.name = "odd", .values = v.subspan(1, 1), .gradient = g.subspan(1, 1), .has_gradient = rank % 2 == 1},
+              {.name = "odd",
+               .values = v.subspan(1, 1),
+               .gradient = g.subspan(1, 1),
+               .has_gradient = rank % 2 == 1},
               {.name = "none", .values = v.last(1), .gradient = g.last(1), .has_gradient = false}};
     }
     void step() {}
@@ -184,14 +190,16 @@ INSTANTIATE_TEST_SUITE_P(
                  optimizer.backward_done();
                  optimizer.backward_done();
                },
-               "expected step() after one backward pass (backward_passes_per_step); backward pass 2 began before it"},
+               "expected step() after one backward pass (backward_passes_per_step); backward pass "
+               "2 began before it"},
         Misuse{"gradient_changed",
                [](auto& optimizer, Network& network) {
                  optimizer.backward_done();
                  network.arrays[2].gradient[0] += 1;
                  optimizer.step();
                },
-               "call synchronize() before reading or changing them; the gradient of output/weights was changed"},
+               "call synchronize() before reading or changing them; the gradient of output/weights "
+               "was changed"},
         Misuse{"zero_grad_too_early",
                [](auto& optimizer, auto&) {
                  optimizer.backward_done();
@@ -204,9 +212,11 @@ INSTANTIATE_TEST_SUITE_P(
                  optimizer.gradient_ready(1);
                  optimizer.gradient_ready(1);
                },
-               "expected one gradient per parameter in a backward pass; hidden/bias was announced twice"},
-        Misuse{"announced_outside", [](auto& optimizer, auto&) { optimizer.gradient_ready(1); },
-               "expected begin_backward() before gradient_ready(); hidden/bias was announced outside"},
+               "expected one gradient per parameter in a backward pass; hidden/bias was announced "
+               "twice"},
+        Misuse{
+            "announced_outside", [](auto& optimizer, auto&) { optimizer.gradient_ready(1); },
+            "expected begin_backward() before gradient_ready(); hidden/bias was announced outside"},
         Misuse{"announced_what_is_not", [](auto& optimizer, auto&) { optimizer.gradient_ready(3); },
                "expected a parameter number below 3, got 3"},
         Misuse{"other_samples_at_the_end",
@@ -214,7 +224,8 @@ INSTANTIATE_TEST_SUITE_P(
                  optimizer.begin_backward(4);
                  optimizer.backward_done(5);
                },
-               "expected the same number of samples as in begin_backward(), 4; backward_done() got 5 samples"},
+               "expected the same number of samples as in begin_backward(), 4; backward_done() got "
+               "5 samples"},
         Misuse{"broadcast_in_mid_step",
                [](auto& optimizer, auto&) {
                  optimizer.backward_done();

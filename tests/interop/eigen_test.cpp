@@ -79,9 +79,12 @@ class Nesterov {
   }
 
   std::vector<Parameter> parameters() {
-    const auto span = [](Matrix& matrix) { return std::span(matrix.data(), static_cast<std::size_t>(matrix.size())); };
+    const auto span = [](Matrix& matrix) {
+      return std::span(matrix.data(), static_cast<std::size_t>(matrix.size()));
+    };
     std::vector<Parameter> parameters;
-    for (Array& array : network_.arrays) parameters.push_back({array.name, span(array.values), span(array.gradient)});
+    for (Array& array : network_.arrays)
+      parameters.push_back({array.name, span(array.values), span(array.gradient)});
     return parameters;
   }
   void zero_grad() { network_.zero_grad(); }
@@ -104,14 +107,15 @@ TEST_P(EigenEquivalence, OfAnyRanksAndPassesWithOneProcess) {
   const auto [ranks, passes] = GetParam();
   const std::vector<float> alone = own::train_alone<Network, Nesterov>();
   run_ranks(ranks, [&, passes = passes](job::Workers& workers) {
-    const auto ours = own::train_as_rank<Network, Nesterov>(workers, {.backward_passes_per_step = passes},
-                                                            static_cast<unsigned>(1 + workers.rank()));
+    const auto ours = own::train_as_rank<Network, Nesterov>(
+        workers, {.backward_passes_per_step = passes}, static_cast<unsigned>(1 + workers.rank()));
     EXPECT_LT(own::relative_difference(alone, ours), 1e-6) << "rank " << workers.rank();
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, EigenEquivalence,
-                         ::testing::Combine(::testing::Values(2, 3, 4), ::testing::Values(1, 2, 4, 7)),
+                         ::testing::Combine(::testing::Values(2, 3, 4),
+                                            ::testing::Values(1, 2, 4, 7)),
                          [](const auto& param_info) {
                            return std::to_string(std::get<0>(param_info.param)) + "_ranks_" +
                                   std::to_string(std::get<1>(param_info.param)) + "_passes";

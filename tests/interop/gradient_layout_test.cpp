@@ -32,15 +32,18 @@ TEST(GradientLayout, KeepsNamedGroupsTogether) {
 }
 
 TEST(GradientLayout, CutsParametersIntoAsManyGroupsAsAskedFor) {
-  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 2}).entries, ElementsAre(1, 1, 0, 0));
+  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 2}).entries,
+              ElementsAre(1, 1, 0, 0));
   EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 3}).counts, ElementsAre(1, 1, 2));
-  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 9}).counts, ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(make_gradient_layout(kParameters, {.group_count = 9}).counts,
+              ElementsAre(1, 1, 1, 1));
 }
 
 TEST(GradientLayout, RefusesTwoParametersOfOneName) {
   const std::vector<ParameterLayout> twice{{"w", {1}}, {"b", {1}}, {"w", {2}}};
   EXPECT_EQ(error_of([&] { make_gradient_layout(twice, {}); }),
-            "[distributed_optimizer] expected a unique name for each parameter; parameters 0 and 2 are both named w");
+            "[distributed_optimizer] expected a unique name for each parameter; parameters 0 and 2 "
+            "are both named w");
 }
 
 TEST(GradientLayout, RefusesGroupsOfWhatIsNotThereOrTwiceThere) {
@@ -75,14 +78,18 @@ TEST_P(OptionsOutOfRange, AreRefusedByName) {
 INSTANTIATE_TEST_SUITE_P(
     All, OptionsOutOfRange,
     ::testing::Values(
-        BadOptions{"passes", {.backward_passes_per_step = 0}, "backward_passes_per_step of at least 1, got 0"},
+        BadOptions{"passes",
+                   {.backward_passes_per_step = 0},
+                   "backward_passes_per_step of at least 1, got 0"},
         BadOptions{"predivide", {.predivide_factor = -1}, "expected a predivide_factor above 0"},
         BadOptions{"predivided_sum",
                    {.reduction = Reduction::sum, .predivide_factor = 2},
                    "expected reduction average for a predivide_factor"},
         BadOptions{"clip", {.clip_norm = -1}, "expected a clip_norm of at least 0, got -1"},
-        BadOptions{"group_count", {.group_count = -1}, "expected a group_count of at least 0, got -1"},
-        BadOptions{"both_groups", {.groups = {{"a"}}, .group_count = 1}, "either groups or group_count"}),
+        BadOptions{
+            "group_count", {.group_count = -1}, "expected a group_count of at least 0, got -1"},
+        BadOptions{
+            "both_groups", {.groups = {{"a"}}, .group_count = 1}, "either groups or group_count"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

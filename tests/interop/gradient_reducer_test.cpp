@@ -29,7 +29,8 @@ void pass(GradientReducer& reducer, double samples, float weights, float bias) {
 
 std::vector<float> result(const GradientReducer& reducer) {
   std::vector<float> all;
-  for (std::size_t i = 0; i < 2; ++i) all.insert(all.end(), reducer.gradient(i).begin(), reducer.gradient(i).end());
+  for (std::size_t i = 0; i < 2; ++i)
+    all.insert(all.end(), reducer.gradient(i).begin(), reducer.gradient(i).end());
   return all;
 }
 
@@ -71,20 +72,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"divided_after_the_sum", 4, {.predivide_factor = 1}, {2.5F, 25}},
         Case{"divided_by_two_before_and_after", 4, {.predivide_factor = 2}, {2.5F, 25}},
         Case{"passes_are_averaged", 2, {.backward_passes_per_step = 4}, {3.75F, 37.5F}},
-        Case{"passes_are_added", 2, {.reduction = Reduction::sum, .backward_passes_per_step = 4}, {30, 300}},
+        Case{"passes_are_added",
+             2,
+             {.reduction = Reduction::sum, .backward_passes_per_step = 4},
+             {30, 300}},
         Case{"bfloat16", 2, {.compression = allreduce::WireType::bfloat16}, {1.5F, 15}, 0.1F},
         Case{"float16", 3, {.compression = allreduce::WireType::float16}, {2, 20}, 0.02F},
         Case{"a_bucket_each", 3, {.first_bucket_bytes = 1, .bucket_bytes = 1}, {2, 20}, 1e-6F},
-        Case{"grouped", 2, {.first_bucket_bytes = 1, .bucket_bytes = 1, .groups = {{"bias", "weights"}}}, {1.5F, 15}},
+        Case{"grouped",
+             2,
+             {.first_bucket_bytes = 1, .bucket_bytes = 1, .groups = {{"bias", "weights"}}},
+             {1.5F, 15}},
         Case{"clipped", 2, {.clip_norm = 1.5}, {0.1485221F, 1.4852213F}, 1e-5F}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(GradientReducer, WeighsPassesAndRanksByTheirSamples) {
   run_ranks(3, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 2});
-    // Samples of rank and pass; a gradient is the mean of the numbers of its samples, counted on from one to the next.
+    // Samples of rank and pass; a gradient is the mean of the numbers of its samples, counted on
+    // from one to the next.
     const std::vector<std::vector<double>> samples{{4, 2}, {1, 3}, {5, 0}};
-    const std::vector<std::vector<float>> means{{2.5F, 5.5F}, {7, 9}, {13, std::numeric_limits<float>::quiet_NaN()}};
+    const std::vector<std::vector<float>> means{
+        {2.5F, 5.5F}, {7, 9}, {13, std::numeric_limits<float>::quiet_NaN()}};
     const auto rank = static_cast<std::size_t>(workers.rank());
     for (int step = 0; step < 3; ++step) {
       for (std::size_t number = 0; number < 2; ++number)
@@ -153,7 +162,8 @@ TEST(GradientReducer, TakesGradientsThatAreAddedInPlace) {
 
 TEST(GradientReducer, ReducesEachBucketOnceAStepWhateverThePasses) {
   run_ranks(2, [](job::Workers& workers) {
-    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 7, .first_bucket_bytes = 1, .bucket_bytes = 1});
+    GradientReducer reducer(
+        workers, kTwo, {.backward_passes_per_step = 7, .first_bucket_bytes = 1, .bucket_bytes = 1});
     for (int step = 0; step < 3; ++step) {
       for (int number = 0; number < 7; ++number) pass(reducer, 1, 1, 1);
       reducer.reduce();
@@ -167,7 +177,8 @@ TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
   run_ranks(3, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4});
     EXPECT_FALSE(reducer.reduce_rest());
-    for (int number = 0; number < workers.rank(); ++number) pass(reducer, 2, static_cast<float>(workers.rank()), 1);
+    for (int number = 0; number < workers.rank(); ++number)
+      pass(reducer, 2, static_cast<float>(workers.rank()), 1);
     EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes
     EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
     EXPECT_EQ(reducer.samples(), 6);
@@ -181,8 +192,10 @@ TEST(GradientReducer, TakesWhatAnEpochLeavesOver) {
 
 TEST(GradientReducer, AddsUpWhatAnEpochLeavesOverAlikeOnAllRanks) {
   run_ranks(3, [](job::Workers& workers) {
-    GradientReducer reducer(workers, kTwo, {.backward_passes_per_step = 4, .average_passes = false, .clip_norm = 1000});
-    for (int number = 0; number < workers.rank(); ++number) pass(reducer, 2, static_cast<float>(workers.rank()), 0);
+    GradientReducer reducer(
+        workers, kTwo, {.backward_passes_per_step = 4, .average_passes = false, .clip_norm = 1000});
+    for (int number = 0; number < workers.rank(); ++number)
+      pass(reducer, 2, static_cast<float>(workers.rank()), 0);
     EXPECT_TRUE(reducer.reduce_rest());  // of 0, 1 and 2 passes: one on average
     EXPECT_NEAR(result(reducer)[0], (1 + 2 + 2) / 3.0, 1e-6);
     EXPECT_NEAR(reducer.gradient_norm(), std::sqrt(2.0) * 5 / 3, 1e-6);
@@ -224,7 +237,8 @@ TEST(GradientReducer, NamesTheFirstParameterThatDiffersOnAllRanks) {
     if (workers.rank() == 2) parameters[1].shape = {1, 1};
     GradientReducer(workers, parameters);
   });
-  EXPECT_THAT(errors, Each(HasSubstr("parameter 1 is bias [1] on replica 0 and bias [1, 1] on replica 2")));
+  EXPECT_THAT(errors,
+              Each(HasSubstr("parameter 1 is bias [1] on replica 0 and bias [1, 1] on replica 2")));
 }
 
 TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
@@ -237,10 +251,13 @@ TEST(GradientReducer, ThrowsOnAllRanksWhatIsWrongOnOne) {
 }
 
 TEST(GradientReducer, ThrowsOnAllRanksWhereOneHasOtherOptions) {
-  const auto errors = errors_of_ranks(
-      3, [](job::Workers& workers) { GradientReducer(workers, kTwo, {.clip_norm = workers.rank() == 1 ? 0.5 : 0.0}); });
-  EXPECT_THAT(errors, Each(AllOf(HasSubstr("expected the same options on all ranks; rank 0 has average, "),
-                                 HasSubstr("clip_norm 0; rank 1 has average"), HasSubstr("clip_norm 0.5"))));
+  const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
+    GradientReducer(workers, kTwo, {.clip_norm = workers.rank() == 1 ? 0.5 : 0.0});
+  });
+  EXPECT_THAT(
+      errors,
+      Each(AllOf(HasSubstr("expected the same options on all ranks; rank 0 has average, "),
+                 HasSubstr("clip_norm 0; rank 1 has average"), HasSubstr("clip_norm 0.5"))));
 }
 
 TEST(GradientReducer, RefusesGradientsOfAGpuWithoutItsMathematics) {
@@ -287,7 +304,8 @@ INSTANTIATE_TEST_SUITE_P(
                [](GradientReducer& r) {
                  for (int i = 0; i < 3; ++i) pass(r, 1, 1, 1);
                },
-               "expected step() after 2 backward passes (backward_passes_per_step); backward pass 3 began before it"},
+               "expected step() after 2 backward passes (backward_passes_per_step); backward pass "
+               "3 began before it"},
         Misuse{"step_in_mid_pass",
                [](GradientReducer& r) {
                  r.begin_pass(1);
@@ -315,7 +333,8 @@ INSTANTIATE_TEST_SUITE_P(
                  r.take(0, std::vector{1.0F});
                },
                "expected 2 elements of weights; its gradient has 1"},
-        Misuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); }, "expected a number of samples"},
+        Misuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); },
+               "expected a number of samples"},
         Misuse{"zero_grad_too_early",
                [](GradientReducer& r) {
                  pass(r, 1, 1, 1);
@@ -344,8 +363,10 @@ INSTANTIATE_TEST_SUITE_P(
                  pass(r, 1, 1, 1);
                  r.reduce_rest();
                },
-               "expected step() after 2 backward passes (backward_passes_per_step); flush() was called"},
-        Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); }, "expected a backward pass before step()"}),
+               "expected step() after 2 backward passes (backward_passes_per_step); flush() was "
+               "called"},
+        Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); },
+               "expected a backward pass before step()"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

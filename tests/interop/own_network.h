@@ -87,7 +87,8 @@ class Network {
 
   std::vector<float> all_values() const {
     std::vector<float> all;
-    for (const Array& array : arrays) all.insert(all.end(), array.values.begin(), array.values.end());
+    for (const Array& array : arrays)
+      all.insert(all.end(), array.values.begin(), array.values.end());
     return all;
   }
 

@@ -15,14 +15,16 @@ namespace lockstep::interop {
 /// body(workers) on `ranks` ranks at once.
 inline void run_ranks(int ranks, const std::function<void(job::Workers&)>& body) {
   job::Session session({.quiet = true});
-  allreduce::run_members(allreduce::make_in_process_group(ranks), [&](const allreduce::Communicator& member) {
-    job::Workers workers(session, member);
-    body(workers);
-  });
+  allreduce::run_members(allreduce::make_in_process_group(ranks),
+                         [&](const allreduce::Communicator& member) {
+                           job::Workers workers(session, member);
+                           body(workers);
+                         });
 }
 
 /// What each rank throws; "" for a rank that throws nothing.
-inline std::vector<std::string> errors_of_ranks(int ranks, const std::function<void(job::Workers&)>& body) {
+inline std::vector<std::string> errors_of_ranks(int ranks,
+                                                const std::function<void(job::Workers&)>& body) {
   std::vector<std::string> errors(static_cast<std::size_t>(ranks));
   run_ranks(ranks, [&](job::Workers& workers) {
     errors[static_cast<std::size_t>(workers.rank())] = allreduce::error_of([&] { body(workers); });

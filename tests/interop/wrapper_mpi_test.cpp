@@ -1,4 +1,5 @@
-// Around an own training loop, over the routes that connect ranks; run under mpirun on 1 to 4 ranks.
+// Around an own training loop, over the routes that connect ranks; run under mpirun on 1 to 4
+// ranks.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -23,25 +24,29 @@ class WrapperOverRoute : public ::testing::TestWithParam<OverRoute> {};
 TEST_P(WrapperOverRoute, TrainsAsOneProcessDoes) {
   job::Workers workers(job::mpi_session(), {.route = GetParam().route});
   const std::vector<float> alone = own::train_alone();
-  const auto ours = own::train_as_rank(workers, GetParam().options, static_cast<unsigned>(1 + workers.rank()), true);
+  const auto ours = own::train_as_rank(workers, GetParam().options,
+                                       static_cast<unsigned>(1 + workers.rank()), true);
   EXPECT_LT(own::relative_difference(alone, ours), GetParam().tolerance);
   EXPECT_EQ(workers.all_gather(std::span(std::as_const(ours))).front(), ours);  // the same bits
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Routes, WrapperOverRoute,
-    ::testing::Values(OverRoute{"automatic", allreduce::Route::automatic, {}},
-                      OverRoute{"automatic_7_passes", allreduce::Route::automatic, {.backward_passes_per_step = 7}},
-                      // Over a wire buckets are reduced beside backward.
-                      OverRoute{"ring", allreduce::Route::ring, {.first_bucket_bytes = 1, .bucket_bytes = 1}},
-                      OverRoute{"ring_4_passes",
-                                allreduce::Route::ring,
-                                {.backward_passes_per_step = 4, .first_bucket_bytes = 1, .bucket_bytes = 1}},
-                      OverRoute{
-                          "ring_float16",
-                          allreduce::Route::ring,
-                          {.compression = allreduce::WireType::float16, .first_bucket_bytes = 1, .bucket_bytes = 1},
-                          3e-3}),
+    ::testing::Values(
+        OverRoute{"automatic", allreduce::Route::automatic, {}},
+        OverRoute{
+            "automatic_7_passes", allreduce::Route::automatic, {.backward_passes_per_step = 7}},
+        // Over a wire buckets are reduced beside backward.
+        OverRoute{"ring", allreduce::Route::ring, {.first_bucket_bytes = 1, .bucket_bytes = 1}},
+        OverRoute{"ring_4_passes",
+                  allreduce::Route::ring,
+                  {.backward_passes_per_step = 4, .first_bucket_bytes = 1, .bucket_bytes = 1}},
+        OverRoute{"ring_float16",
+                  allreduce::Route::ring,
+                  {.compression = allreduce::WireType::float16,
+                   .first_bucket_bytes = 1,
+                   .bucket_bytes = 1},
+                  3e-3}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
@@ -60,7 +65,8 @@ TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
   }
 }
 
-// As of a generator and its critic: while the buckets of one are under way, the other's only one is reduced.
+// As of a generator and its critic: while the buckets of one are under way, the other's only one is
+// reduced.
 TEST(WrapperMpi, TwoOptimizersTakeTurns) {
   job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});
   own::Network large;

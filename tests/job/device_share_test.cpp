@@ -21,7 +21,8 @@ DeviceClaim claim(int node, const std::string& devices, std::vector<std::string>
   return claim;
 }
 
-std::vector<DeviceClaim> ranks_of_a_node(std::size_t ranks, const std::string& devices, std::vector<std::string> gpus) {
+std::vector<DeviceClaim> ranks_of_a_node(std::size_t ranks, const std::string& devices,
+                                         std::vector<std::string> gpus) {
   return std::vector<DeviceClaim>(ranks, claim(0, devices, std::move(gpus)));
 }
 
@@ -46,44 +47,51 @@ struct Share {
 
 class ShareOfDevices : public ::testing::TestWithParam<Share> {};
 
-TEST_P(ShareOfDevices, IsAsTheTableSays) { EXPECT_EQ(shares_of(GetParam().claims), GetParam().devices); }
+TEST_P(ShareOfDevices, IsAsTheTableSays) {
+  EXPECT_EQ(shares_of(GetParam().claims), GetParam().devices);
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Ranks, ShareOfDevices,
-    ::testing::Values(Share{"one_process_takes_all", ranks_of_a_node(1, "auto", {"A", "B"}), "gpu:0,gpu:1"},
-                      Share{"one_process_takes_all_by_name", ranks_of_a_node(1, "gpu:all", {"A", "B"}), "gpu:0,gpu:1"},
-                      Share{"no_gpu_is_the_cpu", ranks_of_a_node(2, "auto", {}), "cpu:0 cpu:0"},
-                      Share{"a_gpu_for_each_rank", ranks_of_a_node(3, "auto", {"A", "B", "C"}), "gpu:0 gpu:1 gpu:2"},
-                      Share{"one_each_of_more", ranks_of_a_node(2, "auto", {"A", "B", "C"}), "gpu:0 gpu:1"},
-                      Share{"an_equal_part_each", ranks_of_a_node(2, "gpu:all", {"A", "B", "C", "D"}),
-                            "gpu:0,gpu:1 gpu:2,gpu:3"},
-                      Share{"each_node_for_itself",
-                            {claim(0, "auto", {"A", "B"}), claim(0, "auto", {"A", "B"}), claim(1, "auto", {"C", "D"})},
-                            "gpu:0 gpu:1 gpu:0,gpu:1"},
-                      Share{"a_launcher_that_shows_each_rank_its_own",
-                            {claim(0, "auto", {"A"}), claim(0, "auto", {"B"}), claim(0, "gpu:all", {"C"})},
-                            "gpu:0 gpu:0 gpu:0"},
-                      Share{"a_launcher_that_shows_each_rank_two",
-                            {claim(0, "gpu:all", {"A", "B"}), claim(0, "gpu:all", {"C", "D"})},
-                            "gpu:0,gpu:1 gpu:0,gpu:1"}),
+    ::testing::Values(
+        Share{"one_process_takes_all", ranks_of_a_node(1, "auto", {"A", "B"}), "gpu:0,gpu:1"},
+        Share{"one_process_takes_all_by_name", ranks_of_a_node(1, "gpu:all", {"A", "B"}),
+              "gpu:0,gpu:1"},
+        Share{"no_gpu_is_the_cpu", ranks_of_a_node(2, "auto", {}), "cpu:0 cpu:0"},
+        Share{"a_gpu_for_each_rank", ranks_of_a_node(3, "auto", {"A", "B", "C"}),
+              "gpu:0 gpu:1 gpu:2"},
+        Share{"one_each_of_more", ranks_of_a_node(2, "auto", {"A", "B", "C"}), "gpu:0 gpu:1"},
+        Share{"an_equal_part_each", ranks_of_a_node(2, "gpu:all", {"A", "B", "C", "D"}),
+              "gpu:0,gpu:1 gpu:2,gpu:3"},
+        Share{"each_node_for_itself",
+              {claim(0, "auto", {"A", "B"}), claim(0, "auto", {"A", "B"}),
+               claim(1, "auto", {"C", "D"})},
+              "gpu:0 gpu:1 gpu:0,gpu:1"},
+        Share{"a_launcher_that_shows_each_rank_its_own",
+              {claim(0, "auto", {"A"}), claim(0, "auto", {"B"}), claim(0, "gpu:all", {"C"})},
+              "gpu:0 gpu:0 gpu:0"},
+        Share{"a_launcher_that_shows_each_rank_two",
+              {claim(0, "gpu:all", {"A", "B"}), claim(0, "gpu:all", {"C", "D"})},
+              "gpu:0,gpu:1 gpu:0,gpu:1"}),
     [](const auto& share) { return share.param.name; });
 
 TEST(ShareOfDevices, RefusesMoreRanksThanGpus) {
   const std::vector<DeviceClaim> claims = ranks_of_a_node(3, "auto", {"A", "B"});
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(error_of([&] { share_of_devices(claims, rank, false); }),
-              "[devices] expected a GPU for each rank of a node: start fewer ranks there, or let them share with "
+              "[devices] expected a GPU for each rank of a node: start fewer ranks there, or let "
+              "them share with "
               "--share-gpus; the 3 ranks on a see 2");
   EXPECT_EQ(shares_of(claims, true), "gpu:0 gpu:1 gpu:0");
 }
 
 TEST(ShareOfDevices, RefusesAllGpusThatDoNotDivideEvenly) {
-  EXPECT_EQ(
-      error_of([] {
-        share_of_devices(ranks_of_a_node(2, "gpu:all", {"A", "B", "C"}), 0, false);
-      }),
-      "[devices] expected GPUs that the ranks of a node divide evenly for gpu:all: start a different number of ranks, "
-      "or use auto to give each rank one GPU; the 2 ranks on a see 3");
+  EXPECT_EQ(error_of([] {
+              share_of_devices(ranks_of_a_node(2, "gpu:all", {"A", "B", "C"}), 0, false);
+            }),
+            "[devices] expected GPUs that the ranks of a node divide evenly for gpu:all: start a "
+            "different number of ranks, "
+            "or use auto to give each rank one GPU; the 2 ranks on a see 3");
 }
 
 TEST(ShareOfDevices, RefusesAllGpusWhereThereIsNone) {

@@ -23,7 +23,9 @@ Failure failure_of(const E& error) {
 }
 
 TEST(Failure, HasTheExitStatusOfItsCategory) {
-  const auto status = [](ErrorCategory category) { return failure_of(Error(category, "w", "n", "g")).exit_status; };
+  const auto status = [](ErrorCategory category) {
+    return failure_of(Error(category, "w", "n", "g")).exit_status;
+  };
   EXPECT_EQ(status(ErrorCategory::input), 2);
   EXPECT_EQ(status(ErrorCategory::data), 3);
   EXPECT_EQ(status(ErrorCategory::checkpoint), 3);
@@ -49,19 +51,21 @@ TEST(Failure, SaysWhatToDoWithoutMemory) {
 }
 
 TEST(Failure, OfAFileNamesIt) {
-  const Failure failure = failure_of(
-      std::filesystem::filesystem_error("status", "/root/private", std::make_error_code(std::errc::permission_denied)));
+  const Failure failure = failure_of(std::filesystem::filesystem_error(
+      "status", "/root/private", std::make_error_code(std::errc::permission_denied)));
   EXPECT_EQ(failure.exit_status, 3);
-  EXPECT_EQ(failure.message,
-            "[/root/private] expected a file or directory that this user can use, got Permission denied");
+  EXPECT_EQ(
+      failure.message,
+      "[/root/private] expected a file or directory that this user can use, got Permission denied");
 }
 
 TEST(Failure, OfTheSystemIsOneOfTheDevice) {
-  const Failure failure =
-      failure_of(std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread"));
+  const Failure failure = failure_of(
+      std::system_error(std::make_error_code(std::errc::resource_unavailable_try_again), "thread"));
   EXPECT_EQ(failure.exit_status, 5);
   EXPECT_NE(failure.message.find("[system] expected "), std::string::npos);
-  EXPECT_NE(failure.message.find("got thread: Resource temporarily unavailable"), std::string::npos);
+  EXPECT_NE(failure.message.find("got thread: Resource temporarily unavailable"),
+            std::string::npos);
 }
 
 TEST(Failure, OfOurOwnHasStatusOne) {
@@ -86,9 +90,10 @@ TEST(Session, GuardReturnsWhatTheBodyReturns) {
 TEST(Session, GuardPrintsOneLineAndReturnsTheStatus) {
   Session session(0, nullptr);
   ::testing::internal::CaptureStderr();
-  const int status =
-      session.guard([]() -> int { throw Error(ErrorCategory::data, "file", "expected bytes", "got none"); });
-  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: error: [file] expected bytes, got none\n");
+  const int status = session.guard(
+      []() -> int { throw Error(ErrorCategory::data, "file", "expected bytes", "got none"); });
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "lockstep: error: [file] expected bytes, got none\n");
   EXPECT_EQ(status, 3);
 }
 

@@ -23,7 +23,8 @@ bool joins() {
     lockstep::job::Session session;
     float value = 1;
     session.workers().all_reduce(std::span(&value, 1));
-    if (session.size() != ranks || value != static_cast<float>(ranks)) return fails("the session has other ranks");
+    if (session.size() != ranks || value != static_cast<float>(ranks))
+      return fails("the session has other ranks");
   }
   int value = 1;
   MPI_Allreduce(MPI_IN_PLACE, &value, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -34,7 +35,8 @@ bool refuses() {
   try {
     const lockstep::job::Session session;
   } catch (const lockstep::Error& error) {
-    return std::string(error.what()).find("call MPI_Init_thread with that level") != std::string::npos ||
+    return std::string(error.what()).find("call MPI_Init_thread with that level") !=
+               std::string::npos ||
            fails(error.what());
   }
   return fails("an MPI of one thread was joined");

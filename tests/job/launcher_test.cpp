@@ -22,7 +22,8 @@ TEST(Launcher, IsNoneInAnEmptyEnvironment) {
 }
 
 TEST(Launcher, KnowsMpirunOfOpenMpi) {
-  const Launch launch = launch_in({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}});
+  const Launch launch =
+      launch_in({{"OMPI_COMM_WORLD_SIZE", "4"}, {"OMPI_COMM_WORLD_RANK", "3"}, {"PMIX_RANK", "3"}});
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 3);
   EXPECT_EQ(launch.ranks, 4);
@@ -36,14 +37,17 @@ TEST(Launcher, KnowsPmi) {
 }
 
 TEST(Launcher, KnowsPmixOfSrun) {
-  const Launch launch = launch_in({{"PMIX_RANK", "2"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "8"}});
+  const Launch launch =
+      launch_in({{"PMIX_RANK", "2"}, {"SLURM_PROCID", "2"}, {"SLURM_STEP_NUM_TASKS", "8"}});
   EXPECT_TRUE(launch.launched);
   EXPECT_EQ(launch.rank, 2);
   EXPECT_EQ(launch.ranks, 8);
   EXPECT_TRUE(launch.connects);
 }
 
-TEST(Launcher, DoesNotKnowTheNumberOfRanksOfPmixAlone) { EXPECT_EQ(launch_in({{"PMIX_RANK", "0"}}).ranks, 0); }
+TEST(Launcher, DoesNotKnowTheNumberOfRanksOfPmixAlone) {
+  EXPECT_EQ(launch_in({{"PMIX_RANK", "0"}}).ranks, 0);
+}
 
 TEST(Launcher, KnowsAStepOfSrunWithoutPmi) {
   const Launch launch = launch_in({{"SLURM_PROCID", "5"}, {"SLURM_STEP_NUM_TASKS", "6"}});

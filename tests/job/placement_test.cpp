@@ -14,7 +14,12 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 Placement on_cpu(int replica, int rank) {
-  return {.replica = replica, .rank = rank, .host = "a", .device = "cpu:0", .cores = 4, .processors = 8};
+  return {.replica = replica,
+          .rank = rank,
+          .host = "a",
+          .device = "cpu:0",
+          .cores = 4,
+          .processors = 8};
 }
 
 Placement on_gpu(int replica, int rank, int gpu_node, std::vector<int> core_nodes) {
@@ -24,7 +29,8 @@ Placement on_gpu(int replica, int rank, int gpu_node, std::vector<int> core_node
           .host = rank < 2 ? "a" : "machine-b",
           .device = "gpu:0",
           .cores = 4,
-          .gpu = {"NVIDIA H200", "GPU-0123abcd-4567-89ab-cdef-0123456789ab", gpu_node, std::size_t{140} << 30},
+          .gpu = {"NVIDIA H200", "GPU-0123abcd-4567-89ab-cdef-0123456789ab", gpu_node,
+                  std::size_t{140} << 30},
           .processors = 8,
           .numa_nodes = std::move(core_nodes)};
 }
@@ -38,9 +44,12 @@ TEST(PlacementTable, ListsReplicasOnTheCpu) {
 
 TEST(PlacementTable, TellsWhichGpuItIs) {
   EXPECT_EQ(placement_table({on_gpu(0, 0, 1, {0}), on_gpu(1, 2, -1, {})}),
-            "replica  rank  host       local  device  cores  interface  GPU          UUID          NUMA     GiB\n"
-            "      0     0  a              0  gpu:0       4  -          NVIDIA H200  GPU-0123abcd     1   140.0\n"
-            "      1     2  machine-b      0  gpu:0       4  -          NVIDIA H200  GPU-0123abcd     -   140.0\n");
+            "replica  rank  host       local  device  cores  interface  GPU          UUID          "
+            "NUMA     GiB\n"
+            "      0     0  a              0  gpu:0       4  -          NVIDIA H200  GPU-0123abcd  "
+            "   1   140.0\n"
+            "      1     2  machine-b      0  gpu:0       4  -          NVIDIA H200  GPU-0123abcd  "
+            "   -   140.0\n");
 }
 
 TEST(PlacementTable, TellsLocalRanksAndTheInterfaceToOtherNodes) {
@@ -83,16 +92,17 @@ TEST(DescribePlace, KnowsThisProcess) {
 
 TEST(PlacementWarnings, SayNothingOfWhatIsWell) {
   EXPECT_THAT(placement_warnings({on_cpu(0, 0), on_gpu(1, 1, 1, {0, 1})}, 8), IsEmpty());
-  EXPECT_THAT(placement_warnings({on_gpu(0, 0, -1, {0}), on_gpu(1, 1, 1, {})}, 1), IsEmpty()) << "nobody knows";
+  EXPECT_THAT(placement_warnings({on_gpu(0, 0, -1, {0}), on_gpu(1, 1, 1, {})}, 1), IsEmpty())
+      << "nobody knows";
 }
 
 TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
   Placement bound = on_cpu(1, 1);
   bound.processors = bound.cores = 1;
-  EXPECT_THAT(
-      placement_warnings({on_cpu(0, 0), bound}, 4),
-      ElementsAre("rank 1 on a may run on 1 of the host's cores, fewer than --data-threads 4: start mpirun with "
-                  "--bind-to none, or --map-by slot:PE=5"));
+  EXPECT_THAT(placement_warnings({on_cpu(0, 0), bound}, 4),
+              ElementsAre("rank 1 on a may run on 1 of the host's cores, fewer than --data-threads "
+                          "4: start mpirun with "
+                          "--bind-to none, or --map-by slot:PE=5"));
 }
 
 /// A replica of a rank on node `node` that may run on one processor only: `list`.
@@ -106,21 +116,30 @@ Placement on_core(int replica, int rank, int node, const std::string& list) {
 
 TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
   const std::string end =
-      ": start fewer ranks or replicas there, or, if they are bound, start mpirun with --bind-to none";
-  EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 0, "1"), on_core(2, 2, 0, "1")}, 1),
-              ElementsAre("the kernels of rank 1 on a and 1 more have 2 threads on 1 of the host's cores" + end));
-  EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 0, 0, "0"), on_core(2, 0, 0, "0")}, 1),
-              ElementsAre("the kernels of rank 0 on a have 3 threads on 1 of the host's cores" + end));
-  EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 1, "0")}, 1), IsEmpty()) << "of two nodes";
+      ": start fewer ranks or replicas there, or, if they are bound, start mpirun with --bind-to "
+      "none";
+  EXPECT_THAT(
+      placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 0, "1"), on_core(2, 2, 0, "1")}, 1),
+      ElementsAre("the kernels of rank 1 on a and 1 more have 2 threads on 1 of the host's cores" +
+                  end));
+  EXPECT_THAT(
+      placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 0, 0, "0"), on_core(2, 0, 0, "0")}, 1),
+      ElementsAre("the kernels of rank 0 on a have 3 threads on 1 of the host's cores" + end));
+  EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 1, "0")}, 1), IsEmpty())
+      << "of two nodes";
 }
 
 TEST(PlacementWarnings, NameProcessesFarFromTheirGpu) {
-  EXPECT_THAT(placement_warnings({on_gpu(0, 0, 0, {0}), on_gpu(1, 1, 1, {0}), on_gpu(2, 1, 1, {0})}, 1),
-              ElementsAre("the cores of rank 1 on a are on NUMA node 0, but gpu:0 is near node 1: start mpirun with "
-                          "--bind-to none, or bind the rank there with numactl --cpunodebind=1"));
-  EXPECT_THAT(placement_warnings({on_gpu(0, 1, 1, {0}), on_gpu(1, 2, 1, {0, 2})}, 1),
-              ElementsAre("the cores of rank 1 on a and 1 more are on NUMA node 0, but gpu:0 is near node 1: start "
-                          "mpirun with --bind-to none, or bind the rank there with numactl --cpunodebind=1"));
+  EXPECT_THAT(
+      placement_warnings({on_gpu(0, 0, 0, {0}), on_gpu(1, 1, 1, {0}), on_gpu(2, 1, 1, {0})}, 1),
+      ElementsAre("the cores of rank 1 on a are on NUMA node 0, but gpu:0 is near node 1: start "
+                  "mpirun with "
+                  "--bind-to none, or bind the rank there with numactl --cpunodebind=1"));
+  EXPECT_THAT(
+      placement_warnings({on_gpu(0, 1, 1, {0}), on_gpu(1, 2, 1, {0, 2})}, 1),
+      ElementsAre(
+          "the cores of rank 1 on a and 1 more are on NUMA node 0, but gpu:0 is near node 1: start "
+          "mpirun with --bind-to none, or bind the rank there with numactl --cpunodebind=1"));
 }
 
 }  // namespace

@@ -76,7 +76,9 @@ TEST(Signals, RunOnAStackOfTheirOwn) {
   ASSERT_EQ(sigaltstack(&none, &of_sanitizer), 0);
   struct sigaction action = {};
   struct sigaction before = {};
-  action.sa_handler = [](int) { place = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)); };
+  action.sa_handler = [](int) {
+    place = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
+  };
   action.sa_flags = SA_ONSTACK;
   sigaction(SIGUSR1, &action, &before);
   EXPECT_LT(distance(), 1U << 20);

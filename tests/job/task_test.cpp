@@ -34,7 +34,8 @@ const Variables kTorchrun = {{"RANK", "3"},        {"WORLD_SIZE", "4"},
                              {"LOCAL_RANK", "1"},  {"LOCAL_WORLD_SIZE", "2"},
                              {"MASTER_ADDR", "a"}, {"MASTER_PORT", "29500"}};
 const Variables kWorker1 = {
-    {"TF_CONFIG", R"({"cluster": {"worker": ["a.b:2222", "[::1]:2223"]}, "task": {"type": "worker", "index": 1}})"}};
+    {"TF_CONFIG",
+     R"({"cluster": {"worker": ["a.b:2222", "[::1]:2223"]}, "task": {"type": "worker", "index": 1}})"}};
 const Variables kStep = {{"SLURM_JOB_ID", "123456"},
                          {"SLURM_STEP_ID", "0"},
                          {"SLURM_PROCID", "2"},
@@ -49,9 +50,11 @@ Variables with(Variables variables, const std::string& name, const std::string& 
 
 TEST(FindTask, FindsNoneInAnEmptyEnvironment) {
   EXPECT_FALSE(find_task(environment_of({})).has_value());
-  EXPECT_FALSE(find_task(environment_of({{"WORLD_SIZE", "4"}})).has_value()) << "one of two means nothing";
+  EXPECT_FALSE(find_task(environment_of({{"WORLD_SIZE", "4"}})).has_value())
+      << "one of two means nothing";
   EXPECT_FALSE(find_task(environment_of({{"TF_CONFIG", "{}"}})).has_value());
-  EXPECT_FALSE(find_task(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}})).has_value())
+  EXPECT_FALSE(
+      find_task(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "4"}})).has_value())
       << "a batch script";
 }
 
@@ -129,22 +132,31 @@ TEST(FindTask, RefusesNumbersThatCannotBe) {
       {"RANK", "-1", "[launch] expected a number from 0 to 3 in RANK, got \"-1\""},
       {"RANK", "one", "[launch] expected a number from 0 to 3 in RANK, got \"one\""},
       {"WORLD_SIZE", "0", "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"0\""},
-      {"WORLD_SIZE", "2147483647", "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"2147483647\""},
-      {"WORLD_SIZE", "4 ", "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"4 \""},
+      {"WORLD_SIZE", "2147483647",
+       "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"2147483647\""},
+      {"WORLD_SIZE", "4 ",
+       "[launch] expected a number from 1 to 1000000 in WORLD_SIZE, got \"4 \""},
       {"LOCAL_RANK", "2", "[launch] expected a number from 0 to 1 in LOCAL_RANK, got \"2\""},
-      {"LOCAL_WORLD_SIZE", "5", "[launch] expected a number from 1 to 4 in LOCAL_WORLD_SIZE, got \"5\""},
-      {"MASTER_PORT", "65536", "[launch] expected a number from 1 to 65535 in MASTER_PORT, got \"65536\""}};
-  for (const auto& [name, value, message] : wrong) EXPECT_EQ(refusal_in(with(kTorchrun, name, value)), message);
+      {"LOCAL_WORLD_SIZE", "5",
+       "[launch] expected a number from 1 to 4 in LOCAL_WORLD_SIZE, got \"5\""},
+      {"MASTER_PORT", "65536",
+       "[launch] expected a number from 1 to 65535 in MASTER_PORT, got \"65536\""}};
+  for (const auto& [name, value, message] : wrong)
+    EXPECT_EQ(refusal_in(with(kTorchrun, name, value)), message);
   EXPECT_EQ(refusal_in(with(kStep, "SLURM_PROCID", "5")),
             "[launch] expected a number from 0 to 4 in SLURM_PROCID, got \"5\"");
 }
 
 TEST(FindTask, RefusesParameterServersAndAddressesWithoutSense) {
-  EXPECT_THAT(refusal_in({{"TF_CONFIG",
-                           R"({"cluster": {"worker": ["a:1"], "ps": ["p:1"]}, "task": {"type": "ps", "index": 0}})"}}),
-              HasSubstr("[TF_CONFIG] expected a chief, worker or evaluator"));
+  EXPECT_THAT(
+      refusal_in(
+          {{"TF_CONFIG",
+            R"({"cluster": {"worker": ["a:1"], "ps": ["p:1"]}, "task": {"type": "ps", "index": 0}})"}}),
+      HasSubstr("[TF_CONFIG] expected a chief, worker or evaluator"));
   EXPECT_EQ(
-      refusal_in({{"TF_CONFIG", R"({"cluster": {"worker": ["a:1", "b:x"]}, "task": {"type": "worker", "index": 0}})"}}),
+      refusal_in(
+          {{"TF_CONFIG",
+            R"({"cluster": {"worker": ["a:1", "b:x"]}, "task": {"type": "worker", "index": 0}})"}}),
       "[TF_CONFIG] expected an address \"host:port\", got \"b:x\"");
 }
 
@@ -162,46 +174,58 @@ TEST(ParseAddress, TakesNamesAndAddresses) {
 }
 
 TEST(ParseAddress, RefusesWhatIsNone) {
-  for (const char* address : {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a:1x", "a b:1", "http://a:1", "[::1",
-                              "[::1]:", "[::1]2", "a\nb:1", "a\x7f:1"})
-    EXPECT_THAT(refusal([&] { parse_address("x", address); }), HasSubstr("[x] expected an address \"host:port\", got "))
+  for (const char* address : {"", ":1", "a:", "a:0", "a:65536", "a:-1", "a:1x", "a b:1",
+                              "http://a:1", "[::1", "[::1]:", "[::1]2", "a\nb:1", "a\x7f:1"})
+    EXPECT_THAT(refusal([&] { parse_address("x", address); }),
+                HasSubstr("[x] expected an address \"host:port\", got "))
         << address;
 }
 
 TEST(RequireNoTask, RefusesToTrainOneOfSeveralTasksAlone) {
-  EXPECT_EQ(
-      refusal([] { require_no_task(environment_of(kTorchrun)); }),
-      "[session] expected the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep launch --\" in "
-      "front of the command, or start all of them with one mpirun; task 3 was started without MPI and would train "
-      "alone");
-  EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }), HasSubstr("the 2 tasks of TF_CONFIG"));
-  EXPECT_THAT(refusal([] { require_no_task(environment_of(kStep)); }), HasSubstr("the 5 tasks of srun"));
+  EXPECT_EQ(refusal([] { require_no_task(environment_of(kTorchrun)); }),
+            "[session] expected the 4 tasks of RANK and WORLD_SIZE in one job: put \"lockstep "
+            "launch --\" in "
+            "front of the command, or start all of them with one mpirun; task 3 was started "
+            "without MPI and would train "
+            "alone");
+  EXPECT_THAT(refusal([] { require_no_task(environment_of(kWorker1)); }),
+              HasSubstr("the 2 tasks of TF_CONFIG"));
+  EXPECT_THAT(refusal([] { require_no_task(environment_of(kStep)); }),
+              HasSubstr("the 5 tasks of srun"));
 }
 
 TEST(RequireNoTask, LetsATaskOfOneBe) {
   EXPECT_NO_THROW(require_no_task(environment_of({})));
   EXPECT_NO_THROW(require_no_task(environment_of({{"RANK", "0"}, {"WORLD_SIZE", "1"}})));
-  EXPECT_NO_THROW(require_no_task(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}}))) << "a batch script";
+  EXPECT_NO_THROW(require_no_task(environment_of({{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "16"}})))
+      << "a batch script";
 }
 
 TEST(SlurmList, OfHostsIsExpanded) {
   EXPECT_THAT(expand_slurm_hosts("a"), ElementsAre("a"));
-  EXPECT_THAT(expand_slurm_hosts("node[08-10,3],gpu1"), ElementsAre("node08", "node09", "node10", "node3", "gpu1"));
-  EXPECT_THAT(expand_slurm_hosts("r[1-2]n[1-2]-ib"), ElementsAre("r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"));
-  for (const char* list : {"", "a,", "a[1", "a]1", "a[2-1]", "a[x]", "a[1-]", "a[[1]]", "a[1-999999]"})
-    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] expected a Slurm host list such as "))
+  EXPECT_THAT(expand_slurm_hosts("node[08-10,3],gpu1"),
+              ElementsAre("node08", "node09", "node10", "node3", "gpu1"));
+  EXPECT_THAT(expand_slurm_hosts("r[1-2]n[1-2]-ib"),
+              ElementsAre("r1n1-ib", "r1n2-ib", "r2n1-ib", "r2n2-ib"));
+  for (const char* list :
+       {"", "a,", "a[1", "a]1", "a[2-1]", "a[x]", "a[1-]", "a[[1]]", "a[1-999999]"})
+    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }),
+                HasSubstr("[launch] expected a Slurm host list such as "))
         << list;
 }
 
-// Brackets multiply: each of these is short, but would exhaust the memory or the stack when expanded.
+// Brackets multiply: each of these is short, but would exhaust the memory or the stack when
+// expanded.
 TEST(SlurmList, OfTooMuchIsRefused) {
   std::string many;
   for (int i = 0; i < 100; ++i) many += "a[0-99999],";
   std::string deep;
   for (int i = 0; i < 50000; ++i) deep += "[1]";
-  for (const std::string& list : {std::string("n[0-99999][0-99999]"), many + "b", deep,
-                                  "n[" + std::string(100000, '0') + "1-9]", std::string(100000, 'x')})
-    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }), HasSubstr("[launch] expected a Slurm host list such as "))
+  for (const std::string& list :
+       {std::string("n[0-99999][0-99999]"), many + "b", deep,
+        "n[" + std::string(100000, '0') + "1-9]", std::string(100000, 'x')})
+    EXPECT_THAT(refusal([&] { expand_slurm_hosts(list); }),
+                HasSubstr("[launch] expected a Slurm host list such as "))
         << list.substr(0, 40);
   EXPECT_EQ(expand_slurm_hosts("n[0-99999]").size(), 100000U);
   EXPECT_THAT(refusal([] { expand_slurm_counts("1(x99999),1(x99999)"); }),

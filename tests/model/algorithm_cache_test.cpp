@@ -25,9 +25,9 @@ class AlgorithmCacheTest : public testing::Test {
   void write(const std::string& text) const { std::ofstream(file_) << text; }
 
   // Tests may run at the same time.
-  fs::path folder_ =
-      fs::path(testing::TempDir()) /
-      ("algorithm_cache_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  fs::path folder_ = fs::path(testing::TempDir()) /
+                     ("algorithm_cache_test_" +
+                      std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
   fs::path file_ = folder_ / "convolutions.json";
 };
 
@@ -59,7 +59,8 @@ TEST_F(AlgorithmCacheTest, KeepsWhatOthersHaveFoundMeanwhile) {
 }
 
 TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
-  for (const char* text : {"", "{", "[1, 2]", R"({"a": 1, "b": [1, 2], "c": ["x", 0, 0], "d": [0, 0, -1]})"}) {
+  for (const char* text :
+       {"", "{", "[1, 2]", R"({"a": 1, "b": [1, 2], "c": ["x", 0, 0], "d": [0, 0, -1]})"}) {
     SCOPED_TRACE(text);
     write(text);
     AlgorithmCache cache(file_);
@@ -69,7 +70,8 @@ TEST_F(AlgorithmCacheTest, PassesOverWhatIsDamaged) {
   }
 }
 
-// A process number alone names a file for all replicas of a process, and for processes of several hosts.
+// A process number alone names a file for all replicas of a process, and for processes of several
+// hosts.
 TEST_F(AlgorithmCacheTest, WritesUnderANameOfItsOwn) {
   fs::create_directory(fs::path(fmt::format("{}.{}", file_.string(), ::getpid())));
   const auto add = [this](const std::string& name) {
@@ -82,7 +84,8 @@ TEST_F(AlgorithmCacheTest, WritesUnderANameOfItsOwn) {
   EXPECT_EQ(AlgorithmCache(file_).find("last"), kNone);
   std::ifstream stream(file_);
   EXPECT_TRUE(nlohmann::json::accept(stream));
-  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2) << "the file, and the folder made above";
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 2)
+      << "the file, and the folder made above";
 }
 
 TEST_F(AlgorithmCacheTest, LeavesNothingWhereItCannotWrite) {

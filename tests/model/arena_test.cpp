@@ -9,7 +9,9 @@
 namespace lockstep::model {
 namespace {
 
-bool live_together(const Lifetime& a, const Lifetime& b) { return a.first <= b.last && b.first <= a.last; }
+bool live_together(const Lifetime& a, const Lifetime& b) {
+  return a.first <= b.last && b.first <= a.last;
+}
 
 // Two buffers needed at one time share no byte, all lie in the arena, aligned.
 void expect_valid(const std::vector<Lifetime>& lifetimes, const ArenaLayout& layout) {
@@ -46,8 +48,8 @@ TEST(Arena, HoldsForManyBuffers) {
   std::vector<Lifetime> lifetimes;
   const auto random = labels(600, 1000, 11);
   for (std::size_t i = 0; i + 2 < random.size(); i += 3)
-    lifetimes.push_back(
-        {static_cast<std::size_t>(random[i]), random[i + 1] % 50, random[i + 1] % 50 + random[i + 2] % 10});
+    lifetimes.push_back({static_cast<std::size_t>(random[i]), random[i + 1] % 50,
+                         random[i + 1] % 50 + random[i + 2] % 10});
   const ArenaLayout layout = plan_arena(lifetimes);
   expect_valid(lifetimes, layout);
   EXPECT_EQ(plan_arena(lifetimes).offsets, layout.offsets) << "the same on every rank";

@@ -71,7 +71,8 @@ TEST(BatchStatistics, GiveTheGradientOfANormalizedValue) {
   const auto loss = [&](const std::vector<double>& x) {
     const auto [mean, inverse] = statistics(x);
     double sum = 0;
-    for (std::size_t i = 0; i < x.size(); ++i) sum += gradients[i] * kGamma * (x[i] - mean) * inverse;
+    for (std::size_t i = 0; i < x.size(); ++i)
+      sum += gradients[i] * kGamma * (x[i] - mean) * inverse;
     return sum;
   };
   const auto [mean, inverse] = statistics(values);
@@ -87,9 +88,10 @@ TEST(BatchStatistics, GiveTheGradientOfANormalizedValue) {
     more[i] += 1e-5;
     less[i] -= 1e-5;
     const auto normal = static_cast<float>((values[i] - mean) * inverse);
-    EXPECT_NEAR(input_gradient(static_cast<float>(gradients[i]), normal, static_cast<float>(gradient_sum),
-                               static_cast<float>(product_sum), 4, static_cast<float>(kGamma * inverse)),
-                (loss(more) - loss(less)) / 2e-5, 1e-5);
+    EXPECT_NEAR(
+        input_gradient(static_cast<float>(gradients[i]), normal, static_cast<float>(gradient_sum),
+                       static_cast<float>(product_sum), 4, static_cast<float>(kGamma * inverse)),
+        (loss(more) - loss(less)) / 2e-5, 1e-5);
   }
 }
 

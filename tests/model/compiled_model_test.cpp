@@ -32,7 +32,8 @@ std::vector<float> copy_of(std::span<const float> values) { return {values.begin
 class Cnn {
  public:
   explicit Cnn(std::int64_t samples = 6)
-      : model_(std::make_shared<const Network>(zoo::cnn(kInputShape, 10)), device::Device{}, allocator_),
+      : model_(std::make_shared<const Network>(zoo::cnn(kInputShape, 10)), device::Device{},
+               allocator_),
         features_(numbers(static_cast<std::size_t>(samples * 512), 1)),
         labels_(labels(static_cast<std::size_t>(samples), 10, 2)) {
     set_thread_budget(1);
@@ -50,8 +51,10 @@ class Cnn {
     return {.first_sample = static_cast<std::int64_t>(first),
             .global_samples = static_cast<std::int64_t>(labels_.size())};
   }
-  MetricSums train(std::size_t first, std::size_t samples, bool accumulate = false, const GradientReady& ready = {}) {
-    return model_.train_batch(part(first, samples), context(first), SparseCategoricalCrossentropy{}, accumulate, ready);
+  MetricSums train(std::size_t first, std::size_t samples, bool accumulate = false,
+                   const GradientReady& ready = {}) {
+    return model_.train_batch(part(first, samples), context(first), SparseCategoricalCrossentropy{},
+                              accumulate, ready);
   }
 
   static inline const Shape kInputShape = {16, 16, 2};
@@ -85,7 +88,8 @@ TEST(CompiledModel, AGradientIsCompleteWhenItIsReady) {
       std::ranges::copy(ParameterTable::slice(cnn.model().gradients(), entry),
                         when_ready.begin() + static_cast<std::ptrdiff_t>(entry.offset));
     });
-    EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(when_ready)) << "accumulate: " << accumulate;
+    EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(when_ready))
+        << "accumulate: " << accumulate;
   }
 }
 
@@ -95,7 +99,8 @@ TEST(CompiledModel, PartsOfABatchAddUpToTheWhole) {
   const std::vector<float> expected = copy_of(cnn.model().gradients());
   std::vector<float> sum(expected.size());
   MetricSums sums;
-  for (const auto& [first, samples] : {std::pair<std::size_t, std::size_t>{0, 4}, {4, 2}, {6, 1}, {7, 0}}) {
+  for (const auto& [first, samples] :
+       {std::pair<std::size_t, std::size_t>{0, 4}, {4, 2}, {6, 1}, {7, 0}}) {
     sums += cnn.train(first, samples);
     std::ranges::transform(sum, cnn.model().gradients(), sum.begin(), std::plus<>());
   }
@@ -121,7 +126,8 @@ TEST(CompiledModel, APartWithoutSamplesHasNoGradientAndStillTakesPart) {
   cnn.train(0, 6);
   const std::vector<float> before = copy_of(cnn.model().gradients());
   std::vector<std::size_t> heard;
-  const MetricSums sums = cnn.train(0, 0, true, [&](std::size_t parameter) { heard.push_back(parameter); });
+  const MetricSums sums =
+      cnn.train(0, 0, true, [&](std::size_t parameter) { heard.push_back(parameter); });
   EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(before)) << "nothing is added";
   EXPECT_THAT(heard, ElementsAreArray(counting(cnn.model().parameter_table().entries().size())));
   EXPECT_EQ(sums.samples, 0);
@@ -145,7 +151,8 @@ TEST(CompiledModel, GivesTheSameBitsTwice) {
 TEST(CompiledModel, EvaluatesAsItTrainsWhereNoLayerDiffers) {
   Cnn cnn;
   const MetricSums trained = cnn.train(0, 6);
-  const MetricSums evaluated = cnn.model().evaluate_batch(cnn.all(), SparseCategoricalCrossentropy{});
+  const MetricSums evaluated =
+      cnn.model().evaluate_batch(cnn.all(), SparseCategoricalCrossentropy{});
   EXPECT_NEAR(evaluated.loss, trained.loss, 1e-5);
   EXPECT_EQ(evaluated.correct, trained.correct);
   EXPECT_EQ(evaluated.samples, 6);
@@ -190,7 +197,8 @@ TEST(CompiledModel, InitialValuesDependOnSeedAndNameAlone) {
   EXPECT_THAT(one.model().parameters(), ElementsAreArray(copy_of(two.model().parameters())));
   two.model().initialize(4);
   EXPECT_NE(copy_of(one.model().parameters()), copy_of(two.model().parameters()));
-  EXPECT_THAT(ParameterTable::slice(one.model().parameters(), *one.model().parameter_table().find("dense/bias")),
+  EXPECT_THAT(ParameterTable::slice(one.model().parameters(),
+                                    *one.model().parameter_table().find("dense/bias")),
               Each(0.0f));
 }
 
@@ -202,8 +210,9 @@ TEST(CompiledModel, ParametersOfUnusedLayersHaveNoGradientAndAreReported) {
   Trial trial(std::move(network), 2);
   std::ranges::fill(trial.model().gradients(), 5.0f);
   std::vector<std::size_t> heard;
-  const BatchView batch{
-      .samples = 2, .features = trial.features(), .targets = {.labels = {}, .values = trial.targets()}};
+  const BatchView batch{.samples = 2,
+                        .features = trial.features(),
+                        .targets = {.labels = {}, .values = trial.targets()}};
   trial.model().train_batch(batch, {.global_samples = 2}, MeanSquaredError{}, false,
                             [&](std::size_t parameter) { heard.push_back(parameter); });
   EXPECT_THAT(trial.gradient("unused/kernel"), Each(0.0f));
@@ -229,7 +238,8 @@ TEST(CompiledModel, AllocatesNothingInAStepItIsPreparedFor) {
   EXPECT_GT(prepared, 3 * cnn.model().parameters().size());
   cnn.train(0, 6);
   cnn.train(0, 2);
-  EXPECT_EQ(cnn.model().memory().total(), prepared) << "a smaller batch fits where a larger one did";
+  EXPECT_EQ(cnn.model().memory().total(), prepared)
+      << "a smaller batch fits where a larger one did";
 }
 
 TEST(CompiledModel, MovesWithItsPlans) {
@@ -272,16 +282,18 @@ TEST(CompiledModel, NeedsABackendForItsDevice) {
 
 TEST(CompiledModel, NeedsALayer) {
   device::HostAllocator allocator;
-  EXPECT_EQ(
-      input_error_of([&] { CompiledModel(std::make_shared<const Network>(Shape{4}), device::Device{}, allocator); }),
-      "[network] expected a network of at least one layer, got none");
+  EXPECT_EQ(input_error_of([&] {
+              CompiledModel(std::make_shared<const Network>(Shape{4}), device::Device{}, allocator);
+            }),
+            "[network] expected a network of at least one layer, got none");
 }
 
 TEST(CompiledModel, ChecksTheSizeOfTheFeatures) {
   Cnn cnn;
   BatchView batch = cnn.all();
   batch.features = batch.features.subspan(1);
-  EXPECT_THROW(cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}), CheckFailure);
+  EXPECT_THROW(cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}),
+               CheckFailure);
 }
 
 TEST(CompiledModel, ReportsALabelOutsideTheClasses) {
@@ -289,9 +301,11 @@ TEST(CompiledModel, ReportsALabelOutsideTheClasses) {
   const std::vector<std::int32_t> wrong = {3, 10};
   BatchView batch = cnn.all();
   batch.targets.labels = wrong;
-  EXPECT_THAT(error_of(ErrorCategory::data,
-                       [&] { cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}); }),
-              HasSubstr("sample 1 of the batch has label 10"));
+  EXPECT_THAT(
+      error_of(
+          ErrorCategory::data,
+          [&] { cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}); }),
+      HasSubstr("sample 1 of the batch has label 10"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// When a convolution on a GPU finds the statistics for the normalization behind it, as pretended GPUs show it.
+// When a convolution on a GPU finds the statistics for the normalization behind it, as pretended
+// GPUs show it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +41,8 @@ Network with_two_convolutions(std::int64_t groups = 1, bool bias = false) {
   network.add(Conv2D({.filters = 8, .kernel = 3, .groups = groups, .use_bias = bias}));
   network.add(BatchNormalization());
   network.add(ReLU());
-  network.add(Conv2D({.filters = 4, .kernel = 3, .strides = 2, .groups = groups, .use_bias = bias}));
+  network.add(
+      Conv2D({.filters = 4, .kernel = 3, .strides = 2, .groups = groups, .use_bias = bias}));
   network.add(BatchNormalization());
   network.add(Flatten());
   network.add(Dense({.units = 5}));
@@ -94,7 +96,9 @@ class FusedStatisticsTest : public testing::Test {
   }
 
   // What the cache says of convolutions with sums: numbers of engines.
-  nlohmann::json file() const { return nlohmann::json::parse(std::ifstream(folder_ / "convolutions.json")); }
+  nlohmann::json file() const {
+    return nlohmann::json::parse(std::ifstream(folder_ / "convolutions.json"));
+  }
   std::vector<int> remembered() const {
     std::vector<int> numbers;
     const nlohmann::json all = file();
@@ -110,18 +114,20 @@ class FusedStatisticsTest : public testing::Test {
   }
 
   // Tests may run at the same time.
-  fs::path folder_ =
-      fs::path(testing::TempDir()) /
-      ("fused_statistics_test_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
+  fs::path folder_ = fs::path(testing::TempDir()) /
+                     ("fused_statistics_test_" +
+                      std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
   std::string before_;
 };
 
 TEST_F(FusedStatisticsTest, AreFoundByEveryConvolutionThatCan) {
   for (const Precision precision : {Precision::bfloat16, Precision::float16})
-    EXPECT_EQ(train(with_two_convolutions(), where_possible(precision)).found, 2U) << to_string(precision);
+    EXPECT_EQ(train(with_two_convolutions(), where_possible(precision)).found, 2U)
+        << to_string(precision);
 }
 
-// Some of their normalizations add what the block adds; some convolutions read what others read too.
+// Some of their normalizations add what the block adds; some convolutions read what others read
+// too.
 TEST_F(FusedStatisticsTest, AreFoundThroughoutAResNet) {
   const Network network = zoo::resnet18({16, 16, 3}, 5, {.width = 4});
   ComputeOptions apart = where_possible(Precision::float16);
@@ -160,7 +166,8 @@ TEST_F(FusedStatisticsTest, AreFoundApartWhereCudnnHasNoEngine) {
   never.fused_statistics = FusedStatistics::never;
   const Training plain = train(with_two_convolutions(), never);
   const pretend::Machine machine({.sums_convolutions = false});
-  for (const FusedStatistics when : {FusedStatistics::where_possible, FusedStatistics::where_faster}) {
+  for (const FusedStatistics when :
+       {FusedStatistics::where_possible, FusedStatistics::where_faster}) {
     ComputeOptions options = where_possible();
     options.fused_statistics = when;
     const Training training = train(with_two_convolutions(), options);
@@ -190,7 +197,8 @@ TEST_F(FusedStatisticsTest, AreMeasuredOnceForEachShape) {
 }
 
 TEST_F(FusedStatisticsTest, AddNothingToAnOlderCache) {
-  ComputeOptions never{.precision = Precision::bfloat16, .fused_statistics = FusedStatistics::never};
+  ComputeOptions never{.precision = Precision::bfloat16,
+                       .fused_statistics = FusedStatistics::never};
   train(with_two_convolutions(), never);
   const nlohmann::json before = file();
   EXPECT_THAT(remembered(), IsEmpty());
@@ -201,7 +209,8 @@ TEST_F(FusedStatisticsTest, AddNothingToAnOlderCache) {
 }
 
 TEST_F(FusedStatisticsTest, LeaveATrainingAsItIs) {
-  for (const auto& [precision, tolerance] : {std::pair{Precision::bfloat16, 0.12}, {Precision::float16, 0.03}}) {
+  for (const auto& [precision, tolerance] :
+       {std::pair{Precision::bfloat16, 0.12}, {Precision::float16, 0.03}}) {
     SCOPED_TRACE(to_string(precision));
     ComputeOptions apart = where_possible(precision);
     apart.fused_statistics = FusedStatistics::never;

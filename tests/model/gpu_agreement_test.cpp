@@ -1,4 +1,5 @@
-// A GPU computes what the CPU does, layer by layer, up to rounding. Runs on gpu:0, pretended or not.
+// A GPU computes what the CPU does, layer by layer, up to rounding. Runs on gpu:0, pretended or
+// not.
 #include <gtest/gtest.h>
 
 #include "lockstep/device/gpu.h"
@@ -20,7 +21,9 @@ struct Case {
   std::vector<std::int64_t> batches = {1, 2, 3};
   double depth = 1;  // how much of rounding adds up
 
-  friend std::ostream& operator<<(std::ostream& stream, const Case& one) { return stream << one.name; }
+  friend std::ostream& operator<<(std::ostream& stream, const Case& one) {
+    return stream << one.name;
+  }
 };
 
 Network image_network(Shape shape = {7, 5, 3}) { return Network(std::move(shape)); }
@@ -39,13 +42,16 @@ Network of_layer(L layer, Shape shape = {7, 5, 3}) {
   return ended(std::move(network));
 }
 
-// Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on one side.
+// Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on
+// one side.
 Network normalized_convolutions() {
   Network network = image_network({8, 7, 3});
-  network.add(Conv2D({.filters = 6, .kernel = 3, .padding = Padding::symmetric, .use_bias = false}));
+  network.add(
+      Conv2D({.filters = 6, .kernel = 3, .padding = Padding::symmetric, .use_bias = false}));
   network.add(BatchNormalization());
   const NodeId block = network.add(ReLU());
-  network.add(Conv2D({.filters = 5, .kernel = 3, .strides = 2, .padding = Padding::same, .use_bias = false}));
+  network.add(Conv2D(
+      {.filters = 5, .kernel = 3, .strides = 2, .padding = Padding::same, .use_bias = false}));
   const NodeId normalized = network.add(BatchNormalization());
   network.add(Conv2D({.filters = 5, .kernel = 1, .strides = 2, .use_bias = false}), {block});
   network.add(Add(), {network.add(BatchNormalization()), normalized});
@@ -70,12 +76,16 @@ const Case kCases[] = {
        return ended(std::move(network));
      }},
     {"convolution", [] { return of_layer(Conv2D({.filters = 6, .kernel = 3})); }},
-    {"convolution_same", [] { return of_layer(Conv2D({.filters = 5, .kernel = 3, .padding = Padding::same})); }},
+    {"convolution_same",
+     [] { return of_layer(Conv2D({.filters = 5, .kernel = 3, .padding = Padding::same})); }},
     {"convolution_with_uneven_zeros",
-     [] { return of_layer(Conv2D({.filters = 5, .kernel = 4, .strides = 2, .padding = Padding::same})); }},
+     [] {
+       return of_layer(Conv2D({.filters = 5, .kernel = 4, .strides = 2, .padding = Padding::same}));
+     }},
     {"convolution_in_groups",
      [] {
-       return of_layer(Conv2D({.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::symmetric, .groups = 2}));
+       return of_layer(Conv2D(
+           {.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::symmetric, .groups = 2}));
      }},
     {"convolution_relu",
      [] {
@@ -94,7 +104,8 @@ const Case kCases[] = {
     {"max_pooling", [] { return of_layer(MaxPool2D({.pool = 2})); }},
     {"max_pooling_that_overlaps",
      [] { return of_layer(MaxPool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric})); }},
-    {"average_pooling", [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
+    {"average_pooling",
+     [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
     {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
     {"relu", [] { return of_layer(ReLU()); }},
     {"softmax", [] { return of_layer(Softmax()); }},
@@ -112,7 +123,8 @@ const Case kCases[] = {
     {"addition",
      [] {
        Network network = image_network();
-       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
+       const NodeId first =
+           network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
        const NodeId second = network.add(Conv2D({.filters = 4, .kernel = 1}), {kInput});
        network.add(Add(), {first, second, first});
        return ended(std::move(network));
@@ -120,7 +132,8 @@ const Case kCases[] = {
     {"addition_relu",
      [] {
        Network network = image_network();
-       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
+       const NodeId first =
+           network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
        network.add(BatchNormalization());
        network.add(Add(), {network.last(), first});
        network.add(ReLU());
@@ -132,7 +145,8 @@ const Case kCases[] = {
      }},
 };
 
-// Networks so deep that the rounding of one layer to 16 bits is amplified by the next: compared in float32 alone.
+// Networks so deep that the rounding of one layer to 16 bits is amplified by the next: compared in
+// float32 alone.
 const Case kDeepCases[] = {
     {"resnet18",
      [] {
@@ -157,7 +171,9 @@ class GpuAgreement : public testing::TestWithParam<Setting> {
   }
 
   static const Case& test_case() { return std::get<0>(GetParam()); }
-  static ComputeOptions options() { return {.precision = std::get<1>(GetParam()), .deterministic = true}; }
+  static ComputeOptions options() {
+    return {.precision = std::get<1>(GetParam()), .deterministic = true};
+  }
   static double tolerance() {
     switch (options().precision) {
       case Precision::float32:
@@ -210,9 +226,11 @@ TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
   for (const Data& data : batches()) {
     const auto reference = cpu.model().predict_batch(data.samples, data.features);
     const auto outputs = gpu.model().predict_batch(data.samples, data.features);
-    EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}), tolerance());
+    EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
+              tolerance());
     const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss;
-    EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss, expected, tolerance() * expected);
+    EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss, expected,
+                tolerance() * expected);
   }
 }
 
@@ -224,7 +242,8 @@ TEST_P(GpuAgreement, AddsUpMicroBatches) {
     const Values whole = gpu.gradients();
     const std::int64_t half = data.samples / 2;
     gpu.model().train_batch(data.part(0, half), data.context(), entropy_);
-    gpu.model().train_batch(data.part(half, data.samples - half), data.context(half), entropy_, true);
+    gpu.model().train_batch(data.part(half, data.samples - half), data.context(half), entropy_,
+                            true);
     EXPECT_LE(error(gpu.gradients(), whole), tolerance()) << data.samples;
   }
 }
@@ -240,11 +259,13 @@ TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
   }
 }
 
-// Convolutions that also find the statistics of the normalization behind them, where cuDNN has an engine for the shape.
+// Convolutions that also find the statistics of the normalization behind them, where cuDNN has an
+// engine for the shape.
 class GpuFusedStatistics : public GpuAgreement {};
 
 TEST_P(GpuFusedStatistics, TrainAsTheCpuDoes) {
-  expect_training_agrees({.precision = options().precision, .fused_statistics = FusedStatistics::where_possible});
+  expect_training_agrees(
+      {.precision = options().precision, .fused_statistics = FusedStatistics::where_possible});
 }
 
 class GpuInput : public testing::TestWithParam<Precision> {
@@ -266,7 +287,9 @@ class GpuInput : public testing::TestWithParam<Precision> {
     const auto count = static_cast<std::size_t>(samples);
     return {.samples = samples,
             .pixels = std::span(pixels).subspan(first, count * 21),
-            .normalization = {.channels = 3, .mean = {0.1f, 0.2f, 0.3f}, .deviation = {0.3f, 0.2f, 0.1f}},
+            .normalization = {.channels = 3,
+                              .mean = {0.1f, 0.2f, 0.3f},
+                              .deviation = {0.3f, 0.2f, 0.1f}},
             .targets = {.labels = std::span(labels).first(count)}};
   }
   static StepContext context(const BatchView& batch) { return {.global_samples = batch.samples}; }
@@ -302,14 +325,16 @@ TEST_P(GpuInput, OfPixelsIsThatOfTheirFeatures) {
 TEST_P(GpuInput, ThatIsStagedIsTheSame) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
   std::vector<BatchView> batches;
-  for (const std::int64_t samples : {2, 12, 3, 3, 7}) batches.push_back(images(samples, batches.size() * 5));
+  for (const std::int64_t samples : {2, 12, 3, 3, 7})
+    batches.push_back(images(samples, batches.size() * 5));
   std::vector<Values> expected;
   for (const BatchView& batch : batches) expected.push_back(train(gpu, batch));
   const BatchView other = images(12, 100);
   for (std::size_t i = 0; i < batches.size(); ++i) {
     gpu.model().stage(batches[i]);
     // What comes between finds another place, also twice.
-    for (std::size_t between = 0; between < i % 3; ++between) gpu.model().evaluate_batch(other, kLoss);
+    for (std::size_t between = 0; between < i % 3; ++between)
+      gpu.model().evaluate_batch(other, kLoss);
     EXPECT_EQ(train_staged(gpu, batches[i]), expected[i]) << i;
   }
   gpu.model().stage(other);  // and is never used
@@ -322,7 +347,8 @@ TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
   Side cpu(Device{}, network_, {});
   const std::vector<std::int32_t> partners = {4, 1, 0, 0, 2, 3, 3, 1, 2, 0, 4, 4};
-  const std::vector<float> weights = {0.5f, 0.25f, 0, 1, 0.875f, 0.1f, 0.9f, 0.5f, 0.5f, 0.3f, 0.7f, 0.2f};
+  const std::vector<float> weights = {0.5f, 0.25f, 0,    1,    0.875f, 0.1f,
+                                      0.9f, 0.5f,  0.5f, 0.3f, 0.7f,   0.2f};
   for (const bool mixed : {true, false, true})
     for (const std::int64_t samples : {12, 3}) {
       BatchView batch = images(samples, 3);
@@ -330,7 +356,8 @@ TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
       if (mixed) batch.targets.partner_labels = std::span(partners).first(count);
       if (mixed) batch.targets.weights = std::span(weights).first(count);
       const Values expected = train(cpu, batch);
-      EXPECT_LT(error(train(gpu, batch), expected), GetParam() == Precision::float32 ? 1e-5 : 2e-2) << mixed;
+      EXPECT_LT(error(train(gpu, batch), expected), GetParam() == Precision::float32 ? 1e-5 : 2e-2)
+          << mixed;
       const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), kLoss);
       const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), kLoss);
       EXPECT_NEAR(of_gpu.loss, of_cpu.loss, 1e-2 * of_cpu.loss);
@@ -361,7 +388,9 @@ TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   EXPECT_EQ(gpu.model().placement(), of_mixed);
 }
 
-INSTANTIATE_TEST_SUITE_P(Types, GpuInput, testing::Values(Precision::float32, Precision::bfloat16, Precision::float16),
+INSTANTIATE_TEST_SUITE_P(Types, GpuInput,
+                         testing::Values(Precision::float32, Precision::bfloat16,
+                                         Precision::float16),
                          [](const auto& test) { return to_string(test.param); });
 
 std::string name_of(const testing::TestParamInfo<Setting>& test) {
@@ -370,14 +399,18 @@ std::string name_of(const testing::TestParamInfo<Setting>& test) {
 
 INSTANTIATE_TEST_SUITE_P(Layers, GpuAgreement,
                          testing::Combine(testing::ValuesIn(kCases),
-                                          testing::Values(Precision::float32, Precision::bfloat16, Precision::float16)),
+                                          testing::Values(Precision::float32, Precision::bfloat16,
+                                                          Precision::float16)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Layers, GpuFusedStatistics,
-                         testing::Combine(testing::Values(Case{"normalized_convolutions", normalized_convolutions}),
+                         testing::Combine(testing::Values(Case{"normalized_convolutions",
+                                                               normalized_convolutions}),
                                           testing::Values(Precision::bfloat16, Precision::float16)),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Networks, GpuAgreement,
-                         testing::Combine(testing::ValuesIn(kDeepCases), testing::Values(Precision::float32)), name_of);
+                         testing::Combine(testing::ValuesIn(kDeepCases),
+                                          testing::Values(Precision::float32)),
+                         name_of);
 
 }  // namespace
 }  // namespace lockstep::model

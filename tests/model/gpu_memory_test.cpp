@@ -1,4 +1,5 @@
-// When a model takes memory of a GPU, and what is left where there is not enough, on pretended GPUs.
+// When a model takes memory of a GPU, and what is left where there is not enough, on pretended
+// GPUs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +21,9 @@ using ::testing::HasSubstr;
 constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
 const Loss kLoss = SparseCategoricalCrossentropy{};
 
-std::shared_ptr<const Network> small_network() { return std::make_shared<const Network>(zoo::cnn({12, 12, 1}, 5)); }
+std::shared_ptr<const Network> small_network() {
+  return std::make_shared<const Network>(zoo::cnn({12, 12, 1}, 5));
+}
 
 // An evaluation of a batch like those of training, after some of them.
 std::size_t taken_by_evaluation(bool prepare) {
@@ -29,7 +32,8 @@ std::size_t taken_by_evaluation(bool prepare) {
   const Data few(side.model().network(), 10);
   const Data many(side.model().network(), 40);
   // Both places for batches are as large as they get; plans for training are for few samples.
-  for (int step = 0; step < 2; ++step) side.model().train_batch(few.of(kLoss), few.context(), kLoss);
+  for (int step = 0; step < 2; ++step)
+    side.model().train_batch(few.of(kLoss), few.context(), kLoss);
   for (int place = 0; place < 2; ++place) side.model().stage(many.of(kLoss));
   const std::size_t before = device::gpu_free_bytes(0);
   side.model().evaluate_batch(many.of(kLoss), kLoss);
@@ -45,7 +49,8 @@ TEST(GpuMemory, OfEvaluationsIsTakenWhenTheyArePrepared) {
 TEST(GpuMemory, IsRefusedWhereThePreparedDoesNotFit) {
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{4} << 20});
   Side side(kGpu, small_network(), {});
-  EXPECT_THAT(device_error_of([&] { side.model().prepare(4096, false); }), HasSubstr("[memory] expected "));
+  EXPECT_THAT(device_error_of([&] { side.model().prepare(4096, false); }),
+              HasSubstr("[memory] expected "));
 }
 
 // What is free may lie in pieces: the request itself is refused then.
@@ -59,7 +64,8 @@ TEST(GpuMemory, IsNotUsedAfterARequestForMoreWasRefused) {
   side.model().train_batch(few.of(kLoss), few.context(), kLoss);
   for (const bool training : {true, false}) {
     const pretend::Machine pieces({.gpus = 1, .largest_piece = std::size_t{64} << 10});
-    EXPECT_THAT(device_error_of([&] { side.model().prepare(64, training); }), HasSubstr(" bytes on gpu:0; "));
+    EXPECT_THAT(device_error_of([&] { side.model().prepare(64, training); }),
+                HasSubstr(" bytes on gpu:0; "));
   }
   side.model().train_batch(few.of(kLoss), few.context(), kLoss);
   EXPECT_EQ(side.gradients(), expected.gradients());

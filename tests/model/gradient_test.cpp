@@ -1,5 +1,5 @@
-// Whole networks against differences: what single layers cannot show, such as memory that a plan reuses and gradients
-// that meet.
+// Whole networks against differences: what single layers cannot show, such as memory that a plan
+// reuses and gradients that meet.
 #include <gtest/gtest.h>
 
 #include "lockstep/model/layers/layers.h"
@@ -10,7 +10,8 @@
 namespace lockstep::model {
 namespace {
 
-// Differences mean nothing where a ReLU changes sides within the step: the seed is one at which none does.
+// Differences mean nothing where a ReLU changes sides within the step: the seed is one at which
+// none does.
 constexpr DifferenceCheck kWithKinks{.samples = 4, .seed = 2, .step = 2e-3f, .tolerance = 2e-2};
 
 TEST(Gradients, OfAChainWithDropout) {
@@ -44,7 +45,11 @@ TEST(Gradients, OfABlockWithAProjection) {
   const NodeId input = network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
   network.add(Conv2D({.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::symmetric}));
   const NodeId residual = network.add(BatchNormalization());
-  network.add(Conv2D({.filters = 6, .kernel = 1, .strides = 2, .padding = Padding::symmetric, .use_bias = false}),
+  network.add(Conv2D({.filters = 6,
+                      .kernel = 1,
+                      .strides = 2,
+                      .padding = Padding::symmetric,
+                      .use_bias = false}),
               {input});
   const NodeId projection = network.add(BatchNormalization());
   network.add(Add(), {residual, projection});
@@ -108,7 +113,8 @@ TEST(Gradients, OfPoolingBetweenReLUs) {
   network.add(AveragePool2D());
   network.add(Flatten());
   network.add(Dense({.units = 3}));
-  expect_gradients_match_differences(std::move(network), {.samples = 2, .step = 1e-3f, .tolerance = 2e-2});
+  expect_gradients_match_differences(std::move(network),
+                                     {.samples = 2, .step = 1e-3f, .tolerance = 2e-2});
 }
 
 }  // namespace

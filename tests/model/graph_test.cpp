@@ -107,7 +107,8 @@ TEST(FusedAddition, IsDoneByTheNormalizationBeforeIt) {
   EXPECT_TRUE(normalized.fused_relu) << "the ReLU comes behind the sum";
   EXPECT_EQ(normalized.inputs, (std::vector<NodeId>{1, 0}));
   EXPECT_EQ(normalized.input_shapes, (std::vector<Shape>{{4, 4, 2}, {4, 4, 2}}));
-  for (const std::size_t absorbed : {3U, 4U}) EXPECT_TRUE(graph.steps[absorbed].absorbed) << absorbed;
+  for (const std::size_t absorbed : {3U, 4U})
+    EXPECT_TRUE(graph.steps[absorbed].absorbed) << absorbed;
   EXPECT_EQ(graph.steps[3].inputs, (std::vector<NodeId>{2}));
 }
 
@@ -185,7 +186,8 @@ TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
     EXPECT_FALSE(step.fused_statistics) << "the normalization reads it twice";
 
   Network normalized_twice({4, 4, 2});
-  const NodeId source = normalized_twice.add(Conv2D({.filters = 2, .kernel = 1, .use_bias = false}));
+  const NodeId source =
+      normalized_twice.add(Conv2D({.filters = 2, .kernel = 1, .use_bias = false}));
   const NodeId first = normalized_twice.add(BatchNormalization(), {source});
   const NodeId second = normalized_twice.add(BatchNormalization(), {source});
   normalized_twice.add(Add(), {first, second});

@@ -32,11 +32,14 @@ double moment(const std::vector<float>& values, int order, double deviation) {
 }
 
 constexpr std::size_t kMany = 200'000;
-constexpr Initializer kGlorot{.kind = Initializer::Kind::glorot_uniform, .fan_in = 100, .fan_out = 50};
+constexpr Initializer kGlorot{
+    .kind = Initializer::Kind::glorot_uniform, .fan_in = 100, .fan_out = 50};
 constexpr Initializer kHeUniform{.kind = Initializer::Kind::he_uniform, .fan_in = 24};
 constexpr Initializer kHeNormal{.kind = Initializer::Kind::he_normal, .fan_in = 50};
 
-TEST(Initializer, ConstantFillsTheWholeArray) { EXPECT_THAT(drawn({.value = 0.25f}, 7), Each(0.25f)); }
+TEST(Initializer, ConstantFillsTheWholeArray) {
+  EXPECT_THAT(drawn({.value = 0.25f}, 7), Each(0.25f));
+}
 
 TEST(Initializer, UniformKindsFillTheirInterval) {
   for (const auto& [initializer, limit] : {std::pair{kGlorot, 0.2}, std::pair{kHeUniform, 0.5}}) {
@@ -99,9 +102,11 @@ TEST(ParseInitializer, KnowsItsNames) {
 }
 
 TEST(ParseInitializer, RefusesWithTheNamesAndTheNearest) {
-  EXPECT_THAT(input_error_of([] { parse_initializer("he_norm"); }),
-              HasSubstr("[initializer] expected glorot_uniform, he_normal, he_uniform or zeros, got \"he_norm\" "
-                        "(did you mean he_normal?)"));
+  EXPECT_THAT(
+      input_error_of([] { parse_initializer("he_norm"); }),
+      HasSubstr(
+          "[initializer] expected glorot_uniform, he_normal, he_uniform or zeros, got \"he_norm\" "
+          "(did you mean he_normal?)"));
 }
 
 }  // namespace

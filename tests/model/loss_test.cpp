@@ -22,19 +22,21 @@ using Labels = std::vector<std::int32_t>;
 using Values = std::vector<float>;
 
 MetricSums entropy(const Values& outputs, const Labels& labels, float smoothing = 0) {
-  return compute_loss(SparseCategoricalCrossentropy{smoothing}, outputs, static_cast<std::int64_t>(labels.size()),
-                      {.labels = labels, .values = {}}, 1, {});
+  return compute_loss(SparseCategoricalCrossentropy{smoothing}, outputs,
+                      static_cast<std::int64_t>(labels.size()), {.labels = labels, .values = {}}, 1,
+                      {});
 }
 
-Values gradient_of(const Loss& loss, const Values& outputs, std::int64_t samples, const Targets& targets,
-                   double divisor) {
+Values gradient_of(const Loss& loss, const Values& outputs, std::int64_t samples,
+                   const Targets& targets, double divisor) {
   Values gradient(outputs.size());
   compute_loss(loss, outputs, samples, targets, divisor, gradient);
   return gradient;
 }
 
 // Central differences of the sum of losses.
-Values numeric_gradient(const Loss& loss, const Values& outputs, std::int64_t samples, const Targets& targets) {
+Values numeric_gradient(const Loss& loss, const Values& outputs, std::int64_t samples,
+                        const Targets& targets) {
   constexpr float kStep = 1e-2f;
   Values result;
   for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -42,8 +44,8 @@ Values numeric_gradient(const Loss& loss, const Values& outputs, std::int64_t sa
     Values down = outputs;
     up[i] += kStep;
     down[i] -= kStep;
-    const double difference =
-        compute_loss(loss, up, samples, targets, 1, {}).loss - compute_loss(loss, down, samples, targets, 1, {}).loss;
+    const double difference = compute_loss(loss, up, samples, targets, 1, {}).loss -
+                              compute_loss(loss, down, samples, targets, 1, {}).loss;
     result.push_back(static_cast<float>(difference / (2 * kStep)));
   }
   return result;
@@ -79,14 +81,16 @@ TEST(CrossEntropy, SmoothingMixesInTheMeanOverClasses) {
   const Values outputs = {2, -1, 0.5f, 0};
   double mean = 0;
   for (std::int32_t k = 0; k < 4; ++k) mean += entropy(outputs, {k}).loss / 4;
-  EXPECT_NEAR(entropy(outputs, {2}, 0.1f).loss, 0.9 * entropy(outputs, {2}).loss + 0.1 * mean, 1e-6);
+  EXPECT_NEAR(entropy(outputs, {2}, 0.1f).loss, 0.9 * entropy(outputs, {2}).loss + 0.1 * mean,
+              1e-6);
 }
 
 TEST(CrossEntropy, GradientIsSoftmaxMinusTargetOverTheDivisor) {
   const Values outputs = {std::log(1.0f), std::log(2.0f), std::log(5.0f)};
   const Labels label = {1};
-  EXPECT_THAT(gradient_of(SparseCategoricalCrossentropy{}, outputs, 1, {.labels = label, .values = {}}, 4),
-              Pointwise(FloatNear(1e-7f), {0.125f / 4, (0.25f - 1) / 4, 0.625f / 4}));
+  EXPECT_THAT(
+      gradient_of(SparseCategoricalCrossentropy{}, outputs, 1, {.labels = label, .values = {}}, 4),
+      Pointwise(FloatNear(1e-7f), {0.125f / 4, (0.25f - 1) / 4, 0.625f / 4}));
 }
 
 TEST(CrossEntropy, GradientMatchesDifferences) {
@@ -107,7 +111,9 @@ class MixedCrossEntropy : public ::testing::TestWithParam<float> {
 
   Targets own() const { return {.labels = labels_}; }
   Targets partner() const { return {.labels = partners_}; }
-  Targets mixed() const { return {.labels = labels_, .partner_labels = partners_, .weights = weights_}; }
+  Targets mixed() const {
+    return {.labels = labels_, .partner_labels = partners_, .weights = weights_};
+  }
 
   const SparseCategoricalCrossentropy loss_{GetParam()};
   const Values outputs_ = numbers(35, 3);  // 5 samples of 7 outputs
@@ -127,20 +133,24 @@ TEST_P(MixedCrossEntropy, IsTheSumOfBothByWeight) {
     const auto weight = static_cast<double>(weights_[i]);
     expected += weight * entropy(row, {labels_[i]}, GetParam()).loss +
                 (1 - weight) * entropy(row, {partners_[i]}, GetParam()).loss;
-    for (std::size_t k = 7 * i; k < 7 * i + 7; ++k) gradient[k] = weights_[i] * own[k] + (1 - weights_[i]) * partner[k];
+    for (std::size_t k = 7 * i; k < 7 * i + 7; ++k)
+      gradient[k] = weights_[i] * own[k] + (1 - weights_[i]) * partner[k];
   }
   const MetricSums sums = compute_loss(loss_, outputs_, kSamples, mixed(), 3, {});
   EXPECT_NEAR(sums.loss, expected, 1e-5);
-  EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 3), Pointwise(FloatNear(1e-6f), gradient));
+  EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 3),
+              Pointwise(FloatNear(1e-6f), gradient));
   EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 1),
               Pointwise(FloatNear(1e-4f), numeric_gradient(loss_, outputs_, kSamples, mixed())));
-  EXPECT_EQ(sums.correct, compute_loss(loss_, outputs_, kSamples, this->own(), 3, {}).correct) << "of the own labels";
+  EXPECT_EQ(sums.correct, compute_loss(loss_, outputs_, kSamples, this->own(), 3, {}).correct)
+      << "of the own labels";
 }
 
 TEST_P(MixedCrossEntropy, WithAllWeightOnOneLabelIsThatOfTheLabelToTheBit) {
   const Values all(5, 1.0f);
   const Targets alone{.labels = labels_, .partner_labels = partners_, .weights = all};
-  EXPECT_EQ(gradient_of(loss_, outputs_, kSamples, alone, 3), gradient_of(loss_, outputs_, kSamples, own(), 3));
+  EXPECT_EQ(gradient_of(loss_, outputs_, kSamples, alone, 3),
+            gradient_of(loss_, outputs_, kSamples, own(), 3));
   EXPECT_EQ(compute_loss(loss_, outputs_, kSamples, alone, 3, {}).loss,
             compute_loss(loss_, outputs_, kSamples, own(), 3, {}).loss);
 }
@@ -163,14 +173,17 @@ TEST(CrossEntropy, RefusesMixturesThatAreNone) {
   const Labels own = {0, 1};
   const auto refusal = [&](const Labels& partners, const Values& weights) {
     const Targets targets{.labels = own, .partner_labels = partners, .weights = weights};
-    return error_of(ErrorCategory::data,
-                    [&] { compute_loss(SparseCategoricalCrossentropy{}, Values(6), 2, targets, 2, {}); });
+    return error_of(ErrorCategory::data, [&] {
+      compute_loss(SparseCategoricalCrossentropy{}, Values(6), 2, targets, 2, {});
+    });
   };
   const std::string loss = "[sparse_categorical_crossentropy] ";
   EXPECT_EQ(refusal({1}, {1, 1}), loss + "expected 2 partner labels and 2 weights, got 1 and 2");
   EXPECT_EQ(refusal({}, {1, 1}), loss + "expected 2 partner labels and 2 weights, got 0 and 2");
-  EXPECT_EQ(refusal({1, 3}, {1, 1}), loss + "expected labels 0 .. 2 for 3 classes; sample 1 of the batch has label 3");
-  EXPECT_EQ(refusal({1, 2}, {1, 1.5f}), loss + "expected mixup weights from 0 to 1; sample 1 of the batch has 1.5");
+  EXPECT_EQ(refusal({1, 3}, {1, 1}),
+            loss + "expected labels 0 .. 2 for 3 classes; sample 1 of the batch has label 3");
+  EXPECT_EQ(refusal({1, 2}, {1, 1.5f}),
+            loss + "expected mixup weights from 0 to 1; sample 1 of the batch has 1.5");
   EXPECT_THAT(refusal({1, 2}, {std::numeric_limits<float>::quiet_NaN(), 0}),
               HasSubstr("sample 0 of the batch has nan"));
 }
@@ -197,23 +210,25 @@ TEST(CrossEntropy, CountsSamplesAndKnowsClasses) {
 }
 
 TEST(CrossEntropy, RefusesALabelOutsideTheClassesByItsSample) {
-  EXPECT_EQ(
-      error_of(ErrorCategory::data,
-               [] {
-                 entropy(Values(30), {0, 9, 10});
-               }),
-      "[sparse_categorical_crossentropy] expected labels 0 .. 9 for 10 classes; sample 2 of the batch has label 10");
+  EXPECT_EQ(error_of(ErrorCategory::data,
+                     [] {
+                       entropy(Values(30), {0, 9, 10});
+                     }),
+            "[sparse_categorical_crossentropy] expected labels 0 .. 9 for 10 classes; sample 2 of "
+            "the batch has label 10");
   EXPECT_THAT(error_of(ErrorCategory::data, [] { entropy(Values(10), {-1}); }),
               HasSubstr("sample 0 of the batch has label -1"));
 }
 
 TEST(CrossEntropy, RefusesTargetsOfAnotherKind) {
   const Values values(20);
-  EXPECT_EQ(
-      error_of(
-          ErrorCategory::data,
-          [&] { compute_loss(SparseCategoricalCrossentropy{}, values, 2, {.labels = {}, .values = values}, 2, {}); }),
-      "[sparse_categorical_crossentropy] expected 2 labels, one for each sample, got 0 labels and 20 target values");
+  EXPECT_EQ(error_of(ErrorCategory::data,
+                     [&] {
+                       compute_loss(SparseCategoricalCrossentropy{}, values, 2,
+                                    {.labels = {}, .values = values}, 2, {});
+                     }),
+            "[sparse_categorical_crossentropy] expected 2 labels, one for each sample, got 0 "
+            "labels and 20 target values");
 }
 
 TEST(CrossEntropy, RefusesSmoothingOutsideItsRange) {
@@ -227,7 +242,8 @@ TEST(CrossEntropy, RefusesSmoothingOutsideItsRange) {
 TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
   const Values outputs = {1, 2, 3, 4};
   const Values targets = {1, 0, 3, 1};
-  const MetricSums sums = compute_loss(MeanSquaredError{}, outputs, 2, {.labels = {}, .values = targets}, 1, {});
+  const MetricSums sums =
+      compute_loss(MeanSquaredError{}, outputs, 2, {.labels = {}, .values = targets}, 1, {});
   EXPECT_DOUBLE_EQ(sums.loss, (0 + 4) / 2.0 + (0 + 9) / 2.0);
   EXPECT_EQ(sums.samples, 2);
   EXPECT_FALSE(sums.has_accuracy);
@@ -237,16 +253,20 @@ TEST(MeanSquaredErrorLoss, GradientMatchesDifferences) {
   const Values outputs = numbers(12, 5);
   const Values wanted = numbers(12, 6);
   const Targets targets{.labels = {}, .values = wanted};
-  EXPECT_THAT(gradient_of(MeanSquaredError{}, outputs, 4, targets, 1),
-              Pointwise(FloatNear(1e-4f), numeric_gradient(MeanSquaredError{}, outputs, 4, targets)));
+  EXPECT_THAT(
+      gradient_of(MeanSquaredError{}, outputs, 4, targets, 1),
+      Pointwise(FloatNear(1e-4f), numeric_gradient(MeanSquaredError{}, outputs, 4, targets)));
 }
 
 TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
   const Labels label = {1, 2};
-  EXPECT_EQ(
-      error_of(ErrorCategory::data,
-               [&] { compute_loss(MeanSquaredError{}, Values(6), 2, {.labels = label, .values = {}}, 2, {}); }),
-      "[mean_squared_error] expected 6 target values for 2 samples of 3 outputs, got 0 target values and 2 labels");
+  EXPECT_EQ(error_of(ErrorCategory::data,
+                     [&] {
+                       compute_loss(MeanSquaredError{}, Values(6), 2,
+                                    {.labels = label, .values = {}}, 2, {});
+                     }),
+            "[mean_squared_error] expected 6 target values for 2 samples of 3 outputs, got 0 "
+            "target values and 2 labels");
 }
 
 TEST(Loss, OfNoSamplesIsZero) {
@@ -261,7 +281,8 @@ TEST(Loss, GradientsOfPartsAddUpToThatOfTheWholeBatch) {
   const SparseCategoricalCrossentropy loss;
   const Values whole = gradient_of(loss, outputs, 6, {.labels = label, .values = {}}, 6);
   const Values tail(outputs.begin() + 16, outputs.end());
-  const Values part = gradient_of(loss, tail, 2, {.labels = std::span(label).subspan(4), .values = {}}, 6);
+  const Values part =
+      gradient_of(loss, tail, 2, {.labels = std::span(label).subspan(4), .values = {}}, 6);
   EXPECT_EQ(part, Values(whole.begin() + 16, whole.end()))
       << "a part divides by the samples of the global batch, not by its own";
 }

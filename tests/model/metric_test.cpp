@@ -12,7 +12,8 @@ namespace {
 
 TEST(MetricSums, MeansAreOverAllSamplesOfAllParts) {
   MetricSums total{.loss = 1, .samples = 1, .correct = 1, .correct_top5 = 1, .has_accuracy = true};
-  total += MetricSums{.loss = 5, .samples = 3, .correct = 0, .correct_top5 = 2, .has_accuracy = true};
+  total +=
+      MetricSums{.loss = 5, .samples = 3, .correct = 0, .correct_top5 = 2, .has_accuracy = true};
   EXPECT_EQ(total.mean_loss(), 1.5) << "not the mean of the parts' means";
   EXPECT_EQ(total.accuracy(), 0.25);
   EXPECT_EQ(total.top5_accuracy(), 0.75);
@@ -33,8 +34,10 @@ TEST(MetricSums, OfNothingAreNotANumber) {
 
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
   std::array<float, SummableMetrics::kSize> values{};
-  SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60}).write(values.data());
-  const MetricSums sums = SummableMetrics(std::span<const float, SummableMetrics::kSize>(values)).sums();
+  SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
+      .write(values.data());
+  const MetricSums sums =
+      SummableMetrics(std::span<const float, SummableMetrics::kSize>(values)).sums();
   EXPECT_NEAR(sums.loss, 123.456789012, 1e-11);
   EXPECT_EQ(sums.samples, 61);
   EXPECT_EQ(sums.correct, 40);
@@ -42,8 +45,9 @@ TEST(SummableMetrics, CarryTheLossInTwoFloats) {
 }
 
 TEST(SummableMetrics, CountAPartWhoseLossIsNotFiniteAndNothingElse) {
-  for (const double loss : {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
-                            std::numeric_limits<double>::quiet_NaN(), 1e39, -1e39, 3.5e38}) {
+  for (const double loss :
+       {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
+        std::numeric_limits<double>::quiet_NaN(), 1e39, -1e39, 3.5e38}) {
     const SummableMetrics summable({.loss = loss, .samples = 5, .correct = 3, .correct_top5 = 4});
     EXPECT_EQ(summable.non_finite, 1);
     EXPECT_EQ(summable.loss_high, 0);

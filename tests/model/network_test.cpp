@@ -45,10 +45,11 @@ TEST(Network, KeepsParametersOfTheLastLayerFirst) {
   network.add(BatchNormalization());
   network.add(Dense({.units = 2}));
   EXPECT_THAT(names_of(network.parameters().entries()),
-              ElementsAre("dense_1/kernel", "dense_1/bias", "batch_normalization/gamma", "batch_normalization/beta",
-                          "dense/kernel", "dense/bias"));
-  EXPECT_THAT(names_of(network.buffers().entries()),
-              ElementsAre("batch_normalization/moving_mean", "batch_normalization/moving_variance"));
+              ElementsAre("dense_1/kernel", "dense_1/bias", "batch_normalization/gamma",
+                          "batch_normalization/beta", "dense/kernel", "dense/bias"));
+  EXPECT_THAT(
+      names_of(network.buffers().entries()),
+      ElementsAre("batch_normalization/moving_mean", "batch_normalization/moving_variance"));
   EXPECT_THAT(network.nodes()[0].parameters, ElementsAre(4, 5));
   EXPECT_THAT(network.nodes()[1].buffers, ElementsAre(0, 1));
 }
@@ -76,7 +77,8 @@ TEST(Network, RefusesInputsThatAreNotThere) {
 }
 
 TEST(Network, RefusesAnEmptyInput) {
-  EXPECT_EQ(input_error_of([] { Network({}); }), "[network] expected an input shape of positive extents, got []");
+  EXPECT_EQ(input_error_of([] { Network({}); }),
+            "[network] expected an input shape of positive extents, got []");
   EXPECT_EQ(input_error_of([] {
               Network({28, 0, 1});
             }),

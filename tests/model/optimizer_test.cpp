@@ -67,13 +67,14 @@ struct Scalar {
 };
 
 using ElementWise = std::variant<Sgd, Adam, AdamW>;
-const std::vector<ElementWise> kElementWise = {Sgd{},
-                                               Sgd{.weight_decay = 0.1f},
-                                               Sgd{.momentum = 0.9f, .weight_decay = 0.1f},
-                                               Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f},
-                                               Adam{},
-                                               Adam{.weight_decay = 0.1f},
-                                               AdamW{.weight_decay = 0.1f}};
+const std::vector<ElementWise> kElementWise = {
+    Sgd{},
+    Sgd{.weight_decay = 0.1f},
+    Sgd{.momentum = 0.9f, .weight_decay = 0.1f},
+    Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f},
+    Adam{},
+    Adam{.weight_decay = 0.1f},
+    AdamW{.weight_decay = 0.1f}};
 
 OptimizerOptions options_of(const ElementWise& optimizer) {
   return std::visit([](const auto& chosen) { return OptimizerOptions(chosen); }, optimizer);
@@ -87,7 +88,8 @@ std::vector<OptimizerOptions> all_options() {
 
 TEST(Optimizer, FollowsItsFormulaInEveryRange) {
   // Sizes around the vector width, so that whole vectors, tails and padding all occur.
-  const ParameterTable table = table_of({{3, true}, {33, false}, {16, false}, {100, true}, {1, false}});
+  const ParameterTable table =
+      table_of({{3, true}, {33, false}, {16, false}, {100, true}, {1, false}});
   for (const ElementWise& options : kElementWise) {
     Optimizer optimizer(options_of(options), table);
     std::vector<float> parameters(table.flat_size());
@@ -100,19 +102,22 @@ TEST(Optimizer, FollowsItsFormulaInEveryRange) {
     for (int step = 1; step <= 5; ++step) {
       std::vector<float> gradients(table.flat_size());
       for (const ParameterInfo& entry : table.entries()) {
-        const auto values = numbers(entry.count, static_cast<std::uint64_t>(100 + step) + entry.offset);
+        const auto values =
+            numbers(entry.count, static_cast<std::uint64_t>(100 + step) + entry.offset);
         std::ranges::copy(values, ParameterTable::slice(std::span(gradients), entry).begin());
         for (std::size_t i = entry.offset; i < entry.offset + entry.count; ++i)
           std::visit(
               [&](const auto& chosen) {
-                expected[i].apply(chosen, 0.5 * static_cast<double>(gradients[i]), 0.01, step, entry.decay);
+                expected[i].apply(chosen, 0.5 * static_cast<double>(gradients[i]), 0.01, step,
+                                  entry.decay);
               },
               options);
       }
       optimizer.apply(parameters, gradients, 0.01f, step, 0.5f);
     }
     for (std::size_t i = 0; i < parameters.size(); ++i)
-      ASSERT_NEAR(parameters[i], expected[i].w, 2e-6) << to_string(options_of(options)) << ", element " << i;
+      ASSERT_NEAR(parameters[i], expected[i].w, 2e-6)
+          << to_string(options_of(options)) << ", element " << i;
   }
 }
 
@@ -133,7 +138,8 @@ TEST(Optimizer, AgreesWithPyTorch) {
     std::ranges::copy(start, parameters.begin());
     for (std::size_t step = 0; step < gradients.size() / start.size(); ++step) {
       std::vector<float> gradient(table.flat_size());
-      std::ranges::copy(std::span(gradients).subspan(step * start.size(), start.size()), gradient.begin());
+      std::ranges::copy(std::span(gradients).subspan(step * start.size(), start.size()),
+                        gradient.begin());
       optimizer.apply(parameters, gradient, rate, static_cast<std::int64_t>(step) + 1);
     }
     parameters.resize(start.size());
@@ -145,9 +151,12 @@ TEST(Optimizer, LayerWiseRatesAgreeWithNumPy) {
   const ReferenceFile reference("layer_wise_optimizers");
   const std::vector<std::tuple<std::string, OptimizerOptions, float>> cases = {
       {"lars", Lars{}, 1},
-      {"lars_strong", Lars{.momentum = 0.5f, .weight_decay = 0.1f, .trust_coefficient = 0.02f, .epsilon = 1e-3f}, 1},
+      {"lars_strong",
+       Lars{.momentum = 0.5f, .weight_decay = 0.1f, .trust_coefficient = 0.02f, .epsilon = 1e-3f},
+       1},
       {"lamb", Lamb{}, 0.01f},
-      {"lamb_strong", Lamb{.beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-3f, .weight_decay = 0.5f}, 0.01f}};
+      {"lamb_strong", Lamb{.beta1 = 0.8f, .beta2 = 0.95f, .epsilon = 1e-3f, .weight_decay = 0.5f},
+       0.01f}};
   std::vector<ParameterInfo> layers;
   for (const char* name : {"kernel", "bias", "zero_kernel", "still_kernel", "gamma"}) {
     ParameterInfo& layer = layers.emplace_back();
@@ -162,7 +171,8 @@ TEST(Optimizer, LayerWiseRatesAgreeWithNumPy) {
     std::vector<float> values(table.flat_size());
     for (const ParameterInfo& layer : table.entries()) {
       const std::span rows(reference.array(prefix + "/" + layer.name).values);
-      std::ranges::copy(rows.subspan(row * layer.count, layer.count), values.begin() + layer.offset);
+      std::ranges::copy(rows.subspan(row * layer.count, layer.count),
+                        values.begin() + layer.offset);
     }
     return values;
   };
@@ -170,7 +180,8 @@ TEST(Optimizer, LayerWiseRatesAgreeWithNumPy) {
     Optimizer optimizer(options, table);
     std::vector<float> parameters = flat("start", 0);
     for (std::size_t step = 0; step < rates.size(); ++step) {
-      optimizer.apply(parameters, flat("gradient", step), factor * rates[step], static_cast<std::int64_t>(step) + 1);
+      optimizer.apply(parameters, flat("gradient", step), factor * rates[step],
+                      static_cast<std::int64_t>(step) + 1);
       const std::vector<float> expected = flat(name, step);
       for (const ParameterInfo& layer : table.entries()) {
         const auto wanted = ParameterTable::slice(std::span(expected), layer);
@@ -187,12 +198,14 @@ TEST(Optimizer, LayerWiseRatesDoNotChangeWithTheScaleOfTheGradient) {
   const ParameterTable table = table_of({{50, true}});
   const std::vector<float> start = numbers(table.flat_size(), 1);
   for (const OptimizerOptions& options :
-       {OptimizerOptions(Lars{.weight_decay = 0}), OptimizerOptions(Lamb{.epsilon = 1e-12f, .weight_decay = 0})}) {
+       {OptimizerOptions(Lars{.weight_decay = 0}),
+        OptimizerOptions(Lamb{.epsilon = 1e-12f, .weight_decay = 0})}) {
     std::array<std::vector<float>, 2> moved = {start, start};
     for (const std::size_t large : {0U, 1U}) {
       Optimizer optimizer(options, table);
       for (std::int64_t step = 1; step <= 3; ++step) {
-        std::vector<float> gradients = numbers(table.flat_size(), static_cast<std::uint64_t>(1 + step));
+        std::vector<float> gradients =
+            numbers(table.flat_size(), static_cast<std::uint64_t>(1 + step));
         for (float& gradient : gradients) gradient *= large == 1 ? 1024 : 1;
         // Half of it is asked for by the scale, so that the norm must follow the scale too.
         optimizer.apply(moved[large], gradients, 0.1f, step, large == 1 ? 0.5f : 1);
@@ -244,7 +257,8 @@ TEST(Optimizer, LayerWiseRatesAreThePlainRateWhereANormIsZero) {
 }
 
 TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
-  const ParameterTable table = table_of({{3, true}, {20, true}, {5, false}, {16, false}, {1, true}});
+  const ParameterTable table =
+      table_of({{3, true}, {20, true}, {5, false}, {16, false}, {1, true}});
   const auto bounds = [&](const OptimizerOptions& options) {
     std::vector<std::tuple<std::size_t, std::size_t, bool>> result;
     for (const UpdateRange& range : update_ranges(options, table))
@@ -252,9 +266,11 @@ TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
     return result;
   };
   using Range = std::tuple<std::size_t, std::size_t, bool>;
-  EXPECT_THAT(bounds(Adam{}), ElementsAre(Range{0, 48, true}, Range{48, 80, false}, Range{80, 96, true}));
-  EXPECT_THAT(bounds(Lamb{}), ElementsAre(Range{0, 16, true}, Range{16, 48, true}, Range{48, 64, false},
-                                          Range{64, 80, false}, Range{80, 96, true}));
+  EXPECT_THAT(bounds(Adam{}),
+              ElementsAre(Range{0, 48, true}, Range{48, 80, false}, Range{80, 96, true}));
+  EXPECT_THAT(bounds(Lamb{}),
+              ElementsAre(Range{0, 16, true}, Range{16, 48, true}, Range{48, 64, false},
+                          Range{64, 80, false}, Range{80, 96, true}));
 }
 
 TEST(Optimizer, KeepsPaddingAtZero) {
@@ -267,7 +283,8 @@ TEST(Optimizer, KeepsPaddingAtZero) {
       std::ranges::fill(ParameterTable::slice(std::span(parameters), entry), 1.0f);
       std::ranges::fill(ParameterTable::slice(std::span(gradients), entry), 1.0f);
     }
-    for (std::int64_t step = 1; step <= 3; ++step) optimizer.apply(parameters, gradients, 0.1f, step);
+    for (std::int64_t step = 1; step <= 3; ++step)
+      optimizer.apply(parameters, gradients, 0.1f, step);
     EXPECT_THAT(std::span(parameters).subspan(3, 13), Each(0.0f)) << to_string(options);
     EXPECT_THAT(std::span(parameters).subspan(21), Each(0.0f)) << to_string(options);
   }
@@ -282,8 +299,9 @@ TEST(Optimizer, NamesItsSlots) {
   EXPECT_THAT(Optimizer(Lars{}, table).slot_names(), ElementsAre("velocity"));
   EXPECT_THAT(Optimizer(Lamb{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_EQ(Optimizer(Adam{}, table).slot("v").size(), table.flat_size());
-  EXPECT_THAT(error_of(ErrorCategory::checkpoint, [&] { Optimizer(Adam{}, table).slot("momentum"); }),
-              HasSubstr("expected one of the slots m, v, got \"momentum\""));
+  EXPECT_THAT(
+      error_of(ErrorCategory::checkpoint, [&] { Optimizer(Adam{}, table).slot("momentum"); }),
+      HasSubstr("expected one of the slots m, v, got \"momentum\""));
 }
 
 TEST(Optimizer, ContinuesBitForBitFromItsSlots) {
@@ -298,7 +316,8 @@ TEST(Optimizer, ContinuesBitForBitFromItsSlots) {
     Optimizer after(options, table);
     std::vector<float> parameters(table.flat_size(), 1.0f);
     for (std::int64_t step = 1; step <= 2; ++step) before.apply(parameters, gradients, 0.1f, step);
-    for (const std::string& name : before.slot_names()) std::ranges::copy(before.slot(name), after.slot(name).begin());
+    for (const std::string& name : before.slot_names())
+      std::ranges::copy(before.slot(name), after.slot(name).begin());
     for (std::int64_t step = 3; step <= 4; ++step) after.apply(parameters, gradients, 0.1f, step);
     EXPECT_EQ(parameters, expected) << to_string(options);
   }
@@ -316,15 +335,18 @@ TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
     return input_error_of([&] { Optimizer(options, table); });
   };
   EXPECT_EQ(message(Sgd{.momentum = 1}), "[sgd] expected momentum from 0 to below 1, got 1");
-  EXPECT_EQ(message(Sgd{.nesterov = true}), "[sgd] expected momentum above 0 for Nesterov momentum, got 0");
+  EXPECT_EQ(message(Sgd{.nesterov = true}),
+            "[sgd] expected momentum above 0 for Nesterov momentum, got 0");
   EXPECT_EQ(message(Sgd{.weight_decay = -1}), "[sgd] expected weight decay of 0 or more, got -1");
   EXPECT_EQ(message(Adam{.beta1 = 1.5f}), "[adam] expected beta1 from 0 to below 1, got 1.5");
   EXPECT_EQ(message(Adam{.beta2 = -0.5f}), "[adam] expected beta2 from 0 to below 1, got -0.5");
   EXPECT_EQ(message(AdamW{.epsilon = 0}), "[adamw] expected epsilon above 0, got 0");
-  EXPECT_EQ(message(AdamW{.weight_decay = -0.25f}), "[adamw] expected weight decay of 0 or more, got -0.25");
+  EXPECT_EQ(message(AdamW{.weight_decay = -0.25f}),
+            "[adamw] expected weight decay of 0 or more, got -0.25");
   EXPECT_EQ(message(Lars{.momentum = 1}), "[lars] expected momentum from 0 to below 1, got 1");
   EXPECT_EQ(message(Lars{.weight_decay = -1}), "[lars] expected weight decay of 0 or more, got -1");
-  EXPECT_EQ(message(Lars{.trust_coefficient = 0}), "[lars] expected a trust coefficient above 0, got 0");
+  EXPECT_EQ(message(Lars{.trust_coefficient = 0}),
+            "[lars] expected a trust coefficient above 0, got 0");
   EXPECT_EQ(message(Lars{.epsilon = -1}), "[lars] expected epsilon of 0 or more, got -1");
   EXPECT_EQ(message(Lamb{.epsilon = 0}), "[lamb] expected epsilon above 0, got 0");
 }
@@ -342,11 +364,14 @@ TEST(OptimizerOptions, ReadsLikeItsConstructor) {
   EXPECT_EQ(to_string(OptimizerOptions(Sgd{})), "sgd(weight_decay=0)");
   EXPECT_EQ(to_string(OptimizerOptions(Sgd{.momentum = 0.9f, .nesterov = true})),
             "sgd(momentum=0.9, nesterov, weight_decay=0)");
-  EXPECT_EQ(to_string(OptimizerOptions(Adam{})), "adam(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0)");
-  EXPECT_EQ(to_string(OptimizerOptions(AdamW{})), "adamw(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0.01)");
+  EXPECT_EQ(to_string(OptimizerOptions(Adam{})),
+            "adam(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0)");
+  EXPECT_EQ(to_string(OptimizerOptions(AdamW{})),
+            "adamw(beta1=0.9, beta2=0.999, epsilon=1e-07, weight_decay=0.01)");
   EXPECT_EQ(to_string(OptimizerOptions(Lars{})),
             "lars(momentum=0.9, weight_decay=0.0005, trust_coefficient=0.001, epsilon=1e-09)");
-  EXPECT_EQ(to_string(OptimizerOptions(Lamb{})), "lamb(beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0.01)");
+  EXPECT_EQ(to_string(OptimizerOptions(Lamb{})),
+            "lamb(beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0.01)");
 }
 
 TEST(GlobalNorm, IsEuclidean) {
@@ -369,12 +394,14 @@ TEST(GlobalNorm, NeitherOverflowsNorLosesSmallNumbers) {
 
 TEST(AllFinite, FindsAValueAtAnyPlaceOfAnyLength) {
   EXPECT_TRUE(all_finite({}));
-  for (const std::size_t size : {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{200}}) {
+  for (const std::size_t size :
+       {std::size_t{1}, std::size_t{63}, std::size_t{64}, std::size_t{65}, std::size_t{200}}) {
     std::vector<float> values(size, -std::numeric_limits<float>::max());
     EXPECT_TRUE(all_finite(values)) << size;
     for (std::size_t i = 0; i < size; ++i)
-      for (const float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
-                              std::numeric_limits<float>::quiet_NaN()}) {
+      for (const float bad :
+           {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(),
+            std::numeric_limits<float>::quiet_NaN()}) {
         const float before = std::exchange(values[i], bad);
         EXPECT_FALSE(all_finite(values)) << i << " of " << size;
         values[i] = before;

@@ -20,7 +20,8 @@ ParameterInfo parameter(std::string name, Shape shape) {
 }
 
 TEST(ParameterTable, PlacesEveryParameterOnACacheLine) {
-  const ParameterTable table({parameter("c", {3, 5}), parameter("a", {16}), parameter("b", {}), parameter("d", {17})});
+  const ParameterTable table(
+      {parameter("c", {3, 5}), parameter("a", {16}), parameter("b", {}), parameter("d", {17})});
   std::vector<std::size_t> offsets;
   for (const ParameterInfo& entry : table.entries()) offsets.push_back(entry.offset);
   EXPECT_THAT(offsets, ElementsAre(0, 16, 32, 48));
@@ -49,7 +50,8 @@ TEST(ParameterTable, HashIsOverValuesInTheOrderOfNames) {
   std::vector<float> flat_reversed(reversed.flat_size());
   const std::vector<float> a = {1, 2};
   const std::vector<float> b = {3, 4, 5};
-  for (const auto& [tab, array] : {std::pair{&table, &flat}, std::pair{&reversed, &flat_reversed}}) {
+  for (const auto& [tab, array] :
+       {std::pair{&table, &flat}, std::pair{&reversed, &flat_reversed}}) {
     std::ranges::copy(a, ParameterTable::slice(std::span(*array), *tab->find("a")).begin());
     std::ranges::copy(b, ParameterTable::slice(std::span(*array), *tab->find("b")).begin());
   }

@@ -20,13 +20,15 @@ namespace {
 TEST(Precision, IsReadByName) {
   for (const Precision precision : {Precision::float32, Precision::bfloat16, Precision::float16})
     EXPECT_EQ(parse_precision(to_string(precision)), precision);
-  EXPECT_EQ(input_error_of([] { parse_precision("bfloat"); }),
-            "[precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean bfloat16?)");
+  EXPECT_EQ(
+      input_error_of([] { parse_precision("bfloat"); }),
+      "[precision] expected float32, bfloat16 or float16, got \"bfloat\" (did you mean bfloat16?)");
 }
 
 TEST(Precision, Float16NeedsAGpu) {
-  EXPECT_EQ(input_error_of([] { make_backend(device::Device{}, {.precision = Precision::float16}); }),
-            "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
+  EXPECT_EQ(
+      input_error_of([] { make_backend(device::Device{}, {.precision = Precision::float16}); }),
+      "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
 }
 
 struct Case {
@@ -123,7 +125,8 @@ TEST_P(Bfloat16, ComesCloseToFloat32) {
   EXPECT_NEAR(sums.loss, expected.loss, kTolerance * std::abs(expected.loss));
   for (const ParameterInfo& entry : exact.network().parameters().entries()) {
     const auto reference = exact.gradient(entry.name);
-    EXPECT_LE(distance(narrow.gradient(entry.name), reference), kTolerance * norm(exact.model().gradients()))
+    EXPECT_LE(distance(narrow.gradient(entry.name), reference),
+              kTolerance * norm(exact.model().gradients()))
         << entry.name;
   }
   for (const ParameterInfo& entry : exact.network().buffers().entries())
@@ -151,7 +154,8 @@ TEST_P(Bfloat16, GivesTheSameBitsTwice) {
   EXPECT_TRUE(std::ranges::equal(first.model().gradients(), second.model().gradients()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, Bfloat16, testing::ValuesIn(kCases), [](const auto& test) { return test.param.name; });
+INSTANTIATE_TEST_SUITE_P(Layers, Bfloat16, testing::ValuesIn(kCases),
+                         [](const auto& test) { return test.param.name; });
 
 TEST(Bfloat16Weights, FollowTheParameters) {
   Trial trial(zoo::mlp({4}, 3), 2, 1, Precision::bfloat16);

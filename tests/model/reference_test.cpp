@@ -1,5 +1,5 @@
-// The same weights and batches as in PyTorch give the same logits, gradients and losses; scripts/make_reference wrote
-// the files.
+// The same weights and batches as in PyTorch give the same logits, gradients and losses;
+// scripts/make_reference wrote the files.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,8 +45,8 @@ class Replay {
       : reference_(c.name),
         allocator_(kind == device::DeviceKind::gpu ? device::make_gpu_allocator(0)
                                                    : std::make_unique<device::HostAllocator>()),
-        model_(std::make_shared<const Network>(c.make(input_shape())), device::Device{kind, 0}, *allocator_,
-               {.deterministic = true}),
+        model_(std::make_shared<const Network>(c.make(input_shape())), device::Device{kind, 0},
+               *allocator_, {.deterministic = true}),
         kept_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
         summable_(model_.backend().allocator().allocate(SummableMetrics::kSize * sizeof(float))) {
     set_thread_budget(1);
@@ -54,7 +54,8 @@ class Replay {
     device::HostView parameters = view(model_.parameters());
     for (const ParameterInfo& entry : model_.parameter_table().entries()) {
       const auto& array = reference_.array("parameter/" + entry.name);
-      if (array.shape != entry.shape) throw std::runtime_error(entry.name + " has another shape than in the reference");
+      if (array.shape != entry.shape)
+        throw std::runtime_error(entry.name + " has another shape than in the reference");
       std::ranges::copy(array.values, ParameterTable::slice(parameters.values(), entry).begin());
     }
     parameters.write_back(model_.backend().stream());
@@ -65,10 +66,11 @@ class Replay {
 
   BatchView batch(std::size_t index) const {
     const auto size = static_cast<std::size_t>(kBatch * element_count(input_shape()));
-    return {
-        .samples = kBatch,
-        .features = std::span(reference_.array("input").values).subspan(index * size, size),
-        .targets = {.labels = std::span(reference_.integers("labels")).subspan(index * kBatch, kBatch), .values = {}}};
+    return {.samples = kBatch,
+            .features = std::span(reference_.array("input").values).subspan(index * size, size),
+            .targets = {
+                .labels = std::span(reference_.integers("labels")).subspan(index * kBatch, kBatch),
+                .values = {}}};
   }
   device::HostView view(std::span<float> values) { return {values, model_.backend().stream()}; }
   std::unique_ptr<Updater> updater(const OptimizerOptions& options) {
@@ -86,7 +88,9 @@ class Replay {
     EXPECT_TRUE(updater.outcome().applied);
   }
   double train(std::size_t index) {
-    return model_.train_batch(batch(index), {.global_samples = kBatch}, SparseCategoricalCrossentropy{}).mean_loss();
+    return model_
+        .train_batch(batch(index), {.global_samples = kBatch}, SparseCategoricalCrossentropy{})
+        .mean_loss();
   }
 
  private:
@@ -108,7 +112,8 @@ double relative_difference(std::span<const float> actual, const std::vector<floa
   double difference = 0;
   double largest = 1e-30;
   for (std::size_t i = 0; i < expected.size(); ++i) {
-    difference = std::max(difference, std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i])));
+    difference = std::max(
+        difference, std::abs(static_cast<double>(actual[i]) - static_cast<double>(expected[i])));
     largest = std::max(largest, std::abs(static_cast<double>(expected[i])));
   }
   return difference / largest;
@@ -123,14 +128,16 @@ class Reference : public ::testing::TestWithParam<Setting> {
   static const Case& test_case() { return std::get<0>(GetParam()); }
   static device::DeviceKind kind() { return std::get<1>(GetParam()); }
 
-  static void expect_the_trajectory(const std::string& name, const OptimizerOptions& options, float rate);
+  static void expect_the_trajectory(const std::string& name, const OptimizerOptions& options,
+                                    float rate);
 };
 
 TEST_P(Reference, GradientsOfTheFirstStepAreThoseOfPyTorch) {
   Replay replay(test_case(), kind());
   replay.train(0);
   device::HostView gradients = replay.view(replay.model().gradients());
-  ASSERT_EQ(replay.reference().names("gradient/").size(), replay.model().parameter_table().entries().size());
+  ASSERT_EQ(replay.reference().names("gradient/").size(),
+            replay.model().parameter_table().entries().size());
   for (const ParameterInfo& entry : replay.model().parameter_table().entries())
     EXPECT_LT(relative_difference(ParameterTable::slice(gradients.values(), entry),
                                   replay.reference().array("gradient/" + entry.name).values),
@@ -138,7 +145,8 @@ TEST_P(Reference, GradientsOfTheFirstStepAreThoseOfPyTorch) {
         << entry.name;
 }
 
-void Reference::expect_the_trajectory(const std::string& name, const OptimizerOptions& options, float rate) {
+void Reference::expect_the_trajectory(const std::string& name, const OptimizerOptions& options,
+                                      float rate) {
   const Case& c = test_case();
   Replay replay(c, kind());
   const ReferenceFile& reference = replay.reference();
@@ -146,12 +154,14 @@ void Reference::expect_the_trajectory(const std::string& name, const OptimizerOp
   ASSERT_EQ(losses.size(), kSteps);
   const std::unique_ptr<Updater> updater = replay.updater(options);
   for (std::size_t step = 0; step < kSteps; ++step) {
-    EXPECT_NEAR(replay.train(step % kBatches), losses[step], c.loss_tolerance * static_cast<double>(losses[step]))
+    EXPECT_NEAR(replay.train(step % kBatches), losses[step],
+                c.loss_tolerance * static_cast<double>(losses[step]))
         << name << " step " << step;
     replay.update(*updater, rate, static_cast<std::int64_t>(step) + 1);
   }
   const auto logits = replay.model().predict_batch(kBatch, replay.batch(0).features);
-  EXPECT_LT(relative_difference(logits, reference.array(name + "/inference_logits").values), 10 * c.loss_tolerance)
+  EXPECT_LT(relative_difference(logits, reference.array(name + "/inference_logits").values),
+            10 * c.loss_tolerance)
       << name;
   device::HostView buffers = replay.view(replay.model().buffers());
   for (const ParameterInfo& entry : replay.model().buffer_table().entries())
@@ -163,7 +173,9 @@ void Reference::expect_the_trajectory(const std::string& name, const OptimizerOp
 
 TEST_P(Reference, TenStepsOfAdamFollowPyTorch) { expect_the_trajectory("adam", Adam{}, 1e-3f); }
 
-TEST_P(Reference, TenStepsOfMomentumFollowPyTorch) { expect_the_trajectory("sgd", Sgd{.momentum = 0.9f}, 1e-2f); }
+TEST_P(Reference, TenStepsOfMomentumFollowPyTorch) {
+  expect_the_trajectory("sgd", Sgd{.momentum = 0.9f}, 1e-2f);
+}
 
 const Case kCases[] = {
     {"mlp",
@@ -172,23 +184,29 @@ const Case kCases[] = {
      },
      1e-4},
     {"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 1e-4},
-    {"resnet18_cifar", [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4}); }, 1e-4},
+    {"resnet18_cifar",
+     [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4}); }, 1e-4},
     {"resnet18_imagenet",
-     [](Shape input) { return zoo::resnet18(std::move(input), 10, {.width = 4, .stem = zoo::Stem::imagenet}); }, 1e-4},
+     [](Shape input) {
+       return zoo::resnet18(std::move(input), 10, {.width = 4, .stem = zoo::Stem::imagenet});
+     },
+     1e-4},
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, Reference,
-                         ::testing::Combine(::testing::ValuesIn(kCases), ::testing::ValuesIn(reference_devices())),
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::ValuesIn(reference_devices())),
                          name_of);
 
 // Inference uses other kernels than training; without normalization their logits are the same.
 TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {
-  for (const Case& c : {Case{"mlp",
-                             [](Shape input) {
-                               return zoo::mlp(std::move(input), 10, {24, 16});
-                             },
-                             0},
-                        Case{"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 0}}) {
+  for (const Case& c :
+       {Case{"mlp",
+             [](Shape input) {
+               return zoo::mlp(std::move(input), 10, {24, 16});
+             },
+             0},
+        Case{"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 0}}) {
     Replay replay(c, device::DeviceKind::cpu);
     EXPECT_LT(relative_difference(replay.model().predict_batch(kBatch, replay.batch(0).features),
                                   replay.reference().array("logits").values),

@@ -25,8 +25,11 @@ TEST(Schedule, WarmUpReachesThePeakWithItsLastStep) {
 }
 
 TEST(Schedule, CosineFallsFromThePeakToTheFinalFraction) {
-  const Schedule schedule{
-      .kind = Schedule::Kind::cosine, .peak = 2, .warmup_steps = 10, .total_steps = 110, .final_fraction = 0.1f};
+  const Schedule schedule{.kind = Schedule::Kind::cosine,
+                          .peak = 2,
+                          .warmup_steps = 10,
+                          .total_steps = 110,
+                          .final_fraction = 0.1f};
   EXPECT_FLOAT_EQ(schedule.rate(10), 2);
   EXPECT_FLOAT_EQ(schedule.rate(35), 2 * (0.1f + 0.9f * 0.853553391f));  // (1 + cos(pi / 4)) / 2
   EXPECT_FLOAT_EQ(schedule.rate(60), 2 * 0.55f);
@@ -35,15 +38,19 @@ TEST(Schedule, CosineFallsFromThePeakToTheFinalFraction) {
 }
 
 TEST(Schedule, LinearIsAStraightLine) {
-  const Schedule schedule{.kind = Schedule::Kind::linear, .peak = 1, .warmup_steps = 2, .total_steps = 12};
+  const Schedule schedule{
+      .kind = Schedule::Kind::linear, .peak = 1, .warmup_steps = 2, .total_steps = 12};
   EXPECT_FLOAT_EQ(schedule.rate(2), 1);
   EXPECT_FLOAT_EQ(schedule.rate(7), 0.5f);
   EXPECT_FLOAT_EQ(schedule.rate(12), 0);
 }
 
 TEST(Schedule, StepDecaysAtMultiplesFromTheStartOfTraining) {
-  const Schedule schedule{
-      .kind = Schedule::Kind::step, .peak = 1, .warmup_steps = 5, .step_every = 30, .step_factor = 0.1f};
+  const Schedule schedule{.kind = Schedule::Kind::step,
+                          .peak = 1,
+                          .warmup_steps = 5,
+                          .step_every = 30,
+                          .step_factor = 0.1f};
   EXPECT_FLOAT_EQ(schedule.rate(29), 1);
   EXPECT_FLOAT_EQ(schedule.rate(30), 0.1f);
   EXPECT_FLOAT_EQ(schedule.rate(59), 0.1f);
@@ -51,10 +58,13 @@ TEST(Schedule, StepDecaysAtMultiplesFromTheStartOfTraining) {
 }
 
 TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
-  EXPECT_EQ(
-      input_error_of([] { Schedule{.kind = Schedule::Kind::cosine, .warmup_steps = 5, .total_steps = 5}.check(); }),
-      "[cosine schedule] expected more total steps than warm-up steps, got 5 total steps and 5 warm-up steps");
-  EXPECT_THAT(input_error_of([] { Schedule{.kind = Schedule::Kind::linear}.rate(0); }), HasSubstr("[linear schedule]"));
+  EXPECT_EQ(input_error_of([] {
+              Schedule{.kind = Schedule::Kind::cosine, .warmup_steps = 5, .total_steps = 5}.check();
+            }),
+            "[cosine schedule] expected more total steps than warm-up steps, got 5 total steps and "
+            "5 warm-up steps");
+  EXPECT_THAT(input_error_of([] { Schedule{.kind = Schedule::Kind::linear}.rate(0); }),
+              HasSubstr("[linear schedule]"));
   EXPECT_EQ(input_error_of([] { Schedule{.kind = Schedule::Kind::step}.check(); }),
             "[step schedule] expected a number of steps above 0 between decays, got 0");
   EXPECT_THAT(input_error_of([] { Schedule{.peak = -1}.check(); }),
@@ -64,9 +74,11 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
 }
 
 TEST(Schedule, NamesGoBothWays) {
-  for (const char* name : {"constant", "cosine", "step", "linear"}) EXPECT_EQ(to_string(parse_schedule(name)), name);
-  EXPECT_EQ(input_error_of([] { parse_schedule("cosin"); }),
-            "[schedule] expected constant, cosine, step or linear, got \"cosin\" (did you mean cosine?)");
+  for (const char* name : {"constant", "cosine", "step", "linear"})
+    EXPECT_EQ(to_string(parse_schedule(name)), name);
+  EXPECT_EQ(
+      input_error_of([] { parse_schedule("cosin"); }),
+      "[schedule] expected constant, cosine, step or linear, got \"cosin\" (did you mean cosine?)");
 }
 
 }  // namespace

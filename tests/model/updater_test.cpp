@@ -1,4 +1,5 @@
-// A gradient or a loss that is not finite leaves a model as it was, with every optimizer and on every device.
+// A gradient or a loss that is not finite leaves a model as it was, with every optimizer and on
+// every device.
 #include "lockstep/model/updater.h"
 
 #include <gmock/gmock.h>
@@ -119,20 +120,24 @@ class UpdaterOn : public ::testing::TestWithParam<device::DeviceKind> {
   }
 };
 
-const std::vector<OptimizerOptions> kOptimizers = {Sgd{}, Sgd{.momentum = 0.9F}, Adam{}, AdamW{}, Lars{}, Lamb{}};
+const std::vector<OptimizerOptions> kOptimizers = {
+    Sgd{}, Sgd{.momentum = 0.9F}, Adam{}, AdamW{}, Lars{}, Lamb{}};
 const Report kGood = report_of({.loss = 2, .samples = 4});
 
 TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
   for (const OptimizerOptions& options : kOptimizers) {
     Trial trial(GetParam(), options);
-    trial.update(0, kNan, report_of({.loss = kInfinity}), 0);  // skipped: leaves the kept statistics
+    trial.update(0, kNan, report_of({.loss = kInfinity}),
+                 0);  // skipped: leaves the kept statistics
     const std::vector<float> before = trial.state();
     const std::size_t last = trial.table().entries().back().offset + 129;
     for (const std::size_t place : {std::size_t{0}, std::size_t{63}, std::size_t{500}, last})
       for (const float value : {kInfinity, -kInfinity, kNan})
         for (const double clip_norm : {0.0, 1.0}) {
-          EXPECT_FALSE(trial.update(place, value, kGood, clip_norm)) << to_string(options) << " at " << place;
-          ASSERT_EQ(trial.state(), before) << to_string(options) << ", " << value << " at " << place;
+          EXPECT_FALSE(trial.update(place, value, kGood, clip_norm))
+              << to_string(options) << " at " << place;
+          ASSERT_EQ(trial.state(), before)
+              << to_string(options) << ", " << value << " at " << place;
         }
     EXPECT_TRUE(trial.update(0, 0.25F, kGood, 0));
     EXPECT_NE(trial.state(), before);
@@ -156,11 +161,14 @@ TEST_P(UpdaterOn, SkipsALossThatIsNotFinite) {
   sum[0] = kInfinity;
   EXPECT_FALSE(trial.update(0, 0, sum, 0));
   EXPECT_FALSE(trial.update(0, 0, report_of({.loss = kInfinity, .samples = 4}), 0));
-  EXPECT_FALSE(trial.update(0, 0, report_of({.loss = 1e39, .samples = 4}), 0)) << "infinite as a float";
+  EXPECT_FALSE(trial.update(0, 0, report_of({.loss = 1e39, .samples = 4}), 0))
+      << "infinite as a float";
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, UpdaterOn, ::testing::ValuesIn(reference_devices()),
-                         [](const auto& test) { return test.param == device::DeviceKind::gpu ? "gpu" : "cpu"; });
+                         [](const auto& test) {
+                           return test.param == device::DeviceKind::gpu ? "gpu" : "cpu";
+                         });
 
 }  // namespace
 }  // namespace lockstep::model

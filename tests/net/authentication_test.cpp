@@ -32,7 +32,8 @@ class Authentication : public ::testing::Test {
   }
   FileDescriptor connect() const {
     std::string why;
-    FileDescriptor socket = connect_to("127.0.0.1", pending_->listeners().front().port(), kSoon, why);
+    FileDescriptor socket =
+        connect_to("127.0.0.1", pending_->listeners().front().port(), kSoon, why);
     EXPECT_TRUE(socket.is_open()) << why;
     return socket;
   }
@@ -41,7 +42,8 @@ class Authentication : public ::testing::Test {
     std::atomic<bool> done{false};
     std::thread listens([&] {
       while (!done) {
-        for (FileDescriptor& socket : pending_->advance(0)) authenticated_.push_back(std::move(socket));
+        for (FileDescriptor& socket : pending_->advance(0))
+          authenticated_.push_back(std::move(socket));
         std::this_thread::sleep_for(milliseconds(1));
       }
     });

@@ -23,7 +23,8 @@ constexpr FrameLimits kLimits{.kinds = "LS", .body = 100000, .queued = 1 << 20};
 TEST(Frame, ComesOutAsItWentInHoweverTheStreamIsCut) {
   const std::string longest(kLimits.body, 'x');
   const std::string stream = encode({Kind::letter, "orted -x"}) + encode(Kind::sign) +
-                             encode({Kind::letter, std::string("a\0b", 3)}) + encode({Kind::letter, longest});
+                             encode({Kind::letter, std::string("a\0b", 3)}) +
+                             encode({Kind::letter, longest});
   for (const std::size_t piece : {std::size_t{1}, std::size_t{7}, stream.size()}) {
     FrameReader reader(kLimits);
     std::vector<Frame> frames;
@@ -55,9 +56,9 @@ TEST(Frame, ComesOutOfALongStreamInTime) {
 }
 
 TEST(Frame, IsNotWhatStrangersSend) {
-  for (const std::string& words :
-       {std::string("GET / HTTP/1.1\r\n\r\n"), std::string("\0\0\0\0?", 5), std::string("\xFF\xFF\xFF\xFFL"),
-        encode({Kind::letter, std::string(kLimits.body + 1, 'x')})}) {
+  for (const std::string& words : {std::string("GET / HTTP/1.1\r\n\r\n"),
+                                   std::string("\0\0\0\0?", 5), std::string("\xFF\xFF\xFF\xFFL"),
+                                   encode({Kind::letter, std::string(kLimits.body + 1, 'x')})}) {
     FrameReader reader(kLimits);
     reader.add(words);
     EXPECT_FALSE(reader.next().has_value());

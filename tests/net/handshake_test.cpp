@@ -13,7 +13,8 @@ using Role = Handshake::Role;
 const JobSecret kSecret("a secret of this job", "test");
 const JobSecret kOther("a secret of another job", "test");
 
-/// Transfers bytes between the two ends until neither has output; returns everything that the initiator sent.
+/// Transfers bytes between the two ends until neither has output; returns everything that the
+/// initiator sent.
 std::string carry(Handshake& initiator, Handshake& responder) {
   std::string sent;
   for (;;) {

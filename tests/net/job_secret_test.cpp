@@ -43,7 +43,8 @@ class SecretFile : public ::testing::Test {
  private:
   std::filesystem::path folder_ =
       std::filesystem::temp_directory_path() /
-      fmt::format("job-secret-{}-{}", getpid(), ::testing::UnitTest::GetInstance()->current_test_info()->name());
+      fmt::format("job-secret-{}-{}", getpid(),
+                  ::testing::UnitTest::GetInstance()->current_test_info()->name());
 };
 
 TEST_F(SecretFile, IsReadWithoutTheEndOfItsLine) {
@@ -57,9 +58,10 @@ TEST_F(SecretFile, IsForItsOwnerAlone) {
   for (const mode_t mode : {0640, 0604, 0610, 0601, 0602}) {
     write(kText, mode);
     EXPECT_THAT(refusal_of(path()),
-                HasSubstr(fmt::format("[LOCKSTEP_JOB_SECRET_FILE] expected a regular file that this user owns and no "
-                                      "other user can access (chmod 600); {} has mode {:03o}",
-                                      path(), mode)));
+                HasSubstr(fmt::format(
+                    "[LOCKSTEP_JOB_SECRET_FILE] expected a regular file that this user owns and no "
+                    "other user can access (chmod 600); {} has mode {:03o}",
+                    path(), mode)));
   }
   if (geteuid() != 0) return;
   write(kText, 0600);
@@ -71,7 +73,8 @@ TEST_F(SecretFile, IsARegularFile) {
   EXPECT_THAT(refusal_of(path("nowhere")), HasSubstr("cannot be read: No such file or directory"));
   EXPECT_THAT(refusal_of("/dev/zero"), HasSubstr("is not a regular file"));
   ASSERT_EQ(::mkfifo(path("fifo").c_str(), 0600), 0);
-  EXPECT_THAT(refusal_of(path("fifo")), HasSubstr("is not a regular file")) << "and nobody waits for its other end";
+  EXPECT_THAT(refusal_of(path("fifo")), HasSubstr("is not a regular file"))
+      << "and nobody waits for its other end";
 }
 
 TEST_F(SecretFile, HoldsASecretAndNothingLonger) {
@@ -84,7 +87,8 @@ TEST_F(SecretFile, HoldsASecretAndNothingLonger) {
 TEST(JobSecret, ComesFromTheVariable) {
   EXPECT_EQ(find_job_secret(nullptr, kText)->text(), kText);
   EXPECT_FALSE(find_job_secret(nullptr, nullptr));
-  // An empty secret may be the result of a missing `openssl`: it does not mean that no secret is wanted.
+  // An empty secret may be the result of a missing `openssl`: it does not mean that no secret is
+  // wanted.
   EXPECT_THROW(find_job_secret(nullptr, ""), Error);
 }
 
@@ -93,10 +97,10 @@ TEST(JobSecret, OfTooFewBytesIsRefusedWithoutBeingPrinted) {
     find_job_secret(nullptr, "password");
     FAIL();
   } catch (const Error& error) {
-    EXPECT_STREQ(
-        error.what(),
-        "[LOCKSTEP_JOB_SECRET] expected a secret of at least 16 bytes, got 8; create one with `openssl rand -hex "
-        "16`");
+    EXPECT_STREQ(error.what(),
+                 "[LOCKSTEP_JOB_SECRET] expected a secret of at least 16 bytes, got 8; create one "
+                 "with `openssl rand -hex "
+                 "16`");
   }
 }
 

@@ -20,8 +20,9 @@ TEST(NetworkAddresses, LeaveOutLoopbackAndWhatMeansSomethingOnOneLinkAlone) {
 TEST(NetworkAddresses, KnowTheirLargestPacketAndPutIPv4First) {
   const auto addresses = network_addresses();
   for (const NetworkAddress& address : addresses) EXPECT_GE(address.mtu, 68) << address.interface;
-  EXPECT_TRUE(std::ranges::is_partitioned(
-      addresses, [](const NetworkAddress& address) { return address.address.find(':') == std::string::npos; }));
+  EXPECT_TRUE(std::ranges::is_partitioned(addresses, [](const NetworkAddress& address) {
+    return address.address.find(':') == std::string::npos;
+  }));
 }
 
 TEST(InterfaceAddresses, KnowTheirNetwork) {

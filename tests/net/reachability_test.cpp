@@ -22,9 +22,9 @@ std::uint16_t port_of_nobody() { return Listener().port(); }
 
 TEST(Reachability, TriesEveryEndpointOfEveryHost) {
   const Listener listener;
-  const auto attempts =
-      connect_to_hosts({{{"127.0.0.1", listener.port()}, {"nowhere", 1}}, {}, {{"127.0.0.1", port_of_nobody()}}}, kLong,
-                       Until::each_endpoint_answered);
+  const auto attempts = connect_to_hosts(
+      {{{"127.0.0.1", listener.port()}, {"nowhere", 1}}, {}, {{"127.0.0.1", port_of_nobody()}}},
+      kLong, Until::each_endpoint_answered);
   ASSERT_EQ(attempts.size(), 3U);
   EXPECT_TRUE(attempts[0].socket.is_open());
   EXPECT_EQ(attempts[0].failure, "");
@@ -37,8 +37,9 @@ TEST(Reachability, TriesEveryEndpointOfEveryHost) {
 TEST(Reachability, WaitsForNobodyAtHostsThatHaveAnswered) {
   const Silence silence;
   const Listener listener("127.0.0.1", 0);
-  const auto attempts = connect_to_hosts({{{"127.0.0.2", silence.port()}, {"127.0.0.1", listener.port()}}}, kLong,
-                                         Until::each_host_answered);
+  const auto attempts =
+      connect_to_hosts({{{"127.0.0.2", silence.port()}, {"127.0.0.1", listener.port()}}}, kLong,
+                       Until::each_host_answered);
   EXPECT_TRUE(attempts[0].timed_out);
   EXPECT_FALSE(attempts[0].socket.is_open());
   EXPECT_TRUE(attempts[1].socket.is_open());
@@ -60,7 +61,8 @@ TEST(AddressesOf, KnowsNumbersAndSaysWhatItDoesNotKnow) {
 }
 
 TEST(HostAddresses, AreOfOtherHostsToBeReachedWithoutLoopback) {
-  for (const std::string& address : addresses_for_other_hosts()) EXPECT_FALSE(is_loopback(address)) << address;
+  for (const std::string& address : addresses_for_other_hosts())
+    EXPECT_FALSE(is_loopback(address)) << address;
   EXPECT_THAT(host_addresses(), ::testing::Not(IsEmpty()));
 }
 

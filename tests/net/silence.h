@@ -21,7 +21,8 @@ class Silence {
     auto* address = reinterpret_cast<sockaddr*>(&place);
     socklen_t size = sizeof(place);
     if (bind(listener_.get(), address, size) != 0 || listen(listener_.get(), 0) != 0 ||
-        getsockname(listener_.get(), address, &size) != 0 || connect(client_.get(), address, size) != 0)
+        getsockname(listener_.get(), address, &size) != 0 ||
+        connect(client_.get(), address, size) != 0)
       throw std::runtime_error("no port of 127.0.0.2");
     port_ = ntohs(place.sin_port);
   }

@@ -13,9 +13,10 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
-// Runs steps whose time is that of the size in use, and returns the sizes in the order in which they were used, with
-// how many steps each had.
-std::vector<std::pair<std::size_t, int>> tune(BucketTuner& tuner, const std::map<std::size_t, double>& seconds) {
+// Runs steps whose time is that of the size in use, and returns the sizes in the order in which
+// they were used, with how many steps each had.
+std::vector<std::pair<std::size_t, int>> tune(BucketTuner& tuner,
+                                              const std::map<std::size_t, double>& seconds) {
   std::vector<std::pair<std::size_t, int>> used = {{0, 0}};
   for (int step = 0; step < 1000 && !tuner.has_tried_all(); ++step) {
     ++used.back().second;
@@ -44,8 +45,9 @@ TEST(BucketTuner, TakesTheSizeWithTheShortestMedianStep) {
   BucketTuner tuner(100 * kMebibyte);
   tune(tuner, {{8 * kMebibyte, 0.25}, {4 * kMebibyte, 0.5}});
   EXPECT_EQ(tuner.choose(), 8 * kMebibyte);
-  EXPECT_THAT(tuner.describe(), HasSubstr("8 MiB; median step time with 1 MiB 1000.0 ms, 2 MiB 1000.0 ms, 4 MiB "
-                                          "500.0 ms, 8 MiB 250.0 ms, 16 MiB 1000.0 ms"));
+  EXPECT_THAT(tuner.describe(),
+              HasSubstr("8 MiB; median step time with 1 MiB 1000.0 ms, 2 MiB 1000.0 ms, 4 MiB "
+                        "500.0 ms, 8 MiB 250.0 ms, 16 MiB 1000.0 ms"));
 }
 
 TEST(BucketTuner, ListensToTheSlowestRank) {
@@ -56,7 +58,8 @@ TEST(BucketTuner, ListensToTheSlowestRank) {
 }
 
 TEST(BucketTuner, LeavesOutSizesBeyondTheGradient) {
-  EXPECT_THAT(BucketTuner(5 * kMebibyte).sizes(), ElementsAre(kMebibyte, 2 * kMebibyte, 4 * kMebibyte));
+  EXPECT_THAT(BucketTuner(5 * kMebibyte).sizes(),
+              ElementsAre(kMebibyte, 2 * kMebibyte, 4 * kMebibyte));
   EXPECT_THAT(BucketTuner(10).sizes(), ElementsAre(kMebibyte));
 }
 

@@ -36,11 +36,12 @@ enum class Damage { none, loss, gradient };
 /// What is wrong with a step of an epoch; both count from 1.
 using DamageOf = std::function<Damage(std::int64_t step, std::int64_t epoch)>;
 
-/// One feature and one target a record, in the order of their ids. The network below begins with zeros and hardly
-/// moves, so that a gradient is -2 * target * feature.
+/// One feature and one target a record, in the order of their ids. The network below begins with
+/// zeros and hardly moves, so that a gradient is -2 * target * feature.
 class SpoiltSource final : public data::RecordSource {
  public:
-  SpoiltSource(std::int64_t steps, DamageOf damage) : records_(steps * kBatch), damage_(std::move(damage)) {}
+  SpoiltSource(std::int64_t steps, DamageOf damage)
+      : records_(steps * kBatch), damage_(std::move(damage)) {}
   const data::SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   std::string description() const override { return "spoilt samples"; }
@@ -63,7 +64,8 @@ class SpoiltSource final : public data::RecordSource {
 };
 
 data::Dataset spoilt(std::int64_t steps, DamageOf damage) {
-  return data::Dataset::from_source(std::make_shared<SpoiltSource>(steps, std::move(damage))).batch(kBatch);
+  return data::Dataset::from_source(std::make_shared<SpoiltSource>(steps, std::move(damage)))
+      .batch(kBatch);
 }
 data::Dataset sound(std::int64_t steps) {
   return spoilt(steps, [](auto, auto) { return Damage::none; });
@@ -76,10 +78,13 @@ model::Network flat_network() {
 }
 
 TrainerOptions slow() {
-  return {.loss = model::MeanSquaredError{}, .optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 1e-20F}};
+  return {.loss = model::MeanSquaredError{},
+          .optimizer = model::Sgd{.momentum = 0.9F},
+          .schedule = {.peak = 1e-20F}};
 }
 
-FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t save_every, int keep) {
+FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t save_every,
+                     int keep) {
   FitOptions fit{.epochs = 1};
   fit.checkpoint.directory = directory.path();
   fit.checkpoint.save_every = save_every;
@@ -87,7 +92,8 @@ FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t
   return fit;
 }
 
-std::vector<std::int64_t> steps_of(const checkpoint::ScratchDirectory& directory, bool healthy = true) {
+std::vector<std::int64_t> steps_of(const checkpoint::ScratchDirectory& directory,
+                                   bool healthy = true) {
   std::vector<std::int64_t> steps;
   for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory.path()))
     if (info.complete() && info.healthy == healthy) steps.push_back(info.step);
@@ -98,7 +104,8 @@ std::string path_of(const checkpoint::ScratchDirectory& directory, std::int64_t 
   return (directory.path() / checkpoint::checkpoint_name(step)).string();
 }
 
-/// What a training of `replicas` says on standard error, and the Error (diverged) that it ends with.
+/// What a training of `replicas` says on standard error, and the Error (diverged) that it ends
+/// with.
 struct Ended {
   std::string error;
   std::string errors;
@@ -119,7 +126,8 @@ Ended end_of(int replicas, const data::Dataset& dataset, const FitOptions& fit,
 }
 
 TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
-  const data::Dataset dataset = spoilt(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; });
+  const data::Dataset dataset =
+      spoilt(4, [](auto step, auto) { return step == 2 ? Damage::gradient : Damage::none; });
   for (const model::Precision precision : {model::Precision::float32, model::Precision::bfloat16}) {
     try {
       model::make_backend(device::Device{}, {.precision = precision});
@@ -131,7 +139,8 @@ TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
     for (const int replicas : {1, 2, 3}) {
       ::testing::internal::CaptureStderr();
       const Outcome outcome = train(replicas, flat_network(), dataset, options, {.epochs = 1});
-      EXPECT_EQ(::testing::internal::GetCapturedStderr(), "lockstep: step 2 skipped: non-finite gradient\n");
+      EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+                "lockstep: step 2 skipped: non-finite gradient\n");
       ASSERT_EQ(outcome.steps.size(), 4U);
       EXPECT_TRUE(outcome.steps[1].skipped);
       EXPECT_FALSE(outcome.steps[1].overflow);
@@ -159,16 +168,19 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
   for (const int replicas : {1, 2}) {
     for (const Damage kind : {Damage::gradient, Damage::loss}) {
       const checkpoint::ScratchDirectory directory;
-      const auto after_5 = [kind](std::int64_t step, std::int64_t) { return step > 5 ? kind : Damage::none; };
+      const auto after_5 = [kind](std::int64_t step, std::int64_t) {
+        return step > 5 ? kind : Damage::none;
+      };
       const Ended ended = end_of(replicas, spoilt(120, after_5), saving_to(directory, 1, 2));
       const std::string reason = kind == Damage::gradient ? "non-finite gradient"
                                  : replicas == 1          ? "non-finite loss on rank 0"
                                                           : "non-finite loss on rank 0 (replica 1)";
-      EXPECT_EQ(ended.error,
-                fmt::format("[train] expected finite losses, gradients and parameters; try a lower learning rate, "
-                            "warm-up or clipping, got 100 skipped steps in a row, the last one (105) for a {}; the "
-                            "newest healthy checkpoint is {}",
-                            reason, path_of(directory, 4)));
+      EXPECT_EQ(ended.error, fmt::format("[train] expected finite losses, gradients and "
+                                         "parameters; try a lower learning rate, "
+                                         "warm-up or clipping, got 100 skipped steps in a row, the "
+                                         "last one (105) for a {}; the "
+                                         "newest healthy checkpoint is {}",
+                                         reason, path_of(directory, 4)));
       // That of step 5 was followed by skipped steps alone.
       EXPECT_THAT(steps_of(directory), ElementsAre(4, 3));
       EXPECT_THAT(steps_of(directory, false), ElementsAre(5));
@@ -177,7 +189,8 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
       const Outcome again = train(replicas, flat_network(), sound(120), slow(), fit);
       EXPECT_EQ(again.steps.size(), 4U) << "after step 4";
       EXPECT_EQ(again.parameter_hash,
-                train(replicas, flat_network(), sound(120), slow(), {.epochs = 1, .steps = 8}).parameter_hash);
+                train(replicas, flat_network(), sound(120), slow(), {.epochs = 1, .steps = 8})
+                    .parameter_hash);
       EXPECT_THAT(steps_of(directory), ElementsAre(8, 7));
       EXPECT_THAT(steps_of(directory, false), IsEmpty());
     }
@@ -186,52 +199,63 @@ TEST(Divergence, KeepsTheHealthyCheckpointsAndNamesTheNewest) {
 
 TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
   const checkpoint::ScratchDirectory directory;
-  const auto after_8 = [](std::int64_t step, std::int64_t) { return step > 8 ? Damage::loss : Damage::none; };
+  const auto after_8 = [](std::int64_t step, std::int64_t) {
+    return step > 8 ? Damage::loss : Damage::none;
+  };
   const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
   EXPECT_EQ(ended.error, "none") << "its only epoch had good steps";
   EXPECT_THAT(ended.errors,
-              HasSubstr(fmt::format("{} is marked as not healthy, because the last 2 steps were skipped: --resume "
-                                    "uses an older checkpoint",
-                                    path_of(directory, 10))));
+              HasSubstr(fmt::format(
+                  "{} is marked as not healthy, because the last 2 steps were skipped: --resume "
+                  "uses an older checkpoint",
+                  path_of(directory, 10))));
   // One more than --keep: step 8 was not confirmed by a good step.
   EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
   EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
   // Again the same: nothing accumulates.
-  EXPECT_EQ(
-      end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1)).error,
-      fmt::format("[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or "
-                  "clipping, got 2 skipped steps at the end; all steps after {} were skipped: if other settings do not "
-                  "help, move it away to resume from an older checkpoint",
-                  path_of(directory, 8)));
+  EXPECT_EQ(end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1)).error,
+            fmt::format("[train] expected finite losses, gradients and parameters; try a lower "
+                        "learning rate, warm-up or "
+                        "clipping, got 2 skipped steps at the end; all steps after {} were "
+                        "skipped: if other settings do not "
+                        "help, move it away to resume from an older checkpoint",
+                        path_of(directory, 8)));
   EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
   EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
-  EXPECT_EQ(train(1, flat_network(), sound(10), slow(), saving_to(directory, 4, 1)).steps.size(), 2U);
+  EXPECT_EQ(train(1, flat_network(), sound(10), slow(), saving_to(directory, 4, 1)).steps.size(),
+            2U);
   EXPECT_THAT(steps_of(directory), ElementsAre(10));
 }
 
 TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {
   const checkpoint::ScratchDirectory directory;
-  const auto after_4 = [](std::int64_t step, std::int64_t) { return step > 4 ? Damage::gradient : Damage::none; };
+  const auto after_4 = [](std::int64_t step, std::int64_t) {
+    return step > 4 ? Damage::gradient : Damage::none;
+  };
   FitOptions fit = saving_to(directory, 2, 1);
   fit.callbacks = {std::make_shared<RaiseAfter>(7)};
   EXPECT_EQ(end_of(2, spoilt(50, after_4), fit).error, "none");
   EXPECT_THAT(steps_of(directory), ElementsAre(4, 2));
   EXPECT_THAT(steps_of(directory, false), ElementsAre(8));
-  EXPECT_EQ(train(2, flat_network(), sound(50), slow(), saving_to(directory, 2, 1)).steps.size(), 46U);
+  EXPECT_EQ(train(2, flat_network(), sound(50), slow(), saving_to(directory, 2, 1)).steps.size(),
+            46U);
 }
 
 TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
   const auto dataset = [](std::int64_t bad_epoch) {
-    return spoilt(3, [=](auto, auto epoch) { return epoch == bad_epoch ? Damage::loss : Damage::none; });
+    return spoilt(
+        3, [=](auto, auto epoch) { return epoch == bad_epoch ? Damage::loss : Damage::none; });
   };
   FitOptions fit{.epochs = 2};
   CapturedFile events;
   CapturedFile text;
-  fit.callbacks = {std::make_shared<JsonEvents>(events.get(), 0),
-                   std::make_shared<Progress>(text.get(), Progress::Options{.log_every = 0, .terminal = false})};
+  fit.callbacks = {
+      std::make_shared<JsonEvents>(events.get(), 0),
+      std::make_shared<Progress>(text.get(), Progress::Options{.log_every = 0, .terminal = false})};
   const Ended ended = end_of(1, dataset(2), fit);
   EXPECT_EQ(ended.error,
-            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping, "
+            "[train] expected finite losses, gradients and parameters; try a lower learning rate, "
+            "warm-up or clipping, "
             "got 3 skipped steps at the end");
   EXPECT_THAT(events.text(), HasSubstr(R"("event":"epoch","epoch":1,)"));
   EXPECT_THAT(events.text(), HasSubstr(R"("loss":null)"));
@@ -250,7 +274,9 @@ TEST(Divergence, OfParametersIsNeverSaved) {
   options.schedule.peak = 3e38F;
   const Ended ended = end_of(2, sound(10), saving_to(directory, 1, 3), options);
   EXPECT_THAT(ended.error, HasSubstr(", got a value of dense/"));
-  EXPECT_THAT(ended.error, HasSubstr(" that is not finite, after step 1; there is no healthy checkpoint of this run"));
+  EXPECT_THAT(
+      ended.error,
+      HasSubstr(" that is not finite, after step 1; there is no healthy checkpoint of this run"));
   EXPECT_THAT(steps_of(directory), IsEmpty());
   EXPECT_THAT(steps_of(directory, false), IsEmpty());
 }
@@ -259,14 +285,16 @@ TEST(Divergence, IsNotWhatALossScaleThatIsStillTooLargeMeans) {
   const checkpoint::ScratchDirectory directory;
   TrainerOptions options = slow();
   // The gradient of about 56 fits after some halvings; after one it does not yet.
-  options.loss_scaling = LossScaling{.kind = LossScaling::Kind::dynamic, .scale = std::ldexp(1.0F, 127)};
+  options.loss_scaling =
+      LossScaling{.kind = LossScaling::Kind::dynamic, .scale = std::ldexp(1.0F, 127)};
   options.schedule.peak = 1e-3F;
   FitOptions fit = saving_to(directory, 1, 3);
   fit.steps = 1;
   const Ended ended = end_of(2, sound(10), fit, options);
   EXPECT_EQ(ended.error, "none");
   EXPECT_EQ(ended.errors, "");
-  EXPECT_THAT(steps_of(directory), ElementsAre(1)) << "the end of a training is saved, as sound as it was before";
+  EXPECT_THAT(steps_of(directory), ElementsAre(1))
+      << "the end of a training is saved, as sound as it was before";
   // Before that, a skipped step is not saved, but the next good one.
   fit.steps = 0;
   const Outcome outcome = train(2, flat_network(), sound(10), options, fit);
@@ -278,7 +306,9 @@ TEST(Divergence, IsNotWhatALossScaleThatIsStillTooLargeMeans) {
 
 class Retention : public ::testing::Test {
  protected:
-  checkpoint::CheckpointDirectory directory(int keep) const { return {{scratch_.path(), keep}, checkpoint::alone()}; }
+  checkpoint::CheckpointDirectory directory(int keep) const {
+    return {{scratch_.path(), keep}, checkpoint::alone()};
+  }
   /// Saves steps with their marks, pruning after each.
   void save(checkpoint::CheckpointDirectory& checkpoints, std::int64_t step, bool healthy = true) {
     checkpoints.save(replica_.arrays(), checkpoint::at_step(step), {.healthy = healthy});
@@ -314,12 +344,14 @@ TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   save(checkpoints, 2);
   save(checkpoints, 3, false);
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 2);
-  EXPECT_THAT(checkpoints.skipped(), ElementsAre(fmt::format("[{}] expected a healthy checkpoint, got one saved "
-                                                             "while steps were skipped",
-                                                             path_of(scratch_, 3))));
+  EXPECT_THAT(checkpoints.skipped(),
+              ElementsAre(fmt::format("[{}] expected a healthy checkpoint, got one saved "
+                                      "while steps were skipped",
+                                      path_of(scratch_, 3))));
   checkpoints.mark_unhealthy(scratch_.path() / checkpoint::checkpoint_name(2));
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 1);
-  checkpoint::flip_bit(scratch_.path() / checkpoint::checkpoint_name(1) / checkpoint::kModelFile, 400);
+  checkpoint::flip_bit(scratch_.path() / checkpoint::checkpoint_name(1) / checkpoint::kModelFile,
+                       400);
   EXPECT_EQ(checkpoints.restore(replica_.arrays())->state.step, 3) << "better than none";
 }
 
@@ -345,20 +377,28 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
     fit.steps = 2;
     train(1, flat_network(), sound(6), options, fit);
     const auto checkpoint = directory.path() / checkpoint::checkpoint_name(2);
-    nlohmann::json state = nlohmann::json::parse(checkpoint::contents_of(checkpoint / checkpoint::kStateFile));
+    nlohmann::json state =
+        nlohmann::json::parse(checkpoint::contents_of(checkpoint / checkpoint::kStateFile));
     (name == "loss_scale" ? state[name] : state["metrics"][name]) = value;
     checkpoint::overwrite(checkpoint / checkpoint::kStateFile, state.dump());
     checkpoint::Manifest manifest = checkpoint::read_manifest(checkpoint);
-    for (checkpoint::FileDigest& file : manifest.files) file = checkpoint::digest_file(checkpoint / file.name);
+    for (checkpoint::FileDigest& file : manifest.files)
+      file = checkpoint::digest_file(checkpoint / file.name);
     checkpoint::write_manifest(checkpoint, manifest);
     fit.steps = 0;
     return error_of([&] { train(1, flat_network(), sound(6), options, fit); });
   };
-  for (const nlohmann::json& value : {nlohmann::json(), nlohmann::json(-1), nlohmann::json(0.5), nlohmann::json(1e300)})
-    for (const char* name : {"updates", "epoch_samples", "epoch_skipped_samples", "loss_scale_good_steps"})
-      EXPECT_THAT(error(name, value), HasSubstr(fmt::format("expected a count as {}, got", name))) << value;
-  for (const nlohmann::json& value : {nlohmann::json(), nlohmann::json(0), nlohmann::json(-2), nlohmann::json(1e300)})
-    EXPECT_THAT(error("loss_scale", value), HasSubstr("[loss scale] expected a finite scale above 0")) << value;
+  for (const nlohmann::json& value :
+       {nlohmann::json(), nlohmann::json(-1), nlohmann::json(0.5), nlohmann::json(1e300)})
+    for (const char* name :
+         {"updates", "epoch_samples", "epoch_skipped_samples", "loss_scale_good_steps"})
+      EXPECT_THAT(error(name, value), HasSubstr(fmt::format("expected a count as {}, got", name)))
+          << value;
+  for (const nlohmann::json& value :
+       {nlohmann::json(), nlohmann::json(0), nlohmann::json(-2), nlohmann::json(1e300)})
+    EXPECT_THAT(error("loss_scale", value),
+                HasSubstr("[loss scale] expected a finite scale above 0"))
+        << value;
   EXPECT_THAT(error("updates", 2), Not(HasSubstr("expected")));
 }
 

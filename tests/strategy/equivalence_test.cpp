@@ -10,18 +10,22 @@
 namespace lockstep::strategy {
 namespace {
 
-void expect_close(const std::vector<double>& losses, const std::vector<double>& expected, double relative) {
+void expect_close(const std::vector<double>& losses, const std::vector<double>& expected,
+                  double relative) {
   ASSERT_EQ(losses.size(), expected.size());
   for (std::size_t i = 0; i < losses.size(); ++i)
     EXPECT_NEAR(losses[i], expected[i], relative * std::abs(expected[i])) << "step " << i;
 }
 
-void expect_close(const std::vector<float>& values, const std::vector<float>& expected, double absolute) {
+void expect_close(const std::vector<float>& values, const std::vector<float>& expected,
+                  double absolute) {
   ASSERT_EQ(values.size(), expected.size());
-  for (std::size_t i = 0; i < values.size(); ++i) EXPECT_NEAR(values[i], expected[i], absolute) << "element " << i;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    EXPECT_NEAR(values[i], expected[i], absolute) << "element " << i;
 }
 
-/// 203 samples in batches of 40: 6 steps an epoch, the last with 3 samples, so a replica may have none.
+/// 203 samples in batches of 40: 6 steps an epoch, the last with 3 samples, so a replica may have
+/// none.
 data::Dataset ragged_data() { return small_data().shuffle().batch(40); }
 
 struct Kind {
@@ -36,22 +40,28 @@ Kind plain_adam() { return {"PlainAdam", plain_network, {.optimizer = model::Ada
 Kind dropout_sgd() {
   return {"DropoutSgd",
           dropout_network,
-          {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F}, .schedule = {.peak = 0.05F}}};
+          {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F},
+           .schedule = {.peak = 0.05F}}};
 }
 Kind clipped() {
-  return {"Clipped", plain_network, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}};
+  return {"Clipped",
+          plain_network,
+          {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}};
 }
 Kind smoothed() {
   return {"Smoothed",
           plain_network,
-          {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}, .optimizer = model::AdamW{}}};
+          {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F},
+           .optimizer = model::AdamW{}}};
 }
 Kind layer_wise_sgd() {
-  return {
-      "LayerWiseSgd", plain_network, {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}};
+  return {"LayerWiseSgd",
+          plain_network,
+          {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}};
 }
 Kind layer_wise_adam() {
-  return {"LayerWiseAdam", plain_network, {.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}};
+  return {
+      "LayerWiseAdam", plain_network, {.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}};
 }
 
 class ReplicaEquivalence : public ::testing::TestWithParam<std::tuple<Kind, int>> {};
@@ -64,13 +74,14 @@ TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
   EXPECT_EQ(one.losses.size(), 20U);
   EXPECT_LT(one.losses.back(), one.losses.front());
   expect_close(several.losses, one.losses, 1e-5);
-  // Adam divides by the root of a gradient that may be rounding alone, so a parameter can differ by more than a loss
-  // does.
+  // Adam divides by the root of a gradient that may be rounding alone, so a parameter can differ by
+  // more than a loss does.
   expect_close(several.parameters, one.parameters, 1e-4);
   for (std::size_t i = 0; i < one.steps.size(); ++i) {
     EXPECT_EQ(several.steps[i].metrics.samples, one.steps[i].metrics.samples);
     EXPECT_EQ(several.steps[i].samples, one.steps[i].samples);
-    EXPECT_NEAR(several.steps[i].gradient_norm, one.steps[i].gradient_norm, 1e-5 * one.steps[i].gradient_norm);
+    EXPECT_NEAR(several.steps[i].gradient_norm, one.steps[i].gradient_norm,
+                1e-5 * one.steps[i].gradient_norm);
   }
 }
 
@@ -80,7 +91,8 @@ std::string name_of_kind(const ::testing::TestParamInfo<ReplicaEquivalence::Para
 }
 
 INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
-                         ::testing::Combine(::testing::Values(plain_adam(), dropout_sgd(), clipped(), smoothed(),
+                         ::testing::Combine(::testing::Values(plain_adam(), dropout_sgd(),
+                                                              clipped(), smoothed(),
                                                               layer_wise_sgd(), layer_wise_adam()),
                                             ::testing::Values(2, 3, 4)),
                          name_of_kind);
@@ -89,13 +101,15 @@ INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
 TEST(Mixup, IsTheSameForAnyNumberOfReplicasAndMicroBatches) {
   const FitOptions fit{.epochs = 0, .steps = 20};
   const data::Dataset mixed = ragged_data().mixup(0.4);
-  const Outcome one = train(1, plain_network(), mixed, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, fit);
-  const Outcome plain =
-      train(1, plain_network(), ragged_data(), {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, fit);
+  const Outcome one = train(1, plain_network(), mixed,
+                            {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, fit);
+  const Outcome plain = train(1, plain_network(), ragged_data(),
+                              {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, fit);
   EXPECT_NE(one.parameter_hash, plain.parameter_hash);
   for (const int replicas : {2, 3})
     for (const int accumulate : {1, 3}) {
-      const TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}, .accumulate = accumulate};
+      const TrainerOptions options{
+          .optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}, .accumulate = accumulate};
       const Outcome several = train(replicas, plain_network(), mixed, options, fit);
       expect_close(several.losses, one.losses, 1e-5);
       expect_close(several.parameters, one.parameters, 1e-5);
@@ -104,7 +118,8 @@ TEST(Mixup, IsTheSameForAnyNumberOfReplicasAndMicroBatches) {
 
 class Accumulation : public ::testing::TestWithParam<std::tuple<int, int>> {};
 
-void expect_the_same_in_pieces(TrainerOptions options, int accumulate, int replicas, double tolerance) {
+void expect_the_same_in_pieces(TrainerOptions options, int accumulate, int replicas,
+                               double tolerance) {
   const FitOptions fit{.epochs = 0, .steps = 50};
   const Outcome whole = train(1, dropout_network(), ragged_data(), options, fit);
   options.accumulate = accumulate;
@@ -115,15 +130,18 @@ void expect_the_same_in_pieces(TrainerOptions options, int accumulate, int repli
 
 TEST_P(Accumulation, DoesNotChangeTheResult) {
   const auto [accumulate, replicas] = GetParam();
-  expect_the_same_in_pieces({.optimizer = model::Sgd{.momentum = 0.9F}}, accumulate, replicas, 1e-6);
+  expect_the_same_in_pieces({.optimizer = model::Sgd{.momentum = 0.9F}}, accumulate, replicas,
+                            1e-6);
 }
 
 TEST_P(Accumulation, DoesNotChangeTheResultOfLayerWiseRates) {
   const auto [accumulate, replicas] = GetParam();
-  expect_the_same_in_pieces({.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}},
-                            accumulate, replicas, 1e-6);
+  expect_the_same_in_pieces(
+      {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}, accumulate,
+      replicas, 1e-6);
   // As of Adam, a step of an element may be that of rounding alone.
-  expect_the_same_in_pieces({.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}, accumulate, replicas, 1e-4);
+  expect_the_same_in_pieces({.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}, accumulate,
+                            replicas, 1e-4);
 }
 
 std::string name_of_pieces(const ::testing::TestParamInfo<Accumulation::ParamType>& info) {
@@ -132,7 +150,8 @@ std::string name_of_pieces(const ::testing::TestParamInfo<Accumulation::ParamTyp
 }
 
 INSTANTIATE_TEST_SUITE_P(MicroBatches, Accumulation,
-                         ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)), name_of_pieces);
+                         ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)),
+                         name_of_pieces);
 
 TEST(Equivalence, HoldsForABatchSmallerThanTheReplicas) {
   const FitOptions fit{.epochs = 0, .steps = 20};
@@ -151,7 +170,8 @@ TEST(Equivalence, SameSeedGivesTheSameBits) {
       const TrainerOptions options{.optimizer = optimizer};
       const Outcome first = train(replicas, dropout_network(), ragged_data(), options, fit);
       const Outcome second = train(replicas, dropout_network(), ragged_data(), options, fit);
-      EXPECT_EQ(first.parameter_hash, second.parameter_hash) << replicas << " replicas, " << to_string(optimizer);
+      EXPECT_EQ(first.parameter_hash, second.parameter_hash)
+          << replicas << " replicas, " << to_string(optimizer);
       EXPECT_EQ(first.losses, second.losses);
     }
 }
@@ -167,16 +187,19 @@ TEST(Equivalence, ReducesEachBucketOncePerStepWhateverTheMicroBatches) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, 2);
     // Small buckets, so that there are several.
-    LocalReplicas replicas(
-        *strategy, std::make_shared<const model::Network>(plain_network()),
-        {.loss = {}, .optimizer = model::Sgd{}, .accumulate = accumulate, .buckets = {.first_bytes = 64, .bytes = 64}});
+    LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(plain_network()),
+                           {.loss = {},
+                            .optimizer = model::Sgd{},
+                            .accumulate = accumulate,
+                            .buckets = {.first_bytes = 64, .bytes = 64}});
     replicas.initialize(1);
     const auto stream = ragged_data().stream({.last_step = 5, .replicas = 2, .local_replicas = 2});
     std::vector<data::Batch> parts;
     std::int64_t steps = 0;
     while (stream->next(parts)) {
       replicas.run([&](Replica& replica, int local) {
-        replica.train_step(parts[static_cast<std::size_t>(local)], {.step = steps, .learning_rate = 0.1F});
+        replica.train_step(parts[static_cast<std::size_t>(local)],
+                           {.step = steps, .learning_rate = 0.1F});
       });
       ++steps;
     }

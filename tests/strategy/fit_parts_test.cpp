@@ -48,13 +48,15 @@ TEST_F(StepHealthTest, CountsSkipsInARowAndNoOverflows) {
   EXPECT_TRUE(health.last_was_skipped());
   EXPECT_FALSE(add(health, 99, skipped_));
   EXPECT_FALSE(add(health, 1, overflow_)) << "does not end the row";
-  EXPECT_EQ(add(health, 1, skipped_), "100 skipped steps in a row, the last one (401) for a non-finite gradient");
+  EXPECT_EQ(add(health, 1, skipped_),
+            "100 skipped steps in a row, the last one (401) for a non-finite gradient");
   ::testing::internal::GetCapturedStderr();
 }
 
 TEST_F(StepHealthTest, AtTheEndDependsOnGoodStepsOfTheRunAndOfTheLastEpoch) {
   ::testing::internal::CaptureStderr();
-  const auto at_end = [&](int good, int skipped, int signal, std::vector<std::int64_t> good_samples_of_epochs) {
+  const auto at_end = [&](int good, int skipped, int signal,
+                          std::vector<std::int64_t> good_samples_of_epochs) {
     StepHealth health(*strategy_);
     add(health, good, good_);
     add(health, skipped, skipped_);
@@ -90,11 +92,12 @@ TEST(FitState, IsReadAsItWasWritten) {
   state.position.step = 17;
   state.position.updates = 15;
   state.position.epochs_done = 1;
-  state.epoch = {.sums = {.loss = 0.1, .samples = 32, .correct = 5, .correct_top5 = 31}, .skipped_samples = 16};
+  state.epoch = {.sums = {.loss = 0.1, .samples = 32, .correct = 5, .correct_top5 = 31},
+                 .skipped_samples = 16};
   state.tuned_bytes = 4 << 20;
   replicas.arrays(true);  // as for restoring
-  const FitState read =
-      resume_from({.path = "step-00000017", .state = to_training_state(state, plan, replicas)}, plan, replicas);
+  const FitState read = resume_from(
+      {.path = "step-00000017", .state = to_training_state(state, plan, replicas)}, plan, replicas);
   EXPECT_EQ(read.position.step, 17);
   EXPECT_EQ(read.position.first_step, 17);
   EXPECT_EQ(read.position.last_step, 39);

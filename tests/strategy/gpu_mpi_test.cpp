@@ -58,7 +58,8 @@ TEST(GpusOfRanks, AreTooFewForMoreRanks) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has enough";
   const pretend::Machine machine({.gpus = 1});
   EXPECT_EQ(error_of([] { job::choose_devices(job::mpi_session(), "auto"); }),
-            fmt::format("[devices] expected a GPU for each rank of a node: start fewer ranks there, or let them share "
+            fmt::format("[devices] expected a GPU for each rank of a node: start fewer ranks "
+                        "there, or let them share "
                         "with --share-gpus; the {} ranks on {} see 1",
                         ranks(), host_name()));
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto", true), pretend::gpus(1));
@@ -72,11 +73,15 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(exit_status(error.category()), 5);
-      EXPECT_EQ(std::string(error.what()),
-                fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give each rank its own "
-                            "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank 0 "
-                            "(gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
-                            host_name()));
+      EXPECT_EQ(
+          std::string(error.what()),
+          fmt::format(
+              "[devices] expected a GPU for each rank: let --devices auto choose, give each rank "
+              "its own "
+              "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank "
+              "0 "
+              "(gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
+              host_name()));
     }
   }
 }
@@ -84,21 +89,24 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
 TEST(GpusOfRanks, MayBeShownOneToEachRank) {
   const pretend::Machine machine({.gpus = 1, .first_gpu = rank()});
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto"), pretend::gpus(1));
-  const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = Route::staged});
+  const auto strategy =
+      make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = Route::staged});
   expect_sum_of_replicas(*strategy);
 }
 
 TEST(GpusOfRanks, AreTheSameUnderDifferentNumbersToo) {
   if (ranks() != 2) GTEST_SKIP() << "two ranks are enough";
   const pretend::Machine machine({.gpus = 2 - rank(), .first_gpu = rank()});
-  EXPECT_THAT(error_of([] { make_strategy(job::mpi_session(), "auto", pretend::gpus(1, 1 - rank())); }),
-              HasSubstr("; rank 0 (gpu:1) and rank 1 (gpu:0) on " + host_name() + " both have GPU-00000001-"));
+  EXPECT_THAT(
+      error_of([] { make_strategy(job::mpi_session(), "auto", pretend::gpus(1, 1 - rank())); }),
+      HasSubstr("; rank 0 (gpu:1) and rank 1 (gpu:0) on " + host_name() +
+                " both have GPU-00000001-"));
 }
 
 TEST(GpusOfRanks, AreSharedOnPurpose) {
   for (const Route route : {Route::automatic, Route::staged}) {
-    const auto strategy =
-        make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = route, .share_gpus = true});
+    const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1),
+                                        {.route = route, .share_gpus = true});
     expect_sum_of_replicas(*strategy);
     EXPECT_EQ(strategy->route(), ranks() > 1 ? "staged + shared-memory" : "none");
   }
@@ -114,9 +122,11 @@ TEST(GpusOfRanks, AreSharedByTheReplicasOfARank) {
 
 TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
-  if (allreduce::error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is none";
+  if (allreduce::error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+    GTEST_SKIP() << "there is none";
   EXPECT_EQ(error_of([] {
-              make_strategy(job::mpi_session(), "auto", pretend::gpus(1), {.route = Route::nccl, .share_gpus = true});
+              make_strategy(job::mpi_session(), "auto", pretend::gpus(1),
+                            {.route = Route::nccl, .share_gpus = true});
             }),
             "[--allreduce] expected auto or staged when replicas share a GPU, got nccl");
 }
@@ -127,8 +137,9 @@ struct Trained {
 };
 
 // 203 samples in batches of 40: the last one of an epoch has 3, fewer than some ranks there are.
-Trained train_on_gpus(const std::vector<device::Device>& devices, const StrategyOptions& strategy_options,
-                      const TrainerOptions& options, const model::Network& network) {
+Trained train_on_gpus(const std::vector<device::Device>& devices,
+                      const StrategyOptions& strategy_options, const TrainerOptions& options,
+                      const model::Network& network) {
   const auto strategy = make_strategy(job::mpi_session(), "auto", devices, strategy_options);
   const auto recorder = std::make_shared<StepRecorder>();
   Trainer trainer(*strategy, network, options);
@@ -143,7 +154,8 @@ Trained train_on_gpus(const std::vector<device::Device>& devices, const Strategy
 
 // With NCCL between one GPU of each rank, its sums are part of the recordings.
 TEST(GpusOfRanks, RecordTheirSums) {
-  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is no NCCL";
+  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+    GTEST_SKIP() << "there is no NCCL";
   const std::vector<device::Device> mine = pretend::gpus(1, rank());
   for (const auto wire : {allreduce::WireType::float32, allreduce::WireType::bfloat16}) {
     TrainerOptions options{.optimizer = model::Adam{}};
@@ -155,26 +167,31 @@ TEST(GpusOfRanks, RecordTheirSums) {
     EXPECT_FALSE(plain.recorded);
     EXPECT_TRUE(recorded.recorded);
     EXPECT_EQ(recorded.outcome.losses, plain.outcome.losses);
-    EXPECT_EQ(recorded.outcome.history.end.parameter_hash, plain.outcome.history.end.parameter_hash);
+    EXPECT_EQ(recorded.outcome.history.end.parameter_hash,
+              plain.outcome.history.end.parameter_hash);
   }
 }
 
 TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
-  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "") GTEST_SKIP() << "there is no NCCL";
-  TrainerOptions options{.optimizer = model::Sgd{}, .normalization = {.kind = NormalizationScope::Kind::sync}};
+  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+    GTEST_SKIP() << "there is no NCCL";
+  TrainerOptions options{.optimizer = model::Sgd{},
+                         .normalization = {.kind = NormalizationScope::Kind::sync}};
   TrainerOptions plainly = options;
   plainly.records_steps = false;
   const std::vector<device::Device> mine = pretend::gpus(1, rank());
   const Trained recorded = train_on_gpus(mine, {}, options, normalized_network());
   EXPECT_TRUE(recorded.recorded);
-  EXPECT_EQ(recorded.outcome.losses, train_on_gpus(mine, {}, plainly, normalized_network()).outcome.losses);
+  EXPECT_EQ(recorded.outcome.losses,
+            train_on_gpus(mine, {}, plainly, normalized_network()).outcome.losses);
 }
 
 // Else gpu:0 would hold a context of each rank.
 TEST(GpusOfRanks, AreNotTouchedByOtherRanks) {
   for (const Route route : {Route::automatic, Route::staged}) {
     const pretend::NewProcess process;
-    train_on_gpus(pretend::gpus(1, rank() + 1), {.route = route}, {.optimizer = model::Adam{}}, plain_network());
+    train_on_gpus(pretend::gpus(1, rank() + 1), {.route = route}, {.optimizer = model::Adam{}},
+                  plain_network());
     EXPECT_THAT(pretend::gpus_with_context(), ElementsAre(rank() + 1));
   }
 }
@@ -192,12 +209,16 @@ class Alone final : public Strategy {
 TEST(GpusOfRanks, HaveTheLossesOfOneGpu) {
   const TrainerOptions options{.optimizer = model::Adam{}};
   Alone alone(pretend::gpus(1, rank()).front());
-  const Outcome expected = train(alone, plain_network(), small_data().shuffle().batch(40), options, {.epochs = 5});
+  const Outcome expected =
+      train(alone, plain_network(), small_data().shuffle().batch(40), options, {.epochs = 5});
   for (const Route route : {Route::automatic, Route::staged}) {
-    const Trained together = train_on_gpus(pretend::gpus(1, rank()), {.route = route}, options, plain_network());
+    const Trained together =
+        train_on_gpus(pretend::gpus(1, rank()), {.route = route}, options, plain_network());
     ASSERT_EQ(together.outcome.losses.size(), expected.losses.size());
     for (std::size_t step = 0; step < expected.losses.size(); ++step)
-      EXPECT_NEAR(together.outcome.losses[step], expected.losses[step], 1e-4 * expected.losses[step]) << step;
+      EXPECT_NEAR(together.outcome.losses[step], expected.losses[step],
+                  1e-4 * expected.losses[step])
+          << step;
   }
 }
 
@@ -208,18 +229,23 @@ TEST(GpusOfRanks, RecordStepsAroundTheSumsOfTheHost) {
   TrainerOptions plainly = options;
   plainly.records_steps = false;
   for (const auto& mine : {pretend::gpus(1, rank()), pretend::gpus(2, 2 * rank())}) {
-    const Trained recorded = train_on_gpus(mine, {.route = Route::staged}, options, dropout_network());
+    const Trained recorded =
+        train_on_gpus(mine, {.route = Route::staged}, options, dropout_network());
     EXPECT_TRUE(recorded.recorded);
-    EXPECT_EQ(recorded.outcome.losses,
-              train_on_gpus(mine, {.route = Route::staged}, plainly, dropout_network()).outcome.losses);
+    EXPECT_EQ(
+        recorded.outcome.losses,
+        train_on_gpus(mine, {.route = Route::staged}, plainly, dropout_network()).outcome.losses);
   }
 }
 
 TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {
   if (ranks() == 1) GTEST_SKIP() << "one rank needs no route";
-  EXPECT_EQ(
-      error_of([] { make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()), {.route = Route::ring}); }),
-      "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several ranks, got ring");
+  EXPECT_EQ(error_of([] {
+              make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()),
+                            {.route = Route::ring});
+            }),
+            "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several "
+            "ranks, got ring");
 }
 
 }  // namespace

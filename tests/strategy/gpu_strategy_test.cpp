@@ -88,8 +88,9 @@ TEST(GpuStrategy, TellsWhichGpusItUses) {
 
 TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
   job::Session session(0, nullptr);
-  EXPECT_EQ(error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
-            "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
+  EXPECT_EQ(
+      error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
+      "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
   EXPECT_EQ(error_of([&] {
               make_strategy(session, "auto", {pretend::gpus(1).front(), {}});
             }),
@@ -100,7 +101,8 @@ TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
             "[--allreduce] expected replicas on GPUs for staged (or use auto), got cpu:0, cpu:0");
 }
 
-// Each context takes half a gigabyte of a real GPU, and in a node where each rank has its GPU, gpu:0 is rank 0's alone.
+// Each context takes half a gigabyte of a real GPU, and in a node where each rank has its GPU,
+// gpu:0 is rank 0's alone.
 TEST(GpuTraining, TouchesNoGpuButItsOwn) {
   const auto touched = [](const std::vector<device::Device>& devices, Route route) {
     const pretend::NewProcess process;
@@ -116,7 +118,9 @@ TEST(GpuTraining, TouchesNoGpuButItsOwn) {
     return pretend::gpus_with_context();
   };
   EXPECT_THAT(touched(pretend::gpus(1, 1), Route::automatic), ElementsAre(1));
-  EXPECT_THAT(touched(std::vector<device::Device>(2, pretend::gpus(1, 3).front()), Route::automatic), ElementsAre(3));
+  EXPECT_THAT(
+      touched(std::vector<device::Device>(2, pretend::gpus(1, 3).front()), Route::automatic),
+      ElementsAre(3));
   EXPECT_THAT(touched(pretend::gpus(2, 5), Route::staged), ElementsAre(5, 6));
   if (allreduce::nccl_built_version() == "absent") return;
   EXPECT_THAT(touched(pretend::gpus(2, 5), Route::nccl), ElementsAre(5, 6));
@@ -127,7 +131,8 @@ TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
   const pretend::Machine machine({.gpus = 3});
   EXPECT_EQ(job::choose_devices(session, "auto"), pretend::gpus(3));
   EXPECT_EQ(job::choose_devices(session, "gpu:all"), pretend::gpus(3));
-  EXPECT_EQ(job::choose_devices(session, "gpu:2,gpu:2"), (std::vector<device::Device>(2, pretend::gpus(1, 2).front())));
+  EXPECT_EQ(job::choose_devices(session, "gpu:2,gpu:2"),
+            (std::vector<device::Device>(2, pretend::gpus(1, 2).front())));
 }
 
 TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
@@ -140,18 +145,22 @@ TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
   const pretend::Machine old({.driver_version = 11080});
   EXPECT_EQ(job::choose_devices(session, "auto"), std::vector<device::Device>(1));
   EXPECT_THAT(device_error_of([&] { job::choose_devices(session, "gpu:all"); }),
-              HasSubstr("; the NVIDIA driver supports CUDA 11.8 and this build needs " + device::cuda_built_version()));
-  EXPECT_THAT(
-      device_error_of([&] { make_strategy(*std::make_unique<job::Session>(0, nullptr), "auto", pretend::gpus(1)); }),
-      HasSubstr("[devices] expected gpu:0; the NVIDIA driver supports CUDA 11.8"));
+              HasSubstr("; the NVIDIA driver supports CUDA 11.8 and this build needs " +
+                        device::cuda_built_version()));
+  EXPECT_THAT(device_error_of([&] {
+                make_strategy(*std::make_unique<job::Session>(0, nullptr), "auto",
+                              pretend::gpus(1));
+              }),
+              HasSubstr("[devices] expected gpu:0; the NVIDIA driver supports CUDA 11.8"));
 }
 
 TEST(GpuStrategy, SaysHowMuchMemoryItNeedsAndFinds) {
   job::Session session(0, nullptr);
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = 1'000'000});
   const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
-  EXPECT_EQ(device_error_of([&] { strategy->run([&](int) { strategy->group(0).allocate(2'000'000); }); }),
-            "[memory] expected 2000000 bytes on gpu:0; 1000000 are free");
+  EXPECT_EQ(
+      device_error_of([&] { strategy->run([&](int) { strategy->group(0).allocate(2'000'000); }); }),
+      "[memory] expected 2000000 bytes on gpu:0; 1000000 are free");
 }
 
 TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
@@ -160,7 +169,8 @@ TEST(GpuMemory, RefusesABatchThatDoesNotFitAndNamesOneThatWould) {
     job::Session session(0, nullptr);
     const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
     Trainer trainer(*strategy, zoo::cnn({28, 28, 1}, 10));
-    trainer.fit(data::Dataset::synthetic({28, 28, 1}, 10, batch).batch(batch), {.epochs = 0, .steps = 1});
+    trainer.fit(data::Dataset::synthetic({28, 28, 1}, 10, batch).batch(batch),
+                {.epochs = 0, .steps = 1});
   };
   const std::string error = device_error_of([&] { fit(512); });
   EXPECT_THAT(error, HasSubstr("[memory] expected "));

@@ -47,7 +47,8 @@ Trained train_on(std::vector<Device> devices, model::Network network, const Trai
   return trained;
 }
 
-void expect_close(const std::vector<double>& values, const std::vector<double>& expected, double relative) {
+void expect_close(const std::vector<double>& values, const std::vector<double>& expected,
+                  double relative) {
   ASSERT_EQ(values.size(), expected.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     EXPECT_NEAR(values[i], expected[i], relative * std::abs(expected[i])) << "step " << i;
@@ -62,20 +63,30 @@ struct Kind {
 };
 
 const Kind kKinds[] = {
-    {"sgd", plain_network, {.optimizer = model::Sgd{.weight_decay = 1e-2F}, .schedule = {.peak = 0.1F}}},
+    {"sgd",
+     plain_network,
+     {.optimizer = model::Sgd{.weight_decay = 1e-2F}, .schedule = {.peak = 0.1F}}},
     {"momentum_and_dropout",
      dropout_network,
-     {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F}, .schedule = {.peak = 0.05F}}},
+     {.optimizer = model::Sgd{.momentum = 0.9F, .weight_decay = 1e-3F},
+      .schedule = {.peak = 0.05F}}},
     {"nesterov",
      plain_network,
      {.optimizer = model::Sgd{.momentum = 0.9F, .nesterov = true}, .schedule = {.peak = 0.05F}}},
     {"adam", plain_network, {.optimizer = model::Adam{}}},
     {"adamw", plain_network, {.optimizer = model::AdamW{}}},
-    // No Adam, which would make steps of the rounding errors that are the gradient of a bias before a normalization.
-    {"normalization", normalized_network, {.optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 0.02F}}},
-    {"lars", plain_network, {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}},
+    // No Adam, which would make steps of the rounding errors that are the gradient of a bias before
+    // a normalization.
+    {"normalization",
+     normalized_network,
+     {.optimizer = model::Sgd{.momentum = 0.9F}, .schedule = {.peak = 0.02F}}},
+    {"lars",
+     plain_network,
+     {.optimizer = model::Lars{.trust_coefficient = 0.1F}, .schedule = {.peak = 0.1F}}},
     {"lamb", plain_network, {.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}},
-    {"clipped", plain_network, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}},
+    {"clipped",
+     plain_network,
+     {.optimizer = model::Sgd{}, .schedule = {.peak = 0.5F}, .clip_norm = 0.05}},
     {"micro_batches", plain_network, {.optimizer = model::Adam{}, .accumulate = 3}},
 };
 
@@ -94,7 +105,8 @@ TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
   expect_close(gpu.norms, cpu.norms, 1e-3);
   EXPECT_NEAR(gpu.evaluated.loss, cpu.evaluated.loss, 1e-3 * cpu.evaluated.loss);
   EXPECT_EQ(gpu.evaluated.samples, 50);
-  for (std::size_t i = 0; i < cpu.buffers.size(); ++i) EXPECT_NEAR(gpu.buffers[i], cpu.buffers[i], 1e-4) << i;
+  for (std::size_t i = 0; i < cpu.buffers.size(); ++i)
+    EXPECT_NEAR(gpu.buffers[i], cpu.buffers[i], 1e-4) << i;
 }
 
 TEST_P(GpuTraining, IsTheSameOnTwoReplicasOfOneGpu) {
@@ -136,7 +148,8 @@ TEST_F(GpuStep, IsSkippedWhereTheLossIsNotFinite) {
   };
   EXPECT_GT(skipped(gpu), 0);
   EXPECT_EQ(skipped(gpu), skipped(cpu));
-  for (const float value : gpu.buffers) EXPECT_TRUE(std::isfinite(value)) << "a skipped step leaves its statistics";
+  for (const float value : gpu.buffers)
+    EXPECT_TRUE(std::isfinite(value)) << "a skipped step leaves its statistics";
 }
 
 TEST_F(GpuStep, ScalesTheLossOfFloat16) {
@@ -156,7 +169,8 @@ TEST_F(GpuStep, NormalizesOverTheSamplesOfAllReplicas) {
   options.normalization = {.kind = NormalizationScope::Kind::sync};
   const Trained four = train_on({kGpu, kGpu, kGpu, kGpu}, normalized_network(), options);
   expect_close(four.losses, one.losses, 1e-4);
-  for (std::size_t i = 0; i < one.buffers.size(); ++i) EXPECT_NEAR(four.buffers[i], one.buffers[i], 1e-4) << i;
+  for (std::size_t i = 0; i < one.buffers.size(); ++i)
+    EXPECT_NEAR(four.buffers[i], one.buffers[i], 1e-4) << i;
 }
 
 /// The samples of small_data() as images of uint8.
@@ -183,7 +197,8 @@ class PixelSource final : public data::RecordSource {
 // In 16 bits, with a loss scale that changes, and with images that travel beside the step before.
 TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
-  for (const auto precision : {model::Precision::float32, model::Precision::bfloat16, model::Precision::float16}) {
+  for (const auto precision :
+       {model::Precision::float32, model::Precision::bfloat16, model::Precision::float16}) {
     TrainerOptions options{.optimizer = model::Adam{}, .precision = precision};
     if (precision == model::Precision::float16) options.loss_scaling = kDynamicLossScaling;
     TrainerOptions plainly = options;
@@ -200,7 +215,8 @@ TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
   }
 }
 
-// Batches that are read in time travel to the GPU during the step before; validation comes between two of them.
+// Batches that are read in time travel to the GPU during the step before; validation comes between
+// two of them.
 TEST_F(GpuStep, TakesImagesAsPixels) {
   const data::Dataset images = data::Dataset::from_source(std::make_shared<PixelSource>());
   const auto run = [&](std::vector<Device> devices, int accumulate) {
@@ -216,7 +232,8 @@ TEST_F(GpuStep, TakesImagesAsPixels) {
     for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu, kGpu}}) {
       const Outcome gpu = run(devices, accumulate);
       expect_close(gpu.losses, cpu.losses, 1e-4);
-      EXPECT_NEAR(gpu.history.epochs.back().validation->loss, cpu.history.epochs.back().validation->loss,
+      EXPECT_NEAR(gpu.history.epochs.back().validation->loss,
+                  cpu.history.epochs.back().validation->loss,
                   1e-3 * cpu.history.epochs.back().validation->loss);
     }
   }
@@ -227,7 +244,8 @@ TEST_F(GpuStep, TrainsImagesInBfloat16) {
   const auto run = [&](Device device, model::Precision precision) {
     const auto strategy = make_strategy(session, "auto", {device});
     const auto recorder = std::make_shared<StepRecorder>();
-    Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4), {.optimizer = model::Adam{}, .precision = precision});
+    Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4),
+                    {.optimizer = model::Adam{}, .precision = precision});
     FitOptions fit{.epochs = 0, .steps = 8};
     fit.callbacks.push_back(recorder);
     trainer.fit(data::Dataset::synthetic({12, 12, 1}, 4, 64).batch(16), fit);

@@ -19,7 +19,9 @@ namespace {
 using allreduce::error_of;
 
 // One bit of one number: the smallest difference there is.
-void flip_a_bit(float& value) { value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U); }
+void flip_a_bit(float& value) {
+  value = std::bit_cast<float>(std::bit_cast<std::uint32_t>(value) ^ 1U);
+}
 
 TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
   job::Session session(0, nullptr, {.quiet = true});
@@ -30,7 +32,8 @@ TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
   const auto& entry = replicas[2].model().parameter_table().entries().back();
   flip_a_bit(replicas[2].model().parameters()[entry.offset]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
-            fmt::format("[replicas] expected the same values on all replicas after step 7; {} differs on replica 2 "
+            fmt::format("[replicas] expected the same values on all replicas after step 7; {} "
+                        "differs on replica 2 "
                         "(rank 0, host {}), since a step after 0",
                         entry.name, host_name()));
 }
@@ -44,7 +47,8 @@ TEST(LocalReplicas, NameASlotAndTheMinority) {
   const auto& entry = replicas[0].model().parameter_table().entries().front();
   flip_a_bit(replicas[0].optimizer().slot(slot)[entry.offset]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
-            fmt::format("[replicas] expected the same values on all replicas after step 7; {} of {} differs on replica "
+            fmt::format("[replicas] expected the same values on all replicas after step 7; {} of "
+                        "{} differs on replica "
                         "0 (rank 0, host {})",
                         slot, entry.name, host_name()));
 }
@@ -59,10 +63,12 @@ TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
   LocalReplicas& replicas = trainer.replicas();
   const auto& entry = replicas[1].model().parameter_table().entries().back();
   flip_a_bit(replicas[1].optimizer().slot("v")[entry.offset]);
-  EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
-            fmt::format("[replicas] expected the same values on all replicas after step 7; v of {} differs on "
-                        "replica 1 (rank 0, host {})",
-                        entry.name, host_name()));
+  EXPECT_EQ(
+      error_of([&] { replicas.check_agreement(7); }),
+      fmt::format(
+          "[replicas] expected the same values on all replicas after step 7; v of {} differs on "
+          "replica 1 (rank 0, host {})",
+          entry.name, host_name()));
 }
 
 TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
@@ -71,7 +77,8 @@ TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
   Trainer trainer(*strategy, normalized_network());
   LocalReplicas& replicas = trainer.replicas();
   // 3 samples: one on the first replica, two on the second.
-  const auto stream = small_data(3).batch(3).stream({.last_step = 1, .replicas = 2, .local_replicas = 2});
+  const auto stream =
+      small_data(3).batch(3).stream({.last_step = 1, .replicas = 2, .local_replicas = 2});
   std::vector<data::Batch> parts;
   ASSERT_TRUE(stream->next(parts));
   replicas.run([&](Replica& replica, int local) {
@@ -88,7 +95,8 @@ TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {
   replicas.run([](Replica& replica, int) { replica.install_mean_statistics(); });
   const std::vector<float> mean = copy(0);
   EXPECT_EQ(mean, copy(1));
-  for (std::size_t i = 0; i < mean.size(); ++i) EXPECT_NEAR(mean[i], (first[i] + 2 * second[i]) / 3, 1e-6);
+  for (std::size_t i = 0; i < mean.size(); ++i)
+    EXPECT_NEAR(mean[i], (first[i] + 2 * second[i]) / 3, 1e-6);
   replicas.run([](Replica& replica, int) { replica.restore_statistics(); });
   EXPECT_EQ(copy(0), first);
   EXPECT_EQ(copy(1), second);

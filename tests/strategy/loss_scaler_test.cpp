@@ -32,8 +32,10 @@ TEST(LossScaling, IsRead) {
   EXPECT_EQ(parse_loss_scaling("0.5")->kind, Kind::fixed);
   EXPECT_EQ(parse_loss_scaling("0.5")->scale, 0.5F);
   for (const char* text : {"", "0", "-1", "nan", "inf", "1e60", "12x", "static"})
-    EXPECT_EQ(error_of([&] { parse_loss_scaling(text); }),
-              fmt::format("[loss-scale] expected auto, none, dynamic or a number above 0, got \"{}\"", text));
+    EXPECT_EQ(
+        error_of([&] { parse_loss_scaling(text); }),
+        fmt::format("[loss-scale] expected auto, none, dynamic or a number above 0, got \"{}\"",
+                    text));
 }
 
 TEST(LossScaling, IsDynamicForFloat16UnlessAskedFor) {
@@ -94,9 +96,11 @@ TEST(LossScale, DoesNotChangeTheResult) {
     }
     TrainerOptions options{.optimizer = model::Adam{}, .clip_norm = 0.5, .precision = precision};
     const Outcome plain = train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
-    for (const LossScaling& scaling : {LossScaling{.kind = Kind::fixed, .scale = 1024}, kDynamicLossScaling}) {
+    for (const LossScaling& scaling :
+         {LossScaling{.kind = Kind::fixed, .scale = 1024}, kDynamicLossScaling}) {
       options.loss_scaling = scaling;
-      const Outcome scaled = train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
+      const Outcome scaled =
+          train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
       EXPECT_EQ(scaled.parameter_hash, plain.parameter_hash);
       EXPECT_EQ(scaled.losses, plain.losses);
       for (std::size_t i = 0; i < plain.steps.size(); ++i) {
@@ -118,23 +122,29 @@ model::Network steep_network() {
 }
 
 /// So large that these overflow float32 too.
-LossScaling too_large() { return {.kind = Kind::dynamic, .scale = std::ldexp(1.0F, 127), .steps_to_double = 1000}; }
+LossScaling too_large() {
+  return {.kind = Kind::dynamic, .scale = std::ldexp(1.0F, 127), .steps_to_double = 1000};
+}
 
 TEST(LossScale, IsLoweredUntilTheGradientFits) {
   for (const int replicas : {1, 3}) {
-    const TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 1e-3F}, .loss_scaling = too_large()};
+    const TrainerOptions options{
+        .optimizer = model::Sgd{}, .schedule = {.peak = 1e-3F}, .loss_scaling = too_large()};
     ::testing::internal::CaptureStderr();
-    const Outcome outcome = train(replicas, steep_network(), shuffled_data(), options, {.epochs = 5});
+    const Outcome outcome =
+        train(replicas, steep_network(), shuffled_data(), options, {.epochs = 5});
     EXPECT_EQ(::testing::internal::GetCapturedStderr(), "") << "nothing to worry about";
     std::size_t skipped = 0;
     while (outcome.steps[skipped].overflow) {
       EXPECT_TRUE(outcome.steps[skipped].skipped);
-      EXPECT_EQ(outcome.steps[skipped].loss_scale, std::ldexp(1.0F, 127 - static_cast<int>(skipped)));
+      EXPECT_EQ(outcome.steps[skipped].loss_scale,
+                std::ldexp(1.0F, 127 - static_cast<int>(skipped)));
       ++skipped;
     }
     ASSERT_GT(skipped, 0U);
     ASSERT_LT(skipped, 12U);
-    for (std::size_t i = skipped; i < outcome.steps.size(); ++i) EXPECT_FALSE(outcome.steps[i].skipped) << i;
+    for (std::size_t i = skipped; i < outcome.steps.size(); ++i)
+      EXPECT_FALSE(outcome.steps[i].skipped) << i;
     const auto mean = [&](std::size_t begin) {
       return (outcome.losses[begin] + outcome.losses[begin + 1] + outcome.losses[begin + 2]) / 3;
     };
@@ -144,20 +154,24 @@ TEST(LossScale, IsLoweredUntilTheGradientFits) {
 
 TEST(LossScale, OfACheckpointGoesOn) {
   const checkpoint::ScratchDirectory directory;
-  const TrainerOptions options{.optimizer = model::Adam{},
-                               .loss_scaling = LossScaling{.kind = Kind::dynamic, .scale = 16, .steps_to_double = 5}};
+  const TrainerOptions options{
+      .optimizer = model::Adam{},
+      .loss_scaling = LossScaling{.kind = Kind::dynamic, .scale = 16, .steps_to_double = 5}};
   FitOptions fit{.epochs = 3};
   const Outcome straight = train(2, plain_network(), shuffled_data(), options, fit);
   EXPECT_EQ(straight.steps.back().loss_scale, 128);  // after 17 of 18 steps
   fit.checkpoint.directory = directory.path();
   fit.steps = 8;
   train(2, plain_network(), shuffled_data(), options, fit);
-  const std::string state = (checkpoint::list_checkpoints(directory.path())[0].path / checkpoint::kStateFile).string();
-  EXPECT_EQ(checkpoint::parse_training_state(checkpoint::read_small_file(state), state).loss_scale, 32);
+  const std::string state =
+      (checkpoint::list_checkpoints(directory.path())[0].path / checkpoint::kStateFile).string();
+  EXPECT_EQ(checkpoint::parse_training_state(checkpoint::read_small_file(state), state).loss_scale,
+            32);
   fit.steps = 0;
   const Outcome resumed = train(2, plain_network(), shuffled_data(), options, fit);
   ASSERT_EQ(resumed.steps.size(), 10U);
-  for (std::size_t i = 0; i < 10; ++i) EXPECT_EQ(resumed.steps[i].loss_scale, straight.steps[8 + i].loss_scale) << i;
+  for (std::size_t i = 0; i < 10; ++i)
+    EXPECT_EQ(resumed.steps[i].loss_scale, straight.steps[8 + i].loss_scale) << i;
   EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
 }
 
@@ -167,19 +181,24 @@ TEST(LossScale, IsNotBlamedForALossThatIsNotFinite) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(2, plain_network(), data::Dataset::from_source(source).batch(10),
                                 {.loss_scaling = kDynamicLossScaling}, {.epochs = 1});
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("step 3 skipped: non-finite loss"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("step 3 skipped: non-finite loss"));
   EXPECT_TRUE(outcome.steps[2].skipped);
   EXPECT_FALSE(outcome.steps[2].overflow);
   EXPECT_EQ(outcome.steps[3].loss_scale, 65536);
 }
 
 TEST(LossScale, ThatIsFixedAndTooLargeEndsTheTraining) {
-  const TrainerOptions options{.optimizer = model::Sgd{},
-                               .loss_scaling = LossScaling{.kind = Kind::fixed, .scale = std::ldexp(1.0F, 127)}};
+  const TrainerOptions options{
+      .optimizer = model::Sgd{},
+      .loss_scaling = LossScaling{.kind = Kind::fixed, .scale = std::ldexp(1.0F, 127)}};
   ::testing::internal::CaptureStderr();
-  const std::string error = error_of([&] { train(1, steep_network(), shuffled_data(), options, {.epochs = 100}); });
+  const std::string error =
+      error_of([&] { train(1, steep_network(), shuffled_data(), options, {.epochs = 100}); });
   ::testing::internal::GetCapturedStderr();
-  EXPECT_THAT(error, ContainsRegex("got 100 skipped steps in a row, the last one .* for a non-finite gradient"));
+  EXPECT_THAT(
+      error,
+      ContainsRegex("got 100 skipped steps in a row, the last one .* for a non-finite gradient"));
 }
 
 TEST(LossScale, IsToldInTheEventsOfSteps) {

@@ -35,17 +35,20 @@ TEST(MakeStrategy, TakesANameAtItsWord) {
 
 TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
   job::Session session(0, nullptr);
-  EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
-            "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got \"mirror\"");
+  EXPECT_EQ(
+      error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
+      "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got \"mirror\"");
   EXPECT_THAT(error_of([&] { make_strategy(session, "one-device", cpus(2)); }),
               HasSubstr("expected exactly one device for one-device"));
-  EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }), HasSubstr("at least one device"));
+  EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }),
+              HasSubstr("at least one device"));
 }
 
 TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
   job::Session session(0, nullptr);
-  EXPECT_EQ(error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
-            "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
+  EXPECT_EQ(
+      error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
+      "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
 }
 
 TEST(Strategy, TellsWhatRunsWhere) {
@@ -78,20 +81,25 @@ class WithTfConfig {
 
 TEST(MultiWorkerMirroredStrategy, ChecksTfConfigAgainstMpi) {
   job::Session session(0, nullptr);
-  const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
-  EXPECT_THAT(error_of([&] { make_strategy(session, "multi-worker-mirrored", cpus(1)); }),
-              HasSubstr("expected a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
+  const WithTfConfig two(
+      R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 0}})");
+  EXPECT_THAT(
+      error_of([&] { make_strategy(session, "multi-worker-mirrored", cpus(1)); }),
+      HasSubstr(
+          "expected a TF_CONFIG that agrees with the launcher on every rank, or none; rank 0: "));
 }
 
 TEST(MakeStrategy, RefusesToTrainOneOfTheWorkersThatTfConfigNamesAlone) {
   job::Session session(0, nullptr);
-  const WithTfConfig two(R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})");
+  const WithTfConfig two(
+      R"({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})");
   EXPECT_THAT(error_of([&] { make_strategy(session, "auto", cpus(1)); }), HasSubstr("TF_CONFIG"));
 }
 
 TEST(MultiWorkerMirroredStrategy, AcceptsATfConfigThatAgrees) {
   job::Session session(0, nullptr);
-  const WithTfConfig one(R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})");
+  const WithTfConfig one(
+      R"({"cluster": {"worker": ["a:1"]}, "task": {"type": "worker", "index": 0}})");
   EXPECT_EQ(make_strategy(session, "multi-worker-mirrored", cpus(1))->num_replicas_in_sync(), 1);
 }
 

@@ -20,8 +20,8 @@ using allreduce::error_of;
 using ::testing::HasSubstr;
 
 MultiWorkerMirroredStrategy ranks_with(int local_replicas) {
-  return MultiWorkerMirroredStrategy(job::mpi_session(),
-                                     std::vector<device::Device>(static_cast<std::size_t>(local_replicas)));
+  return MultiWorkerMirroredStrategy(
+      job::mpi_session(), std::vector<device::Device>(static_cast<std::size_t>(local_replicas)));
 }
 
 bool is_last_rank() { return job::mpi_session().rank() == job::mpi_session().size() - 1; }
@@ -55,7 +55,8 @@ TEST(MpiStrategy, NumbersReplicasInTheOrderOfRanks) {
   const auto strategy = ranks_with(2);
   EXPECT_EQ(strategy.num_replicas_in_sync(), 2 * job::mpi_session().size());
   EXPECT_EQ(strategy.first_replica(), 2 * job::mpi_session().rank());
-  for (const job::Placement& place : strategy.placements()) EXPECT_EQ(place.rank, place.replica / 2);
+  for (const job::Placement& place : strategy.placements())
+    EXPECT_EQ(place.rank, place.replica / 2);
 }
 
 TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
@@ -90,16 +91,20 @@ TEST(MpiStrategy, MayHaveDifferentNumbersOfReplicasOnItsRanks) {
 TEST(MpiTrainer, EndsWithTheSameParametersOnAllRanks) {
   auto strategy = ranks_with(1);
   const Outcome outcome = train(strategy, dropout_network(), shuffled_data(), {}, {.epochs = 2});
-  for (const std::string& hash : job::mpi_session().all_gather(std::to_string(outcome.parameter_hash)))
+  for (const std::string& hash :
+       job::mpi_session().all_gather(std::to_string(outcome.parameter_hash)))
     EXPECT_EQ(hash, std::to_string(outcome.parameter_hash));
 }
 
 // On the ring, buckets are reduced beside backward, and statistics are exchanged between them.
 TEST(MpiTrainer, NormalizesOverAllReplicasAsOneProcessDoes) {
   const NormalizedTraining one = train_alone(unequal_images(), 5, normalizing({}));
-  for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring, allreduce::Route::mpi}) {
-    MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2), {.route = route});
-    for (const NormalizedTraining& replica : train_on(strategy, unequal_images(), 5, normalizing(kSync)))
+  for (const allreduce::Route route :
+       {allreduce::Route::automatic, allreduce::Route::ring, allreduce::Route::mpi}) {
+    MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2),
+                                         {.route = route});
+    for (const NormalizedTraining& replica :
+         train_on(strategy, unequal_images(), 5, normalizing(kSync)))
       expect_same_training(replica, one);
   }
 }
@@ -107,13 +112,16 @@ TEST(MpiTrainer, NormalizesOverAllReplicasAsOneProcessDoes) {
 TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
   MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2));
   const int half =
-      job::mpi_session().size();  // of all replicas: one rank of two, two ranks of four, one and a half of three
+      job::mpi_session()
+          .size();  // of all replicas: one rank of two, two ranks of four, one and a half of three
   const auto trained =
-      train_on(strategy, unequal_images(), 5, normalizing({.kind = NormalizationScope::Kind::group, .group = half}));
+      train_on(strategy, unequal_images(), 5,
+               normalizing({.kind = NormalizationScope::Kind::group, .group = half}));
   const auto buffers = std::as_bytes(std::span(trained.back().buffers));
   const std::string mine(reinterpret_cast<const char*>(buffers.data()), buffers.size());
   const auto all = job::mpi_session().all_gather(mine);
-  // The last replica of each rank: those of one group hold the same statistics, those of different groups do not.
+  // The last replica of each rank: those of one group hold the same statistics, those of different
+  // groups do not.
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const bool in_first_group = static_cast<int>(2 * rank + 1) < half;
     EXPECT_EQ(all[rank] == all.front(), in_first_group == (1 < half)) << "rank " << rank;
@@ -123,8 +131,10 @@ TEST(MpiTrainer, NormalizesInGroupsWithinAndAcrossRanks) {
 // A replica that fails while the others wait for its statistics.
 TEST(MpiTrainer, EndsEverywhereWhereOneReplicaDoesNotNormalizeWithTheOthers) {
   for (const allreduce::Route route : {allreduce::Route::automatic, allreduce::Route::ring}) {
-    MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2), {.route = route});
-    LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
+    MultiWorkerMirroredStrategy strategy(job::mpi_session(), std::vector<device::Device>(2),
+                                         {.route = route});
+    LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()),
+                           normalizing(kSync));
     replicas.initialize(1);
     const auto stream = unequal_images().stream({.last_step = 1,
                                                  .replicas = strategy.num_replicas_in_sync(),
@@ -196,7 +206,8 @@ TEST(MpiTrainer, ResumesExactly) {
   train(strategy, normalized_network(), shuffled_data(), {}, fit);
   fit.steps = 0;
   const Outcome resumed = train(strategy, normalized_network(), shuffled_data(), {}, fit);
-  const Outcome straight = train(strategy, normalized_network(), shuffled_data(), {}, {.epochs = 3});
+  const Outcome straight =
+      train(strategy, normalized_network(), shuffled_data(), {}, {.epochs = 3});
   EXPECT_EQ(resumed.losses.size(), 10U);
   EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash);
 }
@@ -223,9 +234,13 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
   Trainer trainer(strategy, plain_network());
   const data::Dataset dataset = small_data(is_last_rank() ? 50 : 49).batch(10);
   const std::string error = error_of([&] { trainer.fit(dataset); });
-  EXPECT_THAT(error, HasSubstr("[ranks] expected the same data and options on all ranks; rank 0 has 49 records of [16] "
-                               "in 4 classes, global batch 10"));
-  EXPECT_THAT(error, HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
+  EXPECT_THAT(
+      error,
+      HasSubstr(
+          "[ranks] expected the same data and options on all ranks; rank 0 has 49 records of [16] "
+          "in 4 classes, global batch 10"));
+  EXPECT_THAT(error,
+              HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
 }
 
 }  // namespace

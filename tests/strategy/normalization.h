@@ -14,7 +14,8 @@
 
 namespace lockstep::strategy {
 
-/// Normalization after a convolution, with a ReLU that is fused into it, and after a Dense layer, without.
+/// Normalization after a convolution, with a ReLU that is fused into it, and after a Dense layer,
+/// without.
 inline model::Network normalized_images() {
   model::Network network({5, 5, 2}, "normalized images");
   network.add(model::Conv2D({.filters = 6, .use_bias = false}));
@@ -27,8 +28,11 @@ inline model::Network normalized_images() {
   return network;
 }
 
-/// 55 samples in batches of 13: four replicas get parts of unequal size, and in the last batch, of 3, one gets none.
-inline data::Dataset unequal_images() { return data::Dataset::synthetic({5, 5, 2}, kClasses, 55).shuffle().batch(13); }
+/// 55 samples in batches of 13: four replicas get parts of unequal size, and in the last batch, of
+/// 3, one gets none.
+inline data::Dataset unequal_images() {
+  return data::Dataset::synthetic({5, 5, 2}, kClasses, 55).shuffle().batch(13);
+}
 
 inline ReplicaOptions normalizing(const NormalizationScope& scope) {
   return {.loss = model::SparseCategoricalCrossentropy{},
@@ -48,7 +52,9 @@ struct NormalizedTraining {
   std::vector<float> buffers;
 };
 
-inline std::vector<float> copy_of(std::span<const float> values) { return {values.begin(), values.end()}; }
+inline std::vector<float> copy_of(std::span<const float> values) {
+  return {values.begin(), values.end()};
+}
 
 inline NormalizedTraining arrays_of(Replica& replica, std::vector<double> losses = {}) {
   model::CompiledModel& model = replica.model();
@@ -56,10 +62,13 @@ inline NormalizedTraining arrays_of(Replica& replica, std::vector<double> losses
           copy_of(model.parameters()), copy_of(model.buffers())};
 }
 
-inline StepRequest request_of(std::int64_t step) { return {.step = step, .update = step + 1, .learning_rate = 0.05F}; }
+inline StepRequest request_of(std::int64_t step) {
+  return {.step = step, .update = step + 1, .learning_rate = 0.05F};
+}
 
 /// `steps` steps on one replica of its own, whatever the job.
-inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t steps, const ReplicaOptions& options) {
+inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t steps,
+                                      const ReplicaOptions& options) {
   set_thread_budget(1);  // as a strategy does
   Replica replica(std::make_shared<const model::Network>(normalized_images()), device::Device{},
                   allreduce::make_in_process_group(1).front(), options);
@@ -73,9 +82,10 @@ inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t
 }
 
 /// The same steps on all replicas of `strategy`; what each local one ends with.
-inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::Dataset& dataset, std::int64_t steps,
-                                                const ReplicaOptions& options) {
-  LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()), options);
+inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::Dataset& dataset,
+                                                std::int64_t steps, const ReplicaOptions& options) {
+  LocalReplicas replicas(strategy, std::make_shared<const model::Network>(normalized_images()),
+                         options);
   replicas.initialize(1);
   const auto stream = dataset.stream({.last_step = steps,
                                       .replicas = strategy.num_replicas_in_sync(),
@@ -86,7 +96,8 @@ inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::
   for (std::int64_t step = 0; stream->next(parts); ++step)
     replicas.run([&](Replica& replica, int local) {
       const auto i = static_cast<std::size_t>(local);
-      trained[i].losses.push_back(replica.train_step(parts[i], request_of(step)).report.metrics.mean_loss());
+      trained[i].losses.push_back(
+          replica.train_step(parts[i], request_of(step)).report.metrics.mean_loss());
     });
   for (int local = 0; local < strategy.local_replicas(); ++local) {
     NormalizedTraining& one = trained[static_cast<std::size_t>(local)];
@@ -96,15 +107,17 @@ inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::
 }
 
 template <typename T>
-void expect_within(const std::vector<T>& values, const std::vector<T>& expected, double tolerance, const char* what) {
+void expect_within(const std::vector<T>& values, const std::vector<T>& expected, double tolerance,
+                   const char* what) {
   ASSERT_EQ(values.size(), expected.size()) << what;
   for (std::size_t i = 0; i < values.size(); ++i)
-    EXPECT_NEAR(values[i], expected[i], tolerance * std::max(1.0, std::abs(static_cast<double>(expected[i]))))
+    EXPECT_NEAR(values[i], expected[i],
+                tolerance * std::max(1.0, std::abs(static_cast<double>(expected[i]))))
         << what << ' ' << i;
 }
 
-inline void expect_same_training(const NormalizedTraining& trained, const NormalizedTraining& expected,
-                                 double tolerance = 1e-5) {
+inline void expect_same_training(const NormalizedTraining& trained,
+                                 const NormalizedTraining& expected, double tolerance = 1e-5) {
   expect_within(trained.losses, expected.losses, tolerance, "loss");
   expect_within(trained.gradients, expected.gradients, tolerance, "gradient");
   expect_within(trained.parameters, expected.parameters, tolerance, "parameter");

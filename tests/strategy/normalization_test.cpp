@@ -21,7 +21,8 @@ using ::testing::ElementsAre;
 
 constexpr std::int64_t kSteps = 5;  // of unequal_images(): the last one is of 3 samples
 
-std::vector<NormalizedTraining> train_in_process(int replicas, const data::Dataset& dataset, std::int64_t steps,
+std::vector<NormalizedTraining> train_in_process(int replicas, const data::Dataset& dataset,
+                                                 std::int64_t steps,
                                                  const ReplicaOptions& options) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, replicas);
@@ -29,13 +30,17 @@ std::vector<NormalizedTraining> train_in_process(int replicas, const data::Datas
 }
 
 TEST(NormalizationScope, IsReadAndWritten) {
-  for (const char* name : {"local", "sync", "group:3"}) EXPECT_EQ(to_string(parse_normalization_scope(name)), name);
+  for (const char* name : {"local", "sync", "group:3"})
+    EXPECT_EQ(to_string(parse_normalization_scope(name)), name);
   EXPECT_EQ(parse_normalization_scope("group:12").members(24), 12);
   EXPECT_EQ(parse_normalization_scope("sync").members(24), 24);
   EXPECT_EQ(parse_normalization_scope("local").members(24), 1);
-  for (const char* name : {"", "all", "group", "group:", "group:0", "group:-2", "group:2x", "group:99999999999"})
-    EXPECT_EQ(error_of([&] { parse_normalization_scope(name); }),
-              fmt::format("[bn] expected local, sync or group:K with K replicas, 1 or more, got \"{}\"", name));
+  for (const char* name :
+       {"", "all", "group", "group:", "group:0", "group:-2", "group:2x", "group:99999999999"})
+    EXPECT_EQ(
+        error_of([&] { parse_normalization_scope(name); }),
+        fmt::format("[bn] expected local, sync or group:K with K replicas, 1 or more, got \"{}\"",
+                    name));
 }
 
 TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
@@ -59,12 +64,13 @@ TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheGlobalBatch) {
   }
 }
 
-// A single step: normalized values of two samples are near 1 and -1 whatever they come from, so later ones differ by
-// more than the rounding of this one.
+// A single step: normalized values of two samples are near 1 and -1 whatever they come from, so
+// later ones differ by more than the rounding of this one.
 TEST_P(SynchronizedNormalization, EqualsOneProcessWithABatchSmallerThanTheReplicas) {
   const data::Dataset pairs = data::Dataset::synthetic({5, 5, 2}, kClasses, 12).batch(2);
   const NormalizedTraining one = train_alone(pairs, 1, normalizing({}));
-  for (const NormalizedTraining& replica : train_in_process(GetParam(), pairs, 1, normalizing(kSync)))
+  for (const NormalizedTraining& replica :
+       train_in_process(GetParam(), pairs, 1, normalizing(kSync)))
     expect_same_training(replica, one);
 }
 
@@ -80,12 +86,14 @@ TEST(Normalization, OfEachReplicaAloneIsNotThatOfOneProcess) {
 TEST(Normalization, OfASingleReplicaDoesNotDependOnTheScope) {
   const NormalizedTraining local = train_alone(unequal_images(), kSteps, normalizing({}));
   for (const char* scope : {"sync", "group:1"})
-    EXPECT_EQ(train_alone(unequal_images(), kSteps, normalizing(parse_normalization_scope(scope))).parameters,
+    EXPECT_EQ(train_alone(unequal_images(), kSteps, normalizing(parse_normalization_scope(scope)))
+                  .parameters,
               local.parameters)
         << scope;
 }
 
-// The first step of four replicas in groups of two, against two jobs of two replicas on the same samples.
+// The first step of four replicas in groups of two, against two jobs of two replicas on the same
+// samples.
 TEST(Normalization, OfGroupsEqualsThatOfSeparateJobs) {
   const data::Dataset dataset = unequal_images();
   const auto stream = dataset.stream({.last_step = 1, .replicas = 4, .local_replicas = 4});
@@ -116,7 +124,8 @@ TEST(Normalization, OfGroupsEqualsThatOfSeparateJobs) {
     EXPECT_NEAR(groups[0].gradients[i], low[0].gradients[i] + high[0].gradients[i], 1e-6) << i;
 }
 
-// Of a batch of 12 in three micro-batches, the second has the second samples of each of four replicas.
+// Of a batch of 12 in three micro-batches, the second has the second samples of each of four
+// replicas.
 TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   const data::Dataset dataset = data::Dataset::synthetic({5, 5, 2}, kClasses, 24).batch(12);
   ReplicaOptions options = normalizing(kSync);
@@ -128,7 +137,8 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
   ASSERT_TRUE(stream->next(parts));
   set_thread_budget(1);
   device::HostAllocator allocator;
-  model::CompiledModel model(std::make_shared<const model::Network>(normalized_images()), device::Device{}, allocator);
+  model::CompiledModel model(std::make_shared<const model::Network>(normalized_images()),
+                             device::Device{}, allocator);
   model.initialize(1);
   for (std::size_t piece = 0; piece < 3; ++piece) {
     std::vector<float> features;
@@ -138,8 +148,9 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
       features.insert(features.end(), samples.begin(), samples.end());
       labels.push_back(part.labels[piece]);
     }
-    model.train_batch({.samples = 4, .features = features, .targets = {.labels = labels, .values = {}}},
-                      {.global_samples = 12}, model::SparseCategoricalCrossentropy{}, piece > 0);
+    model.train_batch(
+        {.samples = 4, .features = features, .targets = {.labels = labels, .values = {}}},
+        {.global_samples = 12}, model::SparseCategoricalCrossentropy{}, piece > 0);
   }
   expect_within(together[0].gradients, copy_of(model.gradients()), 1e-5, "gradient");
   expect_within(together[3].buffers, copy_of(model.buffers()), 1e-5, "moving statistic");
@@ -179,14 +190,16 @@ TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
 TEST(Normalization, EndsOnAllReplicasWhereOneFails) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
-  LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()), normalizing(kSync));
+  LocalReplicas replicas(*strategy, std::make_shared<const model::Network>(normalized_images()),
+                         normalizing(kSync));
   replicas.initialize(1);
   const auto stream = unequal_images().stream({.last_step = 1, .replicas = 3, .local_replicas = 3});
   std::vector<data::Batch> parts;
   ASSERT_TRUE(stream->next(parts));
   EXPECT_EQ(error_of([&] {
               replicas.run([&](Replica& replica, int local) {
-                if (local == 1) throw Error(ErrorCategory::data, "record", "expected a whole one", "got half");
+                if (local == 1)
+                  throw Error(ErrorCategory::data, "record", "expected a whole one", "got half");
                 replica.train_step(parts[static_cast<std::size_t>(local)], request_of(0));
               });
             }),
@@ -213,7 +226,8 @@ TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
   const auto evaluated = [&](int replicas) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
-    Trainer trainer(*strategy, normalized_network(), {.optimizer = model::Sgd{}, .normalization = kSync});
+    Trainer trainer(*strategy, normalized_network(),
+                    {.optimizer = model::Sgd{}, .normalization = kSync});
     trainer.fit(dataset, {.epochs = 2});
     const double loss = trainer.evaluate(dataset).mean_loss();
     trainer.replicas().run([](Replica& replica, int) { replica.adopt_mean_statistics(); });

@@ -53,11 +53,13 @@ TEST_F(TrainingInBfloat16, LearnsAsWellAsInFloat32) {
 }
 
 TEST_F(TrainingInBfloat16, OnTwoReplicasIsThatOfOne) {
-  const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F}, .precision = Precision::bfloat16};
+  const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F},
+                               .precision = Precision::bfloat16};
   const FitOptions fit{.epochs = 0, .steps = 20};
   const Outcome one = train(1, plain_network(), small_data().shuffle().batch(40), options, fit);
   const Outcome two = train(2, plain_network(), small_data().shuffle().batch(40), options, fit);
-  for (std::size_t i = 0; i < one.losses.size(); ++i) EXPECT_NEAR(two.losses[i], one.losses[i], 1e-2) << "step " << i;
+  for (std::size_t i = 0; i < one.losses.size(); ++i)
+    EXPECT_NEAR(two.losses[i], one.losses[i], 1e-2) << "step " << i;
 }
 
 TEST_F(TrainingInBfloat16, ResumesExactly) {
@@ -83,7 +85,8 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
   const auto saved = checkpoint::list_checkpoints(directory.path());
   ASSERT_EQ(saved.size(), 1U);
   const std::string state = (saved[0].path / checkpoint::kStateFile).string();
-  EXPECT_EQ(checkpoint::parse_training_state(checkpoint::read_small_file(state), state).precision, "bfloat16");
+  EXPECT_EQ(checkpoint::parse_training_state(checkpoint::read_small_file(state), state).precision,
+            "bfloat16");
   fit.steps = 5;
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(1, plain_network(), dataset, {}, fit);
@@ -95,7 +98,8 @@ TEST_F(TrainingInBfloat16, SaysSoInItsCheckpointAndWhereAnotherTypeGoesOn) {
 TEST(TrainingInFloat16, NeedsAGpu) {
   for (const int replicas : {1, 2})
     EXPECT_EQ(error_of([&] {
-                train(replicas, plain_network(), small_data().batch(40), {.precision = Precision::float16}, {});
+                train(replicas, plain_network(), small_data().batch(40),
+                      {.precision = Precision::float16}, {});
               }),
               "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
 }

@@ -1,4 +1,5 @@
-// Weights as PyTorch writes them (scripts/make_reference made the files) and as our checkpoints have them.
+// Weights as PyTorch writes them (scripts/make_reference made the files) and as our checkpoints
+// have them.
 #include "lockstep/strategy/pretrained.h"
 
 #include <gmock/gmock.h>
@@ -32,7 +33,9 @@ std::vector<float> expected(const std::string& name) {
   return values;
 }
 
-model::Network residual_network(std::int64_t classes = 10) { return zoo::resnet18({16, 16, 3}, classes, {.width = 2}); }
+model::Network residual_network(std::int64_t classes = 10) {
+  return zoo::resnet18({16, 16, 3}, classes, {.width = 2});
+}
 
 /// A trainer of one replica, and its numbers.
 class Begun {
@@ -54,15 +57,16 @@ class Begun {
     return values;
   }
   std::vector<float> logits(std::span<const float> images) {
-    const auto samples =
-        static_cast<std::int64_t>(images.size()) / model::element_count(trainer_.network().input_shape());
+    const auto samples = static_cast<std::int64_t>(images.size()) /
+                         model::element_count(trainer_.network().input_shape());
     const auto values = model().predict_batch(samples, images);
     return {values.begin(), values.end()};
   }
   /// What initialize_from throws; nothing may have changed by then.
   std::string refusal(const Pretrained& pretrained) {
     const std::vector<float> before = everything();
-    std::string message = checkpoint::checkpoint_error([&] { trainer_.initialize_from(pretrained); });
+    std::string message =
+        checkpoint::checkpoint_error([&] { trainer_.initialize_from(pretrained); });
     EXPECT_EQ(everything(), before) << "half loaded";
     return message;
   }
@@ -105,7 +109,8 @@ TEST_P(PretrainedTypes, GivePyTorchsLogits) {
 
 std::string name_of_type(const ::testing::TestParamInfo<const char*>& info) { return info.param; }
 
-INSTANTIATE_TEST_SUITE_P(Files, PretrainedTypes, ::testing::Values("float32", "bfloat16", "float16"), name_of_type);
+INSTANTIATE_TEST_SUITE_P(Files, PretrainedTypes,
+                         ::testing::Values("float32", "bfloat16", "float16"), name_of_type);
 
 TEST(Pretrained, ReachesEveryReplica) {
   job::Session session(0, nullptr, {.quiet = true});
@@ -127,7 +132,8 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
   write_tensors(path, {{"conv2d.weight", {2, 3, 1, 2}}, {"conv2d.bias", {2}}});
   Begun begun(std::move(network));
   begun.trainer().initialize_from({.path = path});
-  EXPECT_THAT(begun.parameter("conv2d/kernel"), ::testing::ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
+  EXPECT_THAT(begun.parameter("conv2d/kernel"),
+              ::testing::ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
   EXPECT_THAT(begun.parameter("conv2d/bias"), ::testing::ElementsAre(1, 2));
 }
 
@@ -137,7 +143,8 @@ TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
   write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
   Begun colour(zoo::linear({2, 2, 3}, 10));
   EXPECT_EQ(colour.refusal({.path = path}),
-            fmt::format("[init-from] expected a network without flattened images for {}, which has PyTorch's names "
+            fmt::format("[init-from] expected a network without flattened images for {}, which has "
+                        "PyTorch's names "
                         "and order of values, got linear, whose flatten flattens [2, 2, 3]",
                         path.string()));
   Begun grey(zoo::linear({3, 4, 1}, 10));
@@ -150,8 +157,8 @@ TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
 TEST(Pretrained, KeepsTheInitialHeadWhereAsked) {
   Begun begun(residual_network(4));
   const std::vector<float> kernel = begun.parameter("fc/kernel");
-  const PretrainedWeights taken =
-      begun.trainer().initialize_from({.path = reference("pretrained_float32"), .reset_head = true});
+  const PretrainedWeights taken = begun.trainer().initialize_from(
+      {.path = reference("pretrained_float32"), .reset_head = true});
   EXPECT_EQ(taken.kept_head, "fc");
   EXPECT_EQ(begun.parameter("fc/kernel"), kernel);
   EXPECT_THAT(begun.parameter("fc/bias"), Each(0.0F));
@@ -163,11 +170,13 @@ TEST(Pretrained, KeepsTheInitialHeadWhereAsked) {
 
 TEST(Pretrained, SaysHowAnotherHeadFits) {
   Begun begun(residual_network(4));
-  EXPECT_EQ(begun.refusal({.path = reference("pretrained_float32")}),
-            fmt::format("[init-from] expected the weights of resnet18 in {}, with PyTorch's names, got fc.weight [10, "
-                        "16] "
-                        "instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load fc",
-                        reference("pretrained_float32").string()));
+  EXPECT_EQ(
+      begun.refusal({.path = reference("pretrained_float32")}),
+      fmt::format("[init-from] expected the weights of resnet18 in {}, with PyTorch's names, got "
+                  "fc.weight [10, "
+                  "16] "
+                  "instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load fc",
+                  reference("pretrained_float32").string()));
 }
 
 // ---- Files that do not fit
@@ -175,10 +184,14 @@ TEST(Pretrained, SaysHowAnotherHeadFits) {
 TEST(Pretrained, NamesEverythingThatDoesNotFit) {
   const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
-  write_tensors(path, {{"dense.weight", {12, 15}}, {"dense_1.weight", {4, 12}}, {"dense_1.bias", {4}}, {"extra", {}}});
+  write_tensors(path, {{"dense.weight", {12, 15}},
+                       {"dense_1.weight", {4, 12}},
+                       {"dense_1.bias", {4}},
+                       {"extra", {}}});
   Begun begun(plain_network());
   const std::string message = fmt::format(
-      "[init-from] expected the weights of plain in {}, with PyTorch's names, got dense.weight [12, 15] instead "
+      "[init-from] expected the weights of plain in {}, with PyTorch's names, got dense.weight "
+      "[12, 15] instead "
       "of [12, 16], no dense.bias [12], unexpected extra []",
       path.string());
   EXPECT_EQ(begun.refusal({.path = path}), message);
@@ -192,24 +205,27 @@ TEST(Pretrained, NamesTypesThatItDoesNotRead) {
   const std::vector<float> kernel(64);
   model::Network network({16}, "one");
   network.add(model::Dense({.units = 4}));
-  checkpoint::write_safetensors(
-      path, std::vector<checkpoint::TensorView>{{"dense.weight", {4, 16}, std::span<const float>(kernel)},
-                                                {"dense.bias", {4}, std::span<const std::int64_t>(integers)}});
+  checkpoint::write_safetensors(path,
+                                std::vector<checkpoint::TensorView>{
+                                    {"dense.weight", {4, 16}, std::span<const float>(kernel)},
+                                    {"dense.bias", {4}, std::span<const std::int64_t>(integers)}});
   Begun begun(std::move(network));
-  EXPECT_THAT(begun.refusal({.path = path}), HasSubstr("got dense.bias of I64 instead of F32, BF16, F16"));
+  EXPECT_THAT(begun.refusal({.path = path}),
+              HasSubstr("got dense.bias of I64 instead of F32, BF16, F16"));
 }
 
 TEST(Pretrained, NamesAPathThatHasNoWeights) {
   const checkpoint::ScratchDirectory scratch;
   Begun begun(plain_network());
-  EXPECT_EQ(
-      begun.refusal({.path = scratch.path()}),
-      fmt::format("[init-from] expected a safetensors file, a checkpoint, or a directory of them, got {}, which has "
-                  "none",
-                  scratch.path().string()));
+  EXPECT_EQ(begun.refusal({.path = scratch.path()}),
+            fmt::format("[init-from] expected a safetensors file, a checkpoint, or a directory of "
+                        "them, got {}, which has "
+                        "none",
+                        scratch.path().string()));
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
   checkpoint::overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
-  EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}), HasSubstr("weights.pth] expected a header of"));
+  EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}),
+              HasSubstr("weights.pth] expected a header of"));
 }
 
 // ---- Our own checkpoints
@@ -222,32 +238,39 @@ FitOptions saving_to(const std::filesystem::path& directory, std::int64_t steps)
 
 TEST(Pretrained, TakesACheckpointByAnyOfItsPaths) {
   const checkpoint::ScratchDirectory scratch;
-  const Outcome saved = train(1, normalized_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
+  const Outcome saved =
+      train(1, normalized_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
   const std::filesystem::path checkpoint = scratch.path() / "step-00000003";
-  for (const std::filesystem::path& path : {scratch.path(), checkpoint, checkpoint / checkpoint::kModelFile}) {
+  for (const std::filesystem::path& path :
+       {scratch.path(), checkpoint, checkpoint / checkpoint::kModelFile}) {
     Begun begun(normalized_network(), 7);
-    EXPECT_EQ(begun.trainer().initialize_from({.path = path}).file, checkpoint / checkpoint::kModelFile);
+    EXPECT_EQ(begun.trainer().initialize_from({.path = path}).file,
+              checkpoint / checkpoint::kModelFile);
     EXPECT_EQ(begun.trainer().parameter_hash(), saved.parameter_hash) << path;
     const auto buffers = begun.trainer().replicas()[0].model().buffers();
     EXPECT_EQ(std::vector<float>(buffers.begin(), buffers.end()), saved.buffers);
   }
   Begun other(dropout_network());
-  EXPECT_THAT(other.refusal({.path = checkpoint}),
-              AllOf(HasSubstr("with Lockstep's names, got unexpected batch_normalization/beta [12]"),
-                    HasSubstr("unexpected batch_normalization/moving_mean [12]"), Not(HasSubstr("--reset-head"))));
+  EXPECT_THAT(
+      other.refusal({.path = checkpoint}),
+      AllOf(HasSubstr("with Lockstep's names, got unexpected batch_normalization/beta [12]"),
+            HasSubstr("unexpected batch_normalization/moving_mean [12]"),
+            Not(HasSubstr("--reset-head"))));
 }
 
 TEST(Pretrained, FallsBackToAnUndamagedCheckpoint) {
   const checkpoint::ScratchDirectory scratch;
   train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path(), 3));
-  const Outcome saved = train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path() / "other", 3));
+  const Outcome saved =
+      train(1, plain_network(), small_data().batch(40), {}, saving_to(scratch.path() / "other", 3));
   const std::filesystem::path newer = scratch.path() / "step-00000004";
   std::filesystem::copy(scratch.path() / "step-00000003", newer);
   std::string manifest = checkpoint::contents_of(newer / checkpoint::kManifestName);
   manifest.replace(manifest.find("\"step\": 3"), 9, "\"step\": 4");
   manifest.replace(manifest.find("\"sequence\": 1"), 13, "\"sequence\": 2");
   checkpoint::overwrite(newer / checkpoint::kManifestName, manifest);
-  checkpoint::flip_bit(newer / checkpoint::kModelFile, std::filesystem::file_size(newer / checkpoint::kModelFile) - 1);
+  checkpoint::flip_bit(newer / checkpoint::kModelFile,
+                       std::filesystem::file_size(newer / checkpoint::kModelFile) - 1);
   ASSERT_EQ(checkpoint::list_checkpoints(scratch.path()).front().path, newer);
   Begun begun(plain_network(), 7);
   EXPECT_EQ(begun.trainer().initialize_from({.path = scratch.path()}).file,
@@ -280,11 +303,15 @@ TEST(PretrainedFit, BeginsWithTheWeights) {
   const data::Dataset dataset = small_data().batch(40);
   train(1, plain_network(), dataset, {.schedule = {.peak = 0.03F}}, saving_to(scratch.path(), 30));
   const auto recorder = std::make_shared<BeginRecorder>();
-  FitOptions fit{.epochs = 0, .steps = 2, .callbacks = {recorder}, .pretrained = Pretrained{.path = scratch.path()}};
+  FitOptions fit{.epochs = 0,
+                 .steps = 2,
+                 .callbacks = {recorder},
+                 .pretrained = Pretrained{.path = scratch.path()}};
   const Outcome plain = train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 2});
   const Outcome tuned = train(1, plain_network(), dataset, {}, fit);
   EXPECT_LT(tuned.losses.front(), 0.8 * plain.losses.front());
-  EXPECT_EQ(recorder->begun.initialized_from, scratch.path() / "step-00000030" / checkpoint::kModelFile);
+  EXPECT_EQ(recorder->begun.initialized_from,
+            scratch.path() / "step-00000030" / checkpoint::kModelFile);
   EXPECT_EQ(recorder->begun.kept_head, "");
   EXPECT_EQ(tuned.history.end.steps, 2) << "steps count anew";
   EXPECT_EQ(train(2, plain_network(), dataset, {}, fit).losses.size(), 2U);
@@ -307,7 +334,8 @@ TEST(PretrainedFit, LeavesThemAsideWhereItResumes) {
               HasSubstr(fmt::format("pretrained weights are ignored: the training resumes from {}",
                                     (scratch.path() / "step-00000004").string())));
   EXPECT_FALSE(recorder->begun.initialized_from.has_value());
-  EXPECT_EQ(resumed.parameter_hash, train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 8}).parameter_hash);
+  EXPECT_EQ(resumed.parameter_hash,
+            train(1, plain_network(), dataset, {}, {.epochs = 0, .steps = 8}).parameter_hash);
 }
 
 }  // namespace

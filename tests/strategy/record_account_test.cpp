@@ -18,8 +18,10 @@ using allreduce::Route;
 using allreduce::run_ranks;
 using Ids = std::vector<std::int64_t>;
 
-/// Whether the ranks, each with the ids of one batch for each step, have seen `records` records `times` times.
-bool complete(const std::vector<std::vector<Ids>>& ranks, std::int64_t records, std::int64_t times = 1) {
+/// Whether the ranks, each with the ids of one batch for each step, have seen `records` records
+/// `times` times.
+bool complete(const std::vector<std::vector<Ids>>& ranks, std::int64_t records,
+              std::int64_t times = 1) {
   std::vector<int> answers(ranks.size());
   run_ranks(static_cast<int>(ranks.size()), Route::in_process, [&](const Communicator& rank) {
     RecordAccount account;
@@ -76,7 +78,8 @@ TEST(RecordAccount, CanBeginAgain) {
   account.clear();
   batch.record_ids = {0};
   account.add({batch});
-  run_ranks(1, Route::in_process, [&](const Communicator& rank) { EXPECT_TRUE(account.is_complete(rank, 1, 1)); });
+  run_ranks(1, Route::in_process,
+            [&](const Communicator& rank) { EXPECT_TRUE(account.is_complete(rank, 1, 1)); });
 }
 
 /// Ten records in two files.
@@ -97,7 +100,8 @@ class TwoFiles final : public data::RecordSource {
   data::SampleSpec spec_ = {{1}, 2, 0};
 };
 
-std::vector<BadFile> gathered(const std::vector<std::vector<data::BadRecord>>& ranks, bool in_files = true) {
+std::vector<BadFile> gathered(const std::vector<std::vector<data::BadRecord>>& ranks,
+                              bool in_files = true) {
   std::vector<std::vector<BadFile>> answers(ranks.size());
   run_ranks(static_cast<int>(ranks.size()), Route::in_process, [&](const Communicator& rank) {
     const auto i = static_cast<std::size_t>(rank.rank());
@@ -111,7 +115,8 @@ TEST(BadRecordsOfRanks, AreCountedOnceByFile) {
   EXPECT_THAT(gathered({{{8, "eight"}, {1, "one"}}, {{8, "eight"}, {5, "five"}}, {}}),
               ::testing::ElementsAre(BadFile{"a", 1, "one"}, BadFile{"b", 2, "five"}));
   EXPECT_THAT(gathered({{}, {}}), ::testing::IsEmpty());
-  EXPECT_THAT(gathered({{{8, "eight"}}, {{1, "one"}}}, false), ::testing::ElementsAre(BadFile{"", 2, "one"}));
+  EXPECT_THAT(gathered({{{8, "eight"}}, {{1, "one"}}}, false),
+              ::testing::ElementsAre(BadFile{"", 2, "one"}));
 }
 
 TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
@@ -119,13 +124,16 @@ TEST(BadRecordsOfRanks, AreTooManyForAllTogether) {
   run_ranks(2, Route::in_process, [&](const Communicator& rank) {
     const std::int64_t first = rank.rank() * 3;
     try {
-      gather_bad_records(rank, TwoFiles(true), {{first, "x"}, {first + 1, "y"}, {first + 2, "z"}}, 4);
+      gather_bad_records(rank, TwoFiles(true), {{first, "x"}, {first + 1, "y"}, {first + 2, "z"}},
+                         4);
     } catch (const Error& error) {
       messages[static_cast<std::size_t>(rank.rank())] = error.what();
     }
   });
-  EXPECT_THAT(messages,
-              ::testing::Each("[bad records] expected at most 4 unreadable records; there are more, such as: z"));
+  EXPECT_THAT(
+      messages,
+      ::testing::Each(
+          "[bad records] expected at most 4 unreadable records; there are more, such as: z"));
 }
 
 }  // namespace

@@ -16,8 +16,10 @@ TEST(ReplicaThreads, RunsEveryReplicaOnAThreadOfItsOwnAlwaysTheSame) {
   ReplicaThreads threads(4, 1);
   std::vector<std::thread::id> first(4);
   std::vector<std::thread::id> second(4);
-  threads.run([&](int replica) { first[static_cast<std::size_t>(replica)] = std::this_thread::get_id(); });
-  threads.run([&](int replica) { second[static_cast<std::size_t>(replica)] = std::this_thread::get_id(); });
+  threads.run(
+      [&](int replica) { first[static_cast<std::size_t>(replica)] = std::this_thread::get_id(); });
+  threads.run(
+      [&](int replica) { second[static_cast<std::size_t>(replica)] = std::this_thread::get_id(); });
   EXPECT_EQ(first, second);
   EXPECT_EQ(std::set<std::thread::id>(first.begin(), first.end()).size(), 4U);
 }

@@ -17,15 +17,20 @@ namespace {
 using allreduce::error_of;
 using ::testing::HasSubstr;
 
-/// Shuffled, dropout, Adam with a schedule, clipping: everything that has a state or a random number.
+/// Shuffled, dropout, Adam with a schedule, clipping: everything that has a state or a random
+/// number.
 data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
 TrainerOptions full_options() {
   return {.optimizer = model::Adam{},
-          .schedule = {.kind = model::Schedule::Kind::cosine, .peak = 0.01F, .warmup_steps = 3, .total_steps = 18},
+          .schedule = {.kind = model::Schedule::Kind::cosine,
+                       .peak = 0.01F,
+                       .warmup_steps = 3,
+                       .total_steps = 18},
           .clip_norm = 1.0};
 }
 
-FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t save_every, std::int64_t steps) {
+FitOptions saving_to(const checkpoint::ScratchDirectory& directory, std::int64_t save_every,
+                     std::int64_t steps) {
   FitOptions fit{.epochs = 3, .steps = steps};
   fit.checkpoint.directory = directory.path();
   fit.checkpoint.save_every = save_every;
@@ -38,14 +43,15 @@ TEST_P(Resume, IsExactAtAnyStep) {
   const auto [replicas, interruption] = GetParam();
   for (const auto network : {dropout_network, normalized_network}) {
     const checkpoint::ScratchDirectory straight;
-    const Outcome expected =
-        train(replicas, network(), shuffled_data(), full_options(), saving_to(straight, interruption, 0));
+    const Outcome expected = train(replicas, network(), shuffled_data(), full_options(),
+                                   saving_to(straight, interruption, 0));
     ASSERT_EQ(expected.history.end.steps, 18);
 
     const checkpoint::ScratchDirectory directory;
-    train(replicas, network(), shuffled_data(), full_options(), saving_to(directory, interruption, interruption));
-    const Outcome resumed =
-        train(replicas, network(), shuffled_data(), full_options(), saving_to(directory, interruption, 0));
+    train(replicas, network(), shuffled_data(), full_options(),
+          saving_to(directory, interruption, interruption));
+    const Outcome resumed = train(replicas, network(), shuffled_data(), full_options(),
+                                  saving_to(directory, interruption, 0));
     EXPECT_EQ(resumed.losses.size(), 18U - static_cast<std::size_t>(interruption));
     EXPECT_EQ(resumed.parameter_hash, expected.parameter_hash);
     EXPECT_EQ(resumed.buffers, expected.buffers);
@@ -63,7 +69,8 @@ std::string name_of_interruption(const ::testing::TestParamInfo<Resume::ParamTyp
 
 // 6 steps an epoch: at its end, in the middle, one before its end.
 INSTANTIATE_TEST_SUITE_P(Steps, Resume,
-                         ::testing::Combine(::testing::Values(1, 3), ::testing::Values<std::int64_t>(6, 8, 17)),
+                         ::testing::Combine(::testing::Values(1, 3),
+                                            ::testing::Values<std::int64_t>(6, 8, 17)),
                          name_of_interruption);
 
 TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
@@ -74,9 +81,12 @@ TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
     const Outcome straight = train_mixed({.epochs = 3}, 0.3);
     const checkpoint::ScratchDirectory directory;
     train_mixed(saving_to(directory, 4, 8), 0.3);
-    EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0.2); }),
-                HasSubstr("(\", mixup 0.3\"), got \", mixup 0.2\"; use another --checkpoint-dir to start over"));
-    EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0); }), HasSubstr("got \"\""));
+    EXPECT_THAT(
+        error_of([&] { train_mixed(saving_to(directory, 4, 0), 0.2); }),
+        HasSubstr(
+            "(\", mixup 0.3\"), got \", mixup 0.2\"; use another --checkpoint-dir to start over"));
+    EXPECT_THAT(error_of([&] { train_mixed(saving_to(directory, 4, 0), 0); }),
+                HasSubstr("got \"\""));
     EXPECT_EQ(train_mixed(saving_to(directory, 4, 0), 0.3).parameter_hash, straight.parameter_hash);
   }
 }
@@ -92,9 +102,11 @@ TEST(ResumeFrom, AnEndedTrainingDoesNothing) {
 
 TEST(ResumeFrom, AnotherNumberOfReplicasGoesOnWithTheSameRecords) {
   const checkpoint::ScratchDirectory directory;
-  const Outcome straight = train(1, dropout_network(), shuffled_data(), full_options(), {.epochs = 3});
+  const Outcome straight =
+      train(1, dropout_network(), shuffled_data(), full_options(), {.epochs = 3});
   train(3, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 8));
-  const Outcome resumed = train(2, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 0));
+  const Outcome resumed =
+      train(2, dropout_network(), shuffled_data(), full_options(), saving_to(directory, 0, 0));
   ASSERT_EQ(resumed.losses.size(), 10U);
   for (std::size_t i = 0; i < 10; ++i)
     EXPECT_NEAR(resumed.losses[i], straight.losses[i + 8], 1e-4 * straight.losses[i + 8]);
@@ -113,26 +125,29 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
   const checkpoint::ScratchDirectory directory;
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const auto error = [&](const data::Dataset& dataset, const TrainerOptions& options) {
-    return error_of([&] { train(1, plain_network(), dataset, options, saving_to(directory, 0, 0)); });
+    return error_of(
+        [&] { train(1, plain_network(), dataset, options, saving_to(directory, 0, 0)); });
   };
   EXPECT_EQ(error(small_data().batch(20), {}),
-            fmt::format("[resume] expected the global batch of {}, 40, on which the position in the data depends, "
+            fmt::format("[resume] expected the global batch of {}, 40, on which the position in "
+                        "the data depends, "
                         "got 20; use another --checkpoint-dir to start over",
                         (directory.path() / "step-00000004").string()));
-  EXPECT_THAT(
-      error(small_data().batch(40), {}),
-      ::testing::AllOf(
-          HasSubstr("expected the order of records of"),
-          HasSubstr(", shuffled one by one, got in the order of ids; use another --checkpoint-dir to start over")));
+  EXPECT_THAT(error(small_data().batch(40), {}),
+              ::testing::AllOf(HasSubstr("expected the order of records of"),
+                               HasSubstr(", shuffled one by one, got in the order of ids; use "
+                                         "another --checkpoint-dir to start over")));
   EXPECT_THAT(error(shuffled_data(), {.seed = 2}), HasSubstr("expected the seed of"));
-  EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}), HasSubstr("expected the number of records of"));
+  EXPECT_THAT(error(small_data(500).shuffle().batch(40), {}),
+              HasSubstr("expected the number of records of"));
 }
 
 TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
   const checkpoint::ScratchDirectory directory;
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const auto error = [&](const model::Network& network, const TrainerOptions& options) {
-    return error_of([&] { train(1, network, shuffled_data(), options, saving_to(directory, 0, 0)); });
+    return error_of(
+        [&] { train(1, network, shuffled_data(), options, saving_to(directory, 0, 0)); });
   };
   EXPECT_THAT(error(normalized_network(), {}), HasSubstr("batch_normalization"));
   EXPECT_THAT(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
@@ -143,8 +158,10 @@ TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
   const checkpoint::ScratchDirectory directory;
   train(1, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 4));
   const TrainerOptions sgd{.optimizer = model::Sgd{}};
-  EXPECT_THAT(error_of([&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
-              HasSubstr("with slots [m, v], got one with []; use another --checkpoint-dir to start over"));
+  EXPECT_THAT(
+      error_of(
+          [&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
+      HasSubstr("with slots [m, v], got one with []; use another --checkpoint-dir to start over"));
 }
 
 TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {
@@ -152,9 +169,11 @@ TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {
        {model::OptimizerOptions(model::Lars{}), model::OptimizerOptions(model::Lamb{})}) {
     const checkpoint::ScratchDirectory directory;
     const TrainerOptions options{.optimizer = optimizer};
-    const Outcome straight = train(1, plain_network(), shuffled_data(), options, {.epochs = 0, .steps = 9});
+    const Outcome straight =
+        train(1, plain_network(), shuffled_data(), options, {.epochs = 0, .steps = 9});
     train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
-    const Outcome resumed = train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 9));
+    const Outcome resumed =
+        train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 9));
     EXPECT_EQ(resumed.losses.size(), 5U);
     EXPECT_EQ(resumed.parameter_hash, straight.parameter_hash) << to_string(optimizer);
   }
@@ -166,8 +185,9 @@ TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
   train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 4));
   ::testing::internal::CaptureStderr();
   train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 0));
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("schedule ended at step 4 in the earlier run, and "
-                                                                  "now ends at 18"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("schedule ended at step 4 in the earlier run, and "
+                        "now ends at 18"));
 }
 
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {
@@ -197,7 +217,8 @@ TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
                                .history;
   FitOptions interrupted = fit;
   interrupted.callbacks = {std::make_shared<RaiseInValidation>()};
-  const History first = train(1, dropout_network(), shuffled_data(), full_options(), interrupted).history;
+  const History first =
+      train(1, dropout_network(), shuffled_data(), full_options(), interrupted).history;
   EXPECT_EQ(first.end.signal, SIGTERM);
   EXPECT_EQ(first.end.steps, 6);
   EXPECT_TRUE(first.epochs.empty());
@@ -218,8 +239,9 @@ TEST(Checkpoints, AreSavedOnASignalInTraining) {
   EXPECT_EQ(left.history.end.steps, 9);
   EXPECT_EQ(checkpoint::list_checkpoints(directory.path()).front().step, 9);
   const Outcome straight = train(2, plain_network(), shuffled_data(), {}, {.epochs = 3});
-  EXPECT_EQ(train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0)).parameter_hash,
-            straight.parameter_hash);
+  EXPECT_EQ(
+      train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0)).parameter_hash,
+      straight.parameter_hash);
 }
 
 TEST(Checkpoints, KeepWhatTheConfigurationSays) {
@@ -237,7 +259,8 @@ TEST(Checkpoints, KeepWhatTheConfigurationSays) {
 
 TEST(Checkpoints, GiveTheirModelForEvaluation) {
   const checkpoint::ScratchDirectory directory;
-  const Outcome trained = train(2, normalized_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
+  const Outcome trained =
+      train(2, normalized_network(), shuffled_data(), {}, saving_to(directory, 0, 0));
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 3);
   Trainer trainer(*strategy, normalized_network(), {.seed = 9});
@@ -246,7 +269,8 @@ TEST(Checkpoints, GiveTheirModelForEvaluation) {
   EXPECT_EQ(trainer.parameter_hash(), trained.parameter_hash);
   trainer.replicas().check_agreement(18);
 
-  const checkpoint::RestoredCheckpoint earlier = trainer.restore(directory.path() / "step-00000012");
+  const checkpoint::RestoredCheckpoint earlier =
+      trainer.restore(directory.path() / "step-00000012");
   EXPECT_EQ(earlier.state.step, 12);
   EXPECT_NE(trainer.parameter_hash(), trained.parameter_hash);
   trainer.replicas().check_agreement(12);

@@ -41,7 +41,8 @@ class Recorded : public testing::Test {
 
 TEST_F(Recorded, AreRecordedAfterTwoPlainSteps) {
   for (int i = 0; i < 5; ++i) step(64);
-  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "recording 1", "recording 1"));
+  EXPECT_THAT(done_,
+              ElementsAre("plain 64", "plain 64", "recording 1", "recording 1", "recording 1"));
   EXPECT_EQ(recorded_, 1);
 }
 
@@ -50,14 +51,15 @@ TEST_F(Recorded, HaveAShapeEach) {
   step(10);
   step(64);
   for (int i = 0; i < 3; ++i) step(10);
-  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 10", "recording 1", "plain 10",
-                                 "recording 2", "recording 2"));
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 10", "recording 1",
+                                 "plain 10", "recording 2", "recording 2"));
 }
 
 TEST_F(Recorded, AreMadeAnewWhenMemoryMoves) {
   for (int i = 0; i < 3; ++i) step(64, 1);
   for (int i = 0; i < 3; ++i) step(64, 2);
-  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "plain 64", "recording 2"));
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "plain 64",
+                                 "recording 2"));
 }
 
 TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
@@ -68,7 +70,8 @@ TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
   step(64);
   another_ = StepKind::replay;
   step(64);
-  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "recording 2", "recording 2"));
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "recording 2",
+                                 "recording 2"));
 }
 
 TEST_F(Recorded, AreForgottenOnRequest) {

@@ -31,7 +31,8 @@ TEST(StepReport, AddsUpElementByElement) {
   StepScalars sum{};
   for (int replica = 1; replica <= 3; ++replica) {
     StepScalars mine{};
-    model::SummableMetrics({.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
+    model::SummableMetrics(
+        {.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
         .write(mine.data());
     StepReport report;
     report.add_signal(replica == 2 ? SIGINT : replica == 3 ? SIGHUP : 0);

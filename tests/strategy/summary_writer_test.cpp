@@ -1,4 +1,5 @@
-// Event files, read back by a parser written here and, where it is installed, by TensorBoard's own loader.
+// Event files, read back by a parser written here and, where it is installed, by TensorBoard's own
+// loader.
 #include "lockstep/strategy/callbacks/summaries.h"
 
 #include <gmock/gmock.h>
@@ -130,9 +131,9 @@ TEST(SummaryWriter, BeginsWithTheVersionUnderItsName) {
   const SummaryWriter writer(scratch.path() / "logs" / "train");
 
   EXPECT_EQ(writer.path().parent_path(), scratch.path() / "logs" / "train");
-  EXPECT_THAT(
-      writer.path().filename().string(),
-      MatchesRegex(fmt::format("events\\.out\\.tfevents\\.[0-9]{{10}}\\.{}\\.{}\\.0\\.v2", host_name(), ::getpid())));
+  EXPECT_THAT(writer.path().filename().string(),
+              MatchesRegex(fmt::format("events\\.out\\.tfevents\\.[0-9]{{10}}\\.{}\\.{}\\.0\\.v2",
+                                       host_name(), ::getpid())));
   const auto events = events_in(writer.path());
   ASSERT_EQ(events.size(), 1u) << "visible before the first flush";
   EXPECT_EQ(events[0].file_version, "brain.Event:2");
@@ -192,7 +193,8 @@ TEST(SummaryWriter, FlushesOnTheWayAndAtTheEnd) {
     SummaryWriter writer(scratch.path());
     path = writer.path();
     for (int step = 0; step < 2000; ++step) writer.scalar("batch_loss", step, step);
-    EXPECT_GT(checkpoint::contents_of(path).size(), 64u << 10) << "a reader sees events while training runs";
+    EXPECT_GT(checkpoint::contents_of(path).size(), 64u << 10)
+        << "a reader sees events while training runs";
     SummaryWriter moved = std::move(writer);
   }
   EXPECT_EQ(events_in(path).size(), 2001u);
@@ -219,10 +221,11 @@ std::string data_error(const std::function<void()>& call) {
 TEST(SummaryWriter, ADirectoryThatCannotBeMade) {
   const checkpoint::ScratchDirectory scratch;
   checkpoint::overwrite(scratch.path() / "file", "");
-  EXPECT_EQ(
-      data_error([&] { SummaryWriter writer(scratch.path() / "file" / "train"); }),
-      fmt::format("[{}] expected to write the summary; Not a directory", (scratch.path() / "file" / "train").string()));
-  EXPECT_THAT(data_error([] { SummaryWriter writer("/proc/self"); }), HasSubstr("] expected to write the summary; "));
+  EXPECT_EQ(data_error([&] { SummaryWriter writer(scratch.path() / "file" / "train"); }),
+            fmt::format("[{}] expected to write the summary; Not a directory",
+                        (scratch.path() / "file" / "train").string()));
+  EXPECT_THAT(data_error([] { SummaryWriter writer("/proc/self"); }),
+              HasSubstr("] expected to write the summary; "));
 }
 
 TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
@@ -233,8 +236,9 @@ TEST(SummaryWriter, AFullDiskLeavesAReadableFileThatGrowsAgain) {
   {
     const checkpoint::FileSizeLimit limit(checkpoint::contents_of(writer.path()).size() + 10);
     writer.scalar("loss", 2, 1);
-    EXPECT_EQ(data_error([&] { writer.flush(); }),
-              fmt::format("[{}] expected to write the summary; File too large", writer.path().string()));
+    EXPECT_EQ(
+        data_error([&] { writer.flush(); }),
+        fmt::format("[{}] expected to write the summary; File too large", writer.path().string()));
   }
   EXPECT_EQ(events_in(writer.path()).size(), 2u);
   writer.scalar("loss", 3, 1);
@@ -282,7 +286,8 @@ TEST(SummaryWriter, BeginsLaterWhereTheDiskIsFullAtFirst) {
 
 TEST(SummaryWriter, TensorBoardReadsIt) {
   const char* python = std::getenv("LOCKSTEP_VENV_PYTHON");
-  if (python == nullptr) GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with tensorboard";
+  if (python == nullptr)
+    GTEST_SKIP() << "LOCKSTEP_VENV_PYTHON names no Python interpreter with tensorboard";
   if (std::system(fmt::format("{} -c 'import tensorboard' 2>/dev/null", python).c_str()) != 0)
     GTEST_SKIP() << python << " has no tensorboard";
   const checkpoint::ScratchDirectory scratch;
@@ -296,15 +301,18 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     }
   }
   const std::string output = (scratch.path() / "seen.json").string();
-  const std::string command = fmt::format("{} {}/tests/strategy/read_events.py {} > {}", python, LOCKSTEP_SOURCE_DIR,
-                                          scratch.path().string(), output);
+  const std::string command = fmt::format("{} {}/tests/strategy/read_events.py {} > {}", python,
+                                          LOCKSTEP_SOURCE_DIR, scratch.path().string(), output);
   ASSERT_EQ(std::system(command.c_str()), 0);
 
   const auto seen = nlohmann::json::parse(checkpoint::contents_of(output));
   EXPECT_EQ(seen["train"]["scalars"]["epoch_loss"],
-            nlohmann::json::parse("[[1001.0, 1, 1.0], [1002.0, 2, 0.5], [1003.0, 3, 0.3333333432674408]]"));
-  EXPECT_EQ(seen["validation"]["scalars"]["epoch_loss"][0], nlohmann::json::parse("[1001.0, 1, 2.0]"));
-  EXPECT_EQ(seen["train"]["texts"]["configuration"], nlohmann::json::parse(R"([[0, "| model | cnn |"]])"));
+            nlohmann::json::parse(
+                "[[1001.0, 1, 1.0], [1002.0, 2, 0.5], [1003.0, 3, 0.3333333432674408]]"));
+  EXPECT_EQ(seen["validation"]["scalars"]["epoch_loss"][0],
+            nlohmann::json::parse("[1001.0, 1, 2.0]"));
+  EXPECT_EQ(seen["train"]["texts"]["configuration"],
+            nlohmann::json::parse(R"([[0, "| model | cnn |"]])"));
 }
 
 }  // namespace

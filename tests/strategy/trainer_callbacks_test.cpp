@@ -20,14 +20,24 @@ using ::testing::ElementsAre;
 
 class Diary final : public Callback {
  public:
-  void on_train_begin(const TrainBegin& begin) override { note("train_begin " + std::to_string(begin.last_step)); }
-  void on_train_end(const TrainEnd& end) override { note("train_end " + std::to_string(end.steps)); }
+  void on_train_begin(const TrainBegin& begin) override {
+    note("train_begin " + std::to_string(begin.last_step));
+  }
+  void on_train_end(const TrainEnd& end) override {
+    note("train_end " + std::to_string(end.steps));
+  }
   void on_epoch_begin(std::int64_t epoch) override { note("epoch_begin " + std::to_string(epoch)); }
-  void on_epoch_end(const EpochLogs& logs) override { note("epoch_end " + std::to_string(logs.epoch)); }
+  void on_epoch_end(const EpochLogs& logs) override {
+    note("epoch_end " + std::to_string(logs.epoch));
+  }
   void on_batch_begin(std::int64_t step) override { note("batch_begin " + std::to_string(step)); }
-  void on_batch_end(const StepLogs& logs) override { note("batch_end " + std::to_string(logs.step)); }
+  void on_batch_end(const StepLogs& logs) override {
+    note("batch_end " + std::to_string(logs.step));
+  }
   void on_test_begin() override { note("test_begin"); }
-  void on_test_end(const model::MetricSums& metrics) override { note("test_end " + std::to_string(metrics.samples)); }
+  void on_test_end(const model::MetricSums& metrics) override {
+    note("test_end " + std::to_string(metrics.samples));
+  }
   std::vector<std::string> entries;
 
  private:
@@ -39,10 +49,11 @@ TEST(Trainer, CallsTheHooksInTheOrderOfKeras) {
   FitOptions fit{.epochs = 2, .validation = small_data(9).batch(4)};
   fit.callbacks = {diary};
   train(1, plain_network(), small_data(6).batch(4), {}, fit);
-  EXPECT_THAT(diary->entries, ElementsAre("train_begin 4", "epoch_begin 0", "batch_begin 0", "batch_end 1",
-                                          "batch_begin 1", "batch_end 2", "test_begin", "test_end 9", "epoch_end 0",
-                                          "epoch_begin 1", "batch_begin 2", "batch_end 3", "batch_begin 3",
-                                          "batch_end 4", "test_begin", "test_end 9", "epoch_end 1", "train_end 4"));
+  EXPECT_THAT(diary->entries,
+              ElementsAre("train_begin 4", "epoch_begin 0", "batch_begin 0", "batch_end 1",
+                          "batch_begin 1", "batch_end 2", "test_begin", "test_end 9", "epoch_end 0",
+                          "epoch_begin 1", "batch_begin 2", "batch_end 3", "batch_begin 3",
+                          "batch_end 4", "test_begin", "test_end 9", "epoch_end 1", "train_end 4"));
 }
 
 class StopAt final : public Callback {
@@ -115,7 +126,9 @@ TEST(Trainer, LeavesSignalsToTheProgramWhereNoneAreAskedFor) {
 
 class Thrower final : public Callback {
  public:
-  void on_batch_end(const StepLogs&) override { throw std::runtime_error("the callback has had enough"); }
+  void on_batch_end(const StepLogs&) override {
+    throw std::runtime_error("the callback has had enough");
+  }
 };
 
 TEST(Trainer, GivesTheErrorOfACallback) {

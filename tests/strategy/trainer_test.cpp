@@ -23,7 +23,8 @@ TEST(Trainer, VisitsEachRecordOnceAnEpoch) {
   for (const int replicas : {1, 3, 4}) {
     const auto source = std::make_shared<WatchedSource>(103);
     const Outcome outcome =
-        train(replicas, plain_network(), data::Dataset::from_source(source).shuffle().batch(10), {}, {.epochs = 2});
+        train(replicas, plain_network(), data::Dataset::from_source(source).shuffle().batch(10), {},
+              {.epochs = 2});
     EXPECT_EQ(source->visits(), std::vector<int>(103, 2)) << replicas << " replicas";
     ASSERT_EQ(outcome.history.epochs.size(), 2U);
     EXPECT_EQ(outcome.history.epochs[0].samples, 103);
@@ -48,13 +49,20 @@ TEST(Trainer, EpochMetricsAreTheSumsOfTheSteps) {
 // ---- Length
 
 TEST(Trainer, EndsAtTheFirstOfEpochsAndSteps) {
-  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 100}).history.end.steps, 12);
-  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 7}).history.end.steps, 7);
-  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 0, .steps = 8}).history.end.steps, 8);
+  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 100})
+                .history.end.steps,
+            12);
+  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 7})
+                .history.end.steps,
+            7);
+  EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, {.epochs = 0, .steps = 8})
+                .history.end.steps,
+            8);
 }
 
 TEST(Trainer, ReportsAnEpochThatWasNotFinished) {
-  const History history = train(2, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 8}).history;
+  const History history =
+      train(2, plain_network(), small_data().batch(40), {}, {.epochs = 2, .steps = 8}).history;
   ASSERT_EQ(history.epochs.size(), 2U);
   EXPECT_TRUE(history.epochs[0].complete);
   EXPECT_FALSE(history.epochs[1].complete);
@@ -89,7 +97,8 @@ TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
   const auto strategy = local_strategy(session, 2);
   Trainer trainer(*strategy, plain_network());
   const data::Dataset validation = small_data(77).batch(10);
-  const History history = trainer.fit(small_data().batch(40), {.epochs = 1, .validation = validation});
+  const History history =
+      trainer.fit(small_data().batch(40), {.epochs = 1, .validation = validation});
   EXPECT_EQ(history.epochs[0].validation->loss, trainer.evaluate(validation).loss);
 }
 
@@ -97,10 +106,14 @@ TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);
   Trainer trainer(*strategy, plain_network());
-  EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples, 20);
-  EXPECT_EQ(error_of([&] { trainer.evaluate(small_data().batch(8).mixup(0.2)); }),
-            "[data] expected unmixed samples for evaluation or prediction; the data set uses mixup");
-  EXPECT_THAT(error_of([&] { trainer.evaluate(data::Dataset::synthetic({16}, kClasses + 1, 20).batch(8)); }),
+  EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples,
+            20);
+  EXPECT_EQ(
+      error_of([&] { trainer.evaluate(small_data().batch(8).mixup(0.2)); }),
+      "[data] expected unmixed samples for evaluation or prediction; the data set uses mixup");
+  EXPECT_THAT(error_of([&] {
+                trainer.evaluate(data::Dataset::synthetic({16}, kClasses + 1, 20).batch(8));
+              }),
               HasSubstr("expected 4 classes, the outputs of model plain, got 5 classes"));
 }
 
@@ -151,7 +164,8 @@ TEST(TrainerOptions, ScaleTheRateWithTheBatch) {
 
 TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
   EXPECT_EQ(parse_rate_scaling("sqrt"), RateScaling::sqrt);
-  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }), "[lr-scaling] expected none, linear or sqrt, got \"cubic\"");
+  EXPECT_EQ(error_of([] { parse_rate_scaling("cubic"); }),
+            "[lr-scaling] expected none, linear or sqrt, got \"cubic\"");
 }
 
 }  // namespace

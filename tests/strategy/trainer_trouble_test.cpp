@@ -1,4 +1,5 @@
-// What a trainer does about losses that are not finite, damaged records, and data and options that make no sense.
+// What a trainer does about losses that are not finite, damaged records, and data and options that
+// make no sense.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -41,20 +42,24 @@ TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
   const auto source = std::make_shared<WatchedSource>(1);
   source->infinite = 0;
   ::testing::internal::CaptureStderr();
-  const std::string error =
-      error_of([&] { train(1, plain_network(), data::Dataset::from_source(source).batch(1), {}, {.epochs = 1000}); });
+  const std::string error = error_of([&] {
+    train(1, plain_network(), data::Dataset::from_source(source).batch(1), {}, {.epochs = 1000});
+  });
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(error,
-            "[train] expected finite losses, gradients and parameters; try a lower learning rate, warm-up or clipping, "
+            "[train] expected finite losses, gradients and parameters; try a lower learning rate, "
+            "warm-up or clipping, "
             "got 100 skipped steps in a row, the last one (100) for a non-finite loss on rank 0");
 }
 
 TEST(Trainer, GivesTheErrorOfADamagedRecord) {
   const auto source = std::make_shared<WatchedSource>(40);
   source->damaged = 17;
-  EXPECT_EQ(
-      error_of([&] { train(3, plain_network(), data::Dataset::from_source(source).batch(10), {}, {.epochs = 1}); }),
-      "[watched] expected a whole record; record 17 is damaged");
+  EXPECT_EQ(error_of([&] {
+              train(3, plain_network(), data::Dataset::from_source(source).batch(10), {},
+                    {.epochs = 1});
+            }),
+            "[watched] expected a whole record; record 17 is damaged");
 }
 
 TEST(Trainer, RefusesDataThatDoNotFit) {
@@ -62,9 +67,11 @@ TEST(Trainer, RefusesDataThatDoNotFit) {
     return error_of([&] { train(1, plain_network(), dataset, options); });
   };
   EXPECT_EQ(error(data::Dataset::synthetic({4, 4, 1}, kClasses, 10).batch(2)),
-            "[10 synthetic samples of 4x4x1] expected samples of shape [16], the input of model plain, got [4, 4, 1]");
-  EXPECT_EQ(error(data::Dataset::synthetic({16}, 7, 10).batch(2)),
-            "[10 synthetic samples of 16] expected 4 classes, the outputs of model plain, got 7 classes");
+            "[10 synthetic samples of 4x4x1] expected samples of shape [16], the input of model "
+            "plain, got [4, 4, 1]");
+  EXPECT_EQ(
+      error(data::Dataset::synthetic({16}, 7, 10).batch(2)),
+      "[10 synthetic samples of 16] expected 4 classes, the outputs of model plain, got 7 classes");
   EXPECT_THAT(error(small_data(10)), HasSubstr("[data] expected a batched data set"));
   EXPECT_THAT(error(small_data(10).batch(2), {.loss = model::MeanSquaredError{}}),
               HasSubstr("expected 4 targets per sample"));
@@ -78,12 +85,16 @@ TEST(Trainer, RefusesValidationDataOfAnotherShape) {
 }
 
 TEST(Trainer, RefusesOptionsThatMakeNoSense) {
-  EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
-              HasSubstr("[accumulate] expected at least 1"));
-  EXPECT_THAT(error_of([] { train(1, plain_network(), small_data().batch(40), {.clip_norm = -1}); }),
-              HasSubstr("[clip-norm]"));
   EXPECT_THAT(
-      error_of([] { train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear}); }),
+      error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
+      HasSubstr("[accumulate] expected at least 1"));
+  EXPECT_THAT(
+      error_of([] { train(1, plain_network(), small_data().batch(40), {.clip_norm = -1}); }),
+      HasSubstr("[clip-norm]"));
+  EXPECT_THAT(
+      error_of([] {
+        train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear});
+      }),
       HasSubstr("[lr-scaling] expected the global batch size that the learning rate refers to"));
 }
 

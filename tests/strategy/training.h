@@ -1,4 +1,5 @@
-// Small trainings for tests: a few hundred made-up samples, a network of a few hundred parameters, replicas as threads.
+// Small trainings for tests: a few hundred made-up samples, a network of a few hundred parameters,
+// replicas as threads.
 #pragma once
 
 #include <csignal>
@@ -51,7 +52,8 @@ inline model::Network normalized_network() {
 /// Replicas as threads of this process; one of them on the calling thread.
 inline std::unique_ptr<Strategy> local_strategy(job::Session& session, int replicas) {
   if (replicas == 1) return std::make_unique<OneDeviceStrategy>(session);
-  return std::make_unique<MirroredStrategy>(session, std::vector<device::Device>(static_cast<std::size_t>(replicas)));
+  return std::make_unique<MirroredStrategy>(
+      session, std::vector<device::Device>(static_cast<std::size_t>(replicas)));
 }
 
 /// Sends this process SIGTERM when a step has ended.

@@ -1,10 +1,10 @@
-// Preloaded, or linked into a test program, it makes a disk that is slow, full, failing, without locks or without
-// exchange of names, or that loses power; or it records what is asked of the disk. By environment variables, which are
-// looked at with each call:
+// Preloaded, or linked into a test program, it makes a disk that is slow, full, failing, without
+// locks or without exchange of names, or that loses power; or it records what is asked of the disk.
+// By environment variables, which are looked at with each call:
 //
 //   LOCKSTEP_DISK_UNDER=TEXT            only paths that contain TEXT are meant
-//   LOCKSTEP_DISK_RECORD=FILE           appends a line for each operation that changes names or syncs
-//   LOCKSTEP_DISK_CRASH_AT=N            the process ends after the N-th of these operations
+//   LOCKSTEP_DISK_RECORD=FILE           appends a line for each operation that changes names or
+//   syncs LOCKSTEP_DISK_CRASH_AT=N            the process ends after the N-th of these operations
 //   LOCKSTEP_DISK_NO_EXCHANGE=1         renameat2 fails with EINVAL
 //   LOCKSTEP_DISK_NO_LOCKS=1            flock fails with ENOLCK
 //   LOCKSTEP_DISK_FAIL_AT=N, _ERROR=E   the N-th write, fsync, rename or close fails with errno E
@@ -62,7 +62,8 @@ void note(const std::string& line) {
     ::syscall(SYS_write, file, text.data(), text.size());
     ::syscall(SYS_close, file);
   }
-  if (const int last = number("LOCKSTEP_DISK_CRASH_AT"); last > 0 && ++changes == last) ::_exit(137);
+  if (const int last = number("LOCKSTEP_DISK_CRASH_AT"); last > 0 && ++changes == last)
+    ::_exit(137);
 }
 
 /// Whether this call is the one that fails; errno is set then.
@@ -83,12 +84,14 @@ bool is_full() {
 }
 
 void wait_for(const char* name) {
-  if (const int milliseconds = number(name); milliseconds > 0) ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
+  if (const int milliseconds = number(name); milliseconds > 0)
+    ::usleep(static_cast<useconds_t>(milliseconds) * 1000);
 }
 
 /// `directory` and `name` as the *at functions take them.
 std::string joined(int directory, const char* name) {
-  return name[0] == '/' || directory == AT_FDCWD ? std::string(name) : path_of(directory) + "/" + name;
+  return name[0] == '/' || directory == AT_FDCWD ? std::string(name)
+                                                 : path_of(directory) + "/" + name;
 }
 
 }  // namespace
@@ -103,13 +106,15 @@ int rename(const char* from, const char* to) {
   return result;
 }
 
-int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) {
+int renameat2(int from_directory, const char* from, int to_directory, const char* to,
+              unsigned flags) {
   const bool meant = is_meant(from) || is_meant(to);
   if (meant && number("LOCKSTEP_DISK_NO_EXCHANGE") != 0) {
     errno = EINVAL;
     return -1;
   }
-  const int result = static_cast<int>(::syscall(SYS_renameat2, from_directory, from, to_directory, to, flags));
+  const int result =
+      static_cast<int>(::syscall(SYS_renameat2, from_directory, from, to_directory, to, flags));
   if (result == 0 && meant) note(std::string("exchange ") + from + " " + to);
   return result;
 }
@@ -167,8 +172,8 @@ ssize_t write(int descriptor, const void* bytes, size_t count) {
 }
 
 int close(int descriptor) {
-  const bool fail =
-      number("LOCKSTEP_DISK_FAIL_AT") != 0 && descriptor >= 0 && is_meant(path_of(descriptor)) && fails("close");
+  const bool fail = number("LOCKSTEP_DISK_FAIL_AT") != 0 && descriptor >= 0 &&
+                    is_meant(path_of(descriptor)) && fails("close");
   const int error = errno;
   const int result = static_cast<int>(::syscall(SYS_close, descriptor));
   if (!fail) return result;
@@ -177,7 +182,8 @@ int close(int descriptor) {
 }
 
 ssize_t pread(int descriptor, void* bytes, size_t count, off_t offset) {
-  if (number("LOCKSTEP_DISK_READ_MS") > 0 && is_meant(path_of(descriptor))) wait_for("LOCKSTEP_DISK_READ_MS");
+  if (number("LOCKSTEP_DISK_READ_MS") > 0 && is_meant(path_of(descriptor)))
+    wait_for("LOCKSTEP_DISK_READ_MS");
   return ::syscall(SYS_pread64, descriptor, bytes, count, offset);
 }
 

@@ -1,6 +1,6 @@
-// Preloaded, it lets one call fail that writes, syncs, renames or closes a file below a directory: the number
-// FAILING_CALL of them, counted from 1, with the error number FAILING_ERROR. FAILING_BELOW is the directory. What a
-// disk that fills up, or fails, looks like to a program.
+// Preloaded, it lets one call fail that writes, syncs, renames or closes a file below a directory:
+// the number FAILING_CALL of them, counted from 1, with the error number FAILING_ERROR.
+// FAILING_BELOW is the directory. What a disk that fills up, or fails, looks like to a program.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/syscall.h>
@@ -85,7 +85,8 @@ int rename(const char* from, const char* to) noexcept {
   return call(from, to);
 }
 
-int renameat2(int from_directory, const char* from, int to_directory, const char* to, unsigned flags) noexcept {
+int renameat2(int from_directory, const char* from, int to_directory, const char* to,
+              unsigned flags) noexcept {
   static auto* const call = real<int(int, const char*, int, const char*, unsigned)>("renameat2");
   if (is_below(to) && fails("renameat2")) return -1;
   return call(from_directory, from, to_directory, to, flags);

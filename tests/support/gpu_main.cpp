@@ -1,4 +1,5 @@
-// The main program of tests that need a GPU of this machine: without one they are skipped, all at once.
+// The main program of tests that need a GPU of this machine: without one they are skipped, all at
+// once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

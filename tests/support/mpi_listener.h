@@ -1,5 +1,5 @@
-// How the ranks of a test program report: rank 0 as usual, each other rank its failures alone. A rank that is still in
-// a test shortly before ctest ends the program says in which.
+// How the ranks of a test program report: rank 0 as usual, each other rank its failures alone. A
+// rank that is still in a test shortly before ctest ends the program says in which.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-inline constexpr unsigned kSecondsBeforeTimeout = 100;  // TIMEOUT in tests/support/mpi_test.cmake is 120
+inline constexpr unsigned kSecondsBeforeTimeout =
+    100;  // TIMEOUT in tests/support/mpi_test.cmake is 120
 
 class RankListener final : public ::testing::EmptyTestEventListener {
  public:
@@ -37,8 +38,9 @@ class RankListener final : public ::testing::EmptyTestEventListener {
   // Called under googletest's lock: asking it for the current test here would wait for ever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed() || rank_ == 0) return;
-    std::cerr << "rank " << rank_ << ": " << test_ << ": " << (result.file_name() != nullptr ? result.file_name() : "?")
-              << ':' << result.line_number() << ": " << result.message() << std::endl;
+    std::cerr << "rank " << rank_ << ": " << test_ << ": "
+              << (result.file_name() != nullptr ? result.file_name() : "?") << ':'
+              << result.line_number() << ": " << result.message() << std::endl;
   }
 
  private:
@@ -56,7 +58,8 @@ class RankListener final : public ::testing::EmptyTestEventListener {
 inline void listen_as_rank(int rank) {
   auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
   if (rank != 0)
-    const std::unique_ptr<::testing::TestEventListener> silenced(listeners.Release(listeners.default_result_printer()));
+    const std::unique_ptr<::testing::TestEventListener> silenced(
+        listeners.Release(listeners.default_result_printer()));
   listeners.Append(new RankListener(rank));
 }
 

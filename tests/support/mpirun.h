@@ -1,5 +1,5 @@
-// How tests start ranks: by the launcher of the MPI that the program is linked to, with the options that let ranks
-// outnumber cores and run as root in a container (LOCKSTEP_MPIRUN, mpi_test.cmake).
+// How tests start ranks: by the launcher of the MPI that the program is linked to, with the options
+// that let ranks outnumber cores and run as root in a container (LOCKSTEP_MPIRUN, mpi_test.cmake).
 #pragma once
 
 #include <sstream>

@@ -141,7 +141,8 @@ void MeetingPlace::take(const Collective& collective, std::size_t begin, std::si
   }
   std::vector<const std::byte*> chunks;
   for (int rank = 0; rank < size_; ++rank) chunks.push_back(place(rank).chunk);
-  allreduce::reduce_slice(chunks, std::array{to}, {0, count}, type_of(collective.type), operation_of(collective.op));
+  allreduce::reduce_slice(chunks, std::array{to}, {0, count}, type_of(collective.type),
+                          operation_of(collective.op));
 }
 
 void MeetingPlace::perform(const Collective& collective) {

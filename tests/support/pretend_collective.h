@@ -1,4 +1,5 @@
-// How pretended members of one host reduce: by memory that all of them see, whether they are threads or processes.
+// How pretended members of one host reduce: by memory that all of them see, whether they are
+// threads or processes.
 #pragma once
 
 #include <nccl.h>

@@ -15,7 +15,8 @@ std::vector<device::Device> gpus(int count, int first) {
 }
 
 void enqueue(device::Stream& stream, std::function<void()> work) {
-  device::cuda::check(enqueue(device::cuda::native(stream), std::move(work)), "work on a pretended GPU");
+  device::cuda::check(enqueue(device::cuda::native(stream), std::move(work)),
+                      "work on a pretended GPU");
 }
 
 AllMemoryIsOnGpus::AllMemoryIsOnGpus() { count_all_memory_as_gpus(1); }
@@ -27,6 +28,8 @@ void* allocate_on_gpu(std::size_t bytes) {
   return memory;
 }
 
-void free_on_gpu(void* memory) { device::cuda::check(cudaFree(memory), "memory of a pretended GPU"); }
+void free_on_gpu(void* memory) {
+  device::cuda::check(cudaFree(memory), "memory of a pretended GPU");
+}
 
 }  // namespace lockstep::pretend

@@ -1,5 +1,5 @@
-// A machine with eight GPUs for tests, on any machine: short words for what pretend_cuda/ stands in for. The sources of
-// the project that call CUDA run as they are.
+// A machine with eight GPUs for tests, on any machine: short words for what pretend_cuda/ stands in
+// for. The sources of the project that call CUDA run as they are.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,8 @@ void enqueue(device::Stream& stream, std::function<void()> work);
 
 class AllMemoryIsOnGpus {
  public:
-  /// As long as this lives, memory that nobody allocated on a GPU counts as such too: for tests that know no GPUs.
+  /// As long as this lives, memory that nobody allocated on a GPU counts as such too: for tests
+  /// that know no GPUs.
   AllMemoryIsOnGpus();
   ~AllMemoryIsOnGpus();
   AllMemoryIsOnGpus(const AllMemoryIsOnGpus&) = delete;

@@ -105,7 +105,8 @@ ncclResult_t put(ncclComm_t handle, Collective collective, cudaStream_t stream) 
   }
   if (collective.count == 0) return ncclSuccess;
   const bool only_receives = collective.kind == Collective::broadcast && collective.root != rank;
-  collective.registered = registered_place(*comm, only_receives ? collective.receive : collective.send);
+  collective.registered =
+      registered_place(*comm, only_receives ? collective.receive : collective.send);
   if (collective.registered > 0) ++registered_operations;
   const auto pend = [shared = comm.shared(), stream, collective] {
     shared->pending.emplace_back(stream, collective);
@@ -129,8 +130,8 @@ ncclResult_t state_of(const Inside& comm) {
   if (comm->place.share_a_gpu()) return ncclInvalidUsage;
   if (comm->polls > 0 && --comm->polls > 0) return ncclInProgress;
   for (const auto& [stream, collective] : comm->pending)
-    static_cast<void>(
-        pretend::enqueue(stream, [shared = comm.shared(), collective] { shared->place.perform(collective); }));
+    static_cast<void>(pretend::enqueue(
+        stream, [shared = comm.shared(), collective] { shared->place.perform(collective); }));
   comm->pending.clear();
   return ncclSuccess;
 }
@@ -178,14 +179,16 @@ extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t result) {
   if (result == ncclInvalidUsage) return "invalid usage";
-  return result == ncclRemoteError ? "remote process exited or there was a network error" : "unhandled system error";
+  return result == ncclRemoteError ? "remote process exited or there was a network error"
+                                   : "unhandled system error";
 }
 const char* ncclGetLastError(ncclComm_t /*comm*/) { return "a pretended one"; }
 
 ncclResult_t ncclGetVersion(int* version) {
   const std::lock_guard lock(faults().mutex);
   if (faults().library_is_lost)
-    throw lockstep::Error(lockstep::ErrorCategory::device, "NCCL", "expected a library", "it is lost");
+    throw lockstep::Error(lockstep::ErrorCategory::device, "NCCL", "expected a library",
+                          "it is lost");
   *version = NCCL_VERSION_CODE;
   return ncclSuccess;
 }
@@ -200,7 +203,8 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* handle, int size, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
   if (config->blocking != 0) usage_error("a communicator that blocks");
   SharedSegment::Handle found;
   std::memcpy(&found, id.internal, sizeof(found));
@@ -263,7 +267,8 @@ ncclResult_t ncclMemFree(void* data) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes, void** registration) {
+ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes,
+                              void** registration) {
   const Inside comm(handle);
   comm->registered[static_cast<const std::byte*>(data)] = bytes;
   *registration = data;
@@ -277,44 +282,53 @@ ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
   return ncclSuccess;
 }
 
-ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                           ncclComm_t comm, cudaStream_t stream) {
-  return put(comm, part({.kind = Collective::all_reduce, .count = count, .type = type, .op = op}, send, receive, 0),
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return put(comm,
+             part({.kind = Collective::all_reduce, .count = count, .type = type, .op = op}, send,
+                  receive, 0),
              stream);
 }
 
-ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op, int root,
-                        ncclComm_t comm, cudaStream_t stream) {
-  return put(comm, part({.kind = Collective::reduce, .count = count, .type = type, .op = op}, send, receive, root),
+ncclResult_t ncclReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+  return put(comm,
+             part({.kind = Collective::reduce, .count = count, .type = type, .op = op}, send,
+                  receive, root),
              stream);
 }
 
-ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,
-                           ncclComm_t comm, cudaStream_t stream) {
-  return put(comm, part({.kind = Collective::broadcast, .count = count, .type = type}, send, receive, root), stream);
+ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+  return put(
+      comm,
+      part({.kind = Collective::broadcast, .count = count, .type = type}, send, receive, root),
+      stream);
 }
 
-ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                               ncclComm_t comm, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* send, void* receive, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   ncclGroupStart();
   ncclResult_t result = ncclSuccess;
   const int size = find(comm)->place.size();
   for (int rank = 0; rank < size && result == ncclSuccess; ++rank)
-    result = ncclReduce(static_cast<const std::byte*>(send) + static_cast<std::size_t>(rank) * count * width_of(type),
+    result = ncclReduce(static_cast<const std::byte*>(send) +
+                            static_cast<std::size_t>(rank) * count * width_of(type),
                         receive, count, type, op, rank, comm, stream);
   const ncclResult_t end = ncclGroupEnd();
   return result == ncclSuccess ? end : result;
 }
 
-ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type, ncclComm_t comm,
-                           cudaStream_t stream) {
+ncclResult_t ncclAllGather(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
   ncclGroupStart();
   ncclResult_t result = ncclSuccess;
   const int size = find(comm)->place.size();
   for (int rank = 0; rank < size && result == ncclSuccess; ++rank)
-    result =
-        ncclBroadcast(send, static_cast<std::byte*>(receive) + static_cast<std::size_t>(rank) * count * width_of(type),
-                      count, type, rank, comm, stream);
+    result = ncclBroadcast(
+        send,
+        static_cast<std::byte*>(receive) + static_cast<std::size_t>(rank) * count * width_of(type),
+        count, type, rank, comm, stream);
   const ncclResult_t end = ncclGroupEnd();
   return result == ncclSuccess ? end : result;
 }

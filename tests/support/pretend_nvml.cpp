@@ -1,4 +1,5 @@
-// NVIDIA's management library of a host with two GPUs: a sound one, and one whose memory is failing.
+// NVIDIA's management library of a host with two GPUs: a sound one, and one whose memory is
+// failing.
 #include <cstdio>
 
 namespace {

@@ -21,8 +21,8 @@ using MemberBody = std::function<void(const Communicator&)>;
 /// 0 + 1 + … + (members - 1): what the ranks add up to.
 inline int sum_of_ranks(int members) { return members * (members - 1) / 2; }
 
-/// Runs `body` as one member. An exception fails the test with the member's rank; either that or a fatal assertion
-/// makes the other members leave too, so that they do not wait for this one.
+/// Runs `body` as one member. An exception fails the test with the member's rank; either that or a
+/// fatal assertion makes the other members leave too, so that they do not wait for this one.
 inline void run_member(const Communicator& member, const MemberBody& body) {
   try {
     body(member);
@@ -37,12 +37,13 @@ inline void run_member(const Communicator& member, const MemberBody& body) {
 inline void run_members(const std::vector<Communicator>& members, const MemberBody& body) {
   if (members.size() == 1) return run_member(members.front(), body);
   std::vector<std::thread> threads;
-  for (const Communicator& member : members) threads.emplace_back([&] { run_member(member, body); });
+  for (const Communicator& member : members)
+    threads.emplace_back([&] { run_member(member, body); });
   for (std::thread& thread : threads) thread.join();
 }
 
-/// Runs `body` on a group of `ranks` members: threads for Route::in_process; for others the ranks of the MPI job, which
-/// must be as many, the calling one among them.
+/// Runs `body` on a group of `ranks` members: threads for Route::in_process; for others the ranks
+/// of the MPI job, which must be as many, the calling one among them.
 inline void run_ranks(int ranks, Route route, const MemberBody& body) {
   if (route == Route::in_process) return run_members(make_in_process_group(ranks), body);
   const Communicator member = make_mpi_group(MPI_COMM_WORLD, route);

@@ -1,5 +1,5 @@
-// Runs the tests on every rank at once. Rank 0 reports success; each rank reports its failures, and any of them fails
-// the job.
+// Runs the tests on every rank at once. Rank 0 reports success; each rank reports its failures, and
+// any of them fails the job.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,5 +27,6 @@ int main(int argc, char** argv) {
   ::testing::InitGoogleTest(&argc, argv);
   lockstep::listen_as_rank(session.rank());
   const std::vector<std::string> failed = session.all_gather(std::to_string(RUN_ALL_TESTS()));
-  return std::ranges::all_of(failed, [](const std::string& status) { return status == "0"; }) ? 0 : 1;
+  return std::ranges::all_of(failed, [](const std::string& status) { return status == "0"; }) ? 0
+                                                                                              : 1;
 }

@@ -36,7 +36,8 @@ std::vector<int> ranks_of(const std::vector<const CoreReport*>& reports) {
 
 std::set<int> processors_of(const std::vector<const CoreReport*>& reports) {
   std::set<int> all;
-  for (const CoreReport* report : reports) all.insert(report->facts.processors.begin(), report->facts.processors.end());
+  for (const CoreReport* report : reports)
+    all.insert(report->facts.processors.begin(), report->facts.processors.end());
   return all;
 }
 
@@ -46,7 +47,8 @@ std::string processor_list(const std::vector<int>& processors) {
   return text.empty() ? "none" : text.substr(text.find(' ') + 1);
 }
 
-/// Reports ranks of one host that share fewer processors than there are ranks. Returns whether there are any.
+/// Reports ranks of one host that share fewer processors than there are ranks. Returns whether
+/// there are any.
 bool judge_sharing(Outcome& outcome, const std::vector<const CoreReport*>& node) {
   bool found = false;
   std::map<std::vector<int>, std::vector<const CoreReport*>> by_mask;
@@ -59,14 +61,18 @@ bool judge_sharing(Outcome& outcome, const std::vector<const CoreReport*>& node)
     outcome.add(
         {.ranks = ranks_of(sharers),
          .level = avoidable ? Level::problem : Level::warning,
-         .what = avoidable
-                     ? fmt::format("{} ranks are bound to processor {} of {}, which has {} processors", sharers.size(),
-                                   processor_list(processors), sharers.front()->place.host, online)
-                     : fmt::format("{} ranks share the {} of {}", sharers.size(),
-                                   online == 1 ? "one processor" : fmt::format("{} processors", online),
-                                   sharers.front()->place.host),
-         .remedy = avoidable ? "mpirun --map-by core --bind-to core, or --bind-to none; and do not run it under taskset"
-                             : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
+         .what =
+             avoidable
+                 ? fmt::format("{} ranks are bound to processor {} of {}, which has {} processors",
+                               sharers.size(), processor_list(processors),
+                               sharers.front()->place.host, online)
+                 : fmt::format("{} ranks share the {} of {}", sharers.size(),
+                               online == 1 ? "one processor" : fmt::format("{} processors", online),
+                               sharers.front()->place.host),
+         .remedy = avoidable
+                       ? "mpirun --map-by core --bind-to core, or --bind-to none; and do not run "
+                         "it under taskset"
+                       : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
   }
   return found;
 }
@@ -84,12 +90,14 @@ void judge_idle(Outcome& outcome, const std::vector<const CoreReport*>& node) {
   outcome.add(
       {.ranks = ranks_of(node),
        .level = Level::warning,
-       .what = fmt::format("the ranks of {} may use {} of its {} processors", node.front()->place.host, used, online),
-       .remedy = fmt::format("{}, or --bind-to none", binding(std::max(1, online / static_cast<int>(node.size()))))});
+       .what = fmt::format("the ranks of {} may use {} of its {} processors",
+                           node.front()->place.host, used, online),
+       .remedy = fmt::format("{}, or --bind-to none",
+                             binding(std::max(1, online / static_cast<int>(node.size()))))});
 }
 
-/// Reports ranks of one host whose CPU quota is smaller than their set of processors. Ranks with the same quota are
-/// assumed to be in one control group, and share it.
+/// Reports ranks of one host whose CPU quota is smaller than their set of processors. Ranks with
+/// the same quota are assumed to be in one control group, and share it.
 void judge_quota(Outcome& outcome, const std::vector<const CoreReport*>& node) {
   std::map<double, std::vector<const CoreReport*>> by_quota;
   for (const CoreReport* report : node)
@@ -97,13 +105,16 @@ void judge_quota(Outcome& outcome, const std::vector<const CoreReport*>& node) {
   for (const auto& [quota, sharers] : by_quota) {
     const std::size_t processors = processors_of(sharers).size();
     if (quota >= 0.9 * static_cast<double>(processors)) continue;
-    outcome.add({.ranks = ranks_of(sharers),
-                 .level = Level::warning,
-                 .what = fmt::format("the control group limits the ranks of {} to the time of {:.1f} processors, and "
-                                     "they run on {}: they are throttled when the quota is used up",
-                                     sharers.front()->place.host, quota, processors),
-                 .remedy = "request whole processors from the container or batch system, at least one per rank "
-                           "(--cpus, cpu.max), or bind the ranks to as many processors as the quota allows"});
+    outcome.add(
+        {.ranks = ranks_of(sharers),
+         .level = Level::warning,
+         .what = fmt::format(
+             "the control group limits the ranks of {} to the time of {:.1f} processors, and "
+             "they run on {}: they are throttled when the quota is used up",
+             sharers.front()->place.host, quota, processors),
+         .remedy =
+             "request whole processors from the container or batch system, at least one per rank "
+             "(--cpus, cpu.max), or bind the ranks to as many processors as the quota allows"});
   }
 }
 
@@ -113,15 +124,19 @@ void judge_rank(Outcome& outcome, const CoreReport& report) {
   if (facts.threads > cores)
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("OMP_NUM_THREADS requests {} threads on {} processors", facts.threads, cores),
-                 .remedy = "unset OMP_NUM_THREADS, or give each rank as many processors: " + binding(facts.threads)});
-  // With the drivers intel_pstate and amd-pstate, the governor powersave reaches full speed under load.
+                 .what = fmt::format("OMP_NUM_THREADS requests {} threads on {} processors",
+                                     facts.threads, cores),
+                 .remedy = "unset OMP_NUM_THREADS, or give each rank as many processors: " +
+                           binding(facts.threads)});
+  // With the drivers intel_pstate and amd-pstate, the governor powersave reaches full speed under
+  // load.
   if (facts.governor == "powersave" && !facts.driver.starts_with("intel_pstate") &&
       !facts.driver.starts_with("amd-pst"))
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("the processors of {} run at their lowest frequency (governor powersave)",
-                                     report.place.host),
+                 .what = fmt::format(
+                     "the processors of {} run at their lowest frequency (governor powersave)",
+                     report.place.host),
                  .remedy = "cpupower frequency-set -g performance, as root"});
 }
 
@@ -140,10 +155,12 @@ CoreFacts measure_cores() {
 
 Outcome judge_cores(const Reports<CoreFacts>& reports) {
   Outcome outcome{.check = "cores"};
-  add_missing(outcome, reports.missing, "log in to that host and check what its processes are waiting for");
+  add_missing(outcome, reports.missing,
+              "log in to that host and check what its processes are waiting for");
   std::map<int, std::vector<const CoreReport*>> nodes;
   for (const CoreReport& report : reports.answered) nodes[report.place.node].push_back(&report);
-  std::size_t fewest = reports.answered.empty() ? 0 : reports.answered.front().facts.processors.size();
+  std::size_t fewest =
+      reports.answered.empty() ? 0 : reports.answered.front().facts.processors.size();
   std::size_t most = fewest;
   for (const auto& [number, node] : nodes) {
     if (!judge_sharing(outcome, node)) judge_idle(outcome, node);
@@ -156,7 +173,8 @@ Outcome judge_cores(const Reports<CoreFacts>& reports) {
   }
   outcome.summary =
       fmt::format("each rank may use {} processor{}",
-                  fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most), most == 1 ? "" : "s");
+                  fewest == most ? std::to_string(most) : fmt::format("{} to {}", fewest, most),
+                  most == 1 ? "" : "s");
   return outcome;
 }
 
@@ -177,7 +195,8 @@ double processor_seconds() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-/// Calls `work` repeatedly for `seconds`. Returns the shortest time of a call, which excludes most disturbances.
+/// Calls `work` repeatedly for `seconds`. Returns the shortest time of a call, which excludes most
+/// disturbances.
 template <typename Work>
 double shortest(double seconds, Work work) {
   work();  // warm-up: the first call allocates what is cached
@@ -199,7 +218,8 @@ SpeedFacts multiply(int cores, double seconds) {
   const auto begin = Clock::now();
   const double used_before = processor_seconds();
   const double best = shortest(seconds, [&] {
-    dnnl_sgemm('N', 'N', kSide, kSide, kSide, 1, left.data(), kSide, right.data(), kSide, 0, product.data(), kSide);
+    dnnl_sgemm('N', 'N', kSide, kSide, kSide, 1, left.data(), kSide, right.data(), kSide, 0,
+               product.data(), kSide);
   });
   const double used = processor_seconds() - used_before;
   constexpr double kOperations = 2.0 * kSide * kSide * kSide;
@@ -212,7 +232,8 @@ SpeedFacts multiply(int cores, double seconds) {
 double copy(double seconds) {
   const std::vector<char> from(kCopied, 1);
   std::vector<char> to(kCopied);
-  return static_cast<double>(kCopied) / 1e9 / shortest(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
+  return static_cast<double>(kCopied) / 1e9 /
+         shortest(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
 /// Time limit for a measurement of `seconds`, including the warm-up.
@@ -239,13 +260,15 @@ Extent extent_of(const Reports<SpeedFacts>& reports, double SpeedFacts::*speed) 
 Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
   constexpr const char* kCheck = "matrix-product";
   const int cores = job::share_of_cores(ranks.session());
-  // All ranks measure at the same time, as in a training, so that contention between them is included.
+  // All ranks measure at the same time, as in a training, so that contention between them is
+  // included.
   ranks.barrier(kCheck);
-  Measured<SpeedFacts> speed = measured_within<SpeedFacts>(ranks.limit(least_for(0.7 * seconds)),
-                                                           [cores, seconds] { return multiply(cores, 0.7 * seconds); });
+  Measured<SpeedFacts> speed =
+      measured_within<SpeedFacts>(ranks.limit(least_for(0.7 * seconds)),
+                                  [cores, seconds] { return multiply(cores, 0.7 * seconds); });
   ranks.barrier(kCheck);
-  const Measured<double> copied =
-      measured_within<double>(ranks.limit(least_for(0.3 * seconds)), [seconds] { return copy(0.3 * seconds); });
+  const Measured<double> copied = measured_within<double>(
+      ranks.limit(least_for(0.3 * seconds)), [seconds] { return copy(0.3 * seconds); });
   if (speed.facts && copied.facts)
     speed.facts->copied_gigabytes = *copied.facts;
   else if (speed.facts)
@@ -256,26 +279,32 @@ Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
 Outcome judge_product(const Reports<SpeedFacts>& reports) {
   constexpr double kAlone = 0.8;
   Outcome outcome{.check = "matrix-product"};
-  add_missing(outcome, reports.missing, "check which programs run on that host (top) and whether it throttles (dmesg)");
+  add_missing(outcome, reports.missing,
+              "check which programs run on that host (top) and whether it throttles (dmesg)");
   const Extent extent = extent_of(reports, &SpeedFacts::gigaflops);
   for (const auto& [place, facts] : reports.answered) {
     if (facts.gigaflops < kSlow * extent.fastest)
       outcome.add(
           {.ranks = {place.rank},
            .level = facts.gigaflops < kUseless * extent.fastest ? Level::problem : Level::warning,
-           .what = fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest rank at {:.3g}: "
-                               "every step waits for the slowest",
-                               facts.gigaflops, place.host, facts.cores, facts.cores == 1 ? "" : "s", extent.fastest),
-           .remedy = "check its binding (see the check cores), other programs there (top), and its temperature and "
+           .what = fmt::format(
+               "multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest rank at {:.3g}: "
+               "every step waits for the slowest",
+               facts.gigaflops, place.host, facts.cores, facts.cores == 1 ? "" : "s",
+               extent.fastest),
+           .remedy = "check its binding (see the check cores), other programs there (top), and its "
+                     "temperature and "
                      "clock frequency (turbostat); or exclude the host"});
     if (facts.share_of_cores < kAlone)
-      outcome.add({.ranks = {place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("got at most {:.0f} % of the time of its cores on {}",
-                                       10 * std::ceil(10 * facts.share_of_cores), place.host),
-                   .remedy = "end other programs there (shown by top), or bind the ranks to other cores"});
+      outcome.add(
+          {.ranks = {place.rank},
+           .level = Level::warning,
+           .what = fmt::format("got at most {:.0f} % of the time of its cores on {}",
+                               10 * std::ceil(10 * facts.share_of_cores), place.host),
+           .remedy = "end other programs there (shown by top), or bind the ranks to other cores"});
   }
-  outcome.summary = fmt::format("{:.3g} to {:.3g} GFLOP/s per rank", extent.slowest, extent.fastest);
+  outcome.summary =
+      fmt::format("{:.3g} to {:.3g} GFLOP/s per rank", extent.slowest, extent.fastest);
   return outcome;
 }
 
@@ -291,11 +320,13 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports) {
     if (facts.copied_gigabytes < kSlowMemory * extent.fastest)
       outcome.add({.ranks = {place.rank},
                    .level = Level::warning,
-                   .what = fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}", facts.copied_gigabytes,
-                                       place.host, extent.fastest),
-                   .remedy = "bind each rank to cores and memory of one socket (mpirun --bind-to core --map-by numa), "
+                   .what = fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}",
+                                       facts.copied_gigabytes, place.host, extent.fastest),
+                   .remedy = "bind each rank to cores and memory of one socket (mpirun --bind-to "
+                             "core --map-by numa), "
                              "and check which other programs run there"});
-  outcome.summary = fmt::format("{:.3g} to {:.3g} GB/s per rank, all at once", extent.slowest, extent.fastest);
+  outcome.summary =
+      fmt::format("{:.3g} to {:.3g} GB/s per rank, all at once", extent.slowest, extent.fastest);
   return outcome;
 }
 

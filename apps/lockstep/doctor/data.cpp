@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 constexpr std::size_t kRead = std::size_t{32} << 20;
 constexpr double kSlowRead = 50;  // MB/s
 
-/// Returns why `file` cannot be read; empty if it can. Measures `megabytes_per_second` unless it is null.
+/// Returns why `file` cannot be read; empty if it can. Measures `megabytes_per_second` unless it is
+/// null.
 std::string read_file(const fs::path& file, double* megabytes_per_second) {
   const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return std::strerror(errno);
@@ -32,11 +33,13 @@ std::string read_file(const fs::path& file, double* megabytes_per_second) {
   const auto begin = std::chrono::steady_clock::now();
   std::size_t total = 0;
   ssize_t got = 1;
-  while (total < limit && (got = ::read(descriptor, buffer.data(), std::min(limit, buffer.size()))) > 0)
+  while (total < limit &&
+         (got = ::read(descriptor, buffer.data(), std::min(limit, buffer.size()))) > 0)
     total += static_cast<std::size_t>(got);
   std::string why = got < 0 ? std::strerror(errno) : "";
   ::close(descriptor);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   constexpr std::size_t kTelling = 1'000'000;
   if (megabytes_per_second != nullptr && total >= kTelling)
     *megabytes_per_second = static_cast<double>(total) / 1e6 / std::max(seconds, 1e-6);
@@ -46,18 +49,25 @@ std::string read_file(const fs::path& file, double* megabytes_per_second) {
 std::uintmax_t size_of(const fs::path& file) {
   std::error_code error;
   const auto bytes = fs::file_size(file, error);
-  if (error) throw Error(ErrorCategory::data, file.string(), "expected a file that can be read", error.message());
+  if (error)
+    throw Error(ErrorCategory::data, file.string(), "expected a file that can be read",
+                error.message());
   return bytes;
 }
 
-/// The files in `folder` and its subfolders, sorted, without hidden files, which may differ between hosts.
+/// The files in `folder` and its subfolders, sorted, without hidden files, which may differ between
+/// hosts.
 std::vector<fs::path> files_below(const fs::path& folder) {
   std::vector<fs::path> files;
   std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
-    if (std::error_code ignored; !entry->path().filename().native().starts_with('.') && !entry->is_directory(ignored))
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error))
+    if (std::error_code ignored;
+        !entry->path().filename().native().starts_with('.') && !entry->is_directory(ignored))
       files.push_back(entry->path());
-  if (error) throw Error(ErrorCategory::data, folder.string(), "expected a folder that can be read", error.message());
+  if (error)
+    throw Error(ErrorCategory::data, folder.string(), "expected a folder that can be read",
+                error.message());
   std::ranges::sort(files);
   return files;
 }
@@ -74,8 +84,8 @@ class Survey {
     files_.push_back(file);
   }
 
-  /// Adds the folder of a class: the names of all files, and the sizes of only the first and the last one, because each
-  /// size requires a system call.
+  /// Adds the folder of a class: the names of all files, and the sizes of only the first and the
+  /// last one, because each size requires a system call.
   void add_folder(const fs::path& folder) {
     const std::vector<fs::path> files = files_below(folder);
     hash_.add(fmt::format("{} {};", folder.filename().string(), files.size()));
@@ -108,22 +118,26 @@ void read_some(DataFacts& facts, const std::vector<fs::path>& files, bool measur
   for (const fs::path& file : files) {
     const bool is_first = &file == &files.front();
     if (!is_first && &file != &files.back()) continue;
-    const std::string why = read_file(file, measures && is_first ? &facts.megabytes_per_second : nullptr);
+    const std::string why =
+        read_file(file, measures && is_first ? &facts.megabytes_per_second : nullptr);
     if (!why.empty()) facts.failure = fmt::format("{} cannot be read: {}", file.string(), why);
   }
 }
 
 std::string count_text(const DataFacts& facts) {
   const std::string files = fmt::format("{} file{}", facts.files, facts.files == 1 ? "" : "s");
-  if (facts.folders > 0) return fmt::format("{} in {} folder{}", files, facts.folders, facts.folders == 1 ? "" : "s");
+  if (facts.folders > 0)
+    return fmt::format("{} in {} folder{}", files, facts.folders, facts.folders == 1 ? "" : "s");
   return fmt::format("{} of {}", files, human_bytes(static_cast<double>(facts.bytes)));
 }
 
-/// Throws, on all ranks, if `spec` is invalid on every rank; then it is an error of the command line, not of a host.
+/// Throws, on all ranks, if `spec` is invalid on every rank; then it is an error of the command
+/// line, not of a host.
 void require_meaning(const Reports<DataFacts>& reports) {
-  const bool means_nothing = reports.missing.empty() && std::ranges::all_of(reports.answered, [](const auto& report) {
-                               return !report.facts.unknown.empty();
-                             });
+  const bool means_nothing =
+      reports.missing.empty() && std::ranges::all_of(reports.answered, [](const auto& report) {
+        return !report.facts.unknown.empty();
+      });
   if (!means_nothing) return;
   throw Error(ErrorCategory::input, ErrorMessage::unpack(reports.answered.front().facts.unknown));
 }
@@ -143,14 +157,17 @@ DataFacts look_at_data(const std::string& spec, const std::string& data_dir, boo
     read_some(facts, survey.files(), measures);
     return facts;
   } catch (const Error& error) {
-    return {.failure = error.what(), .unknown = error.category() == ErrorCategory::input ? error.message().pack() : ""};
+    return {.failure = error.what(),
+            .unknown = error.category() == ErrorCategory::input ? error.message().pack() : ""};
   }
 }
 
-Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec, const std::string& data_dir) {
-  auto reports = ranks.measure<DataFacts>("data", [spec, data_dir, measures = ranks.mine().local_rank == 0] {
-    return look_at_data(spec, data_dir, measures);
-  });
+Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec,
+                                const std::string& data_dir) {
+  auto reports =
+      ranks.measure<DataFacts>("data", [spec, data_dir, measures = ranks.mine().local_rank == 0] {
+        return look_at_data(spec, data_dir, measures);
+      });
   require_meaning(reports);
   return reports;
 }
@@ -166,27 +183,34 @@ Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::problem,
                    .what = facts.failure,
-                   .remedy = "copy the files to this path on every host, readable for the user of the job, or correct "
+                   .remedy = "copy the files to this path on every host, readable for the user of "
+                             "the job, or correct "
                              "--data"});
       continue;
     }
     if (first == nullptr) first = &report;
     if (facts.fingerprint != first->facts.fingerprint)
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::problem,
-                   .what = fmt::format("{} has {}, and rank {} has different ones: {}", report.place.host,
-                                       count_text(facts), first->place.rank, count_text(first->facts)),
-                   .remedy = "copy the same files to every host (rsync --checksum), or use a shared folder"});
+      outcome.add(
+          {.ranks = {report.place.rank},
+           .level = Level::problem,
+           .what = fmt::format("{} has {}, and rank {} has different ones: {}", report.place.host,
+                               count_text(facts), first->place.rank, count_text(first->facts)),
+           .remedy =
+               "copy the same files to every host (rsync --checksum), or use a shared folder"});
     if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowRead)
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::warning,
-                   .what = fmt::format("{} reads {:.2g} MB/s", report.place.host, facts.megabytes_per_second),
-                   .remedy = "copy the files to a local disk; lockstep data benchmark measures the rate in training"});
+                   .what = fmt::format("{} reads {:.2g} MB/s", report.place.host,
+                                       facts.megabytes_per_second),
+                   .remedy = "copy the files to a local disk; lockstep data benchmark measures the "
+                             "rate in training"});
   }
-  outcome.summary = first == nullptr ? spec + ": see below" : fmt::format("{}: {}", spec, count_text(first->facts));
+  outcome.summary = first == nullptr ? spec + ": see below"
+                                     : fmt::format("{}: {}", spec, count_text(first->facts));
   if (first != nullptr && first->facts.megabytes_per_second > 0)
     outcome.summary += fmt::format(", {:.3g} MB/s", first->facts.megabytes_per_second);
-  if (first != nullptr && first->facts.files == 0) outcome.summary = fmt::format("{}: generated, no files", spec);
+  if (first != nullptr && first->facts.files == 0)
+    outcome.summary = fmt::format("{}: generated, no files", spec);
   return outcome;
 }
 

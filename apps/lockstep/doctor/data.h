@@ -10,22 +10,26 @@ namespace lockstep::apps::doctor {
 
 struct DataFacts {
   std::int64_t files = 0;
-  std::int64_t bytes = 0;           ///< total size; 0 for folders of images, which may contain millions of files
-  std::int64_t folders = 0;         ///< number of folders of images
-  std::string fingerprint = {};     ///< hash of all names and sizes; for folders of images, of all names and some sizes
-  std::string failure = {};         ///< why the data cannot be read; empty if they can
-  std::string unknown = {};         ///< ErrorMessage::pack() of the error if the specification is invalid
-  double megabytes_per_second = 0;  ///< rate of reading one file without the page cache; 0: not measured
+  std::int64_t bytes =
+      0;  ///< total size; 0 for folders of images, which may contain millions of files
+  std::int64_t folders = 0;  ///< number of folders of images
+  std::string fingerprint =
+      {};  ///< hash of all names and sizes; for folders of images, of all names and some sizes
+  std::string failure = {};  ///< why the data cannot be read; empty if they can
+  std::string unknown = {};  ///< ErrorMessage::pack() of the error if the specification is invalid
+  double megabytes_per_second =
+      0;  ///< rate of reading one file without the page cache; 0: not measured
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DataFacts, files, bytes, folders, fingerprint, failure, unknown,
-                                              megabytes_per_second)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DataFacts, files, bytes, folders, fingerprint,
+                                              failure, unknown, megabytes_per_second)
 };
 
-/// Examines the data in one process. `measures`: whether to measure the read rate of the first file.
+/// Examines the data in one process. `measures`: whether to measure the read rate of the first
+/// file.
 DataFacts look_at_data(const std::string& spec, const std::string& data_dir, bool measures);
 
-/// Collective. `spec`, `data_dir`: the values of --data and --data-dir. Throws Error (input) on all ranks if `spec` is
-/// invalid on every rank.
+/// Collective. `spec`, `data_dir`: the values of --data and --data-dir. Throws Error (input) on all
+/// ranks if `spec` is invalid on every rank.
 Reports<DataFacts> measure_data(Ranks& ranks, const std::string& spec, const std::string& data_dir);
 
 /// `data`. Skipped if `spec` is empty.

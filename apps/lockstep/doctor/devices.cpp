@@ -25,11 +25,13 @@ std::string describe(const std::vector<std::string>& gpus) {
   std::map<std::string, int> counts;
   for (const std::string& name : gpus) ++counts[name];
   std::string text;
-  for (const auto& [name, count] : counts) text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
+  for (const auto& [name, count] : counts)
+    text += fmt::format("{}{} x {}", text.empty() ? "" : ", ", count, name);
   return text.empty() ? "no GPU" : text;
 }
 
-void judge_health(Outcome& outcome, const Place& place, std::size_t index, const device::GpuHealth& gpu) {
+void judge_health(Outcome& outcome, const Place& place, std::size_t index,
+                  const device::GpuHealth& gpu) {
   const auto add = [&](Level level, const std::string& what, const std::string& remedy) {
     outcome.add({.ranks = {place.rank},
                  .level = level,
@@ -38,14 +40,17 @@ void judge_health(Outcome& outcome, const Place& place, std::size_t index, const
   };
   if (gpu.uncorrected_errors > 0)
     add(Level::problem, fmt::format("has {} uncorrected ECC errors", gpu.uncorrected_errors),
-        "end its processes and reset it: nvidia-smi --gpu-reset; replace it if the errors occur again");
+        "end its processes and reset it: nvidia-smi --gpu-reset; replace it if the errors occur "
+        "again");
   if (gpu.wants_reset)
     add(Level::problem, "has memory rows that wait for remapping",
         "end its processes and reset it: nvidia-smi --gpu-reset");
-  if (gpu.lacks_spare_rows) add(Level::problem, "could not remap a bad memory row", "replace the GPU");
+  if (gpu.lacks_spare_rows)
+    add(Level::problem, "could not remap a bad memory row", "replace the GPU");
   if (gpu.is_slowed)
     add(Level::warning, "is throttled by its hardware",
-        "check its temperature, fans and power supply: nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER");
+        "check its temperature, fans and power supply: nvidia-smi -q -d "
+        "PERFORMANCE,TEMPERATURE,POWER");
   if (static_cast<double>(gpu.used_bytes) > kUsedShare * static_cast<double>(gpu.total_bytes))
     add(Level::warning,
         fmt::format("has {} of {} in use already", human_bytes(static_cast<double>(gpu.used_bytes)),
@@ -53,22 +58,26 @@ void judge_health(Outcome& outcome, const Place& place, std::size_t index, const
         "find the processes that use it with nvidia-smi, and end those that are left over");
 }
 
-void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report, const Reported<DeviceFacts>& first) {
+void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report,
+                const Reported<DeviceFacts>& first) {
   const DeviceFacts& facts = report.facts;
   if (facts.gpus.empty() && !facts.health.empty())
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("{} has {} GPUs that this program cannot use: {}", report.place.host,
-                                     facts.health.size(), facts.unavailable),
-                 .remedy = facts.has_cuda ? "install a driver that supports this program's CUDA version, and check "
-                                            "CUDA_VISIBLE_DEVICES"
-                                          : "install a Lockstep that was compiled with -DLOCKSTEP_CUDA=ON"});
+    outcome.add(
+        {.ranks = {report.place.rank},
+         .level = Level::warning,
+         .what = fmt::format("{} has {} GPUs that this program cannot use: {}", report.place.host,
+                             facts.health.size(), facts.unavailable),
+         .remedy = facts.has_cuda
+                       ? "install a driver that supports this program's CUDA version, and check "
+                         "CUDA_VISIBLE_DEVICES"
+                       : "install a Lockstep that was compiled with -DLOCKSTEP_CUDA=ON"});
   if (describe(facts.gpus) != describe(first.facts.gpus))
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("sees {}, and rank {} sees {}", describe(facts.gpus), first.place.rank,
-                                     describe(first.facts.gpus)),
-                 .remedy = "use hosts of one kind and the same CUDA_VISIBLE_DEVICES for all ranks, or set --devices"});
+                 .what = fmt::format("sees {}, and rank {} sees {}", describe(facts.gpus),
+                                     first.place.rank, describe(first.facts.gpus)),
+                 .remedy = "use hosts of one kind and the same CUDA_VISIBLE_DEVICES for all ranks, "
+                           "or set --devices"});
 }
 
 }  // namespace
@@ -94,8 +103,9 @@ std::set<int> nodes_with_gpus(const Reports<DeviceFacts>& reports) {
 
 Outcome judge_devices(const Reports<DeviceFacts>& reports) {
   Outcome outcome{.check = "devices"};
-  add_missing(outcome, reports.missing,
-              "a GPU or its driver does not respond: look for Xid errors in dmesg, and restart the host");
+  add_missing(
+      outcome, reports.missing,
+      "a GPU or its driver does not respond: look for Xid errors in dmesg, and restart the host");
   if (reports.answered.empty()) return outcome;
   const auto& first = reports.answered.front();
   // If a launcher sets CUDA_VISIBLE_DEVICES for each rank, the ranks of a node see different GPUs.
@@ -113,14 +123,16 @@ Outcome judge_devices(const Reports<DeviceFacts>& reports) {
     if (gpus == 0 || ranks <= gpus) continue;
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::problem,
-                 .what = fmt::format("{} ranks of {} see the same {} GPU{}", ranks, report.place.host, gpus,
-                                     gpus == 1 ? "" : "s"),
-                 .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; or let them share GPUs "
+                 .what = fmt::format("{} ranks of {} see the same {} GPU{}", ranks,
+                                     report.place.host, gpus, gpus == 1 ? "" : "s"),
+                 .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; or "
+                           "let them share GPUs "
                            "with --share-gpus, or train with --devices cpu:0"});
   }
-  outcome.summary = first.facts.gpus.empty()
-                        ? "no GPU: replicas compute on the CPU"
-                        : fmt::format("{} for rank {}", describe(first.facts.gpus), first.place.rank);
+  outcome.summary =
+      first.facts.gpus.empty()
+          ? "no GPU: replicas compute on the CPU"
+          : fmt::format("{} for rank {}", describe(first.facts.gpus), first.place.rank);
   return outcome;
 }
 
@@ -130,13 +142,16 @@ constexpr const char* kCheck = "shared-memory";
 constexpr double kMegabyte = 1e6;
 constexpr std::int64_t kShmOfRank = 8'000'000;  // approximate use of MPI's own transport
 constexpr std::int64_t kShmOfHost = 60'000'000;
-constexpr std::int64_t kShmOfGpus = 128'000'000;  // per host: the 64 MiB default of containers is too small for NCCL
+constexpr std::int64_t kShmOfGpus =
+    128'000'000;  // per host: the 64 MiB default of containers is too small for NCCL
 constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
 
 /// Why this rank cannot map the memory; empty if it can.
 std::string look_at(const OfferedSegment& offered) {
   try {
-    SharedSegment::open({{offered.pid_namespace, offered.nonce, offered.process}, offered.descriptor, offered.serial});
+    SharedSegment::open({{offered.pid_namespace, offered.nonce, offered.process},
+                         offered.descriptor,
+                         offered.serial});
     return "";
   } catch (const Error& error) {
     return error.message().actual;
@@ -154,50 +169,61 @@ void look_at_others(const Place& mine, const Reports<OfferedSegment>& offers, Me
 }
 
 /// Suffix of a remedy.
-std::string way_out(bool wanted) { return wanted ? "" : "; without it, training uses slower messages"; }
+std::string way_out(bool wanted) {
+  return wanted ? "" : "; without it, training uses slower messages";
+}
 
 std::string remedy_of(const std::string& why, bool wanted) {
   if (why == std::strerror(EACCES) || why == std::strerror(EPERM))
-    return "start all ranks as the same user, and allow them to access /proc (hidepid=0) and each other's files there "
+    return "start all ranks as the same user, and allow them to access /proc (hidepid=0) and each "
+           "other's files there "
            "(--cap-add SYS_PTRACE, kernel.yama.ptrace_scope=0)" +
            way_out(wanted);
-  return "start the ranks of a host in one container, or in containers that share processes (--pid=host), with /proc "
+  return "start the ranks of a host in one container, or in containers that share processes "
+         "(--pid=host), with /proc "
          "mounted" +
          way_out(wanted);
 }
 
 void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wanted) {
   if (report.facts.offer_failure.empty()) return;
-  outcome.add({.ranks = {report.place.rank},
-               .level = wanted ? Level::problem : Level::warning,
-               .what = fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
-               .remedy = "allow memfd_create in the container's seccomp profile, and increase its memory limit "
-                         "(--memory, memory.max)" +
-                         way_out(wanted)});
-}
-
-void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host, bool has_gpus) {
-  const MemoryFacts& facts = report.facts;
-  const std::string remedy =
-      "increase it: --shm-size=1g or --ipc=host for a container, otherwise mount -o remount,size=1g /dev/shm; and "
-      "remove files of earlier jobs there";
-  if (facts.shm_bytes < 0) {
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("{} has no /dev/shm, which MPI and NCCL use", report.place.host),
-                 .remedy = "mount -t tmpfs tmpfs /dev/shm, as root"});
-    return;
-  }
-  const std::int64_t needed = std::max(has_gpus ? kShmOfGpus : kShmOfHost, kShmOfRank * ranks_of_host);
-  if (facts.shm_free_bytes >= needed) return;
-  const bool hopeless = facts.shm_free_bytes < kShmOfRank * ranks_of_host / 2;
   outcome.add(
       {.ranks = {report.place.rank},
-       .level = hopeless ? Level::problem : Level::warning,
-       .what = fmt::format("/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may need {:.0f} MB",
-                           report.place.host, static_cast<double>(facts.shm_free_bytes) / kMegabyte,
-                           static_cast<double>(facts.shm_bytes) / kMegabyte, static_cast<double>(needed) / kMegabyte),
-       .remedy = remedy});
+       .level = wanted ? Level::problem : Level::warning,
+       .what = fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
+       .remedy =
+           "allow memfd_create in the container's seccomp profile, and increase its memory limit "
+           "(--memory, memory.max)" +
+           way_out(wanted)});
+}
+
+void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_of_host,
+               bool has_gpus) {
+  const MemoryFacts& facts = report.facts;
+  const std::string remedy =
+      "increase it: --shm-size=1g or --ipc=host for a container, otherwise mount -o "
+      "remount,size=1g /dev/shm; and "
+      "remove files of earlier jobs there";
+  if (facts.shm_bytes < 0) {
+    outcome.add(
+        {.ranks = {report.place.rank},
+         .level = Level::warning,
+         .what = fmt::format("{} has no /dev/shm, which MPI and NCCL use", report.place.host),
+         .remedy = "mount -t tmpfs tmpfs /dev/shm, as root"});
+    return;
+  }
+  const std::int64_t needed =
+      std::max(has_gpus ? kShmOfGpus : kShmOfHost, kShmOfRank * ranks_of_host);
+  if (facts.shm_free_bytes >= needed) return;
+  const bool hopeless = facts.shm_free_bytes < kShmOfRank * ranks_of_host / 2;
+  outcome.add({.ranks = {report.place.rank},
+               .level = hopeless ? Level::problem : Level::warning,
+               .what = fmt::format(
+                   "/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may need {:.0f} MB",
+                   report.place.host, static_cast<double>(facts.shm_free_bytes) / kMegabyte,
+                   static_cast<double>(facts.shm_bytes) / kMegabyte,
+                   static_cast<double>(needed) / kMegabyte),
+               .remedy = remedy});
 }
 
 }  // namespace
@@ -208,8 +234,9 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   try {
     mine = SharedSegment::create(1);
     const SharedSegment::Handle handle = mine.handle();
-    offered = {
-        handle.owner.process, handle.owner.pid_namespace, handle.owner.nonce, handle.descriptor, handle.serial, {}};
+    offered = {handle.owner.process, handle.owner.pid_namespace,
+               handle.owner.nonce,   handle.descriptor,
+               handle.serial,        {}};
   } catch (const Error& error) {
     offered.failure = error.message().actual;
   }
@@ -228,9 +255,11 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   });
 }
 
-Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, const std::set<int>& nodes_with_gpus) {
+Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
+                            const std::set<int>& nodes_with_gpus) {
   Outcome outcome{.check = kCheck};
-  add_missing(outcome, reports.missing, "log in to that host and check what its processes are waiting for");
+  add_missing(outcome, reports.missing,
+              "log in to that host and check what its processes are waiting for");
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -240,17 +269,19 @@ Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted, co
       outcome.add(
           {.ranks = {report.place.rank},
            .level = wanted ? Level::problem : Level::warning,
-           .what = fmt::format("cannot map the memory of {} other rank{} of its host: {}", report.facts.unseen.size(),
+           .what = fmt::format("cannot map the memory of {} other rank{} of its host: {}",
+                               report.facts.unseen.size(),
                                report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
            .remedy = remedy_of(report.facts.why, wanted)});
     if (report.place.local_rank == 0)
-      judge_shm(outcome, report, ranks_of_node[report.place.node], nodes_with_gpus.contains(report.place.node));
+      judge_shm(outcome, report, ranks_of_node[report.place.node],
+                nodes_with_gpus.contains(report.place.node));
     least = std::min(least, report.facts.shm_free_bytes);
   }
   const bool ok = outcome.level() == Level::ok;
-  outcome.summary =
-      fmt::format("{}; /dev/shm has {} free", ok ? "ranks of a host can map each other's memory" : "see below",
-                  least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
+  outcome.summary = fmt::format("{}; /dev/shm has {} free",
+                                ok ? "ranks of a host can map each other's memory" : "see below",
+                                least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
   return outcome;
 }
 
@@ -270,8 +301,10 @@ Outcome judge_memory(const Reports<MemoryFacts>& reports) {
     if (place.local_rank != 0 || bytes >= static_cast<double>(kMemoryOfRank)) continue;
     outcome.add({.ranks = {place.rank},
                  .level = Level::warning,
-                 .what = fmt::format("{} has {} of free memory for each of its ranks", place.host, human_bytes(bytes)),
-                 .remedy = "end other programs there, start fewer ranks, or request more memory from the container or "
+                 .what = fmt::format("{} has {} of free memory for each of its ranks", place.host,
+                                     human_bytes(bytes)),
+                 .remedy = "end other programs there, start fewer ranks, or request more memory "
+                           "from the container or "
                            "batch system (--memory, --mem)"});
   }
   if (least) outcome.summary = fmt::format("at least {} for each rank", human_bytes(*least));

@@ -1,5 +1,5 @@
-// Checks: the GPUs are visible, the same on all ranks, healthy, unused, and at least one per rank; shared memory
-// between the ranks of a host, and free memory.
+// Checks: the GPUs are visible, the same on all ranks, healthy, unused, and at least one per rank;
+// shared memory between the ranks of a host, and free memory.
 #pragma once
 
 #include <array>
@@ -12,8 +12,9 @@
 #include "lockstep/device/gpu_health.h"
 
 namespace lockstep::device {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes, uncorrected_errors,
-                                                wants_reset, lacks_spare_rows, is_slowed)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes,
+                                                uncorrected_errors, wants_reset, lacks_spare_rows,
+                                                is_slowed)
 }  // namespace lockstep::device
 
 namespace lockstep::apps::doctor {
@@ -25,7 +26,8 @@ struct DeviceFacts {
   bool has_cuda = false;                       ///< whether this program was compiled for CUDA
   std::vector<device::GpuHealth> health = {};  ///< of all GPUs of the host
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DeviceFacts, gpus, uuids, unavailable, has_cuda, health)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DeviceFacts, gpus, uuids, unavailable, has_cuda,
+                                              health)
 };
 
 DeviceFacts measure_devices();
@@ -45,8 +47,8 @@ struct OfferedSegment {
   std::uint32_t serial = 0;
   std::string failure = {};  ///< why it could not be created; empty on success
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, process, pid_namespace, nonce, descriptor, serial,
-                                              failure)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, process, pid_namespace, nonce,
+                                              descriptor, serial, failure)
 };
 
 struct MemoryFacts {
@@ -57,15 +59,17 @@ struct MemoryFacts {
   std::vector<int> unseen = {};       ///< ranks of this host whose segment this rank could not map
   std::string why = {};               ///< why the first of them could not be mapped
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(MemoryFacts, shm_bytes, shm_free_bytes, available_bytes, offer_failure,
-                                              unseen, why)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(MemoryFacts, shm_bytes, shm_free_bytes,
+                                              available_bytes, offer_failure, unseen, why)
 };
 
-/// Collective. Each rank creates a segment like the route shared-memory, and maps those of the other ranks of its host.
+/// Collective. Each rank creates a segment like the route shared-memory, and maps those of the
+/// other ranks of its host.
 Reports<MemoryFacts> measure_memory(Ranks& ranks);
 
-/// `shared-memory`: segments that cannot be created or mapped, a small /dev/shm. `wanted`: whether the user requested
-/// this route, so that another one is no alternative. `nodes_with_gpus`: nodes on which NCCL needs space.
+/// `shared-memory`: segments that cannot be created or mapped, a small /dev/shm. `wanted`: whether
+/// the user requested this route, so that another one is no alternative. `nodes_with_gpus`: nodes
+/// on which NCCL needs space.
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
                             const std::set<int>& nodes_with_gpus = {});
 /// `memory`: too little free memory.

@@ -28,14 +28,18 @@ fs::path nearest_existing(fs::path folder) {
   std::error_code ignored;
   folder = fs::absolute(folder, ignored);
   // A dangling link counts as existing, because the folder cannot be created in its place.
-  while (!fs::exists(fs::symlink_status(folder, ignored)) && folder.has_relative_path()) folder = folder.parent_path();
+  while (!fs::exists(fs::symlink_status(folder, ignored)) && folder.has_relative_path())
+    folder = folder.parent_path();
   return folder;
 }
 
 /// Creates `file`. Returns a descriptor for writing, or -1 and sets errno.
-int make_file(const fs::path& file) { return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600); }
+int make_file(const fs::path& file) {
+  return ::open(file.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+}
 
-/// Writes `bytes` to an unlinked `file` and syncs it to the disk. Returns the error; empty on success.
+/// Writes `bytes` to an unlinked `file` and syncs it to the disk. Returns the error; empty on
+/// success.
 std::string write_file(const fs::path& file, std::size_t bytes) {
   const int descriptor = make_file(file);
   if (descriptor < 0) return std::strerror(errno);
@@ -70,31 +74,35 @@ void judge_space(Outcome& outcome, const Reported<FolderFacts>& report, const st
   if (facts.free_bytes >= 0 && facts.free_bytes < kScarce)
     outcome.add({.ranks = {report.place.rank},
                  .level = facts.free_bytes < kHopeless ? Level::problem : Level::warning,
-                 .what = fmt::format("{} has {} free", where, human_bytes(static_cast<double>(facts.free_bytes))),
+                 .what = fmt::format("{} has {} free", where,
+                                     human_bytes(static_cast<double>(facts.free_bytes))),
                  .remedy = remedies.space});
   if (facts.free_inodes >= 0 && facts.free_inodes < kFewInodes)
     outcome.add({.ranks = {report.place.rank},
                  .level = Level::problem,
-                 .what = fmt::format("the file system of {} has room for {} more files", where, facts.free_inodes),
+                 .what = fmt::format("the file system of {} has room for {} more files", where,
+                                     facts.free_inodes),
                  .remedy = remedies.space});
   if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowDisk)
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("{} is written at {:.2g} MB/s", where, facts.megabytes_per_second),
-                 .remedy = remedies.speed});
+    outcome.add(
+        {.ranks = {report.place.rank},
+         .level = Level::warning,
+         .what = fmt::format("{} is written at {:.2g} MB/s", where, facts.megabytes_per_second),
+         .remedy = remedies.speed});
 }
 
 std::string space_text(const Reports<FolderFacts>& reports) {
   for (const auto& [place, facts] : reports.answered)
     if (facts.writes && facts.failure.empty())
-      return fmt::format("{}: {}{} free, {:.3g} MB/s to the disk", facts.folder,
-                         facts.parent.empty() ? "" : fmt::format("to be created in {}, ", facts.parent),
-                         human_bytes(static_cast<double>(facts.free_bytes)), facts.megabytes_per_second);
+      return fmt::format(
+          "{}: {}{} free, {:.3g} MB/s to the disk", facts.folder,
+          facts.parent.empty() ? "" : fmt::format("to be created in {}, ", facts.parent),
+          human_bytes(static_cast<double>(facts.free_bytes)), facts.megabytes_per_second);
   return "see below";
 }
 
-/// Whether `file` exists. Waits for it, because clients of a network file system see new files only after their cached
-/// directory expires.
+/// Whether `file` exists. Waits for it, because clients of a network file system see new files only
+/// after their cached directory expires.
 bool appears(const fs::path& file) {
   const auto begin = std::chrono::steady_clock::now();
   std::error_code ignored;
@@ -105,9 +113,11 @@ bool appears(const fs::path& file) {
   return true;
 }
 
-/// Creates an empty file in `folder`, or in its nearest existing parent. Returns its path; empty on failure. If that
-/// took longer than `limit`, removes the file again, because no rank waits for it any more.
-std::string leave_marker(const fs::path& folder, const std::string& name, std::chrono::milliseconds limit) {
+/// Creates an empty file in `folder`, or in its nearest existing parent. Returns its path; empty on
+/// failure. If that took longer than `limit`, removes the file again, because no rank waits for it
+/// any more.
+std::string leave_marker(const fs::path& folder, const std::string& name,
+                         std::chrono::milliseconds limit) {
   constexpr std::chrono::milliseconds kToBeHeard{500};
   const auto deadline = std::chrono::steady_clock::now() + limit - kToBeHeard;
   const fs::path file = nearest_existing(folder) / name;
@@ -142,7 +152,8 @@ FolderFacts try_folder(const fs::path& folder, std::size_t bytes) {
   }
   const auto begin = std::chrono::steady_clock::now();
   facts.failure = write_file(there / own_name("write"), bytes);
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (facts.failure.empty())
     facts.megabytes_per_second = static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-6);
   else
@@ -155,9 +166,10 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
   const bool is_chief = ranks.mine().rank == 0;
   Measured<std::string> marker;
   if (is_chief)
-    marker = measured_within<std::string>(ranks.limit(), [folder, name = own_name("marker"), limit = ranks.limit()] {
-      return leave_marker(folder, name, limit);
-    });
+    marker = measured_within<std::string>(
+        ranks.limit(), [folder, name = own_name("marker"), limit = ranks.limit()] {
+          return leave_marker(folder, name, limit);
+        });
   const std::string file = ranks.gather(kCheck, marker.facts.value_or("")).front();
   auto reports = ranks.measure<FolderFacts>(
       kCheck,
@@ -168,7 +180,8 @@ Reports<FolderFacts> measure_checkpoint_folder(Ranks& ranks, const std::string& 
         return facts;
       },
       kAppears + Ranks::kLeast);
-  if (is_chief && !file.empty()) measured_within<int>(ranks.limit(), [file] { return ::unlink(file.c_str()); });
+  if (is_chief && !file.empty())
+    measured_within<int>(ranks.limit(), [file] { return ::unlink(file.c_str()); });
   ranks.activity().tick();  // restarts the watchdog's timeout
   return reports;
 }
@@ -182,32 +195,38 @@ Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::problem,
                    .what = report.facts.failure,
-                   .remedy = "set --checkpoint-dir to a folder that the user of the job may write to on the host of "
-                             "rank 0, on a file system that is not full and not mounted read-only"});
+                   .remedy =
+                       "set --checkpoint-dir to a folder that the user of the job may write to on "
+                       "the host of "
+                       "rank 0, on a file system that is not full and not mounted read-only"});
     judge_space(outcome, report, folder,
                 {.space = "remove old checkpoints, keep fewer (--keep), or use a larger disk",
                  .speed = "use a faster disk, or save less often (--save-every)"});
     if (!report.facts.sees_marker)
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::warning,
-                   .what = fmt::format("{} on {} is not the folder that rank 0 sees", folder, report.place.host),
-                   .remedy =
-                       "use a folder that all hosts share; otherwise a run with rank 0 on another host does not find "
-                       "its checkpoints"});
+                   .what = fmt::format("{} on {} is not the folder that rank 0 sees", folder,
+                                       report.place.host),
+                   .remedy = "use a folder that all hosts share; otherwise a run with rank 0 on "
+                             "another host does not find "
+                             "its checkpoints"});
   }
   outcome.summary = space_text(reports);
   return outcome;
 }
 
 Reports<FolderFacts> measure_temporary_folder(Ranks& ranks) {
-  return ranks.measure<FolderFacts>("temporary-files", [tries = ranks.mine().local_rank == 0]() -> FolderFacts {
-    if (!tries) return {};
-    const fs::path folder = temporary_folder();
-    std::error_code ignored;
-    if (!fs::exists(folder, ignored))  // unlike checkpoint folders, it is not created
-      return {.writes = true, .folder = folder.string(), .failure = folder.string() + " does not exist"};
-    return try_folder(folder, kWritten / 4);
-  });
+  return ranks.measure<FolderFacts>(
+      "temporary-files", [tries = ranks.mine().local_rank == 0]() -> FolderFacts {
+        if (!tries) return {};
+        const fs::path folder = temporary_folder();
+        std::error_code ignored;
+        if (!fs::exists(folder, ignored))  // unlike checkpoint folders, it is not created
+          return {.writes = true,
+                  .folder = folder.string(),
+                  .failure = folder.string() + " does not exist"};
+        return try_folder(folder, kWritten / 4);
+      });
 }
 
 Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {

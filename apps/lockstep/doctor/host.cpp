@@ -25,14 +25,15 @@ double wall_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// Estimates the offset from the shortest of several round trips, which has the smallest possible asymmetry.
+/// Estimates the offset from the shortest of several round trips, which has the smallest possible
+/// asymmetry.
 ClockReading ask(MPI_Comm ranks, const Place& place) {
   ClockReading reading{.place = place, .seconds_uncertain = std::numeric_limits<double>::max()};
   for (int round = 0; round < kRounds; ++round) {
     double there = 0;
     const double before = wall_seconds();
-    MPI_Sendrecv(&before, 1, MPI_DOUBLE, place.rank, kTag, &there, 1, MPI_DOUBLE, place.rank, kTag, ranks,
-                 MPI_STATUS_IGNORE);
+    MPI_Sendrecv(&before, 1, MPI_DOUBLE, place.rank, kTag, &there, 1, MPI_DOUBLE, place.rank, kTag,
+                 ranks, MPI_STATUS_IGNORE);
     const double half_trip = (wall_seconds() - before) / 2;
     if (half_trip >= reading.seconds_uncertain) continue;
     reading.seconds_uncertain = half_trip;
@@ -74,29 +75,38 @@ Outcome judge_clocks(const std::vector<ClockReading>& readings) {
   Outcome outcome{.check = kCheck};
   double most = 0;
   for (const ClockReading& reading : readings) {
-    const double certain = std::max(0.0, std::abs(reading.seconds_ahead) - reading.seconds_uncertain);
+    const double certain =
+        std::max(0.0, std::abs(reading.seconds_ahead) - reading.seconds_uncertain);
     most = std::max(most, std::abs(reading.seconds_ahead));
     if (certain < kWarning) continue;
     outcome.add(
         {.ranks = {reading.place.rank},
          .level = certain < kProblem ? Level::warning : Level::problem,
-         .what = fmt::format("the clock of {} is {:.3g} s {} that of rank 0's host", reading.place.host,
-                             std::abs(reading.seconds_ahead), reading.seconds_ahead > 0 ? "ahead of" : "behind"),
+         .what = fmt::format("the clock of {} is {:.3g} s {} that of rank 0's host",
+                             reading.place.host, std::abs(reading.seconds_ahead),
+                             reading.seconds_ahead > 0 ? "ahead of" : "behind"),
          .remedy = "synchronize both clocks: timedatectl set-ntp true, or chronyc makestep"});
   }
-  outcome.summary = readings.empty() ? "one host: one clock" : fmt::format("{:.2g} s apart at most", most);
+  outcome.summary =
+      readings.empty() ? "one host: one clock" : fmt::format("{:.2g} s apart at most", most);
   return outcome;
 }
 
 namespace {
 
 constexpr std::int64_t kNone = -1;
-constexpr std::int64_t kOwnFiles = 64;            // open files of libraries, MPI and the program, in a job of one rank
-constexpr std::int64_t kLockedBytes = 1LL << 30;  // locked memory that RDMA of large gradients may require
+constexpr std::int64_t kOwnFiles =
+    64;  // open files of libraries, MPI and the program, in a job of one rank
+constexpr std::int64_t kLockedBytes =
+    1LL << 30;  // locked memory that RDMA of large gradients may require
 
-std::int64_t as_number(rlim_t limit) { return limit == RLIM_INFINITY ? kNone : static_cast<std::int64_t>(limit); }
+std::int64_t as_number(rlim_t limit) {
+  return limit == RLIM_INFINITY ? kNone : static_cast<std::int64_t>(limit);
+}
 
-std::string limit_text(std::int64_t limit) { return limit == kNone ? "unlimited" : std::to_string(limit); }
+std::string limit_text(std::int64_t limit) {
+  return limit == kNone ? "unlimited" : std::to_string(limit);
+}
 
 }  // namespace
 
@@ -116,28 +126,35 @@ LimitFacts measure_limits() {
 }
 
 std::int64_t open_files_needed(int ranks) {
-  return static_cast<std::int64_t>(data::RecentFiles::kMaxOpen) + kOwnFiles + 2 * std::int64_t{ranks};
+  return static_cast<std::int64_t>(data::RecentFiles::kMaxOpen) + kOwnFiles +
+         2 * std::int64_t{ranks};
 }
 
 Outcome judge_open_files(const Reports<LimitFacts>& reports) {
   Outcome outcome{.check = "open-files"};
-  add_missing(outcome, reports.missing, "log in to that host and check what its processes are waiting for");
-  const std::int64_t needed = open_files_needed(static_cast<int>(reports.answered.size() + reports.missing.size()));
+  add_missing(outcome, reports.missing,
+              "log in to that host and check what its processes are waiting for");
+  const std::int64_t needed =
+      open_files_needed(static_cast<int>(reports.answered.size() + reports.missing.size()));
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& [place, facts] : reports.answered) {
     if (facts.open_files == kNone) continue;
     least = std::min(least, facts.open_files);
     if (facts.open_files >= needed) continue;
     const bool may_raise = facts.open_files_hard == kNone || facts.open_files_hard >= needed;
-    outcome.add({.ranks = {place.rank},
-                 .level = Level::problem,
-                 .what = fmt::format("may open {} files, and a training may need {}", facts.open_files, needed),
-                 .remedy = may_raise ? fmt::format("ulimit -n {} in the shell or job script that starts the ranks",
-                                                   std::max<std::int64_t>(4096, needed))
-                                     : fmt::format("the hard limit is {}: raise nofile in /etc/security/limits.conf, "
-                                                   "LimitNOFILE of the batch system's service, or --ulimit nofile of "
-                                                   "the container",
-                                                   facts.open_files_hard)});
+    outcome.add(
+        {.ranks = {place.rank},
+         .level = Level::problem,
+         .what =
+             fmt::format("may open {} files, and a training may need {}", facts.open_files, needed),
+         .remedy =
+             may_raise
+                 ? fmt::format("ulimit -n {} in the shell or job script that starts the ranks",
+                               std::max<std::int64_t>(4096, needed))
+                 : fmt::format("the hard limit is {}: raise nofile in /etc/security/limits.conf, "
+                               "LimitNOFILE of the batch system's service, or --ulimit nofile of "
+                               "the container",
+                               facts.open_files_hard)});
   }
   outcome.summary = least == std::numeric_limits<std::int64_t>::max()
                         ? "unlimited"
@@ -154,22 +171,27 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports) {
     if (facts.locked_bytes == kNone) continue;
     least = least == kNone ? facts.locked_bytes : std::min(least, facts.locked_bytes);
     if (!facts.has_rdma || facts.locked_bytes >= kLockedBytes) continue;
-    outcome.add({.ranks = {place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("may lock {} of memory, and the InfiniBand or RoCE cards of {} require locked "
-                                     "buffers",
-                                     human_bytes(static_cast<double>(facts.locked_bytes)), place.host),
-                 .remedy = "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the batch "
-                           "system's service, or --ulimit memlock=-1 of the container"});
+    outcome.add(
+        {.ranks = {place.rank},
+         .level = Level::warning,
+         .what = fmt::format(
+             "may lock {} of memory, and the InfiniBand or RoCE cards of {} require locked "
+             "buffers",
+             human_bytes(static_cast<double>(facts.locked_bytes)), place.host),
+         .remedy =
+             "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the batch "
+             "system's service, or --ulimit memlock=-1 of the container"});
   }
-  outcome.summary = fmt::format("{}{}", least == kNone ? limit_text(kNone) : human_bytes(static_cast<double>(least)),
-                                rdma ? "" : "; only relevant for RDMA cards, of which there are none");
+  outcome.summary = fmt::format(
+      "{}{}", least == kNone ? limit_text(kNone) : human_bytes(static_cast<double>(least)),
+      rdma ? "" : "; only relevant for RDMA cards, of which there are none");
   return outcome;
 }
 
 namespace {
 
-/// Whether this may differ between hosts of a job; the cost is speed, or differences in the last bit.
+/// Whether this may differ between hosts of a job; the cost is speed, or differences in the last
+/// bit.
 bool may_differ(std::string_view name) {
   constexpr std::array<std::string_view, 4> kNames = {"processor", "cores", "compiler", "build"};
   return std::ranges::find(kNames, name) != kNames.end();
@@ -193,23 +215,30 @@ void compare(Outcome& outcome, const std::string& name, const Reported<VersionFa
   const std::string given = look_up(other.facts, name);
   if (given == expected || name == "cores") return;
   const bool harmless = may_differ(name);
-  outcome.add({.ranks = {other.place.rank},
-               .level = harmless ? Level::warning : Level::problem,
-               .what = fmt::format("{} is {} on {}, and {} on rank {}", name, given, other.place.host, expected,
-                                   first.place.rank),
-               .remedy = harmless ? "use hosts of one kind, or expect the speed of the slowest"
-                                  : "install the same packages on every host, or start the program from a shared "
-                                    "folder"});
+  outcome.add(
+      {.ranks = {other.place.rank},
+       .level = harmless ? Level::warning : Level::problem,
+       .what = fmt::format("{} is {} on {}, and {} on rank {}", name, given, other.place.host,
+                           expected, first.place.rank),
+       .remedy =
+           harmless ? "use hosts of one kind, or expect the speed of the slowest"
+                    : "install the same packages on every host, or start the program from a shared "
+                      "folder"});
 }
 
-void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report, const std::string& library) {
+void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report,
+                          const std::string& library) {
   const std::string built = look_up(report.facts, library + " built");
   const std::string loaded = look_up(report.facts, library + " loaded");
-  if (major_version(built) < 0 || major_version(loaded) < 0 || major_version(built) <= major_version(loaded)) return;
+  if (major_version(built) < 0 || major_version(loaded) < 0 ||
+      major_version(built) <= major_version(loaded))
+    return;
   outcome.add({.ranks = {report.place.rank},
                .level = Level::problem,
-               .what = fmt::format("this program was compiled for {} {}, but loaded {}", library, built, loaded),
-               .remedy = fmt::format("install {} {} there, or compile Lockstep on that host", library, built)});
+               .what = fmt::format("this program was compiled for {} {}, but loaded {}", library,
+                                   built, loaded),
+               .remedy = fmt::format("install {} {} there, or compile Lockstep on that host",
+                                     library, built)});
 }
 
 }  // namespace
@@ -235,15 +264,18 @@ bool is_one_program(const Reports<VersionFacts>& reports) {
 
 Outcome judge_versions(const Reports<VersionFacts>& reports) {
   Outcome outcome{.check = "versions"};
-  add_missing(outcome, reports.missing, "check for a driver or network folder that does not respond: nvidia-smi, df");
+  add_missing(outcome, reports.missing,
+              "check for a driver or network folder that does not respond: nvidia-smi, df");
   if (reports.answered.empty()) return outcome;
   const auto& first = reports.answered.front();
-  outcome.summary = fmt::format("lockstep {}, {}, oneDNN {}, CUDA {}, NCCL {}", look_up(first.facts, "lockstep"),
-                                look_up(first.facts, "mpi loaded"), look_up(first.facts, "onednn loaded"),
-                                look_up(first.facts, "cuda loaded"), look_up(first.facts, "nccl loaded"));
+  outcome.summary =
+      fmt::format("lockstep {}, {}, oneDNN {}, CUDA {}, NCCL {}", look_up(first.facts, "lockstep"),
+                  look_up(first.facts, "mpi loaded"), look_up(first.facts, "onednn loaded"),
+                  look_up(first.facts, "cuda loaded"), look_up(first.facts, "nccl loaded"));
   for (const auto& report : reports.answered) {
     for (const auto& [name, value] : first.facts) compare(outcome, name, first, report);
-    for (const char* library : {"onednn", "cuda", "nccl"}) compare_with_headers(outcome, report, library);
+    for (const char* library : {"onednn", "cuda", "nccl"})
+      compare_with_headers(outcome, report, library);
   }
   return outcome;
 }

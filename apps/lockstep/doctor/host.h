@@ -17,7 +17,8 @@ struct ClockReading {
   double seconds_uncertain = 0;  ///< maximum error of the offset: half of the shortest round trip
 };
 
-/// Collective. Rank 0 reads the clock of the first rank of every other host. Empty on the other ranks.
+/// Collective. Rank 0 reads the clock of the first rank of every other host. Empty on the other
+/// ranks.
 std::vector<ClockReading> measure_clocks(Ranks& ranks);
 
 /// `clocks`.
@@ -31,12 +32,14 @@ struct LimitFacts {
   std::int64_t locked_bytes = 0;     ///< soft limit; -1 for none
   bool has_rdma = false;             ///< whether there are RDMA cards, which require locked buffers
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(LimitFacts, open_files, open_files_hard, locked_bytes, has_rdma)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(LimitFacts, open_files, open_files_hard, locked_bytes,
+                                              has_rdma)
 };
 
 LimitFacts measure_limits();
 
-/// Number of descriptors that a rank of a job of `ranks` may need: data files, connections, libraries.
+/// Number of descriptors that a rank of a job of `ranks` may need: data files, connections,
+/// libraries.
 std::int64_t open_files_needed(int ranks);
 
 /// `open-files`: too few descriptors.
@@ -46,15 +49,18 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports);
 
 // Check: all ranks run the same program with the same libraries.
 
-/// The output of `lockstep version --json` by name: "lockstep", "mpi built", "mpi loaded", "processor", ….
+/// The output of `lockstep version --json` by name: "lockstep", "mpi built", "mpi loaded",
+/// "processor", ….
 using VersionFacts = std::map<std::string, std::string>;
 
 VersionFacts version_facts(const nlohmann::ordered_json& versions);
 
-/// Whether all ranks that answered have the same version of Lockstep; other versions may have incompatible messages.
+/// Whether all ranks that answered have the same version of Lockstep; other versions may have
+/// incompatible messages.
 bool is_one_program(const Reports<VersionFacts>& reports);
 
-/// `versions`: versions that differ between ranks, and libraries older than those this program was compiled for.
+/// `versions`: versions that differ between ranks, and libraries older than those this program was
+/// compiled for.
 Outcome judge_versions(const Reports<VersionFacts>& reports);
 
 }  // namespace lockstep::apps::doctor

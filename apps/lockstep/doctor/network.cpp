@@ -21,7 +21,8 @@ constexpr const char* kCheck = "network";
 constexpr std::size_t kMaxHosts = 16;     // that one host connects to
 constexpr std::size_t kMaxAddresses = 8;  // of a host
 constexpr std::chrono::milliseconds kConnectLimit{1500};
-constexpr std::chrono::milliseconds kLeast = 2 * kConnectLimit + std::chrono::milliseconds(1000);  // connect and reply
+constexpr std::chrono::milliseconds kLeast =
+    2 * kConnectLimit + std::chrono::milliseconds(1000);  // connect and reply
 constexpr const char* kNoPort = "it could not open a port";
 constexpr const char* kNoAddress = "it has no address";
 
@@ -37,13 +38,15 @@ struct Calling {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Calling, addresses, ports)
 };
 
-/// Sent to every client, so that it can identify the host: several hosts may have the same address, such as that of a
-/// container bridge.
+/// Sent to every client, so that it can identify the host: several hosts may have the same address,
+/// such as that of a container bridge.
 std::string greeting(int rank) { return fmt::format("lockstep {:<10}", rank); }
 
 /// Waits for the greeting of a rank. Returns the error; empty if this rank answered.
-std::string hear(const net::FileDescriptor& socket, int rank, std::chrono::steady_clock::time_point deadline) {
-  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
+std::string hear(const net::FileDescriptor& socket, int rank,
+                 std::chrono::steady_clock::time_point deadline) {
+  const auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
   pollfd ready{.fd = socket.get(), .events = POLLIN, .revents = 0};
   std::array<char, 64> buffer{};
   if (::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0))) <= 0)
@@ -68,12 +71,14 @@ std::vector<Reported<Calling>> others_of(const Reports<Calling>& all, const Plac
 
 std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
   std::vector<Attempt> attempts;
-  std::vector<std::vector<net::Endpoint>> endpoints;  // of each attempt: one, or none if it has failed already
+  std::vector<std::vector<net::Endpoint>>
+      endpoints;  // of each attempt: one, or none if it has failed already
   const auto add = [&](const Attempt& attempt, int port) {
     attempts.push_back(attempt);
     endpoints.emplace_back();
     if (attempt.failure.empty())
-      endpoints.back().push_back({.address = attempt.address, .port = static_cast<std::uint16_t>(port)});
+      endpoints.back().push_back(
+          {.address = attempt.address, .port = static_cast<std::uint16_t>(port)});
   };
   for (const auto& [place, calling] : others) {
     if (calling.addresses.empty()) {
@@ -93,7 +98,8 @@ std::vector<Attempt> call_all(const std::vector<Reported<Calling>>& others) {
       }
     }
   }
-  const auto tried = net::connect_to_hosts(endpoints, kConnectLimit, net::Until::each_endpoint_answered);
+  const auto tried =
+      net::connect_to_hosts(endpoints, kConnectLimit, net::Until::each_endpoint_answered);
   const auto deadline = std::chrono::steady_clock::now() + kConnectLimit;
   for (const net::Attempt& one : tried) {
     Attempt& attempt = attempts[one.host];
@@ -123,10 +129,13 @@ std::string host_of(const Reports<NetworkFacts>& reports, int rank) {
 
 /// The interface to recommend for MPI and NCCL on all hosts.
 struct Way {
-  std::string mpi = {};   ///< an interface, or a network if its interfaces have different names; empty: none
+  std::string mpi =
+      {};  ///< an interface, or a network if its interfaces have different names; empty: none
   std::string nccl = {};  ///< interfaces
 
-  bool is_of(const Attempt& attempt) const { return mpi == attempt.interface || mpi == attempt.network; }
+  bool is_of(const Attempt& attempt) const {
+    return mpi == attempt.interface || mpi == attempt.network;
+  }
 };
 
 /// The interface or network with the most successful attempts; empty if none succeeded.
@@ -135,17 +144,19 @@ std::string most_successful(const Reports<NetworkFacts>& reports, std::string At
   for (const auto& report : reports.answered)
     for (const Attempt& attempt : report.facts.attempts)
       if (attempt.failure.empty()) ++successes[attempt.*name];
-  const auto best = std::ranges::max_element(successes, {}, [](const auto& entry) { return entry.second; });
+  const auto best =
+      std::ranges::max_element(successes, {}, [](const auto& entry) { return entry.second; });
   return best == successes.end() ? "" : best->first;
 }
 
 Way best_way(const Reports<NetworkFacts>& reports) {
   const std::string interface = most_successful(reports, &Attempt::interface);
-  const bool all_have_it = std::ranges::all_of(reports.answered, [&](const Reported<NetworkFacts>& report) {
-    return report.place.local_rank != 0 ||
-           std::ranges::find(report.facts.addresses, interface, &net::NetworkAddress::interface) !=
-               report.facts.addresses.end();
-  });
+  const bool all_have_it =
+      std::ranges::all_of(reports.answered, [&](const Reported<NetworkFacts>& report) {
+        return report.place.local_rank != 0 ||
+               std::ranges::find(report.facts.addresses, interface,
+                                 &net::NetworkAddress::interface) != report.facts.addresses.end();
+      });
   if (all_have_it) return {.mpi = interface, .nccl = interface};
   const std::string network = most_successful(reports, &Attempt::network);
   std::set<std::string> interfaces;
@@ -156,30 +167,36 @@ Way best_way(const Reports<NetworkFacts>& reports) {
 }
 
 std::string remedy_of(const Attempt& attempt, bool otherwise, const Way& best) {
-  if (attempt.failure == kNoPort) return "check the limits of that host: ulimit -n, and see the check ports";
-  if (attempt.failure == kNoAddress) return "configure an address: check its interfaces (ip address)";
+  if (attempt.failure == kNoPort)
+    return "check the limits of that host: ulimit -n, and see the check ports";
+  if (attempt.failure == kNoAddress)
+    return "configure an address: check its interfaces (ip address)";
   if (otherwise && !best.mpi.empty() && !best.is_of(attempt))
     return fmt::format(
-        "restrict MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0}; for NCCL, "
+        "restrict MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include "
+        "{0}; for NCCL, "
         "set NCCL_SOCKET_IFNAME={1}",
         best.mpi, best.nccl);
-  return "allow TCP connections between these hosts on all ports: check the cable, the routes (ip route) and the "
+  return "allow TCP connections between these hosts on all ports: check the cable, the routes (ip "
+         "route) and the "
          "firewall";
 }
 
-void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports, const Reported<NetworkFacts>& from,
-                    const Way& best) {
+void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports,
+                    const Reported<NetworkFacts>& from, const Way& best) {
   std::set<int> reached;
   for (const Attempt& attempt : from.facts.attempts)
     if (attempt.failure.empty()) reached.insert(attempt.rank);
   for (const Attempt& attempt : from.facts.attempts) {
     if (attempt.failure.empty()) continue;
     const bool otherwise = reached.contains(attempt.rank);
-    const std::string by =
-        attempt.interface.empty() ? "" : fmt::format("by {} {} ", attempt.interface, attempt.address);
+    const std::string by = attempt.interface.empty()
+                               ? ""
+                               : fmt::format("by {} {} ", attempt.interface, attempt.address);
     outcome.add({.ranks = {from.place.rank},
                  .level = otherwise ? Level::warning : Level::problem,
-                 .what = fmt::format("cannot reach {} {}({})", host_of(reports, attempt.rank), by, attempt.failure),
+                 .what = fmt::format("cannot reach {} {}({})", host_of(reports, attempt.rank), by,
+                                     attempt.failure),
                  .remedy = remedy_of(attempt, otherwise, best)});
   }
 }
@@ -193,7 +210,8 @@ std::set<std::pair<int, std::string>> reached_addresses(const Reports<NetworkFac
   return reached;
 }
 
-/// Reports different MTUs in one network: connections succeed, but large messages hang because packets are dropped.
+/// Reports different MTUs in one network: connections succeed, but large messages hang because
+/// packets are dropped.
 void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
   struct First {
     std::string host;
@@ -204,14 +222,16 @@ void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
   for (const auto& report : reports.answered) {
     for (const net::NetworkAddress& address : report.facts.addresses) {
       if (address.mtu == 0 || !reached.contains({report.place.rank, address.address})) continue;
-      const First& first = first_of.emplace(address.network, First{report.place.host, address.mtu}).first->second;
+      const First& first =
+          first_of.emplace(address.network, First{report.place.host, address.mtu}).first->second;
       if (first.mtu == address.mtu) continue;
       outcome.add({.ranks = {report.place.rank},
                    .level = Level::warning,
-                   .what = fmt::format("{} of {} sends packets of {} bytes on {}, and {} of {}", address.interface,
-                                       report.place.host, address.mtu, address.network, first.host, first.mtu),
-                   .remedy = fmt::format("set the same MTU on all hosts: ip link set {} mtu {}", address.interface,
-                                         std::min(address.mtu, first.mtu))});
+                   .what = fmt::format("{} of {} sends packets of {} bytes on {}, and {} of {}",
+                                       address.interface, report.place.host, address.mtu,
+                                       address.network, first.host, first.mtu),
+                   .remedy = fmt::format("set the same MTU on all hosts: ip link set {} mtu {}",
+                                         address.interface, std::min(address.mtu, first.mtu))});
     }
   }
 }
@@ -227,7 +247,8 @@ Greeter::Greeter(int rank, const std::vector<net::NetworkAddress>& addresses) {
       ports_.push_back(0);
     }
   }
-  thread_ = std::jthread([this, text = greeting(rank)](const std::stop_token& stop) { greet(stop, text); });
+  thread_ = std::jthread(
+      [this, text = greeting(rank)](const std::stop_token& stop) { greet(stop, text); });
 }
 
 void Greeter::greet(const std::stop_token& stop, const std::string& text) const {
@@ -281,9 +302,10 @@ Outcome judge_network(const Reports<NetworkFacts>& reports) {
     judge_attempts(outcome, reports, report, best);
   }
   if (nodes.size() > 1) judge_packets(outcome, reports);
-  outcome.summary = nodes.size() < 2 ? "one host: nothing to reach"
-                                     : fmt::format("{} hosts, {} connections tried, best by {}", nodes.size(), attempts,
-                                                   best.mpi.empty() ? "none" : best.mpi);
+  outcome.summary = nodes.size() < 2
+                        ? "one host: nothing to reach"
+                        : fmt::format("{} hosts, {} connections tried, best by {}", nodes.size(),
+                                      attempts, best.mpi.empty() ? "none" : best.mpi);
   return outcome;
 }
 
@@ -295,14 +317,19 @@ Outcome judge_ports(const Reports<NetworkFacts>& reports) {
     if (facts.ports == 0) continue;
     least = std::min(least, facts.ports);
     if (place.local_rank != 0 || facts.ports >= kFew) continue;
-    outcome.add({.ranks = {place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("{} has {} ports for the connections of its ranks", place.host, facts.ports),
-                 .remedy = "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or mpirun --mca "
-                           "btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range that the firewall leaves open"});
+    outcome.add(
+        {.ranks = {place.rank},
+         .level = Level::warning,
+         .what = fmt::format("{} has {} ports for the connections of its ranks", place.host,
+                             facts.ports),
+         .remedy =
+             "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or mpirun --mca "
+             "btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range that the firewall leaves "
+             "open"});
   }
-  outcome.summary =
-      least == std::numeric_limits<std::int64_t>::max() ? "unknown" : fmt::format("at least {} on every host", least);
+  outcome.summary = least == std::numeric_limits<std::int64_t>::max()
+                        ? "unknown"
+                        : fmt::format("at least {} on every host", least);
   return outcome;
 }
 

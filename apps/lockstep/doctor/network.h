@@ -13,7 +13,8 @@
 #include "lockstep/net/socket.h"
 
 namespace lockstep::net {
-NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetworkAddress, interface, address, network, mtu, bits_per_second)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(NetworkAddress, interface, address, network, mtu,
+                                                bits_per_second)
 }  // namespace lockstep::net
 
 namespace lockstep::apps::doctor {
@@ -53,8 +54,8 @@ class Greeter {
   std::jthread thread_;  // last: its destructor joins before the listeners are closed
 };
 
-/// Collective. The first rank of each host listens at a port of each of its addresses, and connects to those of up to
-/// 16 other hosts at all their addresses.
+/// Collective. The first rank of each host listens at a port of each of its addresses, and connects
+/// to those of up to 16 other hosts at all their addresses.
 Reports<NetworkFacts> measure_network(Ranks& ranks);
 
 /// `network`: hosts or addresses that cannot be reached; different MTUs.

@@ -9,8 +9,8 @@ namespace lockstep::apps::doctor {
 Ranks::Ranks(job::Session& session)
     : session_(session),
       agreement_(session),
-      places_(agreement_.gather_values("places",
-                                       Place{session.rank(), session.node(), session.local_rank(), host_name()})) {}
+      places_(agreement_.gather_values(
+          "places", Place{session.rank(), session.node(), session.local_rank(), host_name()})) {}
 
 std::chrono::milliseconds Ranks::limit(std::chrono::milliseconds least) const {
   constexpr std::chrono::milliseconds kAll{30000};

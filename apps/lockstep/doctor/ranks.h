@@ -35,7 +35,8 @@ struct Missing {
   std::string why = {};
 };
 
-/// The measurements of all ranks, in rank order, and the ranks whose measurement failed or timed out.
+/// The measurements of all ranks, in rank order, and the ranks whose measurement failed or timed
+/// out.
 template <typename Facts>
 struct Reports {
   std::vector<Reported<Facts>> answered = {};
@@ -49,9 +50,9 @@ struct Measured {
   std::string why_none = {};
 };
 
-/// Runs `work` in a thread. Returns its result, or nullopt if it takes longer than `limit`; the thread is then left
-/// running, because a system call that blocks in the kernel cannot be cancelled. `work` must own what it uses. Rethrows
-/// its exception.
+/// Runs `work` in a thread. Returns its result, or nullopt if it takes longer than `limit`; the
+/// thread is then left running, because a system call that blocks in the kernel cannot be
+/// cancelled. `work` must own what it uses. Rethrows its exception.
 template <typename Result>
 std::optional<Result> within(std::chrono::milliseconds limit, std::function<Result()> work) {
   auto task = std::make_shared<std::packaged_task<Result()>>(std::move(work));
@@ -87,14 +88,14 @@ class Ranks {
   const job::Agreement& agreement() const { return agreement_; }
   const std::vector<Place>& places() const { return places_; }
   const Place& mine() const { return places_[static_cast<std::size_t>(session_.rank())]; }
-  /// The time limit of the next measurement. It decreases with the elapsed time, so that all checks end within a
-  /// minute, but not below `least`, which a measurement on a healthy machine may take.
+  /// The time limit of the next measurement. It decreases with the elapsed time, so that all checks
+  /// end within a minute, but not below `least`, which a measurement on a healthy machine may take.
   std::chrono::milliseconds limit(std::chrono::milliseconds least = kLeast) const;
   /// The current activity of this rank, for the watchdog.
   allreduce::Activity& activity() { return activity_; }
 
-  /// Measures on every rank, for at most limit(least), and distributes the results to all ranks. `check` must have
-  /// static lifetime.
+  /// Measures on every rank, for at most limit(least), and distributes the results to all ranks.
+  /// `check` must have static lifetime.
   template <typename Facts>
   Reports<Facts> measure(const char* check, std::function<Facts()> measurement,
                          std::chrono::milliseconds least = kLeast) {
@@ -105,7 +106,8 @@ class Ranks {
   template <typename Facts>
   Reports<Facts> share(const char* check, const Measured<Facts>& mine) {
     // Facts are a JSON object; a string instead is the error.
-    const nlohmann::json text = mine.facts ? nlohmann::json(*mine.facts) : nlohmann::json(mine.why_none);
+    const nlohmann::json text =
+        mine.facts ? nlohmann::json(*mine.facts) : nlohmann::json(mine.why_none);
     const allreduce::CollectiveScope scope(&activity_, check);
     Reports<Facts> reports;
     for (const nlohmann::json& facts : agreement_.gather_values(check, text)) {

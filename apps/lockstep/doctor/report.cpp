@@ -31,7 +31,8 @@ Level Outcome::level() const {
 
 void Outcome::add(Finding finding) {
   const auto same = std::ranges::find_if(findings, [&](const Finding& other) {
-    return other.level == finding.level && other.what == finding.what && other.remedy == finding.remedy;
+    return other.level == finding.level && other.what == finding.what &&
+           other.remedy == finding.remedy;
   });
   if (same == findings.end()) {
     findings.push_back(std::move(finding));
@@ -79,8 +80,8 @@ std::string plural(std::size_t count, const char* noun) {
 
 std::string line_of(const Finding& finding) {
   const std::string who = rank_list(finding.ranks);
-  return fmt::format("  {:<8} {}{}{} -> {}\n", to_string(finding.level), who, who.empty() ? "" : ": ", finding.what,
-                     finding.remedy);
+  return fmt::format("  {:<8} {}{}{} -> {}\n", to_string(finding.level), who,
+                     who.empty() ? "" : ": ", finding.what, finding.remedy);
 }
 
 }  // namespace
@@ -108,12 +109,13 @@ int Report::nodes() const {
 }
 
 std::string Report::table(double seconds) const {
-  std::string text =
-      fmt::format("lockstep doctor: {} on {}\n\n{:<16} {:<8} {}\n", plural(places_.size(), "rank"),
-                  plural(static_cast<std::size_t>(nodes()), "host"), "check", "result", "what was found");
+  std::string text = fmt::format(
+      "lockstep doctor: {} on {}\n\n{:<16} {:<8} {}\n", plural(places_.size(), "rank"),
+      plural(static_cast<std::size_t>(nodes()), "host"), "check", "result", "what was found");
   std::array<std::size_t, 4> counts{};
   for (const Outcome& outcome : outcomes()) {
-    text += fmt::format("{:<16} {:<8} {}\n", outcome.check, to_string(outcome.level()), outcome.summary);
+    text += fmt::format("{:<16} {:<8} {}\n", outcome.check, to_string(outcome.level()),
+                        outcome.summary);
     for (const Finding& finding : outcome.findings) {
       text += line_of(finding);
       ++counts[static_cast<std::size_t>(finding.level)];
@@ -121,7 +123,8 @@ std::string Report::table(double seconds) const {
   }
   const std::size_t problems = counts[static_cast<std::size_t>(Level::problem)];
   const std::size_t warnings = counts[static_cast<std::size_t>(Level::warning)];
-  text += fmt::format("\n{}, {}; {:.1f} s\n", problems == 0 ? "nothing is wrong" : plural(problems, "problem"),
+  text += fmt::format("\n{}, {}; {:.1f} s\n",
+                      problems == 0 ? "nothing is wrong" : plural(problems, "problem"),
                       plural(warnings, "warning"), seconds);
   return text;
 }
@@ -134,8 +137,9 @@ nlohmann::ordered_json Report::json(double seconds) const {
   report["checks"] = nlohmann::ordered_json::array();
   report["findings"] = nlohmann::ordered_json::array();
   for (const Outcome& outcome : outcomes()) {
-    report["checks"].push_back(
-        {{"check", outcome.check}, {"level", to_string(outcome.level())}, {"summary", outcome.summary}});
+    report["checks"].push_back({{"check", outcome.check},
+                                {"level", to_string(outcome.level())},
+                                {"summary", outcome.summary}});
     for (const Finding& finding : outcome.findings)
       report["findings"].push_back({{"check", outcome.check},
                                     {"level", to_string(finding.level)},

@@ -1,4 +1,5 @@
-// The results of checks, and the report of `lockstep doctor`: a table for users, or a JSON object for scripts.
+// The results of checks, and the report of `lockstep doctor`: a table for users, or a JSON object
+// for scripts.
 #pragma once
 
 #include <mutex>
@@ -9,8 +10,8 @@
 
 namespace lockstep::apps::doctor {
 
-/// `skipped`: the check was not requested, or there is nothing to compare. `warning`: costs speed or convenience.
-/// `problem`: ends a run, or makes it useless.
+/// `skipped`: the check was not requested, or there is nothing to compare. `warning`: costs speed
+/// or convenience. `problem`: ends a run, or makes it useless.
 enum class Level { skipped, ok, warning, problem };
 
 /// "skipped", "ok", …
@@ -67,10 +68,11 @@ class Report {
   /// The worst level of the outcomes; ok if there is none.
   Level level() const;
 
-  /// One row per check, with one line per finding below it: "  problem  rank 1: WHAT -> REMEDY". The last line is a
-  /// summary.
+  /// One row per check, with one line per finding below it: "  problem  rank 1: WHAT -> REMEDY".
+  /// The last line is a summary.
   std::string table(double seconds) const;
-  /// {"status", "seconds", "ranks": [{"rank", "host", "node"}], "checks": [{"check", "level", "summary"}], "findings":
+  /// {"status", "seconds", "ranks": [{"rank", "host", "node"}], "checks": [{"check", "level",
+  /// "summary"}], "findings":
   /// [{"check", "level", "ranks", "what", "remedy"}]}
   nlohmann::ordered_json json(double seconds) const;
 

@@ -22,7 +22,8 @@ class Circle {
  public:
   explicit Circle(const Ranks& ranks) {
     const bool takes_part = ranks.session().nodes() == 1 || ranks.mine().local_rank == 0;
-    MPI_Comm_split(ranks.session().ranks(), takes_part ? 0 : MPI_UNDEFINED, ranks.mine().rank, &members_);
+    MPI_Comm_split(ranks.session().ranks(), takes_part ? 0 : MPI_UNDEFINED, ranks.mine().rank,
+                   &members_);
   }
   Circle(const Circle&) = delete;
   Circle& operator=(const Circle&) = delete;
@@ -32,8 +33,10 @@ class Circle {
 
   bool contains_this() const { return members_ != MPI_COMM_NULL; }
 
-  /// Sends to the next rank. Returns the seconds until the message of the previous rank has arrived.
-  double pass(std::vector<char>& to_next, std::vector<char>& from_previous, std::size_t bytes) const {
+  /// Sends to the next rank. Returns the seconds until the message of the previous rank has
+  /// arrived.
+  double pass(std::vector<char>& to_next, std::vector<char>& from_previous,
+              std::size_t bytes) const {
     int rank = 0;
     int size = 0;
     MPI_Comm_rank(members_, &rank);
@@ -41,9 +44,10 @@ class Circle {
     MPI_Barrier(members_);
     const double begin = MPI_Wtime();
     MPI_Request sent = MPI_REQUEST_NULL;
-    MPI_Isend(to_next.data(), static_cast<int>(bytes), MPI_BYTE, (rank + 1) % size, 0, members_, &sent);
-    MPI_Recv(from_previous.data(), static_cast<int>(bytes), MPI_BYTE, (rank + size - 1) % size, 0, members_,
-             MPI_STATUS_IGNORE);
+    MPI_Isend(to_next.data(), static_cast<int>(bytes), MPI_BYTE, (rank + 1) % size, 0, members_,
+              &sent);
+    MPI_Recv(from_previous.data(), static_cast<int>(bytes), MPI_BYTE, (rank + size - 1) % size, 0,
+             members_, MPI_STATUS_IGNORE);
     const double seconds = MPI_Wtime() - begin;
     MPI_Wait(&sent, MPI_STATUS_IGNORE);
     return seconds;
@@ -59,8 +63,8 @@ class Circle {
   MPI_Comm members_ = MPI_COMM_NULL;
 };
 
-/// Receive rate in bytes per second. Increases the message size until a message takes its share of `seconds`, because
-/// short ones may fit into the burst size of a rate-limited link.
+/// Receive rate in bytes per second. Increases the message size until a message takes its share of
+/// `seconds`, because short ones may fit into the burst size of a rate-limited link.
 double receive_rate(const Circle& circle, double seconds) {
   constexpr std::size_t kFirst = std::size_t{64} << 10;
   constexpr std::size_t kLargest = std::size_t{16} << 20;
@@ -71,7 +75,8 @@ double receive_rate(const Circle& circle, double seconds) {
   // The shortest of several passes, to exclude disturbances.
   const auto shortest = [&](int passes) {
     double best = std::numeric_limits<double>::max();
-    for (int pass = 0; pass < passes; ++pass) best = std::min(best, circle.pass(to_next, from_previous, bytes));
+    for (int pass = 0; pass < passes; ++pass)
+      best = std::min(best, circle.pass(to_next, from_previous, bytes));
     return best;
   };
   while (bytes < kLargest && circle.slowest(shortest(2)) < seconds / kRounds / 2) bytes *= 2;
@@ -114,7 +119,8 @@ Reports<LinkFacts> measure_links(Ranks& ranks, double seconds) {
 double slowest_link(const Reports<LinkFacts>& links) {
   double slowest = 0;
   for (const auto& report : links.answered)
-    if (report.facts.from >= 0 && (slowest == 0 || report.facts.gigabytes < slowest)) slowest = report.facts.gigabytes;
+    if (report.facts.from >= 0 && (slowest == 0 || report.facts.gigabytes < slowest))
+      slowest = report.facts.gigabytes;
   return slowest;
 }
 
@@ -125,32 +131,41 @@ Outcome judge_links(const Reports<LinkFacts>& links, const Reports<NetworkFacts>
   const double median = median_link(links);
   std::set<int> nodes;
   for (const auto& report : links.answered) nodes.insert(report.place.node);
-  const bool between_hosts = nodes.size() > 1;  // within a host, slow links are reported by the check cores
+  const bool between_hosts =
+      nodes.size() > 1;  // within a host, slow links are reported by the check cores
   const bool has_others = nodes.size() > 2;
   outcome.skipped = links.answered.empty();
   outcome.summary = outcome.skipped
                         ? "one rank: no link between ranks"
-                        : fmt::format("{:.3g} GB/s between neighbors, the slowest {:.3g}", median, slowest_link(links));
+                        : fmt::format("{:.3g} GB/s between neighbors, the slowest {:.3g}", median,
+                                      slowest_link(links));
   const auto wires = wire_speeds(network);
   for (const auto& [place, facts] : links.answered) {
     if (facts.from < 0 || !between_hosts) continue;
     const auto wire = wires.find(place.rank);
-    const double interface = wire == wires.end() ? 0 : static_cast<double>(wire->second) / 8 / kGigabyte;
+    const double interface =
+        wire == wires.end() ? 0 : static_cast<double>(wire->second) / 8 / kGigabyte;
     if (has_others && facts.gigabytes < kBesideOthers * median)
-      outcome.add({.ranks = {place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("{} receives {:.3g} GB/s from rank {}, while others receive {:.3g}", place.host,
-                                       facts.gigabytes, facts.from, median),
-                   .remedy = "check the cables, ports and other traffic of these two hosts: ethtool, ip -s link"});
+      outcome.add(
+          {.ranks = {place.rank},
+           .level = Level::warning,
+           .what = fmt::format("{} receives {:.3g} GB/s from rank {}, while others receive {:.3g}",
+                               place.host, facts.gigabytes, facts.from, median),
+           .remedy = "check the cables, ports and other traffic of these two hosts: ethtool, ip -s "
+                     "link"});
     else if (facts.gigabytes < kBesideInterface * interface)
-      outcome.add({.ranks = {place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("{} receives {:.3g} GB/s from rank {} over an interface of {:.0f} Mbit/s, which "
-                                       "could carry {:.3g}",
-                                       place.host, facts.gigabytes, facts.from, interface * 8 * kGigabyte / kMegabit,
-                                       interface),
-                   .remedy = "look for other traffic and limits on the path (ip -s link, tc qdisc), use more "
-                             "connections (mpirun --mca btl_tcp_links 4), or jumbo frames (mtu 9000 on all hosts)"});
+      outcome.add(
+          {.ranks = {place.rank},
+           .level = Level::warning,
+           .what = fmt::format(
+               "{} receives {:.3g} GB/s from rank {} over an interface of {:.0f} Mbit/s, which "
+               "could carry {:.3g}",
+               place.host, facts.gigabytes, facts.from, interface * 8 * kGigabyte / kMegabit,
+               interface),
+           .remedy =
+               "look for other traffic and limits on the path (ip -s link, tc qdisc), use more "
+               "connections (mpirun --mca btl_tcp_links 4), or jumbo frames (mtu 9000 on all "
+               "hosts)"});
   }
   return outcome;
 }
@@ -164,28 +179,36 @@ constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::vector<Route> usual_routes(const Ranks& ranks) {
-  if (ranks.session().ranks() == MPI_COMM_NULL || ranks.session().size() == 1) return {Route::in_process};
+  if (ranks.session().ranks() == MPI_COMM_NULL || ranks.session().size() == 1)
+    return {Route::in_process};
   std::vector<Route> routes = allreduce::Topology(ranks.session().ranks()).candidates();
   routes.push_back(Route::mpi);
   return routes;
 }
 
 /// Times one size on one route. Only the chief receives the figures.
-ReductionTiming time_once(Ranks& ranks, int replicas, Route route, std::size_t bytes, int iterations) {
+ReductionTiming time_once(Ranks& ranks, int replicas, Route route, std::size_t bytes,
+                          int iterations) {
   ReductionTiming timing;
-  const ReductionPlan plan{
-      .bytes = {bytes}, .dtype = "float32", .routes = {route}, .iterations = iterations, .check = false};
-  time_reductions(
-      ranks.session(), replicas, plan,
-      {.size_begins = [](std::size_t) {}, .timed = [&](const ReductionTiming& result) { timing = result; }});
+  const ReductionPlan plan{.bytes = {bytes},
+                           .dtype = "float32",
+                           .routes = {route},
+                           .iterations = iterations,
+                           .check = false};
+  time_reductions(ranks.session(), replicas, plan,
+                  {.size_begins = [](std::size_t) {},
+                   .timed = [&](const ReductionTiming& result) { timing = result; }});
   ranks.activity().tick();
   return timing;
 }
 
 /// Returns rank 0's value on all ranks.
-double as_rank_zero(Ranks& ranks, double mine) { return ranks.agreement().gather_values(kRoutesCheck, mine).front(); }
+double as_rank_zero(Ranks& ranks, double mine) {
+  return ranks.agreement().gather_values(kRoutesCheck, mine).front();
+}
 
-/// Runs `work` on all ranks. Returns the error of the first rank that failed, the same on all ranks; empty if none did.
+/// Runs `work` on all ranks. Returns the error of the first rank that failed, the same on all
+/// ranks; empty if none did.
 std::string attempt(Ranks& ranks, const std::function<void()>& work) {
   std::string failure;
   try {
@@ -200,28 +223,34 @@ std::string attempt(Ranks& ranks, const std::function<void()>& work) {
 
 double bus_factor(int members) { return 2.0 * (members - 1) / members; }
 
-bool in_memory(const std::string& route) { return route == "shared-memory" || route == "in-process"; }
+bool in_memory(const std::string& route) {
+  return route == "shared-memory" || route == "in-process";
+}
 
-/// Increases the buffer until a call takes its share of `seconds`, because small buffers may fit into the burst size of
-/// a rate-limited link.
+/// Increases the buffer until a call takes its share of `seconds`, because small buffers may fit
+/// into the burst size of a rate-limited link.
 RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds) {
   constexpr double kCalls = 24;  // per measurement, including untimed calls
   RouteReading reading{.route = to_string(route), .bytes = kFirstBytes};
   ReductionTiming timing;
   double taken = 0;
   for (;; reading.bytes *= 4) {
-    reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, 3); });
+    reading.failure =
+        attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, 3); });
     if (!reading.failure.empty()) return reading;
     taken = as_rank_zero(ranks, timing.best_microseconds) / 1e6;
     if (taken * kCalls > seconds || reading.bytes >= kMaxBytes) break;
   }
-  const int iterations = static_cast<int>(std::clamp(seconds / 2 / std::max(taken, 1e-6), 3.0, 10.0));
-  reading.failure = attempt(ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, iterations); });
+  const int iterations =
+      static_cast<int>(std::clamp(seconds / 2 / std::max(taken, 1e-6), 3.0, 10.0));
+  reading.failure = attempt(
+      ranks, [&] { timing = time_once(ranks, replicas, route, reading.bytes, iterations); });
   if (timing.best_microseconds <= 0) return reading;
   const double gigabytes = static_cast<double>(reading.bytes) / timing.best_microseconds / 1e3;
   reading.bus_gigabytes = gigabytes * bus_factor(replicas * ranks.session().size());
   if (in_memory(reading.route))
-    reading.carried_gigabytes = gigabytes;  // each member reads and writes as many bytes as the buffer has
+    reading.carried_gigabytes =
+        gigabytes;  // each member reads and writes as many bytes as the buffer has
   else if (route == Route::hierarchical)
     reading.carried_gigabytes = gigabytes * bus_factor(ranks.session().nodes());
   else
@@ -237,7 +266,8 @@ std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<Route> routes
   const int replicas = ranks.session().size() == 1 ? 2 : 1;
   std::vector<RouteReading> readings;
   for (const Route route : routes)
-    readings.push_back(time_route(ranks, replicas, route, seconds / static_cast<double>(routes.size())));
+    readings.push_back(
+        time_route(ranks, replicas, route, seconds / static_cast<double>(routes.size())));
   return readings;
 }
 
@@ -258,17 +288,22 @@ Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds
     const double link = by_memory ? speeds.copied_gigabytes : speeds.wire_gigabytes;
     outcome.summary += fmt::format("{} {:.3g} GB/s", reading.route, reading.bus_gigabytes);
     if (link <= 0) continue;
-    outcome.summary +=
-        fmt::format(" ({:.0f} % of {})", 100 * reading.carried_gigabytes / link, by_memory ? "copying" : "the link");
+    outcome.summary += fmt::format(" ({:.0f} % of {})", 100 * reading.carried_gigabytes / link,
+                                   by_memory ? "copying" : "the link");
     // The route mpi is only for comparison.
-    if (reading.carried_gigabytes >= (by_memory ? kOfCopying : kOfWire) * link || reading.route == "mpi") continue;
+    if (reading.carried_gigabytes >= (by_memory ? kOfCopying : kOfWire) * link ||
+        reading.route == "mpi")
+      continue;
     outcome.add(
         {.level = Level::warning,
-         .what = fmt::format("{} transfers {:.3g} GB/s, while {} {:.3g}", reading.route, reading.carried_gigabytes,
+         .what = fmt::format("{} transfers {:.3g} GB/s, while {} {:.3g}", reading.route,
+                             reading.carried_gigabytes,
                              by_memory ? "memory can be copied at" : "the link carries", link),
-         .remedy = by_memory ? "give each rank its own core (see the check cores) and end other programs there"
-                             : "compare the routes with lockstep allreduce-bench and choose one with "
-                               "--allreduce; more connections may help: mpirun --mca btl_tcp_links 4"});
+         .remedy =
+             by_memory
+                 ? "give each rank its own core (see the check cores) and end other programs there"
+                 : "compare the routes with lockstep allreduce-bench and choose one with "
+                   "--allreduce; more connections may help: mpirun --mca btl_tcp_links 4"});
   }
   return outcome;
 }

@@ -19,7 +19,8 @@ struct LinkFacts {
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(LinkFacts, from, gigabytes)
 };
 
-/// Collective. Sends MPI messages around a ring of the first ranks of all hosts, or of all ranks of a single host.
+/// Collective. Sends MPI messages around a ring of the first ranks of all hosts, or of all ranks of
+/// a single host.
 Reports<LinkFacts> measure_links(Ranks& ranks, double seconds);
 
 /// `links`: links that are much slower than the others, or than the speed of their interface.
@@ -34,14 +35,17 @@ double slowest_link(const Reports<LinkFacts>& links);
 struct RouteReading {
   std::string route = {};
   std::size_t bytes = 0;
-  double bus_gigabytes = 0;      ///< bus bandwidth in GB/s: buffer size per second x 2(n-1)/n for n members
-  double carried_gigabytes = 0;  ///< GB/s through the resource that limits the route: a rank's memory, or a host's link
-  std::string failure = {};      ///< why there is no result; empty on success
+  double bus_gigabytes =
+      0;  ///< bus bandwidth in GB/s: buffer size per second x 2(n-1)/n for n members
+  double carried_gigabytes =
+      0;  ///< GB/s through the resource that limits the route: a rank's memory, or a host's link
+  std::string failure = {};  ///< why there is no result; empty on success
 };
 
-/// Collective. Times `routes`. If empty: those that connect these ranks (or two replicas of a single process), and
-/// MPI's all-reduce.
-std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<allreduce::Route> routes, double seconds);
+/// Collective. Times `routes`. If empty: those that connect these ranks (or two replicas of a
+/// single process), and MPI's all-reduce.
+std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<allreduce::Route> routes,
+                                         double seconds);
 
 /// Reference bandwidths for routes, in GB/s.
 struct LinkSpeeds {

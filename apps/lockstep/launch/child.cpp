@@ -27,7 +27,8 @@ namespace {
 sigset_t watched_signals() {
   sigset_t set;
   sigemptyset(&set);
-  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD}) sigaddset(&set, signal);
+  for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
+    sigaddset(&set, signal);
   return set;
 }
 
@@ -48,7 +49,8 @@ Pipe make_pipe() {
 std::vector<std::string> environment_without_task() {
   std::vector<std::string> kept;
   for (char** entry = environ; *entry != nullptr; ++entry)
-    if (const std::string whole = *entry; !is_of_a_task(whole.substr(0, whole.find('=')))) kept.push_back(whole);
+    if (const std::string whole = *entry; !is_of_a_task(whole.substr(0, whole.find('='))))
+      kept.push_back(whole);
   return kept;
 }
 
@@ -68,10 +70,11 @@ void run_on(const std::vector<int>& processors) {
   sched_setaffinity(0, sizeof(mask), &mask);
 }
 
-/// Runs between fork and exec in a single-threaded process. Writes errno to `failure` if exec fails.
+/// Runs between fork and exec in a single-threaded process. Writes errno to `failure` if exec
+/// fails.
 [[noreturn]] void become(const std::vector<char*>& words, const std::vector<char*>& environment,
-                         const ChildOptions& options, const Pipe& output, const Pipe& errors, const Pipe& failure,
-                         pid_t parent) {
+                         const ChildOptions& options, const Pipe& output, const Pipe& errors,
+                         const Pipe& failure, pid_t parent) {
   setpgid(0, 0);
   prctl(PR_SET_PDEATHSIG, kEndSignal);
   if (getppid() != parent) _exit(kSignalStatus + kEndSignal);
@@ -97,7 +100,9 @@ int error_of(Pipe& started) {
   pollfd told{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
   poll(&told, 1, -1);
   int error = 0;
-  return read(started.reading.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error)) ? error : 0;
+  return read(started.reading.get(), &error, sizeof(error)) == static_cast<ssize_t>(sizeof(error))
+             ? error
+             : 0;
 }
 
 /// The kernel lists children by thread, and mpirun forks from several threads.
@@ -116,21 +121,25 @@ bool is_rank(pid_t process) {
   std::ifstream file(fmt::format("/proc/{}/environ", process), std::ios::binary);
   const std::string environment{std::istreambuf_iterator<char>(file), {}};
   using std::string_view_literals::operator""sv;
-  constexpr std::string_view kRank = "\0OMPI_COMM_WORLD_RANK="sv;  // the first variable has no '\0' before it
+  constexpr std::string_view kRank =
+      "\0OMPI_COMM_WORLD_RANK="sv;  // the first variable has no '\0' before it
   return environment.starts_with(kRank.substr(1)) || environment.find(kRank) != std::string::npos;
 }
 
 }  // namespace
 
 bool is_of_a_task(const std::string& name) {
-  constexpr std::array kNames = {"TF_CONFIG",        "RANK",         "WORLD_SIZE",     "LOCAL_RANK",
-                                 "LOCAL_WORLD_SIZE", "NODE_RANK",    "GROUP_RANK",     "SLURM_PROCID",
-                                 "SLURM_LOCALID",    "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
-  constexpr std::array kBeginnings = {"PMI_", "PMIX_", "SLURM_STEP_", "SLURM_CPU_BIND", "SLURM_PMI"};
+  constexpr std::array kNames = {
+      "TF_CONFIG",        "RANK",         "WORLD_SIZE",     "LOCAL_RANK",
+      "LOCAL_WORLD_SIZE", "NODE_RANK",    "GROUP_RANK",     "SLURM_PROCID",
+      "SLURM_LOCALID",    "SLURM_NODEID", "SLURM_TASK_PID", "SLURM_GTIDS"};
+  constexpr std::array kBeginnings = {"PMI_", "PMIX_", "SLURM_STEP_", "SLURM_CPU_BIND",
+                                      "SLURM_PMI"};
   // The secret of the launch. The watchdog of the ranks has its own secret.
   if (name == net::kSecretVariable || name == net::kSecretFileVariable) return true;
   return std::ranges::find(kNames, name) != kNames.end() ||
-         std::ranges::any_of(kBeginnings, [&](const char* beginning) { return name.starts_with(beginning); });
+         std::ranges::any_of(kBeginnings,
+                             [&](const char* beginning) { return name.starts_with(beginning); });
 }
 
 Child::Child(const std::vector<std::string>& command, const ChildOptions& options) {
@@ -146,7 +155,8 @@ Child::Child(const std::vector<std::string>& command, const ChildOptions& option
   if (id_ < 0)
     throw Error(ErrorCategory::communication, "launch", "expected to start a process",
                 std::generic_category().message(errno));
-  if (id_ == 0) become(word_pointers, environment_pointers, options, output, errors, failure, parent);
+  if (id_ == 0)
+    become(word_pointers, environment_pointers, options, output, errors, failure, parent);
   setpgid(id_, id_);  // in parent and child, to avoid a race
   if (const int error = error_of(failure); error != 0) {
     waitpid(id_, nullptr, 0);
@@ -187,7 +197,8 @@ std::vector<pid_t> Child::ranks() const {
   std::vector<pid_t> ranks;
   std::vector<pid_t> parents = {id_};
   for (std::size_t i = 0; i < parents.size(); ++i)
-    for (const pid_t child : children_of(parents[i])) (is_rank(child) ? ranks : parents).push_back(child);
+    for (const pid_t child : children_of(parents[i]))
+      (is_rank(child) ? ranks : parents).push_back(child);
   return ranks;
 }
 

@@ -13,25 +13,29 @@
 namespace lockstep::apps::launch {
 
 struct ChildOptions {
-  std::vector<int> processors = {};  ///< affinity; empty, or if the system refuses it: that of this process
-  bool captured = false;             ///< its output is read by this process, and its input is empty
+  std::vector<int> processors =
+      {};                 ///< affinity; empty, or if the system refuses it: that of this process
+  bool captured = false;  ///< its output is read by this process, and its input is empty
 };
 
-/// Ends mpirun and its daemons. They ignore SIGTERM: schedulers send it to all processes of a job, and mpirun would
-/// then leave its ranks no time to save a checkpoint.
+/// Ends mpirun and its daemons. They ignore SIGTERM: schedulers send it to all processes of a job,
+/// and mpirun would then leave its ranks no time to save a checkpoint.
 inline constexpr int kEndSignal = SIGINT;
 
 /// Exit status after a signal: this plus the signal's number.
 inline constexpr int kSignalStatus = 128;
 
 /// Whether the signal requests the end of the job.
-inline bool is_stop_signal(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+inline bool is_stop_signal(int signal) {
+  return signal == SIGTERM || signal == SIGINT || signal == SIGHUP;
+}
 
-/// A child process in its own process group, with SIGTERM blocked, and without the environment variables that identify
-/// a task of a job. It receives kEndSignal if this process is killed.
+/// A child process in its own process group, with SIGTERM blocked, and without the environment
+/// variables that identify a task of a job. It receives kEndSignal if this process is killed.
 class Child {
  public:
-  /// Throws Error: (input) if there is no such program, (communication) if the system cannot start a process.
+  /// Throws Error: (input) if there is no such program, (communication) if the system cannot start
+  /// a process.
   Child(const std::vector<std::string>& command, const ChildOptions& options);
   /// Kills it if it is still running.
   ~Child();
@@ -59,8 +63,8 @@ class Child {
   net::FileDescriptor errors_;
 };
 
-/// While an object exists, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD are blocked and read from a
-/// descriptor. There may be only one object at a time.
+/// While an object exists, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD are blocked and
+/// read from a descriptor. There may be only one object at a time.
 class SignalQueue {
  public:
   SignalQueue();
@@ -77,8 +81,8 @@ class SignalQueue {
   net::FileDescriptor descriptor_;
 };
 
-/// Whether the environment variable identifies a task of a job, would make mpirun run as part of one, or is the secret
-/// of the tasks.
+/// Whether the environment variable identifies a task of a job, would make mpirun run as part of
+/// one, or is the secret of the tasks.
 bool is_of_a_task(const std::string& name);
 
 }  // namespace lockstep::apps::launch

@@ -35,7 +35,8 @@ bool may_be_sent(std::string_view name, const Runtime& runtime) {
 
 /// mpirun quotes its arguments for the shell that ssh would start.
 std::string unquoted(const std::string& word) {
-  if (word.size() >= 2 && word.front() == '"' && word.back() == '"') return word.substr(1, word.size() - 2);
+  if (word.size() >= 2 && word.front() == '"' && word.back() == '"')
+    return word.substr(1, word.size() - 2);
   return word;
 }
 
@@ -50,24 +51,28 @@ void require(bool right, std::string_view expected, const std::string& value) {
 
 bool is_job(const std::string& job, const Runtime& runtime) {
   if (runtime.is_prrte) return !job.empty() && job.size() <= kMaxValue && consists_of(job, "._-@");
-  return !job.empty() && job.size() <= 10 && job.find_first_not_of("0123456789") == std::string::npos;
+  return !job.empty() && job.size() <= 10 &&
+         job.find_first_not_of("0123456789") == std::string::npos;
 }
 
 void check(const DaemonFacts& facts, const Runtime& runtime) {
-  require(is_job(facts.job, runtime), fmt::format("the name of an mpirun job, of {}", runtime.name), facts.job);
+  require(is_job(facts.job, runtime), fmt::format("the name of an mpirun job, of {}", runtime.name),
+          facts.job);
   require(facts.nodes.empty() == runtime.nodes.empty() && facts.nodes.size() <= kMaxNodes &&
               consists_of(facts.nodes, "._-,:@()[]"),
           "mpirun's list of nodes", facts.nodes);
   addresses_of_uri(facts.uri);
-  require(facts.uri.starts_with(facts.job + ".0;"), "the contact address of the same mpirun job", facts.uri);
+  require(facts.uri.starts_with(facts.job + ".0;"), "the contact address of the same mpirun job",
+          facts.uri);
   for (const auto& [name, value] : facts.parameters) {
     require(may_be_sent(name, runtime), "an Open MPI parameter that mpirun may send", name);
-    require(value.size() <= kMaxValue && consists_of(value, "._-,:;/^=+*% "), "the value of an Open MPI parameter",
-            value);
+    require(value.size() <= kMaxValue && consists_of(value, "._-,:;/^=+*% "),
+            "the value of an Open MPI parameter", value);
   }
 }
 
-void add_address(std::vector<std::string>& addresses, std::string_view text, const std::string& uri) {
+void add_address(std::vector<std::string>& addresses, std::string_view text,
+                 const std::string& uri) {
   if (text.starts_with('[')) text.remove_prefix(1);
   if (text.ends_with(']')) text.remove_suffix(1);
   require(is_address(text), "numeric addresses in mpirun's contact address", uri);
@@ -82,7 +87,8 @@ std::vector<std::string> addresses_of_uri(const std::string& uri) {
   std::vector<std::string> addresses;
   std::size_t begin = uri.find(';');
   require(begin != std::string::npos, kExpected, uri);
-  // PRRTE, whose job names contain '@', appends the network prefix length of each address after the port.
+  // PRRTE, whose job names contain '@', appends the network prefix length of each address after the
+  // port.
   const bool has_masks = uri.substr(0, begin).find('@') != std::string::npos;
   for (; begin != std::string::npos; begin = uri.find(';', begin + 1)) {
     std::string_view part = std::string_view(uri).substr(begin + 1);
@@ -95,7 +101,8 @@ std::vector<std::string> addresses_of_uri(const std::string& uri) {
     require(colon != std::string_view::npos, kExpected, uri);
     parse_integer(list.substr(colon + 1), 1, 65535);
     list = list.substr(0, colon);
-    for (std::size_t comma = list.find(','); comma != std::string_view::npos; comma = list.find(',')) {
+    for (std::size_t comma = list.find(','); comma != std::string_view::npos;
+         comma = list.find(',')) {
       add_address(addresses, list.substr(0, comma), uri);
       list.remove_prefix(comma + 1);
     }
@@ -143,13 +150,15 @@ DaemonFacts parse_daemon(const std::string& text, const Runtime& runtime) {
   facts.nodes = line_of(field(json, "nodes"), kMaxNodes);
   facts.uri = line_of(field(json, "uri"), kMaxUri);
   for (const nlohmann::json& one : require_array(field(json, "parameters"), kMaxParameters))
-    facts.parameters.emplace_back(line_of(element(one, 0), kMaxValue), line_of(element(one, 1), kMaxValue));
+    facts.parameters.emplace_back(line_of(element(one, 0), kMaxValue),
+                                  line_of(element(one, 1), kMaxValue));
   facts.processors = processors_of(field(json, "processors"));
   check(facts, runtime);
   return facts;
 }
 
-std::vector<std::string> daemon_command(const DaemonFacts& facts, const std::vector<std::string>& more, bool as_root,
+std::vector<std::string> daemon_command(const DaemonFacts& facts,
+                                        const std::vector<std::string>& more, bool as_root,
                                         const Runtime& runtime) {
   std::vector<std::string> words = {std::string(runtime.daemon)};
   if (as_root && runtime.is_prrte) words.emplace_back("--allow-run-as-root");
@@ -170,7 +179,8 @@ std::vector<std::string> daemon_command(const DaemonFacts& facts, const std::vec
     add("orte_leave_session_attached", "1");
   add(runtime.full_names, "1");
   const auto is_fact = [&](const std::string& name) {
-    return std::ranges::any_of(facts.parameters, [&](const auto& one) { return one.first == name; });
+    return std::ranges::any_of(facts.parameters,
+                               [&](const auto& one) { return one.first == name; });
   };
   for (const auto& [name, value] : facts.parameters) add(name, value);
   for (std::size_t i = 0; i + 2 < more.size(); ++i) {
@@ -195,8 +205,11 @@ void write_to(std::FILE* file, const std::string& text) {
 }
 
 int fail(const std::string& why) {
-  write_to(stderr,
-           fmt::format("lockstep: error: [launch] expected to be started by the mpirun of lockstep launch; {}\n", why));
+  write_to(
+      stderr,
+      fmt::format(
+          "lockstep: error: [launch] expected to be started by the mpirun of lockstep launch; {}\n",
+          why));
   return kFailed;
 }
 
@@ -215,11 +228,15 @@ int relay(net::Connection& link) {
 
 }  // namespace
 
-std::string agent_address(std::uint16_t port, const std::string& token) { return fmt::format("{} {}", port, token); }
+std::string agent_address(std::uint16_t port, const std::string& token) {
+  return fmt::format("{} {}", port, token);
+}
 
 std::string agent_command() { return fmt::format("/proc/{}/exe {}", getpid(), kAgentCommand); }
 
-std::string to_text(const Call& call) { return dump_json(nlohmann::json({call.host, to_text(call.daemon)})); }
+std::string to_text(const Call& call) {
+  return dump_json(nlohmann::json({call.host, to_text(call.daemon)}));
+}
 
 Call parse_call(const std::string& text, const Runtime& runtime) {
   const nlohmann::json json = parse_fields(text, 8);
@@ -228,7 +245,8 @@ Call parse_call(const std::string& text, const Runtime& runtime) {
 }
 
 int run_agent(const std::vector<std::string>& words) {
-  // mpirun starts the agent with SIGTERM unblocked, and would treat its end as the end of the daemon.
+  // mpirun starts the agent with SIGTERM unblocked, and would treat its end as the end of the
+  // daemon.
   std::signal(SIGTERM, SIG_IGN);
   const char* given = std::getenv(kAgentVariable);
   const std::string address = given == nullptr ? "" : given;
@@ -239,9 +257,11 @@ int run_agent(const std::vector<std::string>& words) {
     const auto port = static_cast<std::uint16_t>(parse_integer(address.substr(0, space), 1, 65535));
     const net::JobSecret token(address.substr(space + 1), kAgentVariable);
     const std::string call = to_text(
-        Call{.host = words.front(), .daemon = read_daemon_command({words.begin() + 1, words.end()}, runtime_here())});
+        Call{.host = words.front(),
+             .daemon = read_daemon_command({words.begin() + 1, words.end()}, runtime_here())});
     net::FileDescriptor socket = net::connect_to(kHere, port, kConnectTime, why);
-    if (!socket.is_open() || !net::authenticate(socket, token, net::kAgentPurpose, kConnectTime, why))
+    if (!socket.is_open() ||
+        !net::authenticate(socket, token, net::kAgentPurpose, kConnectTime, why))
       return fail("the first task cannot be reached: " + why);
     net::Connection link(std::move(socket), kFrameLimits);
     link.send({FrameKind::call, call});

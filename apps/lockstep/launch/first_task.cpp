@@ -1,8 +1,8 @@
 #include "apps/lockstep/launch/first_task.h"
 
 #include <fmt/format.h>
-#include <spdlog/logger.h>
 #include <fmt/ranges.h>
+#include <spdlog/logger.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,8 +33,10 @@ constexpr seconds kSameStop(2);   // signals within this time count as one reque
 constexpr seconds kLook(1);
 
 Error lost(const Client& client) {
-  return {ErrorCategory::communication, "launch", "expected every task to stay connected until the end of the job",
-          fmt::format("lost rank {} on host {}: {}", client.task->rank, client.task->host, client.link.reason())};
+  return {ErrorCategory::communication, "launch",
+          "expected every task to stay connected until the end of the job",
+          fmt::format("lost rank {} on host {}: {}", client.task->rank, client.task->host,
+                      client.link.reason())};
 }
 
 bool environment_chooses_networks() {
@@ -67,15 +69,16 @@ std::vector<std::string> parse_failures(const std::string& text) {
   constexpr std::size_t kMaxFailure = 4096;
   const nlohmann::json json = parse_fields(text, kMaxFailures + 1);
   std::vector<std::string> failures;
-  for (const nlohmann::json& one : require_array(json, kMaxFailures)) failures.push_back(line_of(one, kMaxFailure));
+  for (const nlohmann::json& one : require_array(json, kMaxFailures))
+    failures.push_back(line_of(one, kMaxFailure));
   return failures;
 }
 
 /// "a, b and 7 more"
 std::string list_of(const std::vector<std::string>& parts) {
   const std::size_t shown = std::min(parts.size(), kMaxNamed);
-  std::string text =
-      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
+  std::string text = fmt::format(
+      "{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(shown), ", "));
   if (shown < parts.size()) text += fmt::format(" and {} more", parts.size() - shown);
   return text;
 }
@@ -85,7 +88,8 @@ std::string list_of(const std::vector<std::string>& parts) {
 FirstTask::FirstTask(const LaunchOptions& options, const job::Task& task)
     : options_(options),
       task_(task),
-      rendezvous_(listen_for_tasks(task, options.secret, addresses_), options.secret, options.stall_limit()) {
+      rendezvous_(listen_for_tasks(task, options.secret, addresses_), options.secret,
+                  options.stall_limit()) {
   allow_connections(task.ranks);
   JoinRequest mine = describe_this_task(task, options.job, options.host);
   mine.port = task.rendezvous.port;
@@ -121,10 +125,11 @@ void FirstTask::gather() {
   const auto deadline = Clock::now() + options_.patience();
   while (tasks_.size() < static_cast<std::size_t>(task_.ranks)) {
     if (Clock::now() >= deadline)
-      throw Error(ErrorCategory::communication, "launch",
-                  fmt::format("expected all {} tasks to connect to port {} of host {} within {} s", task_.ranks,
-                              task_.rendezvous.port, tasks_.at(0).host, options_.timeout),
-                  missing_ranks());
+      throw Error(
+          ErrorCategory::communication, "launch",
+          fmt::format("expected all {} tasks to connect to port {} of host {} within {} s",
+                      task_.ranks, task_.rendezvous.port, tasks_.at(0).host, options_.timeout),
+          missing_ranks());
     for (const Event& event : rendezvous_.wait(signals_, deadline)) {
       Client& client = *event.client;
       if (event.frame && event.frame->is(FrameKind::arrive)) {
@@ -153,22 +158,25 @@ void FirstTask::admit(Client& client, JoinRequest task) {
   if (task.job != mine.job) {
     client.link.send(
         {FrameKind::refuse,
-         to_text(Ending{exit_status(ErrorCategory::input),
-                        fmt::format("[launch] expected a task of the job \"{}\", to which the task at this address "
-                                    "belongs; this task belongs to the job \"{}\"",
-                                    mine.job, task.job)})});
+         to_text(Ending{
+             exit_status(ErrorCategory::input),
+             fmt::format(
+                 "[launch] expected a task of the job \"{}\", to which the task at this address "
+                 "belongs; this task belongs to the job \"{}\"",
+                 mine.job, task.job)})});
     return;
   }
   task.towards = net::way_to(net::peer_address(client.link.socket())).interface;
   client.task = task;  // from now on it belongs to the job, and receives its errors
   if (task.ranks != mine.ranks)
-    throw Error(ErrorCategory::input, "launch", "expected the same number of tasks in the environment of every task",
-                fmt::format("rank 0 on host {} has {}, rank {} on host {} has {}", mine.host, mine.ranks, task.rank,
-                            task.host, task.ranks));
+    throw Error(ErrorCategory::input, "launch",
+                "expected the same number of tasks in the environment of every task",
+                fmt::format("rank 0 on host {} has {}, rank {} on host {} has {}", mine.host,
+                            mine.ranks, task.rank, task.host, task.ranks));
   if (const auto found = tasks_.find(task.rank); found != tasks_.end())
-    throw Error(
-        ErrorCategory::input, "launch", "expected one task for each rank",
-        fmt::format("rank {} connected from host {} and from host {}", task.rank, found->second.host, task.host));
+    throw Error(ErrorCategory::input, "launch", "expected one task for each rank",
+                fmt::format("rank {} connected from host {} and from host {}", task.rank,
+                            found->second.host, task.host));
   tasks_.emplace(task.rank, std::move(task));
   client.link.send(FrameKind::welcome);
 }
@@ -179,9 +187,10 @@ std::string FirstTask::missing_ranks() const {
     if (!tasks_.contains(rank)) missing.push_back(describe(task_, rank));
   std::string refused;
   if (rendezvous_.refused() > 0)
-    refused = fmt::format("; {} connections were refused because {}", rendezvous_.refused(),
-                          options_.secret.is_secret() ? "they did not authenticate with the job's secret"
-                                                      : "they belong to another user, or have a secret");
+    refused =
+        fmt::format("; {} connections were refused because {}", rendezvous_.refused(),
+                    options_.secret.is_secret() ? "they did not authenticate with the job's secret"
+                                                : "they belong to another user, or have a secret");
   return fmt::format("{} connected, missing {}{}", tasks_.size(), list_of(missing), refused);
 }
 
@@ -203,24 +212,27 @@ std::vector<Target> FirstTask::targets_of(std::size_t host) const {
 void FirstTask::probe() {
   if (plan_.hosts.size() == 1) return;
   for (std::size_t host = 1; host < plan_.hosts.size(); ++host)
-    client_of(plan_.hosts[host].ranks.front()).link.send({FrameKind::probe, to_text(targets_of(host))});
+    client_of(plan_.hosts[host].ranks.front())
+        .link.send({FrameKind::probe, to_text(targets_of(host))});
   std::vector<std::string> failures;
   const auto add = [&](const std::string& from, const std::vector<std::string>& found) {
-    for (const std::string& one : found) failures.push_back(fmt::format("host {} does not reach {}", from, one));
+    for (const std::string& one : found)
+      failures.push_back(fmt::format("host {} does not reach {}", from, one));
   };
   add(plan_.hosts[0].name, try_to_reach(targets_of(0), kProbeTime));
   const auto deadline = Clock::now() + kProbeReportTime;
   for (std::size_t reports = 1; reports < plan_.hosts.size();) {
     if (Clock::now() >= deadline) {
-      failures.push_back(
-          fmt::format("{} hosts did not report within {} s", plan_.hosts.size() - reports, kProbeReportTime.count()));
+      failures.push_back(fmt::format("{} hosts did not report within {} s",
+                                     plan_.hosts.size() - reports, kProbeReportTime.count()));
       break;
     }
     for (const Event& event : rendezvous_.wait(signals_, deadline)) {
       const auto& task = event.client->task;
       if (!event.frame && task) throw lost(*event.client);
       if (!event.frame || !event.frame->is(FrameKind::probed) || !task) continue;
-      const auto host = std::ranges::find(plan_.hosts, task->rank, [](const Host& one) { return one.ranks.front(); });
+      const auto host = std::ranges::find(plan_.hosts, task->rank,
+                                          [](const Host& one) { return one.ranks.front(); });
       if (host == plan_.hosts.end()) continue;  // it received no probe
       try {
         add(host->name, parse_failures(event.frame->body));
@@ -233,7 +245,8 @@ void FirstTask::probe() {
     stop_on_signals();
   }
   if (!failures.empty())
-    throw Error(ErrorCategory::communication, "launch", "expected hosts that reach each other", list_of(failures));
+    throw Error(ErrorCategory::communication, "launch", "expected hosts that reach each other",
+                list_of(failures));
 }
 
 // ---- While mpirun runs
@@ -248,15 +261,19 @@ int FirstTask::run_mpirun() {
   } else {
     here.agent = agent_command();
     ::unsetenv("PRTE_MCA_plm_ssh_args");  // for ssh, not for the agent
-    ::setenv(kAgentVariable, agent_address(rendezvous_.expect_agents(token_), token_.text()).c_str(), 1);
+    ::setenv(kAgentVariable,
+             agent_address(rendezvous_.expect_agents(token_), token_.text()).c_str(), 1);
   }
-  Child mpirun(mpirun_command(plan_, options_.mpirun, here, runtime_here()), {.processors = processors});
+  Child mpirun(mpirun_command(plan_, options_.mpirun, here, runtime_here()),
+               {.processors = processors});
   const auto start_deadline = Clock::now() + options_.patience();
   auto deadline = Clock::time_point::max();
   while (!mpirun.status()) {
-    for (const Event& event : rendezvous_.wait(signals_, Clock::now() + kLook)) serve(event, mpirun);
+    for (const Event& event : rendezvous_.wait(signals_, Clock::now() + kLook))
+      serve(event, mpirun);
     for (const int signal : signals_.take()) take_signal(signal, task_.rank, mpirun);
-    // mpirun waits for its daemons without a timeout. Ranks may have ended unseen; then mpirun ends soon too.
+    // mpirun waits for its daemons without a timeout. Ranks may have ended unseen; then mpirun ends
+    // soon too.
     started_ = started_ || plan_.hosts.size() == 1 || !mpirun.ranks().empty();
     if (!started_ && !failure_ && Clock::now() >= start_deadline) failure_ = unstarted();
     if (failure_ && deadline == Clock::time_point::max()) {
@@ -269,7 +286,8 @@ int FirstTask::run_mpirun() {
   return *mpirun.status();
 }
 
-/// The mpirun of Open MPI 5 may exit with status 0 after it lost a host. In that case the host's daemon has not ended.
+/// The mpirun of Open MPI 5 may exit with status 0 after it lost a host. In that case the host's
+/// daemon has not ended.
 void FirstTask::wait_for_daemons(Child& mpirun) {
   const auto deadline = Clock::now() + kLeaveTime;
   while (!running_daemons_.empty() && !failure_ && Clock::now() < deadline) {
@@ -280,17 +298,20 @@ void FirstTask::wait_for_daemons(Child& mpirun) {
   for (const int rank : running_daemons_) hosts.push_back(tasks_.at(rank).host);
   if (!hosts.empty() && !failure_)
     failure_ =
-        Error(ErrorCategory::communication, "launch", "expected every host to stay connected until the end of the job",
+        Error(ErrorCategory::communication, "launch",
+              "expected every host to stay connected until the end of the job",
               fmt::format("mpirun ended without a report from its daemon on {}", list_of(hosts)));
 }
 
 Error FirstTask::unstarted() const {
   std::vector<std::string> hosts;
-  for (std::size_t host = 1; host < plan_.hosts.size(); ++host) hosts.push_back(plan_.hosts[host].name);
+  for (std::size_t host = 1; host < plan_.hosts.size(); ++host)
+    hosts.push_back(plan_.hosts[host].name);
   return {ErrorCategory::communication, "launch",
-          fmt::format("expected mpirun on {} and its daemons on {} to connect within {} s", plan_.hosts[0].name,
-                      list_of(hosts), options_.timeout),
-          "no rank started; select the network with --interface, and check that all hosts have the same Open MPI"};
+          fmt::format("expected mpirun on {} and its daemons on {} to connect within {} s",
+                      plan_.hosts[0].name, list_of(hosts), options_.timeout),
+          "no rank started; select the network with --interface, and check that all hosts have the "
+          "same Open MPI"};
 }
 
 void FirstTask::serve(const Event& event, Child& mpirun) {
@@ -348,11 +369,13 @@ void FirstTask::answer_call(Client& agent, const std::string& text) {
 
 void FirstTask::pass_to_agent(const Client& client, const net::Frame& frame) {
   for (Client& other : rendezvous_.clients())
-    if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == client.task->rank) other.link.send(frame);
+    if (other.agent_of && plan_.hosts[*other.agent_of].ranks.front() == client.task->rank)
+      other.link.send(frame);
 }
 
 void FirstTask::take_signal(int signal, int rank, Child& mpirun) {
-  if (signal == SIGUSR1 || signal == SIGUSR2) return mpirun.signal(signal);  // mpirun forwards it to all ranks
+  if (signal == SIGUSR1 || signal == SIGUSR2)
+    return mpirun.signal(signal);  // mpirun forwards it to all ranks
   if (!is_stop_signal(signal)) return;
   const auto now = Clock::now();
   const bool first_of_task = requested_.insert(rank).second;
@@ -360,8 +383,8 @@ void FirstTask::take_signal(int signal, int rank, Child& mpirun) {
   if (stops_ > 0 && now - last_stop_ < (stops_ == 1 ? kSameStop : kEndTime)) return;
   last_stop_ = now;
   ++stops_;
-  // Signal the ranks first, so that they can save a checkpoint, as a training does on SIGTERM and SIGINT; mpirun would
-  // kill them without delay.
+  // Signal the ranks first, so that they can save a checkpoint, as a training does on SIGTERM and
+  // SIGINT; mpirun would kill them without delay.
   const std::vector<pid_t> ranks = stops_ == 1 ? mpirun.ranks() : std::vector<pid_t>{};
   for (const pid_t one : ranks) kill(one, signal == SIGHUP ? SIGTERM : signal);
   if (!ranks.empty()) return;
@@ -374,17 +397,20 @@ void FirstTask::take_signal(int signal, int rank, Child& mpirun) {
 Client& FirstTask::client_of(int rank) {
   for (Client& client : rendezvous_.clients())
     if (client.task && client.task->rank == rank) return client;
-  throw Error(ErrorCategory::communication, "launch", "expected every task to stay connected until the end of the job",
+  throw Error(ErrorCategory::communication, "launch",
+              "expected every task to stay connected until the end of the job",
               fmt::format("lost rank {}", rank));
 }
 
-/// Returns when the other tasks have disconnected, so that no process of the job outlives its first task.
+/// Returns when the other tasks have disconnected, so that no process of the job outlives its first
+/// task.
 void FirstTask::dismiss(const Ending& ending, FrameKind kind) {
   const auto deadline = Clock::now() + kLeaveTime;
   for (Client& client : rendezvous_.clients())
     if (client.task) client.link.send({kind, to_text(ending)});
   while (Clock::now() < deadline &&
-         std::ranges::any_of(rendezvous_.clients(), [](const Client& one) { return one.task && !one.left; })) {
+         std::ranges::any_of(rendezvous_.clients(),
+                             [](const Client& one) { return one.task && !one.left; })) {
     rendezvous_.wait(signals_, deadline);
     signals_.take();  // a pending signal would end every wait at once
   }

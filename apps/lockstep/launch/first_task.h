@@ -1,5 +1,5 @@
-// Rank 0 in a launch: it accepts the connections of the other tasks, runs mpirun over their hosts, and sends them the
-// exit status.
+// Rank 0 in a launch: it accepts the connections of the other tasks, runs mpirun over their hosts,
+// and sends them the exit status.
 #pragma once
 
 #include <map>
@@ -17,12 +17,13 @@ namespace lockstep::apps::launch {
 
 class FirstTask {
  public:
-  /// Throws Error (communication) if the port of the rendezvous is in use, (input) if tasks may be on other hosts and
-  /// there is no secret.
+  /// Throws Error (communication) if the port of the rendezvous is in use, (input) if tasks may be
+  /// on other hosts and there is no secret.
   FirstTask(const LaunchOptions& options, const job::Task& task);
 
-  /// Returns the exit status of mpirun, or 128 + a signal that arrived before mpirun ran. Throws Error (input) if tasks
-  /// are inconsistent, (communication) if one does not connect, is lost, or cannot reach another.
+  /// Returns the exit status of mpirun, or 128 + a signal that arrived before mpirun ran. Throws
+  /// Error (input) if tasks are inconsistent, (communication) if one does not connect, is lost, or
+  /// cannot reach another.
   int run();
 
  private:

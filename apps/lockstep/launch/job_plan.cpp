@@ -16,7 +16,8 @@
 namespace lockstep::apps::launch {
 namespace {
 
-// Parameters that mpirun itself sends to its daemons. None of them names a program, a library or a file.
+// Parameters that mpirun itself sends to its daemons. None of them names a program, a library or a
+// file.
 constexpr std::array<std::string_view, 12> kSetByOrte = {"btl_tcp_if_exclude",
                                                          "btl_tcp_if_include",
                                                          "hwloc_base_binding_policy",
@@ -29,8 +30,8 @@ constexpr std::array<std::string_view, 12> kSetByOrte = {"btl_tcp_if_exclude",
                                                          "rmaps_base_no_oversubscribe",
                                                          "rmaps_base_oversubscribe",
                                                          "rmaps_base_ranking_policy"};
-constexpr std::array<std::string_view, 4> kSetByPrrte = {"oob_tcp_if_exclude", "oob_tcp_if_include", "prte_if_exclude",
-                                                         "prte_if_include"};
+constexpr std::array<std::string_view, 4> kSetByPrrte = {"oob_tcp_if_exclude", "oob_tcp_if_include",
+                                                         "prte_if_exclude", "prte_if_include"};
 
 }  // namespace
 
@@ -80,9 +81,10 @@ const Runtime& runtime_of(std::string_view mpi) {
   }
   if (version >= 5) return kPrrte;
   if (version == 4) return kOrte;
-  throw Error(
-      ErrorCategory::input, "launch", "expected Open MPI 4 or 5, because lockstep launch uses its mpirun",
-      fmt::format("got {}; use the launcher of that MPI, such as mpiexec", mpi.substr(0, mpi.find_first_of(",\n"))));
+  throw Error(ErrorCategory::input, "launch",
+              "expected Open MPI 4 or 5, because lockstep launch uses its mpirun",
+              fmt::format("got {}; use the launcher of that MPI, such as mpiexec",
+                          mpi.substr(0, mpi.find_first_of(",\n"))));
 }
 
 namespace {
@@ -118,15 +120,18 @@ bool means_this_host(const std::string& name) {
   return name == "localhost" || name.starts_with("localhost.") || net::is_loopback(name);
 }
 
-void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts, const std::vector<std::string>& gpus) {
+void add_runs(JobPlan& plan, const std::vector<std::size_t>& hosts,
+              const std::vector<std::string>& gpus) {
   for (std::size_t rank = 0; rank < hosts.size(); ++rank) {
-    if (plan.runs.empty() || plan.runs.back().host != hosts[rank] || plan.runs.back().gpus != gpus[rank])
+    if (plan.runs.empty() || plan.runs.back().host != hosts[rank] ||
+        plan.runs.back().gpus != gpus[rank])
       plan.runs.push_back({.host = hosts[rank], .ranks = 0, .gpus = gpus[rank]});
     ++plan.runs.back().ranks;
   }
 }
 
-/// The interface at both ends of all connections from other hosts, if it is always the same; else empty.
+/// The interface at both ends of all connections from other hosts, if it is always the same; else
+/// empty.
 std::string common_interface(const std::vector<JoinRequest>& tasks) {
   std::set<std::string> interfaces;
   for (const JoinRequest& task : tasks)
@@ -135,17 +140,18 @@ std::string common_interface(const std::vector<JoinRequest>& tasks) {
 }
 
 void check_local_ranks(const JoinRequest& task, const Host& host) {
-  if (task.local_ranks == 0 || static_cast<std::size_t>(task.local_ranks) == host.ranks.size()) return;
+  if (task.local_ranks == 0 || static_cast<std::size_t>(task.local_ranks) == host.ranks.size())
+    return;
   throw Error(ErrorCategory::input, "launch",
-              fmt::format("expected {} tasks on host {}, the LOCAL_WORLD_SIZE of rank {}", task.local_ranks, host.name,
-                          task.rank),
+              fmt::format("expected {} tasks on host {}, the LOCAL_WORLD_SIZE of rank {}",
+                          task.local_ranks, host.name, task.rank),
               fmt::format("got ranks {}", fmt::join(host.ranks, ", ")));
 }
 
 std::string slots(const Host& host) { return fmt::format("{}:{}", host.name, host.ranks.size()); }
 
-/// Whether mpirun's default placement, which fills one host after the other, puts every rank on its host, and no rank
-/// has its own list of GPUs.
+/// Whether mpirun's default placement, which fills one host after the other, puts every rank on its
+/// host, and no rank has its own list of GPUs.
 bool is_in_order(const JobPlan& plan) {
   return plan.runs.size() == plan.hosts.size() &&
          std::ranges::all_of(plan.runs, [](const RankRun& run) { return run.gpus.empty(); });
@@ -153,7 +159,8 @@ bool is_in_order(const JobPlan& plan) {
 
 bool says_where(const std::vector<std::string>& words) {
   return std::ranges::any_of(words, [](const std::string& word) {
-    const std::string_view name = std::string_view(word).substr(std::min(word.size(), word.find_first_not_of('-')));
+    const std::string_view name =
+        std::string_view(word).substr(std::min(word.size(), word.find_first_not_of('-')));
     return word.starts_with('-') && std::ranges::find(kBinding, name) != std::end(kBinding);
   });
 }
@@ -163,26 +170,32 @@ std::string networks(const JobPlan& plan, const MpirunOptions& options, const Mp
   if (plan.hosts.size() == 1 || options.interface == "any") return "";
   if (options.interface != "auto") return options.interface;
   // Open MPI rejects a second choice of networks next to the user's own.
-  return here.on_chosen_networks || std::ranges::any_of(options.more, chooses_networks) ? "" : plan.interface;
+  return here.on_chosen_networks || std::ranges::any_of(options.more, chooses_networks)
+             ? ""
+             : plan.interface;
 }
 
 void add(std::vector<std::string>& words, std::initializer_list<std::string> more) {
   words.insert(words.end(), more.begin(), more.end());
 }
 
-/// A shell command that sets CUDA_VISIBLE_DEVICES for each rank, and then runs the command that follows it.
+/// A shell command that sets CUDA_VISIBLE_DEVICES for each rank, and then runs the command that
+/// follows it.
 std::string with_gpus(const JobPlan& plan) {
   std::string cases;
   int rank = 0;
   for (const RankRun& run : plan.runs)
     for (int end = rank + run.ranks; rank < end; ++rank)
-      if (!run.gpus.empty()) cases += fmt::format("{}) export CUDA_VISIBLE_DEVICES={};; ", rank, run.gpus);
+      if (!run.gpus.empty())
+        cases += fmt::format("{}) export CUDA_VISIBLE_DEVICES={};; ", rank, run.gpus);
   return fmt::format("case $OMPI_COMM_WORLD_RANK in {}esac; exec \"$@\"", cases);
 }
 
-/// Lists the host of each rank, and sets the GPUs of ranks in a shell. The mpirun of Open MPI 5 in Debian 13 crashes if
-/// its command line has several parts separated by ':' (https://github.com/open-mpi/ompi/issues/13303).
-void add_ranks_one_by_one(std::vector<std::string>& words, const JobPlan& plan, const MpirunOptions& options) {
+/// Lists the host of each rank, and sets the GPUs of ranks in a shell. The mpirun of Open MPI 5 in
+/// Debian 13 crashes if its command line has several parts separated by ':'
+/// (https://github.com/open-mpi/ompi/issues/13303).
+void add_ranks_one_by_one(std::vector<std::string>& words, const JobPlan& plan,
+                          const MpirunOptions& options) {
   std::vector<std::string> hosts;
   bool tells_gpus = false;
   for (const RankRun& run : plan.runs) {
@@ -241,7 +254,8 @@ JobPlan plan_job(const std::vector<JoinRequest>& tasks) {
   std::vector<std::string> gpus;
   for (std::size_t rank = 0; rank < tasks.size(); ++rank) {
     const auto first = static_cast<std::size_t>(plan.hosts[hosts[rank]].ranks.front());
-    // Ranks inherit the GPUs of the host's first task. If other tasks see different ones, set them for each rank.
+    // Ranks inherit the GPUs of the host's first task. If other tasks see different ones, set them
+    // for each rank.
     const bool alike = std::ranges::all_of(plan.hosts[hosts[rank]].ranks, [&](int other) {
       return tasks[static_cast<std::size_t>(other)].gpus == tasks[first].gpus;
     });
@@ -258,16 +272,19 @@ JobPlan plan_job_on(const std::vector<std::string>& hosts) {
   return plan;
 }
 
-bool chooses_networks(std::string_view name) { return name.ends_with("_if_include") || name.ends_with("_if_exclude"); }
+bool chooses_networks(std::string_view name) {
+  return name.ends_with("_if_include") || name.ends_with("_if_exclude");
+}
 
-std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here,
-                                        const Runtime& runtime) {
+std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options,
+                                        const MpirunHere& here, const Runtime& runtime) {
   std::vector<std::string> words = {"mpirun"};
   const auto set = [&](std::string_view name, std::string_view value) {
     for (const std::string_view word : {runtime.option, name, value}) words.emplace_back(word);
   };
   if (here.as_root) words.emplace_back("--allow-run-as-root");
-  // Ranks divide the cores of their host themselves. By default, mpirun would bind each of two ranks to one core.
+  // Ranks divide the cores of their host themselves. By default, mpirun would bind each of two
+  // ranks to one core.
   if (!says_where(options.more)) add(words, {"--bind-to", "none"});
   if (here.within_slurm) {
     set("ras", "^slurm");
@@ -275,16 +292,19 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
   }
   if (!here.agent.empty() && plan.hosts.size() > 1) {
     set(runtime.agent, here.agent);
-    if (!runtime.agent_options.empty()) set(runtime.agent_options, "");  // options in the environment are for ssh
-    set(runtime.no_tree, "1");                                           // agents can run only on this host
+    if (!runtime.agent_options.empty())
+      set(runtime.agent_options, "");  // options in the environment are for ssh
+    set(runtime.no_tree, "1");         // agents can run only on this host
     if (runtime.is_prrte)
-      words.emplace_back("--leave-session-attached");  // so that the agent sees the end of its daemon
+      words.emplace_back(
+          "--leave-session-attached");  // so that the agent sees the end of its daemon
     else
       set("orte_leave_session_attached", "1");
     set(runtime.full_names, "1");  // the plan's host names must not be shortened
   }
   if (const std::string chosen = networks(plan, options, here); !chosen.empty()) {
-    // PRRTE does not support loopback: several "hosts" on one machine connect over its other interfaces.
+    // PRRTE does not support loopback: several "hosts" on one machine connect over its other
+    // interfaces.
     if (!runtime.is_prrte || chosen != "lo") set(runtime.interfaces, chosen);
     add(words, {"--mca", "btl_tcp_if_include", chosen});
   }
@@ -294,7 +314,8 @@ std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions
 }
 
 std::string to_shell(const std::vector<std::string>& words) {
-  constexpr std::string_view kPlain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%^";
+  constexpr std::string_view kPlain =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_=+:,./@%^";
   std::string line;
   for (const std::string& word : words) {
     if (!line.empty()) line += ' ';

@@ -1,7 +1,8 @@
-// Converts the tasks of a job to one mpirun: its hosts, the ranks of each host, and the command line.
+// Converts the tasks of a job to one mpirun: its hosts, the ranks of each host, and the command
+// line.
 //
-// mpirun starts processes on hosts with ORTE in Open MPI 4 and with PRRTE in Open MPI 5. They are equivalent for
-// `lockstep launch`, but their parameters have different names.
+// mpirun starts processes on hosts with ORTE in Open MPI 4 and with PRRTE in Open MPI 5. They are
+// equivalent for `lockstep launch`, but their parameters have different names.
 #pragma once
 
 #include <chrono>
@@ -17,18 +18,18 @@ namespace lockstep::apps::launch {
 
 /// The names of one runtime environment.
 struct Runtime {
-  std::string_view name;                         ///< in messages
-  std::string_view daemon;                       ///< program on each host
-  std::string_view option;                       ///< option that sets a parameter, of the daemon and of mpirun
-  std::string_view job;                          ///< parameter: mpirun's name for the job
-  std::string_view nodes;                        ///< parameter: the hosts of the job; empty: the daemon requests them
-  std::string_view uri;                          ///< parameter: where mpirun listens
-  std::string_view launcher;                     ///< component that starts daemons with a program such as ssh
-  std::string_view agent;                        ///< parameter: that program
-  std::string_view agent_options;                ///< parameter: its options; empty: mpirun rejects empty options
-  std::string_view no_tree;                      ///< parameter: mpirun itself starts all daemons
-  std::string_view full_names;                   ///< parameter: host names are not shortened at the first dot
-  std::string_view interfaces;                   ///< parameter: networks of mpirun and its daemons
+  std::string_view name;      ///< in messages
+  std::string_view daemon;    ///< program on each host
+  std::string_view option;    ///< option that sets a parameter, of the daemon and of mpirun
+  std::string_view job;       ///< parameter: mpirun's name for the job
+  std::string_view nodes;     ///< parameter: the hosts of the job; empty: the daemon requests them
+  std::string_view uri;       ///< parameter: where mpirun listens
+  std::string_view launcher;  ///< component that starts daemons with a program such as ssh
+  std::string_view agent;     ///< parameter: that program
+  std::string_view agent_options;  ///< parameter: its options; empty: mpirun rejects empty options
+  std::string_view no_tree;        ///< parameter: mpirun itself starts all daemons
+  std::string_view full_names;     ///< parameter: host names are not shortened at the first dot
+  std::string_view interfaces;     ///< parameter: networks of mpirun and its daemons
   std::span<const std::string_view> may_be_set;  ///< parameters that mpirun may set on another host
   bool is_prrte;
 };
@@ -36,10 +37,12 @@ struct Runtime {
 extern const Runtime kOrte;
 extern const Runtime kPrrte;
 
-/// The runtime of the Open MPI that this program is linked to. Throws Error (input) for another MPI.
+/// The runtime of the Open MPI that this program is linked to. Throws Error (input) for another
+/// MPI.
 const Runtime& runtime_here();
 
-/// The runtime for a version text of MPI, "Open MPI v4.1.4, package: …". Throws Error (input) for another MPI.
+/// The runtime for a version text of MPI, "Open MPI v4.1.4, package: …". Throws Error (input) for
+/// another MPI.
 const Runtime& runtime_of(std::string_view mpi);
 
 /// A host of the job.
@@ -59,11 +62,12 @@ struct RankRun {
 struct JobPlan {
   std::vector<Host> hosts = {};  ///< the host of rank 0 first
   std::vector<RankRun> runs = {};
-  std::string interface = {};  ///< that connects every host to the first; empty if they differ or there is one host
+  std::string interface =
+      {};  ///< that connects every host to the first; empty if they differ or there is one host
 };
 
-/// Plans the job of these tasks, one per rank, in order. Throws Error (input) if a task's LOCAL_WORLD_SIZE does not
-/// match the number of tasks on its host.
+/// Plans the job of these tasks, one per rank, in order. Throws Error (input) if a task's
+/// LOCAL_WORLD_SIZE does not match the number of tasks on its host.
 JobPlan plan_job(const std::vector<JoinRequest>& tasks);
 
 /// Plans a job from the host of each rank alone, before its tasks connect.
@@ -73,16 +77,16 @@ JobPlan plan_job_on(const std::vector<std::string>& hosts);
 struct MpirunOptions {
   std::vector<std::string> command = {};  ///< the command that every rank runs
   std::vector<std::string> more = {};     ///< additional options of mpirun
-  std::string interface = "auto";         ///< names or networks; "any": mpirun's own choice; "auto": the plan's, unless
-                                          ///< the environment or `more` selects one
+  std::string interface = "auto";  ///< names or networks; "any": mpirun's own choice; "auto": the
+                                   ///< plan's, unless the environment or `more` selects one
 };
 
 /// Options of `lockstep launch`.
 struct LaunchOptions {
   MpirunOptions mpirun = {};
-  std::string job = {};        ///< name of the job; empty: from the environment
-  std::string host = {};       ///< name of this task's host; empty: the system's host name
-  double timeout = 60;         ///< seconds for all tasks to connect, and for mpirun to reach their hosts
+  std::string job = {};   ///< name of the job; empty: from the environment
+  std::string host = {};  ///< name of this task's host; empty: the system's host name
+  double timeout = 60;    ///< seconds for all tasks to connect, and for mpirun to reach their hosts
   double stall_timeout = 120;  ///< seconds without a response after which a host is considered lost
   net::JobSecret secret = net::JobSecret::none();  ///< shared by all tasks of the job
 
@@ -90,7 +94,8 @@ struct LaunchOptions {
     return std::chrono::ceil<std::chrono::seconds>(std::chrono::duration<double>(stall_timeout));
   }
   std::chrono::steady_clock::duration patience() const {
-    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(timeout));
+    return std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(timeout));
   }
 };
 
@@ -102,12 +107,13 @@ struct MpirunHere {
   bool on_chosen_networks = false;  ///< whether the environment selects mpirun's networks
 };
 
-/// Whether the Open MPI option or variable of this name selects networks: "btl_tcp_if_include", "prte_if_include".
+/// Whether the Open MPI option or variable of this name selects networks: "btl_tcp_if_include",
+/// "prte_if_include".
 bool chooses_networks(std::string_view name);
 
 /// The arguments of mpirun's command line.
-std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options, const MpirunHere& here,
-                                        const Runtime& runtime);
+std::vector<std::string> mpirun_command(const JobPlan& plan, const MpirunOptions& options,
+                                        const MpirunHere& here, const Runtime& runtime);
 
 /// Quotes the arguments for a shell.
 std::string to_shell(const std::vector<std::string>& words);

@@ -37,14 +37,17 @@ constexpr std::size_t kMaxTargetFields = kMaxTargets * (kMaxAddresses + 4);
 constexpr int kMaxStatus = 255;
 constexpr std::size_t kMaxMessage = std::size_t{64} << 10;
 
-bool is_letter_or_digit(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9'); }
+bool is_letter_or_digit(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
+}
 
 bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
 
 }  // namespace
 
 void refuse(std::string_view expected, std::string_view got) {
-  throw Error(ErrorCategory::communication, "launch", fmt::format("expected {}", expected), fmt::format("got {}", got));
+  throw Error(ErrorCategory::communication, "launch", fmt::format("expected {}", expected),
+              fmt::format("got {}", got));
 }
 
 json parse_fields(std::string_view text, std::size_t values) {
@@ -72,8 +75,9 @@ const json& require_array(const json& value, std::size_t most) {
 
 int integer_of(const json& value, int least, int most) {
   // Compare as unsigned first: a large 64-bit number would wrap when read as a signed one.
-  const bool fits = value.is_number_unsigned() ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT32_MAX)
-                                               : value.is_number_integer();
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() <= static_cast<std::uint64_t>(INT32_MAX)
+                        : value.is_number_integer();
   if (!fits || value.get<std::int64_t>() < least || value.get<std::int64_t>() > most)
     refuse(fmt::format("a number from {} to {}", least, most), describe_json(value));
   return value.get<int>();
@@ -87,13 +91,15 @@ std::string text_of(const json& value, std::size_t most) {
 
 std::string line_of(const json& value, std::size_t most) {
   std::string line = text_of(value, most);
-  if (std::ranges::any_of(line, is_control)) refuse("a string without control characters", describe_json(value));
+  if (std::ranges::any_of(line, is_control))
+    refuse("a string without control characters", describe_json(value));
   return line;
 }
 
 std::vector<int> processors_of(const json& value) {
   std::vector<int> processors;
-  for (const json& one : require_array(value, kMaxProcessors)) processors.push_back(integer_of(one, 0, INT32_MAX));
+  for (const json& one : require_array(value, kMaxProcessors))
+    processors.push_back(integer_of(one, 0, INT32_MAX));
   return processors;
 }
 
@@ -107,26 +113,32 @@ int parse_integer(std::string_view text, int least, int most) {
 }
 
 bool consists_of(std::string_view text, std::string_view more) {
-  return std::ranges::all_of(text,
-                             [&](char c) { return is_letter_or_digit(c) || more.find(c) != std::string_view::npos; });
+  return std::ranges::all_of(text, [&](char c) {
+    return is_letter_or_digit(c) || more.find(c) != std::string_view::npos;
+  });
 }
 
 bool is_host_name(std::string_view name) {
-  return !name.empty() && name.size() <= kMaxName && !name.starts_with('-') && consists_of(name, ".-_");
+  return !name.empty() && name.size() <= kMaxName && !name.starts_with('-') &&
+         consists_of(name, ".-_");
 }
 
 bool is_interface_name(std::string_view name) {
   return name.size() < IFNAMSIZ && !name.starts_with('-') && consists_of(name, ".-_:@");
 }
 
-bool is_gpu_list(std::string_view list) { return list.size() <= kMaxGpuList && consists_of(list, "-_,./: "); }
+bool is_gpu_list(std::string_view list) {
+  return list.size() <= kMaxGpuList && consists_of(list, "-_,./: ");
+}
 
 bool is_address(std::string_view address) {
   const std::size_t scope = address.find('%');
-  if (scope != std::string_view::npos && !is_interface_name(address.substr(scope + 1))) return false;
+  if (scope != std::string_view::npos && !is_interface_name(address.substr(scope + 1)))
+    return false;
   const std::string number(address.substr(0, scope));
   in6_addr parsed{};
-  return inet_pton(AF_INET, number.c_str(), &parsed) == 1 || inet_pton(AF_INET6, number.c_str(), &parsed) == 1;
+  return inet_pton(AF_INET, number.c_str(), &parsed) == 1 ||
+         inet_pton(AF_INET6, number.c_str(), &parsed) == 1;
 }
 
 namespace {
@@ -136,14 +148,16 @@ std::string variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// Identifies the host by its boot id and namespaces. Host names are not sufficient: two containers of one machine, or
-/// two hosts, may have the same name but share neither memory, process ids nor a network.
+/// Identifies the host by its boot id and namespaces. Host names are not sufficient: two containers
+/// of one machine, or two hosts, may have the same name but share neither memory, process ids nor a
+/// network.
 std::string place_of_this_process() {
   std::string boot;
   std::ifstream("/proc/sys/kernel/random/boot_id") >> boot;
   for (const char* kind : {"net", "pid", "ipc"}) {
     std::error_code unknown;
-    boot += " " + std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind, unknown).string();
+    boot +=
+        " " + std::filesystem::read_symlink(std::string("/proc/self/ns/") + kind, unknown).string();
   }
   return boot;
 }
@@ -187,7 +201,8 @@ JoinRequest parse_join_request(const std::string& text) {
   join_request.rank = integer_of(field(fields, "rank"), 0, join_request.ranks - 1);
   join_request.local_ranks = integer_of(field(fields, "local_ranks"), 0, join_request.ranks);
   join_request.host = line_of(field(fields, "host"), kMaxName);
-  if (!is_host_name(join_request.host)) refuse("the name of a host", describe_json(join_request.host));
+  if (!is_host_name(join_request.host))
+    refuse("the name of a host", describe_json(join_request.host));
   join_request.place = line_of(field(fields, "place"), kMaxPlace);
   join_request.processors = processors_of(field(fields, "processors"));
   join_request.gpus = line_of(field(fields, "gpus"), kMaxGpuList);
@@ -210,7 +225,8 @@ std::string short_name(const std::string& job) {
 
 }  // namespace
 
-JoinRequest describe_this_task(const job::Task& task, const std::string& job, const std::string& host) {
+JoinRequest describe_this_task(const job::Task& task, const std::string& job,
+                               const std::string& host) {
   JoinRequest join_request{.job = short_name(job.empty() ? task.job : job),
                            .rank = task.rank,
                            .ranks = task.ranks,
@@ -224,7 +240,8 @@ JoinRequest describe_this_task(const job::Task& task, const std::string& job, co
   join_request.processors = parse_number_list(processor_list());
   join_request.gpus = variable("CUDA_VISIBLE_DEVICES");
   join_request.addresses = addresses_for_others();
-  return parse_join_request(to_text(join_request));  // as received by other tasks, so that comparisons are consistent
+  return parse_join_request(
+      to_text(join_request));  // as received by other tasks, so that comparisons are consistent
 }
 
 std::string to_text(const std::vector<Target>& targets) {
@@ -237,7 +254,8 @@ std::vector<Target> parse_targets(const std::string& text) {
   std::vector<Target> targets;
   const json all = parse_fields(text, kMaxTargetFields);
   for (const json& one : require_array(all, kMaxTargets)) {
-    Target target{.host = line_of(element(one, 0), kMaxName), .addresses = numeric_addresses(element(one, 1))};
+    Target target{.host = line_of(element(one, 0), kMaxName),
+                  .addresses = numeric_addresses(element(one, 1))};
     target.port = static_cast<std::uint16_t>(integer_of(element(one, 2), 1, 65535));
     targets.push_back(std::move(target));
   }

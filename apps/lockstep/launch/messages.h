@@ -1,5 +1,6 @@
-// Messages between the tasks of a launch: their kinds, their contents as JSON, and the validation of what other
-// processes send. The functions that parse throw Error (communication) `[launch] expected …, got …`.
+// Messages between the tasks of a launch: their kinds, their contents as JSON, and the validation
+// of what other processes send. The functions that parse throw Error (communication) `[launch]
+// expected …, got …`.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ enum class FrameKind : std::uint8_t {
   leave = 'L',    ///< to all: the job has ended, with this exit status
 };
 
-/// A body may hold the addresses of ten thousand hosts; the queue, the output of a host while nobody reads it.
+/// A body may hold the addresses of ten thousand hosts; the queue, the output of a host while
+/// nobody reads it.
 inline constexpr net::FrameLimits kFrameLimits{
     .kinds = "AWRPQCXOETZSL", .body = std::size_t{4} << 20, .queued = std::size_t{256} << 20};
 
@@ -53,10 +55,12 @@ std::vector<int> processors_of(const nlohmann::json& value);
 /// A whole decimal number, without sign.
 int parse_integer(std::string_view text, int least, int most);
 
-/// Whether mpirun accepts `name` as a single host name: letters, digits, dots, dashes and underscores.
+/// Whether mpirun accepts `name` as a single host name: letters, digits, dots, dashes and
+/// underscores.
 bool is_host_name(std::string_view name);
 bool is_interface_name(std::string_view name);
-/// Whether `list` has the syntax of CUDA_VISIBLE_DEVICES: numbers and names such as GPU-8932f937, separated by commas.
+/// Whether `list` has the syntax of CUDA_VISIBLE_DEVICES: numbers and names such as GPU-8932f937,
+/// separated by commas.
 bool is_gpu_list(std::string_view list);
 /// A numeric IPv4 or IPv6 address, optionally with an interface ("fe80::1%eth0").
 bool is_address(std::string_view address);
@@ -69,16 +73,16 @@ bool consists_of(std::string_view text, std::string_view more);
 struct JoinRequest {
   std::string job = {};  ///< name of its job
   int rank = 0;
-  int ranks = 1;                            ///< number of ranks of the job, according to this task
-  int local_ranks = 0;                      ///< number of ranks on its host, according to this task; 0: unknown
-  std::string host = {};                    ///< name of its host
-  std::string place = {};                   ///< identifies the host: equal only for tasks that share it
-  std::vector<int> processors = {};         ///< processors that it may run on
-  std::string gpus = {};                    ///< CUDA_VISIBLE_DEVICES
-  std::string interface = {};               ///< its interface to the first task
-  std::string towards = {};                 ///< the first task's interface to it; set by the first task
+  int ranks = 1;           ///< number of ranks of the job, according to this task
+  int local_ranks = 0;     ///< number of ranks on its host, according to this task; 0: unknown
+  std::string host = {};   ///< name of its host
+  std::string place = {};  ///< identifies the host: equal only for tasks that share it
+  std::vector<int> processors = {};  ///< processors that it may run on
+  std::string gpus = {};             ///< CUDA_VISIBLE_DEVICES
+  std::string interface = {};        ///< its interface to the first task
+  std::string towards = {};          ///< the first task's interface to it; set by the first task
   std::vector<std::string> addresses = {};  ///< of its host
-  std::uint16_t port = 0;                   ///< port at which other hosts test whether they can reach this one
+  std::uint16_t port = 0;  ///< port at which other hosts test whether they can reach this one
 
   bool operator==(const JoinRequest&) const = default;
 };
@@ -86,9 +90,10 @@ struct JoinRequest {
 std::string to_text(const JoinRequest& join_request);
 JoinRequest parse_join_request(const std::string& text);
 
-/// Describes this process. `host`: name of its host; empty: the system's host name. Throws Error (input) if mpirun
-/// would not accept the name.
-JoinRequest describe_this_task(const job::Task& task, const std::string& job, const std::string& host);
+/// Describes this process. `host`: name of its host; empty: the system's host name. Throws Error
+/// (input) if mpirun would not accept the name.
+JoinRequest describe_this_task(const job::Task& task, const std::string& job,
+                               const std::string& host);
 
 /// Another host, with a port at which it accepts connections.
 struct Target {

@@ -40,15 +40,17 @@ pollfd to_read(int descriptor) { return {.fd = descriptor, .events = POLLIN, .re
 }  // namespace
 
 OtherTask::OtherTask(const LaunchOptions& options, const job::Task& task)
-    : options_(options), task_(task), join_request_(describe_this_task(task, options.job, options.host)) {
+    : options_(options),
+      task_(task),
+      join_request_(describe_this_task(task, options.job, options.host)) {
   allow_connections(task.ranks);
 }
 
 Ending OtherTask::run() {
   if (!arrive() && !ending_)
     throw Error(ErrorCategory::communication, "launch",
-                fmt::format("expected to connect to rank 0 at {}:{} within {} s", task_.rendezvous.host,
-                            task_.rendezvous.port, options_.timeout),
+                fmt::format("expected to connect to rank 0 at {}:{} within {} s",
+                            task_.rendezvous.host, task_.rendezvous.port, options_.timeout),
                 failure_);
   try {
     if (!ending_) stay();
@@ -79,7 +81,8 @@ bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) 
   const std::string from =
       way.interface.empty()
           ? fmt::format("host {} has no interface to {}", join_request_.host, address)
-          : fmt::format("from host {} by {} ({}) to {}", join_request_.host, way.interface, way.address, address);
+          : fmt::format("from host {} by {} ({}) to {}", join_request_.host, way.interface,
+                        way.address, address);
   failure_ = fmt::format("{}: {}", from, why);
   if (!socket.is_open()) return false;
   const auto left = std::chrono::ceil<milliseconds>(deadline - Clock::now());
@@ -139,16 +142,18 @@ void OtherTask::stay() {
     }
     wait_for(std::move(interests), seconds(1));
     for (const net::Frame& frame : link_.receive()) take(frame);
-    for (const int signal : signals_.take()) link_.send({FrameKind::signal, std::to_string(signal)});
+    for (const int signal : signals_.take())
+      link_.send({FrameKind::signal, std::to_string(signal)});
     if (daemon_ && link_.is_flushed()) announce_daemon();
     if (daemon_ && !told_of_ranks_ && !daemon_->ranks().empty()) {
       link_.send(FrameKind::started);
       told_of_ranks_ = true;
     }
     if (!ending_ && !link_.is_open())
-      throw Error(
-          ErrorCategory::communication, "launch", "expected rank 0 to stay connected until the end of the job",
-          fmt::format("{}, seen from rank {} on host {}", link_.reason(), join_request_.rank, join_request_.host));
+      throw Error(ErrorCategory::communication, "launch",
+                  "expected rank 0 to stay connected until the end of the job",
+                  fmt::format("{}, seen from rank {} on host {}", link_.reason(),
+                              join_request_.rank, join_request_.host));
   }
 }
 
@@ -163,7 +168,8 @@ void OtherTask::take(const net::Frame& frame) {
 void OtherTask::act_on(const net::Frame& frame) {
   switch (frame.kind<FrameKind>()) {
     case FrameKind::probe:
-      link_.send({FrameKind::probed, dump_json(nlohmann::json(try_to_reach(parse_targets(frame.body), kProbeTime)))});
+      link_.send({FrameKind::probed,
+                  dump_json(nlohmann::json(try_to_reach(parse_targets(frame.body), kProbeTime)))});
       return;
     case FrameKind::run:
       return start_daemon(frame.body);
@@ -182,10 +188,12 @@ void OtherTask::start_daemon(const std::string& text) {
   const DaemonFacts facts = parse_daemon(text, runtime_here());
   require_own_addresses(facts);
   try {
-    daemon_ = std::make_unique<Child>(daemon_command(facts, options_.mpirun.more, geteuid() == 0, runtime_here()),
-                                      ChildOptions{.processors = facts.processors, .captured = true});
+    daemon_ = std::make_unique<Child>(
+        daemon_command(facts, options_.mpirun.more, geteuid() == 0, runtime_here()),
+        ChildOptions{.processors = facts.processors, .captured = true});
   } catch (const Error& error) {
-    link_.send({FrameKind::errors, fmt::format("lockstep: error: {} (host {})\n", error.what(), join_request_.host)});
+    link_.send({FrameKind::errors,
+                fmt::format("lockstep: error: {} (host {})\n", error.what(), join_request_.host)});
     link_.send({FrameKind::ended, std::to_string(kNoSuchCommand)});
   }
 }

@@ -1,5 +1,5 @@
-// Every rank other than 0 in a launch: it connects to the rendezvous, runs its host's mpirun daemon if it is the first
-// rank of its host, and exits with the job's exit status.
+// Every rank other than 0 in a launch: it connects to the rendezvous, runs its host's mpirun daemon
+// if it is the first rank of its host, and exits with the job's exit status.
 #pragma once
 
 #include <memory>
@@ -16,8 +16,8 @@ class OtherTask {
  public:
   OtherTask(const LaunchOptions& options, const job::Task& task);
 
-  /// Returns the exit status from the first task, or 128 + a signal that arrived before this task had joined. Throws
-  /// Error (communication) if the first task cannot be reached or is lost.
+  /// Returns the exit status from the first task, or 128 + a signal that arrived before this task
+  /// had joined. Throws Error (communication) if the first task cannot be reached or is lost.
   Ending run();
 
  private:

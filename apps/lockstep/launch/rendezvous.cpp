@@ -21,27 +21,31 @@ constexpr const char* kLoopback = "127.0.0.1";
 bool is_of_one_host(const job::Task& task) {
   if (task.local_ranks == task.ranks) return true;
   return task.hosts.size() == static_cast<std::size_t>(task.ranks) &&
-         std::ranges::all_of(task.hosts, [&](const std::string& host) { return host == task.hosts.front(); });
+         std::ranges::all_of(task.hosts,
+                             [&](const std::string& host) { return host == task.hosts.front(); });
 }
 
-[[noreturn]] void refuse_without_secret(const job::Task& task, const std::vector<std::string>& addresses) {
-  const char* line = task.source == "srun"
-                         ? "add this to the batch script, before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand "
-                           "-hex 16)"
-                         : "create one for all tasks, for example in a home directory that all hosts share: "
-                           "(umask 077; openssl rand -hex 16 >~/.lockstep-job-secret); export "
-                           "LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret";
-  throw Error(
-      ErrorCategory::input, "launch",
-      fmt::format("expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or LOCKSTEP_JOB_SECRET, because its "
-                  "rendezvous at {} ({}) is reachable for other processes",
-                  task.rendezvous.host, fmt::join(addresses, ", ")),
-      fmt::format("got none; {}", line));
+[[noreturn]] void refuse_without_secret(const job::Task& task,
+                                        const std::vector<std::string>& addresses) {
+  const char* line =
+      task.source == "srun"
+          ? "add this to the batch script, before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand "
+            "-hex 16)"
+          : "create one for all tasks, for example in a home directory that all hosts share: "
+            "(umask 077; openssl rand -hex 16 >~/.lockstep-job-secret); export "
+            "LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret";
+  throw Error(ErrorCategory::input, "launch",
+              fmt::format("expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or "
+                          "LOCKSTEP_JOB_SECRET, because its "
+                          "rendezvous at {} ({}) is reachable for other processes",
+                          task.rendezvous.host, fmt::join(addresses, ", ")),
+              fmt::format("got none; {}", line));
 }
 
 }  // namespace
 
-std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret, std::string& why) {
+std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret,
+                                              std::string& why) {
   if (is_of_one_host(task)) return {kLoopback};
   std::vector<std::string> addresses = net::addresses_of(task.rendezvous.host, why);
   if (secret.is_secret() || addresses.empty()) return addresses;
@@ -60,13 +64,15 @@ std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::Jo
   if (rendezvous.empty() && !secret.is_secret()) refuse_without_secret(task, {why});
   const std::vector<std::string> own = net::host_addresses();
   const bool at_loopback = std::ranges::all_of(rendezvous, net::is_loopback);
-  // Many hosts resolve their own name to 127.0.1.1, while other hosts resolve it to the real address.
-  const bool means_loopback = is_of_one_host(task) || !secret.is_secret() || task.rendezvous.host == "localhost" ||
+  // Many hosts resolve their own name to 127.0.1.1, while other hosts resolve it to the real
+  // address.
+  const bool means_loopback = is_of_one_host(task) || !secret.is_secret() ||
+                              task.rendezvous.host == "localhost" ||
                               net::is_loopback(task.rendezvous.host);
   std::vector<std::string> here;
   for (const std::string& address : rendezvous) {
-    const bool is_own =
-        net::is_loopback(address) ? means_loopback && at_loopback : std::ranges::find(own, address) != own.end();
+    const bool is_own = net::is_loopback(address) ? means_loopback && at_loopback
+                                                  : std::ranges::find(own, address) != own.end();
     if (is_own && std::ranges::find(here, address) == here.end()) here.push_back(address);
   }
   if (here.empty()) {
@@ -87,11 +93,12 @@ std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::Jo
 
 namespace {
 
-constexpr rlim_t kConnectionsPerTask = 10;  // its own, its agent's, and attempts at up to eight addresses
+constexpr rlim_t kConnectionsPerTask =
+    10;  // its own, its agent's, and attempts at up to eight addresses
 constexpr rlim_t kOtherFiles = 128;
 
-/// Ranks failed attempts for the error message, the most informative first: a timeout, then other errors, then an
-/// address that this host has too, such as that of a container bridge.
+/// Ranks failed attempts for the error message, the most informative first: a timeout, then other
+/// errors, then an address that this host has too, such as that of a container bridge.
 int vagueness(const net::Attempt& attempt) {
   const std::string& address = attempt.endpoint.address;
   if (net::way_to(address).address == address) return 2;
@@ -115,12 +122,14 @@ void allow_connections(int tasks) {
   setrlimit(RLIMIT_NOFILE, &limit);
 }
 
-std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::chrono::milliseconds limit) {
+std::vector<std::string> try_to_reach(const std::vector<Target>& targets,
+                                      std::chrono::milliseconds limit) {
   std::vector<std::vector<net::Endpoint>> hosts(targets.size());
   for (std::size_t i = 0; i < targets.size(); ++i)
     for (const std::string& address : targets[i].addresses)
       hosts[i].push_back({.address = address, .port = targets[i].port});
-  const std::vector<net::Attempt> attempts = net::connect_to_hosts(hosts, limit, net::Until::each_host_answered);
+  const std::vector<net::Attempt> attempts =
+      net::connect_to_hosts(hosts, limit, net::Until::each_host_answered);
   std::vector<std::string> failures;
   for (std::size_t i = 0; i < targets.size(); ++i) {
     // Not equal_range: clang 14 cannot compile its view.
@@ -129,7 +138,8 @@ std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::c
     if (first == last)
       failures.push_back(targets[i].host + ": it has no address");
     else if (std::ranges::find(first, last, "", &net::Attempt::failure) == last)
-      failures.push_back(describe(targets[i], *std::ranges::min_element(first, last, {}, vagueness)));
+      failures.push_back(
+          describe(targets[i], *std::ranges::min_element(first, last, {}, vagueness)));
   }
   return failures;
 }
@@ -163,7 +173,8 @@ std::uint16_t Rendezvous::expect_agents(const net::JobSecret& token) {
 void Rendezvous::let_in(net::PendingConnections& pending, bool agents) {
   for (net::FileDescriptor& socket : pending.advance(seconds_of(Clock::now()))) {
     net::limit_silence(socket, stall_timeout_);
-    clients_.push_back({.link = net::Connection(std::move(socket), kFrameLimits), .is_agent = agents});
+    clients_.push_back(
+        {.link = net::Connection(std::move(socket), kFrameLimits), .is_agent = agents});
   }
 }
 
@@ -179,13 +190,15 @@ std::vector<Event> Rendezvous::wait(const SignalQueue& signals, Clock::time_poin
   }
   for (const Client& client : clients_) interests.push_back(client.link.interest());
   // Do not wait if a link was closed locally: its event is due.
-  const bool all_open = std::ranges::all_of(clients_, [](const Client& client) { return client.link.is_open(); });
+  const bool all_open =
+      std::ranges::all_of(clients_, [](const Client& client) { return client.link.is_open(); });
   poll(interests.data(), interests.size(), all_open ? milliseconds_until(deadline, next, now) : 0);
   let_in(tasks_, false);
   if (agents_) let_in(*agents_, true);
   std::vector<Event> events;
   for (Client& client : clients_) {
-    for (net::Frame& frame : client.link.receive()) events.push_back({.client = &client, .frame = std::move(frame)});
+    for (net::Frame& frame : client.link.receive())
+      events.push_back({.client = &client, .frame = std::move(frame)});
     if (client.link.is_open()) continue;
     client.left = true;
     events.push_back({.client = &client});

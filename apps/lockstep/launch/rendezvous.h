@@ -1,5 +1,5 @@
-// The rendezvous of the tasks: its addresses, whether it requires a secret, the connections of the first task with the
-// others, and whether their hosts reach each other.
+// The rendezvous of the tasks: its addresses, whether it requires a secret, the connections of the
+// first task with the others, and whether their hosts reach each other.
 #pragma once
 
 #include <chrono>
@@ -19,26 +19,31 @@
 
 namespace lockstep::apps::launch {
 
-/// The addresses at which tasks connect to rank 0: the numeric addresses of task.rendezvous.host, or loopback if all
-/// tasks are on one host. Without a secret, only loopback addresses. Empty if the name cannot be resolved (yet); then
-/// `why` is the error message. Throws Error (input), with the command to create a secret, if there is neither a secret
-/// nor a loopback address. May take seconds.
-std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret, std::string& why);
+/// The addresses at which tasks connect to rank 0: the numeric addresses of task.rendezvous.host,
+/// or loopback if all tasks are on one host. Without a secret, only loopback addresses. Empty if
+/// the name cannot be resolved (yet); then `why` is the error message. Throws Error (input), with
+/// the command to create a secret, if there is neither a secret nor a loopback address. May take
+/// seconds.
+std::vector<std::string> rendezvous_addresses(const job::Task& task, const net::JobSecret& secret,
+                                              std::string& why);
 
-/// Rank 0's listeners at those addresses of the rendezvous that belong to this host. If none does (other hosts may know
-/// this host by another address), listens at all addresses of this host. Empty for a job of one task. Sets `addresses`
-/// to those that other tasks may connect to. Throws Error (communication) if the port is in use.
+/// Rank 0's listeners at those addresses of the rendezvous that belong to this host. If none does
+/// (other hosts may know this host by another address), listens at all addresses of this host.
+/// Empty for a job of one task. Sets `addresses` to those that other tasks may connect to. Throws
+/// Error (communication) if the port is in use.
 std::vector<net::Listener> listen_for_tasks(const job::Task& task, const net::JobSecret& secret,
                                             std::vector<std::string>& addresses);
 
-/// Raises this process's limit of open files for a job of `tasks`, as far as the hard limit allows: per task, its
-/// connection, that of an agent of mpirun, and attempts at all addresses of its host.
+/// Raises this process's limit of open files for a job of `tasks`, as far as the hard limit allows:
+/// per task, its connection, that of an agent of mpirun, and attempts at all addresses of its host.
 void allow_connections(int tasks);
 
-/// Tests whether this host reaches the others, before mpirun runs, which would wait for unreachable ones. Connects to
-/// all targets concurrently. Returns an entry for each host that did not answer at any address within `limit`, with the
-/// most informative error: "b at 10.0.0.2 by eth0: Connection refused".
-std::vector<std::string> try_to_reach(const std::vector<Target>& targets, std::chrono::milliseconds limit);
+/// Tests whether this host reaches the others, before mpirun runs, which would wait for unreachable
+/// ones. Connects to all targets concurrently. Returns an entry for each host that did not answer
+/// at any address within `limit`, with the most informative error: "b at 10.0.0.2 by eth0:
+/// Connection refused".
+std::vector<std::string> try_to_reach(const std::vector<Target>& targets,
+                                      std::chrono::milliseconds limit);
 
 /// An authenticated peer.
 struct Client {
@@ -46,7 +51,7 @@ struct Client {
   bool is_agent = false;                     ///< an agent of mpirun; otherwise a task
   std::optional<JoinRequest> task = {};      ///< the task's request to join
   std::optional<std::size_t> agent_of = {};  ///< the host that the agent represents
-  bool left = false;                         ///< its connection has closed, and the event was returned
+  bool left = false;  ///< its connection has closed, and the event was returned
 };
 
 /// A frame from a client, or the end of its connection.
@@ -59,11 +64,13 @@ class Rendezvous {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Accepts tasks that authenticate with `secret`. A task that does not respond for `stall_timeout` is considered
-  /// lost.
-  Rendezvous(std::vector<net::Listener> listeners, const net::JobSecret& secret, std::chrono::seconds stall_timeout);
+  /// Accepts tasks that authenticate with `secret`. A task that does not respond for
+  /// `stall_timeout` is considered lost.
+  Rendezvous(std::vector<net::Listener> listeners, const net::JobSecret& secret,
+             std::chrono::seconds stall_timeout);
 
-  /// Accepts agents of mpirun that authenticate with `token` at a port of 127.0.0.1. Returns the port.
+  /// Accepts agents of mpirun that authenticate with `token` at a port of 127.0.0.1. Returns the
+  /// port.
   std::uint16_t expect_agents(const net::JobSecret& token);
   /// Number of connections that failed to authenticate.
   int refused() const { return tasks_.refused(); }

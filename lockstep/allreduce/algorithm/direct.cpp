@@ -11,7 +11,9 @@ Place ProcessAddresses::place_of(const std::byte* data, std::size_t /*bytes*/) {
   return {.segment = 0, .offset = std::bit_cast<std::uint64_t>(data)};
 }
 
-std::byte* ProcessAddresses::at(int /*member*/, const Place& place) { return std::bit_cast<std::byte*>(place.offset); }
+std::byte* ProcessAddresses::at(int /*member*/, const Place& place) {
+  return std::bit_cast<std::byte*>(place.offset);
+}
 
 std::vector<std::byte*> buffers_of_all(const Barrier& barrier, Addresses& addresses) {
   std::vector<std::byte*> buffers;
@@ -20,7 +22,8 @@ std::vector<std::byte*> buffers_of_all(const Barrier& barrier, Addresses& addres
   return buffers;
 }
 
-// Values that fit into a note need one round: every member reads all notes and computes the sum itself.
+// Values that fit into a note need one round: every member reads all notes and computes the sum
+// itself.
 void reduce_notes(Barrier& barrier, const Values& values, ReduceOp op) {
   if (values.count > 0) std::memcpy(barrier.next_note(), values.data, bytes_of(values));
   barrier.exchange(Call::all_reduce(values, op));
@@ -35,21 +38,25 @@ void direct_all_reduce(Barrier& barrier, Addresses& addresses, const Values& val
   direct_all_reduce_arrived(barrier, addresses, values, op);
 }
 
-void direct_all_reduce_arrived(Barrier& barrier, Addresses& addresses, const Values& values, ReduceOp op) {
+void direct_all_reduce_arrived(Barrier& barrier, Addresses& addresses, const Values& values,
+                               ReduceOp op) {
   const std::vector<std::byte*> buffers = buffers_of_all(barrier, addresses);
   const std::vector<const std::byte*> sources(buffers.begin(), buffers.end());
-  reduce_slice(sources, buffers, slice_of(values.count, values.type, barrier.size(), barrier.member()), values.type,
+  reduce_slice(sources, buffers,
+               slice_of(values.count, values.type, barrier.size(), barrier.member()), values.type,
                op);
   barrier.wait();
 }
 
-void direct_reduce_scatter(Barrier& barrier, Addresses& addresses, const Values& values, ReduceOp op, int parts) {
-  barrier.exchange(Call::reduce_scatter(values, op), addresses.place_of(values.data, bytes_of(values)));
+void direct_reduce_scatter(Barrier& barrier, Addresses& addresses, const Values& values,
+                           ReduceOp op, int parts) {
+  barrier.exchange(Call::reduce_scatter(values, op),
+                   addresses.place_of(values.data, bytes_of(values)));
   if (barrier.member() >= parts) return;
   const std::vector<std::byte*> buffers = buffers_of_all(barrier, addresses);
   const std::vector<const std::byte*> sources(buffers.begin(), buffers.end());
-  reduce_slice(sources, std::array{values.data}, slice_of(values.count, values.type, parts, barrier.member()),
-               values.type, op);
+  reduce_slice(sources, std::array{values.data},
+               slice_of(values.count, values.type, parts, barrier.member()), values.type, op);
 }
 
 void direct_gather(Barrier& barrier, Addresses& addresses, const Values& values, int parts) {
@@ -59,7 +66,8 @@ void direct_gather(Barrier& barrier, Addresses& addresses, const Values& values,
     const Slice slice = slice_of(values.count, values.type, parts, member);
     const std::size_t begin = slice.begin * bytes_per_element(values.type);
     const std::size_t bytes = (slice.end - slice.begin) * bytes_per_element(values.type);
-    if (bytes > 0) std::memcpy(values.data + begin, addresses.at(member, barrier.place(member)) + begin, bytes);
+    if (bytes > 0)
+      std::memcpy(values.data + begin, addresses.at(member, barrier.place(member)) + begin, bytes);
   }
   barrier.wait();
 }

@@ -1,5 +1,6 @@
-// Reductions of members that share memory: each reduces its own slice of all buffers in place, in member order. There
-// are no messages and no copies, and every byte is read once and written once on every member.
+// Reductions of members that share memory: each reduces its own slice of all buffers in place, in
+// member order. There are no messages and no copies, and every byte is read once and written once
+// on every member.
 #pragma once
 
 #include <cstddef>
@@ -30,17 +31,19 @@ class ProcessAddresses final : public Addresses {
 /// The addresses in this process of the buffers of all members in this round.
 std::vector<std::byte*> buffers_of_all(const Barrier& barrier, Addresses& addresses);
 
-/// Collective over the members of `barrier`, whose `values` are in shared memory. Throws Error (communication), the
-/// same on all, if calls differ or a member has failed.
+/// Collective over the members of `barrier`, whose `values` are in shared memory. Throws Error
+/// (communication), the same on all, if calls differ or a member has failed.
 void direct_all_reduce(Barrier& barrier, Addresses& addresses, const Values& values, ReduceOp op);
 /// Its second part, for members that have exchanged the places of their values.
-void direct_all_reduce_arrived(Barrier& barrier, Addresses& addresses, const Values& values, ReduceOp op);
+void direct_all_reduce_arrived(Barrier& barrier, Addresses& addresses, const Values& values,
+                               ReduceOp op);
 /// The same for values of at most Barrier::kNoteBytes in any memory.
 void reduce_notes(Barrier& barrier, const Values& values, ReduceOp op);
 
-/// Completes slice_of(values.count, type, parts, m) in member m's own values; members from `parts` on complete nothing.
-/// Other members may still read `values` until the next barrier or wait.
-void direct_reduce_scatter(Barrier& barrier, Addresses& addresses, const Values& values, ReduceOp op, int parts);
+/// Completes slice_of(values.count, type, parts, m) in member m's own values; members from `parts`
+/// on complete nothing. Other members may still read `values` until the next barrier or wait.
+void direct_reduce_scatter(Barrier& barrier, Addresses& addresses, const Values& values,
+                           ReduceOp op, int parts);
 
 /// Copies member m's slice, as above, to the values of all other members.
 void direct_gather(Barrier& barrier, Addresses& addresses, const Values& values, int parts);

@@ -25,7 +25,8 @@ class Hierarchical final : public MpiGroup {
         options_(options),
         lanes_(smallest_node(ranks, node)),
         memory_(std::make_shared<NodeMemory>(node)),
-        barrier_(make_common_memory(node, Barrier::bytes_for(size_of(node))), size_of(node), rank_in(node),
+        barrier_(make_common_memory(node, Barrier::bytes_for(size_of(node))), size_of(node),
+                 rank_in(node),
                  {.own_cores = have_own_cores(node), .poll_group = [this] { receive_failure(); }}) {
     const int lane = barrier_.member() < lanes_ ? barrier_.member() : MPI_UNDEFINED;
     MPI_Comm_split(comm(), lane, rank(), &lane_);
@@ -37,7 +38,9 @@ class Hierarchical final : public MpiGroup {
   }
 
   std::string route() const override { return "hierarchical"; }
-  device::Buffer allocate(std::size_t bytes) override { return buffers_.keep(NodeMemory::allocate(memory_, bytes)); }
+  device::Buffer allocate(std::size_t bytes) override {
+    return buffers_.keep(NodeMemory::allocate(memory_, bytes));
+  }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
@@ -71,14 +74,14 @@ class Hierarchical final : public MpiGroup {
   void publish_failure(const ErrorMessage& failure) override { barrier_.fail(failure); }
 
  private:
-  // `values` are in shared memory. Only the rank itself reads its own slice, so the ring may change it while other
-  // ranks still reduce their slices.
+  // `values` are in shared memory. Only the rank itself reads its own slice, so the ring may change
+  // it while other ranks still reduce their slices.
   void reduce_in_levels(const Values& values, ReduceOp op) {
     at_barrier(barrier_, [&] { direct_reduce_scatter(barrier_, *memory_, values, op, lanes_); });
     if (lane_ != MPI_COMM_NULL) {
       const Slice slice = slice_of(values.count, values.type, lanes_, barrier_.member());
-      const Values lane{values.data + slice.begin * bytes_per_element(values.type), slice.end - slice.begin,
-                        values.type};
+      const Values lane{values.data + slice.begin * bytes_per_element(values.type),
+                        slice.end - slice.begin, values.type};
       go_around(lane_, lane, op, RingReduction::Part::all);
     }
     at_barrier(barrier_, [&] { direct_gather(barrier_, *memory_, values, lanes_); });
@@ -106,7 +109,8 @@ class Hierarchical final : public MpiGroup {
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node, const RingOptions& options) {
+std::shared_ptr<MpiGroup> make_hierarchical(MPI_Comm ranks, MPI_Comm node,
+                                            const RingOptions& options) {
   return std::make_shared<Hierarchical>(ranks, node, options);
 }
 

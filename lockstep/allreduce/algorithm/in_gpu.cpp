@@ -10,9 +10,9 @@
 namespace lockstep::allreduce {
 namespace {
 
-// A member's data for an operation. The member writes it before the barrier that compares the calls; the others read it
-// afterwards. A second barrier ends the operation: `data` and `ready` are read only before it, and `done` only between
-// it and the next barrier.
+// A member's data for an operation. The member writes it before the barrier that compares the
+// calls; the others read it afterwards. A second barrier ends the operation: `data` and `ready` are
+// read only before it, and `done` only between it and the next barrier.
 struct alignas(64) Participant {
   std::byte* data = nullptr;
   std::optional<device::Event> ready;  // its values are ready
@@ -21,7 +21,8 @@ struct alignas(64) Participant {
 
 class InGpu final : public GpuMember {
  public:
-  InGpu(std::shared_ptr<GroupMember> host, device::Device gpu, std::shared_ptr<std::vector<Participant>> participants)
+  InGpu(std::shared_ptr<GroupMember> host, device::Device gpu,
+        std::shared_ptr<std::vector<Participant>> participants)
       : GpuMember(std::move(host), gpu), participants_(std::move(participants)) {}
 
   std::string route() const override { return size() == 1 ? "none" : "in-gpu"; }
@@ -55,8 +56,8 @@ class InGpu final : public GpuMember {
     const std::size_t width = bytes_per_element(values.type);
     for (std::byte* other : buffers_of_all())
       if (other != values.data)
-        gpu::copy(values.data + mine.begin * width, other + mine.begin * width, (mine.end - mine.begin) * width,
-                  stream());
+        gpu::copy(values.data + mine.begin * width, other + mine.begin * width,
+                  (mine.end - mine.begin) * width, stream());
     end();
   }
 
@@ -67,7 +68,9 @@ class InGpu final : public GpuMember {
   }
 
  private:
-  Participant& participant(int member) { return (*participants_)[static_cast<std::size_t>(member)]; }
+  Participant& participant(int member) {
+    return (*participants_)[static_cast<std::size_t>(member)];
+  }
 
   std::vector<std::byte*> buffers_of_all() {
     std::vector<std::byte*> buffers;
@@ -78,7 +81,8 @@ class InGpu final : public GpuMember {
   void reduce_to(std::span<std::byte* const> results, const Values& values, ReduceOp op) {
     const std::vector<std::byte*> buffers = buffers_of_all();
     const std::vector<const std::byte*> members(buffers.begin(), buffers.end());
-    gpu::reduce_slice(members, results, slice_of(values.count, values.type, size(), rank()), values.type, op, stream());
+    gpu::reduce_slice(members, results, slice_of(values.count, values.type, size(), rank()),
+                      values.type, op, stream());
   }
 
   void wait_for_values() {
@@ -99,8 +103,8 @@ class InGpu final : public GpuMember {
 
 }  // namespace
 
-std::vector<std::shared_ptr<GroupMember>> make_in_gpu(const std::vector<std::shared_ptr<GroupMember>>& hosts,
-                                                      device::Device gpu) {
+std::vector<std::shared_ptr<GroupMember>> make_in_gpu(
+    const std::vector<std::shared_ptr<GroupMember>>& hosts, device::Device gpu) {
   LOCKSTEP_CHECK_OP(hosts.size(), <=, gpu::kMaxMembers);
   const auto participants = std::make_shared<std::vector<Participant>>(hosts.size());
   std::vector<std::shared_ptr<GpuMember>> group;

@@ -37,7 +37,8 @@ class InProcess final : public GroupMember {
   }
 
   void broadcast(std::span<std::byte> values, int root) override {
-    barrier_.exchange(Call::broadcast(values.size(), root), addresses_.place_of(values.data(), values.size()));
+    barrier_.exchange(Call::broadcast(values.size(), root),
+                      addresses_.place_of(values.data(), values.size()));
     if (rank() != root && !values.empty())
       std::memcpy(values.data(), addresses_.at(root, barrier_.place(root)), values.size());
     barrier_.wait();
@@ -64,7 +65,8 @@ class InProcess final : public GroupMember {
   void fail(const ErrorMessage& failure) override { barrier_.fail(failure); }
 
   void throw_if_failed() override {
-    if (const auto failure = barrier_.failure()) throw Error(ErrorCategory::communication, *failure);
+    if (const auto failure = barrier_.failure())
+      throw Error(ErrorCategory::communication, *failure);
   }
 
  private:

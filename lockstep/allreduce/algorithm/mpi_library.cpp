@@ -11,8 +11,8 @@ constexpr std::size_t kLargestPiece = std::size_t{1} << 30;  // elements; MPI co
 // MPI has no 16-bit floats. They are a type of two bytes with this reduction operation.
 template <ElementType type, ReduceOp op>
 void reduce_halves(void* from, void* into, int* count, MPI_Datatype* /*datatype*/) {
-  reduce_into(static_cast<std::byte*>(into), static_cast<const std::byte*>(from), static_cast<std::size_t>(*count),
-              type, op);
+  reduce_into(static_cast<std::byte*>(into), static_cast<const std::byte*>(from),
+              static_cast<std::size_t>(*count), type, op);
 }
 
 // MPI types and operations, built-in and user-defined.
@@ -102,9 +102,9 @@ class MpiLibrary final : public MpiGroup {
  private:
   void reduce(const Values& values, ReduceOp op) {
     in_pieces(values, {0, values.count}, [&](std::byte* data, int count) {
-      check(
-          MPI_Allreduce(MPI_IN_PLACE, data, count, types_.type(values.type), types_.operation(values.type, op), comm()),
-          "MPI_Allreduce");
+      check(MPI_Allreduce(MPI_IN_PLACE, data, count, types_.type(values.type),
+                          types_.operation(values.type, op), comm()),
+            "MPI_Allreduce");
     });
   }
 
@@ -120,6 +120,8 @@ class MpiLibrary final : public MpiGroup {
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks) { return std::make_shared<MpiLibrary>(ranks); }
+std::shared_ptr<MpiGroup> make_mpi_library(MPI_Comm ranks) {
+  return std::make_shared<MpiLibrary>(ranks);
+}
 
 }  // namespace lockstep::allreduce

@@ -1,6 +1,6 @@
-// The MPI library's own all-reduce: the reference of the tests and the baseline of the benchmarks. The library
-// determines rounding and whether results are equal in every run. A failing member cannot interrupt members inside
-// MPI_Allreduce.
+// The MPI library's own all-reduce: the reference of the tests and the baseline of the benchmarks.
+// The library determines rounding and whether results are equal in every run. A failing member
+// cannot interrupt members inside MPI_Allreduce.
 #pragma once
 
 #include <mpi.h>

@@ -38,7 +38,8 @@ std::vector<std::byte> pack(const Barrier& barrier, Addresses& addresses) {
   return packed;
 }
 
-void unpack(const std::vector<std::byte>& packed, std::size_t replicas, std::vector<std::vector<std::byte>>& into) {
+void unpack(const std::vector<std::byte>& packed, std::size_t replicas,
+            std::vector<std::vector<std::byte>>& into) {
   std::vector<std::uint64_t> sizes(replicas);
   std::memcpy(sizes.data(), packed.data(), replicas * sizeof(std::uint64_t));
   auto begin = packed.begin() + static_cast<std::ptrdiff_t>(replicas * sizeof(std::uint64_t));
@@ -68,7 +69,8 @@ class MultiWorker final : public GroupMember {
     exchange(Call::all_reduce(values, op), values.data);
     const std::vector<const std::byte*> sources(buffers_.begin(), buffers_.end());
     reduce_slice(sources, std::array{buffers_[0]},
-                 slice_of(values.count, values.type, barrier_.size(), barrier_.member()), values.type, op);
+                 slice_of(values.count, values.type, barrier_.size(), barrier_.member()),
+                 values.type, op);
     wait();
     between_ranks([&](MpiGroup& group) { static_cast<void>(group.all_reduce(values, op)); });
     copy_from(0, whole(values));
@@ -88,7 +90,8 @@ class MultiWorker final : public GroupMember {
         copy_from(local, range_of(values, first_of(worker_->between->rank()) + local, 1));
     between_ranks([&](MpiGroup& group) {
       for (int rank = 0; rank < group.size(); ++rank)
-        group.broadcast(range_of(values, first_of(rank), static_cast<int>(replicas_of(rank))), rank);
+        group.broadcast(range_of(values, first_of(rank), static_cast<int>(replicas_of(rank))),
+                        rank);
     });
     copy_from(0, whole(values));
     wait();
@@ -98,7 +101,8 @@ class MultiWorker final : public GroupMember {
   void broadcast(std::span<std::byte> values, int root) override {
     exchange(Call::broadcast(values.size(), root), values.data());
     const int root_rank = rank_of(root);
-    if (is_leader() && root_rank == worker_->between->rank()) copy_from(root - first_of(root_rank), values);
+    if (is_leader() && root_rank == worker_->between->rank())
+      copy_from(root - first_of(root_rank), values);
     between_ranks([&](MpiGroup& group) { group.broadcast(values, root_rank); });
     if (rank() != root) copy_from(0, values);
     wait();
@@ -107,7 +111,8 @@ class MultiWorker final : public GroupMember {
   std::vector<std::vector<std::byte>> all_gather(std::span<const std::byte> mine) override {
     exchange(Call::all_gather(mine.size()), mine.data());
     between_ranks([&](MpiGroup& group) {
-      const std::vector<std::vector<std::byte>> packed = group.all_gather(pack(barrier_, addresses_));
+      const std::vector<std::vector<std::byte>> packed =
+          group.all_gather(pack(barrier_, addresses_));
       worker_->gathered.clear();
       for (std::size_t rank = 0; rank < packed.size(); ++rank)
         unpack(packed[rank], replicas_of(static_cast<int>(rank)), worker_->gathered);
@@ -126,8 +131,8 @@ class MultiWorker final : public GroupMember {
     return worker_->any;
   }
 
-  // Only the leader calls MPI, so the failure of another replica reaches the other ranks at the leader's next
-  // operation.
+  // Only the leader calls MPI, so the failure of another replica reaches the other ranks at the
+  // leader's next operation.
   void fail(const ErrorMessage& failure) override {
     barrier_.fail(failure);
     if (is_leader()) worker_->between->fail(failure);
@@ -152,7 +157,8 @@ class MultiWorker final : public GroupMember {
   int first_of(int rank) const { return worker_->first_of_rank[static_cast<std::size_t>(rank)]; }
 
   std::size_t replicas_of(int rank) const {
-    const int end = rank + 1 < static_cast<int>(worker_->first_of_rank.size()) ? first_of(rank + 1) : worker_->size;
+    const int end = rank + 1 < static_cast<int>(worker_->first_of_rank.size()) ? first_of(rank + 1)
+                                                                               : worker_->size;
     return static_cast<std::size_t>(end - first_of(rank));
   }
 
@@ -161,7 +167,9 @@ class MultiWorker final : public GroupMember {
     return static_cast<int>(after - worker_->first_of_rank.begin()) - 1;
   }
 
-  static std::span<std::byte> whole(const Values& values) { return {values.data, bytes_of(values)}; }
+  static std::span<std::byte> whole(const Values& values) {
+    return {values.data, bytes_of(values)};
+  }
 
   // The contiguous slices of `replicas` replicas from `first`.
   std::span<std::byte> range_of(const Values& values, int first, int replicas) const {
@@ -174,7 +182,8 @@ class MultiWorker final : public GroupMember {
   // Copies a range of another local replica's values to the same range of this replica's values.
   void copy_from(int local, std::span<std::byte> range) {
     if (local == barrier_.member() || range.empty()) return;
-    const std::ptrdiff_t offset = range.data() - buffers_[static_cast<std::size_t>(barrier_.member())];
+    const std::ptrdiff_t offset =
+        range.data() - buffers_[static_cast<std::size_t>(barrier_.member())];
     std::memcpy(range.data(), buffers_[static_cast<std::size_t>(local)] + offset, range.size());
   }
 
@@ -187,7 +196,8 @@ class MultiWorker final : public GroupMember {
     telling_other_ranks([&] { barrier_.wait(); });
   }
 
-  // After a failure within this rank the other ranks are still waiting for it, so the leader reports the failure.
+  // After a failure within this rank the other ranks are still waiting for it, so the leader
+  // reports the failure.
   template <typename Operation>
   auto telling_other_ranks(Operation operation) -> decltype(operation()) {
     try {
@@ -205,10 +215,13 @@ class MultiWorker final : public GroupMember {
       try {
         operation(*worker_->between);
       } catch (const std::exception& error) {
-        // A failure unknown to the group between ranks, such as out of memory, is local to this rank.
-        fail(worker_->between->failure().value_or(ErrorMessage{
-            "all_reduce", fmt::format("expected all ranks to continue, but rank {} failed", worker_->between->rank()),
-            error.what()}));
+        // A failure unknown to the group between ranks, such as out of memory, is local to this
+        // rank.
+        fail(worker_->between->failure().value_or(
+            ErrorMessage{"all_reduce",
+                         fmt::format("expected all ranks to continue, but rank {} failed",
+                                     worker_->between->rank()),
+                         error.what()}));
         throw;
       }
     }
@@ -223,8 +236,8 @@ class MultiWorker final : public GroupMember {
 
 }  // namespace
 
-std::vector<std::shared_ptr<GroupMember>> make_multi_worker(std::shared_ptr<MpiGroup> between,
-                                                            const std::vector<int>& replicas_of_rank) {
+std::vector<std::shared_ptr<GroupMember>> make_multi_worker(
+    std::shared_ptr<MpiGroup> between, const std::vector<int>& replicas_of_rank) {
   LOCKSTEP_CHECK_OP(replicas_of_rank.size(), ==, static_cast<std::size_t>(between->size()));
   std::vector<int> first(replicas_of_rank.size());
   std::exclusive_scan(replicas_of_rank.begin(), replicas_of_rank.end(), first.begin(), 0);

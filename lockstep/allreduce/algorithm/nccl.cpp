@@ -43,7 +43,8 @@ class Nccl final : public NcclMember {
   void enqueue_all_reduce(const Values& values, ReduceOp op) override {
     with_agreed_memory(values.data, bytes_of(values), [&](std::byte* data) {
       run_nccl("ncclAllReduce", [&](ncclComm_t comm) {
-        return ncclAllReduce(data, data, values.count, nccl_type(values.type), nccl_operation(op), comm, native());
+        return ncclAllReduce(data, data, values.count, nccl_type(values.type), nccl_operation(op),
+                             comm, native());
       });
     });
   }
@@ -80,11 +81,13 @@ class Nccl final : public NcclMember {
   cudaStream_t native() { return device::cuda::native(stream()); }
 
   std::byte* at(const Values& values, int member) const {
-    return values.data + slice_of(values.count, values.type, size(), member).begin * bytes_per_element(values.type);
+    return values.data + slice_of(values.count, values.type, size(), member).begin *
+                             bytes_per_element(values.type);
   }
 
-  // The number of elements per slice if it is the same for all, else 0. For equal slices, as with most sizes, one NCCL
-  // operation suffices. Otherwise there is one operation per slice, which moves no more bytes.
+  // The number of elements per slice if it is the same for all, else 0. For equal slices, as with
+  // most sizes, one NCCL operation suffices. Otherwise there is one operation per slice, which
+  // moves no more bytes.
   std::size_t equal_slices(const Values& values) const {
     const std::size_t count = values.count / static_cast<std::size_t>(size());
     for (int member = 0; member < size(); ++member) {
@@ -96,14 +99,15 @@ class Nccl final : public NcclMember {
 
   void reduce_scatter_equal(const Values& values, ReduceOp op, std::size_t count) {
     run_nccl("ncclReduceScatter", [&](ncclComm_t comm) {
-      return ncclReduceScatter(values.data, at(values, rank()), count, nccl_type(values.type), nccl_operation(op), comm,
-                               native());
+      return ncclReduceScatter(values.data, at(values, rank()), count, nccl_type(values.type),
+                               nccl_operation(op), comm, native());
     });
   }
 
   void gather_equal(const Values& values, std::size_t count) {
     run_nccl("ncclAllGather", [&](ncclComm_t comm) {
-      return ncclAllGather(at(values, rank()), values.data, count, nccl_type(values.type), comm, native());
+      return ncclAllGather(at(values, rank()), values.data, count, nccl_type(values.type), comm,
+                           native());
     });
   }
 
@@ -119,7 +123,8 @@ class Nccl final : public NcclMember {
   void reduce_each_slice(const Values& values, ReduceOp op) {
     run_nccl("ncclReduce", [&](ncclComm_t comm) {
       return for_each_slice(values, [&](int member, std::byte* data, std::size_t count) {
-        return ncclReduce(data, data, count, nccl_type(values.type), nccl_operation(op), member, comm, native());
+        return ncclReduce(data, data, count, nccl_type(values.type), nccl_operation(op), member,
+                          comm, native());
       });
     });
   }
@@ -132,7 +137,8 @@ class Nccl final : public NcclMember {
     });
   }
 
-  // An operation must not mix registered memory with other memory, or registered memory at different offsets.
+  // An operation must not mix registered memory with other memory, or registered memory at
+  // different offsets.
   template <typename Operation>
   void with_agreed_memory(std::byte* data, std::size_t bytes, Operation operation) {
     if (!is_bounced_) return operation(data);
@@ -144,7 +150,8 @@ class Nccl final : public NcclMember {
   }
 
   bool is_bounced_ = false;  // whether this member uses `bounce_` in this operation
-  // By address of the values: whether all members had the same place in the last operation with them.
+  // By address of the values: whether all members had the same place in the last operation with
+  // them.
   std::map<const std::byte*, bool> same_place_;
   device::Buffer bounce_;
 };
@@ -184,7 +191,9 @@ ncclRedOp_t nccl_operation(ReduceOp op) {
 
 ncclResult_t as_one_nccl_operation(int count, const std::function<ncclResult_t(int)>& each) {
   ncclResult_t result = ncclGroupStart();
-  const auto is_fine = [](ncclResult_t status) { return status == ncclSuccess || status == ncclInProgress; };
+  const auto is_fine = [](ncclResult_t status) {
+    return status == ncclSuccess || status == ncclInProgress;
+  };
   for (int index = 0; index < count && is_fine(result); ++index) result = each(index);
   const ncclResult_t end = ncclGroupEnd();
   return is_fine(result) ? end : result;
@@ -201,14 +210,16 @@ std::string nccl_loaded_version() {
   return "absent";
 }
 
-std::vector<std::shared_ptr<GroupMember>> make_nccl(const std::vector<std::shared_ptr<GroupMember>>& hosts,
-                                                    const std::vector<device::Device>& gpus, MPI_Comm ranks,
-                                                    const NcclOptions& options) {
+std::vector<std::shared_ptr<GroupMember>> make_nccl(
+    const std::vector<std::shared_ptr<GroupMember>>& hosts, const std::vector<device::Device>& gpus,
+    MPI_Comm ranks, const NcclOptions& options) {
   LOCKSTEP_CHECK_OP(hosts.size(), ==, gpus.size());
   std::vector<NcclCommunicators::Participant> participants;
-  for (std::size_t i = 0; i < hosts.size(); ++i) participants.push_back({hosts[i]->rank(), gpus[i], hosts[i]->rank()});
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    participants.push_back({hosts[i]->rank(), gpus[i], hosts[i]->rank()});
   load_nccl(ranks);
-  const auto communicators = NcclCommunicators::create(ranks, hosts.front()->size(), participants, options.join_limit);
+  const auto communicators =
+      NcclCommunicators::create(ranks, hosts.front()->size(), participants, options.join_limit);
   std::vector<std::shared_ptr<GpuMember>> group;
   for (std::size_t i = 0; i < hosts.size(); ++i)
     group.push_back(std::make_shared<Nccl>(hosts[i], gpus[i], communicators, i));

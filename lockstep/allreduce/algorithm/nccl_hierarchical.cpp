@@ -19,8 +19,8 @@ namespace {
 constexpr std::size_t kSmallBytes = std::size_t{64} << 10;
 constexpr std::size_t kRingSegmentBytes = std::size_t{256} << 10;
 
-// This rank's lane: its index in its node, and the ranks of other nodes with the same index. Collective over `ranks`
-// and `node`.
+// This rank's lane: its index in its node, and the ranks of other nodes with the same index.
+// Collective over `ranks` and `node`.
 class Lane {
  public:
   Lane(MPI_Comm ranks, MPI_Comm node) : count_(size_of(node)), own_(rank_in(node)) {
@@ -52,9 +52,13 @@ class Lane {
 
 class NcclHierarchical final : public NcclMember {
  public:
-  NcclHierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu, std::shared_ptr<NcclCommunicators> node,
-                   std::unique_ptr<Lane> lane, std::size_t segment_bytes)
-      : NcclMember(host, gpu, std::move(node), 0), ranks_(host), lane_(std::move(lane)), segment_bytes_(segment_bytes) {
+  NcclHierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu,
+                   std::shared_ptr<NcclCommunicators> node, std::unique_ptr<Lane> lane,
+                   std::size_t segment_bytes)
+      : NcclMember(host, gpu, std::move(node), 0),
+        ranks_(host),
+        lane_(std::move(lane)),
+        segment_bytes_(segment_bytes) {
     LOCKSTEP_CHECK_OP(segment_bytes % 64, ==, 0U);
     LOCKSTEP_CHECK_OP(segment_bytes, >, 0U);
     const std::unique_ptr<device::Allocator> pinned = device::make_pinned_allocator();
@@ -93,7 +97,9 @@ class NcclHierarchical final : public NcclMember {
   }
 
   // The slices of members do not match the lanes, so all values are reduced.
-  void enqueue_reduce_scatter(const Values& values, ReduceOp op) override { enqueue_all_reduce(values, op); }
+  void enqueue_reduce_scatter(const Values& values, ReduceOp op) override {
+    enqueue_all_reduce(values, op);
+  }
 
   void enqueue_gather_slices(const Values& values) override {
     by_way_of_host(values.data, bytes_of(values), [&](std::byte* staged) {
@@ -112,7 +118,8 @@ class NcclHierarchical final : public NcclMember {
 
   Values part_of(const Values& segment, int lane) const {
     const Slice slice = slice_of(segment.count, segment.type, lane_->count(), lane);
-    return {segment.data + slice.begin * bytes_per_element(segment.type), slice.end - slice.begin, segment.type};
+    return {segment.data + slice.begin * bytes_per_element(segment.type), slice.end - slice.begin,
+            segment.type};
   }
 
   // Calls `operation(comm, lane, part)` for the part of each lane as one NCCL group operation.
@@ -128,8 +135,8 @@ class NcclHierarchical final : public NcclMember {
 
   void bring_down(const Values& segment, ReduceOp op, std::size_t index) {
     for_each_lane("ncclReduce", segment, [&](ncclComm_t comm, int lane, const Values& part) {
-      return ncclReduce(part.data, part.data, part.count, nccl_type(part.type), nccl_operation(op), lane, comm,
-                        device::cuda::native(stream()));
+      return ncclReduce(part.data, part.data, part.count, nccl_type(part.type), nccl_operation(op),
+                        lane, comm, device::cuda::native(stream()));
     });
     if (!lane_->exists()) return;
     const Values mine = part_of(segment, lane_->own());
@@ -141,8 +148,8 @@ class NcclHierarchical final : public NcclMember {
     if (!lane_->exists()) return;
     wait_for(*down_[index]);
     const Values mine = part_of(segment, lane_->own());
-    RingReduction reduction(lane_->across(), {slot(index), mine.count, mine.type}, op, RingReduction::Part::all,
-                            kRingSegmentBytes, ring_buffers_);
+    RingReduction reduction(lane_->across(), {slot(index), mine.count, mine.type}, op,
+                            RingReduction::Part::all, kRingSegmentBytes, ring_buffers_);
     ranks_->carry(reduction);
   }
 
@@ -181,21 +188,23 @@ class NcclHierarchical final : public NcclMember {
 
 }  // namespace
 
-std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& host, device::Device gpu,
-                                                    MPI_Comm ranks, MPI_Comm node, const NcclOptions& options) {
+std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& host,
+                                                    device::Device gpu, MPI_Comm ranks,
+                                                    MPI_Comm node, const NcclOptions& options) {
   load_nccl(ranks);
   std::shared_ptr<NcclCommunicators> communicators;
   std::optional<ErrorMessage> problem;
   // Nodes do this independently, so it may fail on only some of them.
   try {
-    communicators =
-        NcclCommunicators::create(node, size_of(node), {{rank_in(node), gpu, host->rank()}}, options.join_limit);
+    communicators = NcclCommunicators::create(
+        node, size_of(node), {{rank_in(node), gpu, host->rank()}}, options.join_limit);
   } catch (const Error& error) {
     problem = ErrorMessage{"nccl", "expected an NCCL group of the GPUs of each node", error.what()};
   }
   raise_first(ranks, problem);
   const auto member = std::make_shared<NcclHierarchical>(host, gpu, std::move(communicators),
-                                                         std::make_unique<Lane>(ranks, node), options.segment_bytes);
+                                                         std::make_unique<Lane>(ranks, node),
+                                                         options.segment_bytes);
   return connected({member}).front();
 }
 

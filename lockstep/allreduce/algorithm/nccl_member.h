@@ -1,4 +1,5 @@
-// The base class of members that use NCCL: their communicator, whose failures become failures of the group.
+// The base class of members that use NCCL: their communicator, whose failures become failures of
+// the group.
 #pragma once
 
 #include <functional>
@@ -20,9 +21,11 @@ ncclResult_t as_one_nccl_operation(int count, const std::function<ncclResult_t(i
 
 class NcclMember : public GpuMember {
  public:
-  NcclMember(std::shared_ptr<GroupMember> host, device::Device gpu, std::shared_ptr<NcclCommunicators> communicators,
-             std::size_t participant)
-      : GpuMember(std::move(host), gpu), communicators_(std::move(communicators)), participant_(participant) {}
+  NcclMember(std::shared_ptr<GroupMember> host, device::Device gpu,
+             std::shared_ptr<NcclCommunicators> communicators, std::size_t participant)
+      : GpuMember(std::move(host), gpu),
+        communicators_(std::move(communicators)),
+        participant_(participant) {}
 
   bool overlaps() const override { return true; }
   bool moves_on_host() const override { return false; }

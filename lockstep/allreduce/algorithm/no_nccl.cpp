@@ -6,8 +6,9 @@ namespace lockstep::allreduce {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw Error(ErrorCategory::input, "--allreduce", "expected a build with NCCL and a GPU for each replica",
-              "this build has no NCCL: install it with the CUDA toolkit, then configure and build again");
+  throw Error(
+      ErrorCategory::input, "--allreduce", "expected a build with NCCL and a GPU for each replica",
+      "this build has no NCCL: install it with the CUDA toolkit, then configure and build again");
 }
 
 }  // namespace
@@ -15,14 +16,16 @@ namespace {
 std::string nccl_built_version() { return "absent"; }
 std::string nccl_loaded_version() { return "absent"; }
 
-std::vector<std::shared_ptr<GroupMember>> make_nccl(const std::vector<std::shared_ptr<GroupMember>>& /*hosts*/,
-                                                    const std::vector<device::Device>& /*gpus*/, MPI_Comm /*ranks*/,
-                                                    const NcclOptions& /*options*/) {
+std::vector<std::shared_ptr<GroupMember>> make_nccl(
+    const std::vector<std::shared_ptr<GroupMember>>& /*hosts*/,
+    const std::vector<device::Device>& /*gpus*/, MPI_Comm /*ranks*/,
+    const NcclOptions& /*options*/) {
   refuse();
 }
 
-std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& /*host*/, device::Device /*gpu*/,
-                                                    MPI_Comm /*ranks*/, MPI_Comm /*node*/,
+std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& /*host*/,
+                                                    device::Device /*gpu*/, MPI_Comm /*ranks*/,
+                                                    MPI_Comm /*node*/,
                                                     const NcclOptions& /*options*/) {
   refuse();
 }

@@ -12,7 +12,8 @@ constexpr std::size_t kReceived = 1;
 
 }  // namespace
 
-RecursiveDoubling::RecursiveDoubling(MPI_Comm comm, const Values& values, ReduceOp op, MessageBuffers& buffers)
+RecursiveDoubling::RecursiveDoubling(MPI_Comm comm, const Values& values, ReduceOp op,
+                                     MessageBuffers& buffers)
     : comm_(comm), values_(values), op_(op), buffers_(buffers) {
   buffers_.reserve(2, bytes_of(values));
   MPI_Comm_rank(comm, &rank_);
@@ -50,7 +51,8 @@ void RecursiveDoubling::begin_stage() {
 // Called when the send and the receive of the stage are complete.
 void RecursiveDoubling::end_stage() {
   if (stage_ == Stage::hand_over && !is_extra()) add_received();
-  if (stage_ == Stage::hand_back && is_extra()) std::memcpy(values_.data, buffers_.slot(kReceived), bytes_of(values_));
+  if (stage_ == Stage::hand_back && is_extra())
+    std::memcpy(values_.data, buffers_.slot(kReceived), bytes_of(values_));
   if (stage_ != Stage::exchange) return next_stage();
   add_received();
   distance_ *= 2;
@@ -73,19 +75,21 @@ bool RecursiveDoubling::advance() {
 
 void RecursiveDoubling::send() {
   std::memcpy(buffers_.slot(kSent), values_.data, bytes_of(values_));
-  keep(MPI_Isend(buffers_.slot(kSent), static_cast<int>(bytes_of(values_)), MPI_BYTE, partner(), kTag, comm_,
-                 &buffers_.request(kSent)));
+  keep(MPI_Isend(buffers_.slot(kSent), static_cast<int>(bytes_of(values_)), MPI_BYTE, partner(),
+                 kTag, comm_, &buffers_.request(kSent)));
 }
 
 void RecursiveDoubling::receive() {
-  keep(MPI_Irecv(buffers_.slot(kReceived), static_cast<int>(bytes_of(values_)), MPI_BYTE, partner(), kTag, comm_,
-                 &buffers_.request(kReceived)));
+  keep(MPI_Irecv(buffers_.slot(kReceived), static_cast<int>(bytes_of(values_)), MPI_BYTE, partner(),
+                 kTag, comm_, &buffers_.request(kReceived)));
 }
 
 void RecursiveDoubling::add_received() {
   std::byte* received = buffers_.slot(kReceived);
-  if (partner() < rank_) return reduce_into(values_.data, received, values_.count, values_.type, op_);
-  // Adds into the receive buffer, so that the partner's values come first, then copies the sum back.
+  if (partner() < rank_)
+    return reduce_into(values_.data, received, values_.count, values_.type, op_);
+  // Adds into the receive buffer, so that the partner's values come first, then copies the sum
+  // back.
   reduce_into(received, values_.data, values_.count, values_.type, op_);
   std::memcpy(values_.data, received, bytes_of(values_));
 }

@@ -1,11 +1,13 @@
 // All-reduce of small buffers between ranks in log2(n) messages.
 //
-// In step k every rank exchanges its partial sums with the rank whose number differs in bit k, and adds them. After
-// log2(n) steps every rank has the total. If n is not a power of two, the ranks above the largest power of two first
-// send their values to a lower rank, and receive the result at the end. (Thakur, Rabenseifner and Gropp, "Optimization
-// of collective communication operations in MPICH", 2005.)
+// In step k every rank exchanges its partial sums with the rank whose number differs in bit k, and
+// adds them. After log2(n) steps every rank has the total. If n is not a power of two, the ranks
+// above the largest power of two first send their values to a lower rank, and receive the result at
+// the end. (Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+// MPICH", 2005.)
 //
-// Both partners of an exchange add the lower rank's values first, so results are bitwise equal on all ranks.
+// Both partners of an exchange add the lower rank's values first, so results are bitwise equal on
+// all ranks.
 #pragma once
 
 #include <mpi.h>
@@ -20,8 +22,8 @@ namespace lockstep::allreduce {
 /// One all-reduce in progress, driven by advance().
 class RecursiveDoubling {
  public:
-  /// At most 2 GiB of values. `buffers` holds the data that MPI sends and receives. It must outlive this object and is
-  /// used by one reduction at a time.
+  /// At most 2 GiB of values. `buffers` holds the data that MPI sends and receives. It must outlive
+  /// this object and is used by one reduction at a time.
   RecursiveDoubling(MPI_Comm comm, const Values& values, ReduceOp op, MessageBuffers& buffers);
 
   /// Makes progress without waiting; returns whether it made any.

@@ -17,7 +17,9 @@ class Ring final : public MpiGroup {
   }
 
   std::string route() const override { return "ring"; }
-  device::Buffer allocate(std::size_t bytes) override { return buffers_.keep(MpiGroup::allocate(bytes)); }
+  device::Buffer allocate(std::size_t bytes) override {
+    return buffers_.keep(MpiGroup::allocate(bytes));
+  }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {

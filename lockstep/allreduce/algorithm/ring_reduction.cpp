@@ -10,7 +10,8 @@ std::vector<SegmentStep> schedule_segments(std::size_t segments) {
   const auto add = [&](SegmentStage stage, std::size_t segment) {
     if (segment < segments) steps.push_back({stage, segment, segment % kSegmentSlots});
   };
-  // One slot fewer than kSegmentSlots is ahead: the last slot is used by the segment that is copied up.
+  // One slot fewer than kSegmentSlots is ahead: the last slot is used by the segment that is copied
+  // up.
   constexpr std::size_t kAhead = kSegmentSlots - 1;
   for (std::size_t segment = 0; segment < kAhead; ++segment) add(SegmentStage::down, segment);
   for (std::size_t segment = 0; segment < segments; ++segment) {
@@ -38,8 +39,8 @@ constexpr int kTag = 1;
 
 }  // namespace
 
-RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
-                             MessageBuffers& buffers)
+RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part,
+                             std::size_t segment_bytes, MessageBuffers& buffers)
     : comm_(comm),
       values_(values),
       op_(op),
@@ -63,21 +64,24 @@ RingReduction::RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, P
 
 bool RingReduction::advance() {
   const std::size_t before = sends_done_ + sends_posted_ + receives_done_ + receives_posted_;
-  while (sends_done_ < sends_posted_ && is_complete(buffers_.request(send_buffer(sends_done_)))) ++sends_done_;
+  while (sends_done_ < sends_posted_ && is_complete(buffers_.request(send_buffer(sends_done_))))
+    ++sends_done_;
   while (may_receive()) post_receive();
-  if (receives_done_ < receives_posted_ && is_complete(buffers_.request(receive_buffer(receives_done_))))
+  if (receives_done_ < receives_posted_ &&
+      is_complete(buffers_.request(receive_buffer(receives_done_))))
     take_received();
   while (may_send()) post_send();
   return sends_done_ + sends_posted_ + receives_done_ + receives_posted_ != before;
 }
 
-// In step s a rank sends chunk rank - 1 - s and receives chunk rank - 2 - s, modulo n. After n - 1 steps its own chunk
-// is complete.
+// In step s a rank sends chunk rank - 1 - s and receives chunk rank - 2 - s, modulo n. After n - 1
+// steps its own chunk is complete.
 Slice RingReduction::segment_of(std::size_t slot, int chunks_behind) const {
   const int step = static_cast<int>(slot / segments_) + chunks_behind;
   const int chunk = ((rank_ - 1 - step) % size_ + size_) % size_;
   const Slice slice = slice_of(values_.count, values_.type, size_, chunk);
-  const std::size_t begin = std::min(slice.end, slice.begin + slot % segments_ * segment_elements());
+  const std::size_t begin =
+      std::min(slice.end, slice.begin + slot % segments_ * segment_elements());
   return {begin, std::min(slice.end, begin + segment_elements())};
 }
 
@@ -86,14 +90,17 @@ int RingReduction::bytes_of(Slice slice) const {
 }
 
 bool RingReduction::may_receive() const {
-  if (status_ != MPI_SUCCESS || receives_posted_ == slots_ || receives_posted_ - receives_done_ == kInFlight)
+  if (status_ != MPI_SUCCESS || receives_posted_ == slots_ ||
+      receives_posted_ - receives_done_ == kInFlight)
     return false;
-  // A complete segment overwrites the partial one that was sent n - 1 steps ago; that send must be complete.
+  // A complete segment overwrites the partial one that was sent n - 1 steps ago; that send must be
+  // complete.
   return !goes_to_place(receives_posted_) || sends_done_ > receives_posted_ - reduce_slots_;
 }
 
 bool RingReduction::may_send() const {
-  if (status_ != MPI_SUCCESS || sends_posted_ == slots_ || sends_posted_ - sends_done_ == kInFlight) return false;
+  if (status_ != MPI_SUCCESS || sends_posted_ == slots_ || sends_posted_ - sends_done_ == kInFlight)
+    return false;
   return sends_posted_ < first_ + segments_ || receives_done_ > sends_posted_ - segments_;
 }
 
@@ -104,7 +111,8 @@ void RingReduction::post_receive() {
   if (slice.begin == slice.end) return;
   const std::size_t buffer = receive_buffer(slot);
   std::byte* to = goes_to_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
-  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_, &buffers_.request(buffer)));
+  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_,
+                 &buffers_.request(buffer)));
 }
 
 void RingReduction::post_send() {
@@ -114,7 +122,8 @@ void RingReduction::post_send() {
   const std::size_t buffer = send_buffer(slot);
   std::byte* from = is_kept_ ? at(slice.begin) : buffers_.slot(buffer);
   if (!is_kept_) std::memcpy(from, at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
-  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_, &buffers_.request(buffer)));
+  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_,
+                 &buffers_.request(buffer)));
 }
 
 void RingReduction::take_received() {

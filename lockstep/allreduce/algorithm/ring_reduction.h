@@ -1,4 +1,5 @@
-// The schedule of segments from GPUs to the network and back, so that both GPU directions and the network are busy.
+// The schedule of segments from GPUs to the network and back, so that both GPU directions and the
+// network are busy.
 #pragma once
 
 #include <mpi.h>
@@ -11,9 +12,10 @@
 
 namespace lockstep::allreduce {
 
-/// The stages of a segment: reduced within the node and copied down to the host; reduced across the network; copied up
-/// and distributed within the node. The first and last stages are enqueued on the GPU in this order. The host executes
-/// the middle stage itself, after it has waited for the first stage of that segment.
+/// The stages of a segment: reduced within the node and copied down to the host; reduced across the
+/// network; copied up and distributed within the node. The first and last stages are enqueued on
+/// the GPU in this order. The host executes the middle stage itself, after it has waited for the
+/// first stage of that segment.
 enum class SegmentStage { down, across, up };
 
 struct SegmentStep {
@@ -22,12 +24,12 @@ struct SegmentStep {
   std::size_t slot = 0;  ///< slot of the staging memory on the host
 };
 
-/// Three slots keep everything busy: while the host sends one segment, the GPU copies the previous one up and the next
-/// one down.
+/// Three slots keep everything busy: while the host sends one segment, the GPU copies the previous
+/// one up and the next one down.
 constexpr std::size_t kSegmentSlots = 3;
 
-/// The steps of `segments` segments on kSegmentSlots slots. A slot is reused only after the `up` stage of its previous
-/// segment has been enqueued.
+/// The steps of `segments` segments on kSegmentSlots slots. A slot is reused only after the `up`
+/// stage of its previous segment has been enqueued.
 std::vector<SegmentStep> schedule_segments(std::size_t segments);
 
 std::size_t segments_of(const Values& values, std::size_t segment_bytes);
@@ -38,26 +40,29 @@ Values segment_of(const Values& values, std::size_t segment_bytes, std::size_t i
 
 /// One all-reduce, reduce-scatter or all-gather in progress, driven by advance().
 ///
-/// Slots are numbered in the order of sending: slot t is segment t % segments_ of the chunk of step t / segments_. Data
-/// received in slot t is sent on in slot t + segments_. The first half of the slots is the reduce-scatter, the second
-/// half the all-gather.
+/// Slots are numbered in the order of sending: slot t is segment t % segments_ of the chunk of step
+/// t / segments_. Data received in slot t is sent on in slot t + segments_. The first half of the
+/// slots is the reduce-scatter, the second half the all-gather.
 ///
-/// Values in a buffer that is kept for MPI are sent and received in place. Other values are copied through buffer slots
-/// in segments, so the caller may free them when it abandons the operation, even with messages in flight.
+/// Values in a buffer that is kept for MPI are sent and received in place. Other values are copied
+/// through buffer slots in segments, so the caller may free them when it abandons the operation,
+/// even with messages in flight.
 class RingReduction {
  public:
   enum class Part { all, reduce_scatter, all_gather };
 
   static constexpr std::size_t kInFlight = 4;  ///< segments in each direction
 
-  /// `segment_bytes` is a multiple of 64. `buffers` must outlive this object and is used by one reduction at a time.
-  /// `op` is ignored by an all-gather.
-  RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part, std::size_t segment_bytes,
-                MessageBuffers& buffers);
+  /// `segment_bytes` is a multiple of 64. `buffers` must outlive this object and is used by one
+  /// reduction at a time. `op` is ignored by an all-gather.
+  RingReduction(MPI_Comm comm, const Values& values, ReduceOp op, Part part,
+                std::size_t segment_bytes, MessageBuffers& buffers);
 
   /// Makes progress without waiting; returns whether it made any.
   bool advance();
-  bool is_done() const { return status_ != MPI_SUCCESS || (sends_done_ == slots_ && receives_done_ == slots_); }
+  bool is_done() const {
+    return status_ != MPI_SUCCESS || (sends_done_ == slots_ && receives_done_ == slots_);
+  }
   /// The first MPI error, if any.
   int status() const { return status_; }
 
@@ -66,7 +71,9 @@ class RingReduction {
   Slice segment_of(std::size_t slot, int chunks_behind) const;
   Slice sent_in(std::size_t slot) const { return segment_of(slot, 0); }
   Slice received_in(std::size_t slot) const { return segment_of(slot, 1); }
-  std::byte* at(std::size_t element) const { return values_.data + element * bytes_per_element(values_.type); }
+  std::byte* at(std::size_t element) const {
+    return values_.data + element * bytes_per_element(values_.type);
+  }
   int bytes_of(Slice slice) const;
   static std::size_t receive_buffer(std::size_t slot) { return slot % kInFlight; }
   static std::size_t send_buffer(std::size_t slot) { return kInFlight + slot % kInFlight; }
@@ -89,10 +96,11 @@ class RingReduction {
   MessageBuffers& buffers_;
   bool is_kept_;  // the values are in a buffer that outlives all messages
   std::size_t segment_bytes_;
-  std::size_t segments_ = 0;      // in the largest chunk
-  std::size_t reduce_slots_ = 0;  // slots of the reduce-scatter; the same number for the all-gather follows
-  std::size_t first_ = 0;         // the first slot
-  std::size_t slots_ = 0;         // one past the last slot
+  std::size_t segments_ = 0;  // in the largest chunk
+  std::size_t reduce_slots_ =
+      0;  // slots of the reduce-scatter; the same number for the all-gather follows
+  std::size_t first_ = 0;  // the first slot
+  std::size_t slots_ = 0;  // one past the last slot
   std::size_t receives_posted_ = 0;
   std::size_t receives_done_ = 0;
   std::size_t sends_posted_ = 0;

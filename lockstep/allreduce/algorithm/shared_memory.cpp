@@ -19,8 +19,9 @@ class SharedMemory final : public MpiGroup {
   explicit SharedMemory(MPI_Comm ranks)
       : MpiGroup(ranks),
         memory_(std::make_shared<NodeMemory>(ranks)),
-        barrier_(make_common_memory(ranks, Barrier::bytes_for(size())), size(), rank(),
-                 {.own_cores = have_own_cores(ranks), .poll_group = [this] { receive_failure(); }}) {}
+        barrier_(
+            make_common_memory(ranks, Barrier::bytes_for(size())), size(), rank(),
+            {.own_cores = have_own_cores(ranks), .poll_group = [this] { receive_failure(); }}) {}
 
   void number_members(std::vector<int> numbers) override {
     barrier_.number_members(numbers);
@@ -30,13 +31,16 @@ class SharedMemory final : public MpiGroup {
   std::string route() const override { return "shared-memory"; }
   bool overlaps() const override { return false; }
   double seconds_waited() const override { return barrier_.seconds_waited(); }
-  device::Buffer allocate(std::size_t bytes) override { return NodeMemory::allocate(memory_, bytes); }
+  device::Buffer allocate(std::size_t bytes) override {
+    return NodeMemory::allocate(memory_, bytes);
+  }
 
  protected:
   void run_all_reduce(const Values& values, ReduceOp op) override {
     at_barrier(barrier_, [&] {
       if (bytes_of(values) <= Barrier::kNoteBytes) return reduce_notes(barrier_, values, op);
-      barrier_.exchange(Call::all_reduce(values, op), memory_->place_of(values.data, bytes_of(values)));
+      barrier_.exchange(Call::all_reduce(values, op),
+                        memory_->place_of(values.data, bytes_of(values)));
       if (all_are_shared())
         direct_all_reduce_arrived(barrier_, *memory_, values, op);
       else
@@ -80,8 +84,10 @@ class SharedMemory final : public MpiGroup {
     const std::size_t width = bytes_per_element(values.type);
     const std::size_t piece = kPieceBytes / width;
     for (std::size_t begin = 0; begin < values.count; begin += piece) {
-      const Values part{values.data + begin * width, std::min(piece, values.count - begin), values.type};
-      by_way_of_shared(part, [&](const Values& shared) { direct_all_reduce(barrier_, *memory_, shared, op); });
+      const Values part{values.data + begin * width, std::min(piece, values.count - begin),
+                        values.type};
+      by_way_of_shared(
+          part, [&](const Values& shared) { direct_all_reduce(barrier_, *memory_, shared, op); });
     }
   }
 
@@ -110,6 +116,8 @@ class SharedMemory final : public MpiGroup {
 
 }  // namespace
 
-std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks) { return std::make_shared<SharedMemory>(ranks); }
+std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks) {
+  return std::make_shared<SharedMemory>(ranks);
+}
 
 }  // namespace lockstep::allreduce

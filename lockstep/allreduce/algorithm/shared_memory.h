@@ -1,5 +1,5 @@
-// Members are ranks of one node that reduce in shared memory. Buffers of allocate() are reduced in place; other buffers
-// are copied through shared memory in pieces.
+// Members are ranks of one node that reduce in shared memory. Buffers of allocate() are reduced in
+// place; other buffers are copied through shared memory in pieces.
 #pragma once
 
 #include <mpi.h>
@@ -10,8 +10,8 @@
 
 namespace lockstep::allreduce {
 
-/// Collective over `ranks`, which are on one node. Throws Error (communication), the same on all, if they cannot share
-/// memory.
+/// Collective over `ranks`, which are on one node. Throws Error (communication), the same on all,
+/// if they cannot share memory.
 std::shared_ptr<MpiGroup> make_shared_memory(MPI_Comm ranks);
 
 }  // namespace lockstep::allreduce

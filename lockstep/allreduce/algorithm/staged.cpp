@@ -19,7 +19,9 @@ class Staged final : public GpuMember {
     LOCKSTEP_CHECK_OP(segment_bytes_ % 64, ==, 0U);
   }
 
-  std::string route() const override { return size() == 1 ? "none" : fmt::format("staged + {}", host().route()); }
+  std::string route() const override {
+    return size() == 1 ? "none" : fmt::format("staged + {}", host().route());
+  }
   bool overlaps() const override { return host().overlaps(); }
   bool moves_on_host() const override { return true; }
 
@@ -65,7 +67,9 @@ class Staged final : public GpuMember {
     if (request) request->wait();
   }
 
-  std::byte* staged(std::size_t offset) const { return static_cast<std::byte*>(staged_.data()) + offset; }
+  std::byte* staged(std::size_t offset) const {
+    return static_cast<std::byte*>(staged_.data()) + offset;
+  }
 
   std::size_t segment_at(const Values& values, std::size_t begin) const {
     return std::min(segment_bytes_, bytes_of(values) - begin);
@@ -98,12 +102,13 @@ class Staged final : public GpuMember {
 
 }  // namespace
 
-std::vector<std::shared_ptr<GroupMember>> make_staged(const std::vector<std::shared_ptr<GroupMember>>& hosts,
-                                                      const std::vector<device::Device>& gpus,
-                                                      const StagedOptions& options) {
+std::vector<std::shared_ptr<GroupMember>> make_staged(
+    const std::vector<std::shared_ptr<GroupMember>>& hosts, const std::vector<device::Device>& gpus,
+    const StagedOptions& options) {
   LOCKSTEP_CHECK_OP(hosts.size(), ==, gpus.size());
   std::vector<std::shared_ptr<GpuMember>> group;
-  for (std::size_t i = 0; i < hosts.size(); ++i) group.push_back(std::make_shared<Staged>(hosts[i], gpus[i], options));
+  for (std::size_t i = 0; i < hosts.size(); ++i)
+    group.push_back(std::make_shared<Staged>(hosts[i], gpus[i], options));
   return connected(group);
 }
 

@@ -30,8 +30,8 @@ void fill_with_zeros(void* memory, std::size_t bytes, device::Stream& stream) {
   cuda::check(cudaMemsetAsync(memory, 0, bytes, cuda::native(stream)), "zeroed memory");
 }
 
-void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results, Slice slice,
-                  ElementType type, ReduceOp op, device::Stream& stream) {
+void reduce_slice(std::span<const std::byte* const> members, std::span<std::byte* const> results,
+                  Slice slice, ElementType type, ReduceOp op, device::Stream& stream) {
   LOCKSTEP_CHECK_OP(members.size(), <=, kMaxMembers);
   LOCKSTEP_CHECK_OP(results.size(), <=, kMaxMembers);
   if (members.size() < 2 || slice.begin == slice.end) return;
@@ -50,14 +50,16 @@ void find_largest(std::span<const float> values, float* largest, device::Stream&
   launch_find_largest(values.data(), values.size(), largest, cuda::native(stream));
 }
 
-void narrow(std::span<const float> from, void* to, ElementType type, const WireScale& scale, device::Stream& stream) {
+void narrow(std::span<const float> from, void* to, ElementType type, const WireScale& scale,
+            device::Stream& stream) {
   LOCKSTEP_CHECK(type == ElementType::float16 || type == ElementType::bfloat16);
   if (from.empty()) return;
   const cuda::DeviceScope scope(stream.device().index);
   launch_narrow(from.data(), to, from.size(), type, scale, cuda::native(stream));
 }
 
-void widen(const void* from, std::span<float> to, ElementType type, const WireScale& scale, device::Stream& stream) {
+void widen(const void* from, std::span<float> to, ElementType type, const WireScale& scale,
+           device::Stream& stream) {
   LOCKSTEP_CHECK(type == ElementType::float16 || type == ElementType::bfloat16);
   if (to.empty()) return;
   const cuda::DeviceScope scope(stream.device().index);

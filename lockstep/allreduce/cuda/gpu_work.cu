@@ -11,8 +11,9 @@ namespace lockstep::allreduce::gpu {
 namespace {
 
 constexpr unsigned kThreads = 256;
-constexpr std::size_t kMaxBlocks = 1024;  // several per multiprocessor on any GPU; blocks loop over the rest
-constexpr std::size_t kPackBytes = 16;    // bytes per load of one thread
+constexpr std::size_t kMaxBlocks =
+    1024;  // several per multiprocessor on any GPU; blocks loop over the rest
+constexpr std::size_t kPackBytes = 16;  // bytes per load of one thread
 
 template <typename T>
 struct alignas(kPackBytes) Pack {
@@ -30,18 +31,20 @@ __device__ T* at(std::byte* buffer, std::size_t element) {
   return reinterpret_cast<T*>(buffer) + element;
 }
 
-// Members and results may be the same buffers: each element is read from all members before it is written.
+// Members and results may be the same buffers: each element is read from all members before it is
+// written.
 template <typename Op, typename T>
 __global__ void reduce_packs(ReduceBuffers buffers, std::size_t begin, std::size_t packs) {
   using Total = typename Element<T>::Total;
   constexpr int kElements = Pack<T>::kElements;
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t pack = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; pack < packs;
-       pack += stride) {
+  for (std::size_t pack = static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       pack < packs; pack += stride) {
     const std::size_t element = begin + pack * kElements;
     Total totals[kElements];
     for (int member = 0; member < buffers.member_count; ++member) {
-      const Pack<T> values = *reinterpret_cast<const Pack<T>*>(at<T>(buffers.members[member], element));
+      const Pack<T> values =
+          *reinterpret_cast<const Pack<T>*>(at<T>(buffers.members[member], element));
 #pragma unroll
       for (int i = 0; i < kElements; ++i) {
         const Total value = Element<T>::load(values.elements[i]);
@@ -59,15 +62,18 @@ __global__ void reduce_packs(ReduceBuffers buffers, std::size_t begin, std::size
 template <typename Op, typename T>
 __global__ void reduce_elements(ReduceBuffers buffers, std::size_t begin, std::size_t end) {
   const std::size_t stride = static_cast<std::size_t>(gridDim.x) * blockDim.x;
-  for (std::size_t i = begin + static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < end; i += stride) {
-    const T reduced =
-        reduce_element<Op, T>(buffers.member_count, [&](int member) { return *at<T>(buffers.members[member], i); });
-    for (int result = 0; result < buffers.result_count; ++result) *at<T>(buffers.results[result], i) = reduced;
+  for (std::size_t i = begin + static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+       i < end; i += stride) {
+    const T reduced = reduce_element<Op, T>(
+        buffers.member_count, [&](int member) { return *at<T>(buffers.members[member], i); });
+    for (int result = 0; result < buffers.result_count; ++result)
+      *at<T>(buffers.results[result], i) = reduced;
   }
 }
 
 unsigned blocks_for(std::size_t items) {
-  return static_cast<unsigned>(std::clamp<std::size_t>((items + kThreads - 1) / kThreads, 1, kMaxBlocks));
+  return static_cast<unsigned>(
+      std::clamp<std::size_t>((items + kThreads - 1) / kThreads, 1, kMaxBlocks));
 }
 
 bool is_aligned(const std::byte* buffer, std::size_t offset) {
@@ -87,11 +93,13 @@ void reduce(const ReduceBuffers& buffers, Slice slice, cudaStream_t stream) {
   std::size_t begin = slice.begin;
   if (are_aligned(buffers, begin * sizeof(T))) {
     const std::size_t packs = (slice.end - begin) / Pack<T>::kElements;
-    if (packs > 0) launch(reduce_packs<Op, T>, blocks_for(packs), kThreads, stream, buffers, begin, packs);
+    if (packs > 0)
+      launch(reduce_packs<Op, T>, blocks_for(packs), kThreads, stream, buffers, begin, packs);
     begin += packs * Pack<T>::kElements;
   }
   if (begin < slice.end)
-    launch(reduce_elements<Op, T>, blocks_for(slice.end - begin), kThreads, stream, buffers, begin, slice.end);
+    launch(reduce_elements<Op, T>, blocks_for(slice.end - begin), kThreads, stream, buffers, begin,
+           slice.end);
 }
 
 template <typename T>
@@ -108,7 +116,8 @@ void reduce(ReduceOp op, const ReduceBuffers& buffers, Slice slice, cudaStream_t
 
 }  // namespace
 
-void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType type, ReduceOp op, cudaStream_t stream) {
+void launch_reduction(const ReduceBuffers& buffers, Slice slice, ElementType type, ReduceOp op,
+                      cudaStream_t stream) {
   switch (type) {
     case ElementType::float32:
       return reduce<float>(op, buffers, slice, stream);
@@ -129,10 +138,13 @@ namespace {
 
 constexpr int kWarp = 32;
 
-__device__ std::size_t first_of_thread() { return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ std::size_t first_of_thread() {
+  return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
 __device__ std::size_t stride_of_grid() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
 
-// The bits of magnitudes compare like the magnitudes, so an integer maximum finds the largest, in any order.
+// The bits of magnitudes compare like the magnitudes, so an integer maximum finds the largest, in
+// any order.
 __global__ void find_largest_bits(const float* values, std::size_t count, std::uint32_t* largest) {
   std::uint32_t mine = 0;
   for (std::size_t i = first_of_thread(); i < count; i += stride_of_grid()) {
@@ -166,14 +178,15 @@ __global__ void widen_values(const Half* from, float* to, std::size_t count, Wir
 
 }  // namespace
 
-void launch_find_largest(const float* values, std::size_t count, float* largest, cudaStream_t stream) {
+void launch_find_largest(const float* values, std::size_t count, float* largest,
+                         cudaStream_t stream) {
   device::cuda::check(cudaMemsetAsync(largest, 0, sizeof(float), stream), "zeroed memory");
   device::cuda::launch(find_largest_bits, blocks_for(count), kThreads, stream, values, count,
                        reinterpret_cast<std::uint32_t*>(largest));
 }
 
-void launch_narrow(const float* from, void* to, std::size_t count, ElementType type, const WireScale& scale,
-                   cudaStream_t stream) {
+void launch_narrow(const float* from, void* to, std::size_t count, ElementType type,
+                   const WireScale& scale, cudaStream_t stream) {
   if (type == ElementType::bfloat16)
     device::cuda::launch(narrow_values<BFloat16>, blocks_for(count), kThreads, stream, from,
                          static_cast<BFloat16*>(to), count, scale);
@@ -182,8 +195,8 @@ void launch_narrow(const float* from, void* to, std::size_t count, ElementType t
                          static_cast<Float16*>(to), count, scale);
 }
 
-void launch_widen(const void* from, float* to, std::size_t count, ElementType type, const WireScale& scale,
-                  cudaStream_t stream) {
+void launch_widen(const void* from, float* to, std::size_t count, ElementType type,
+                  const WireScale& scale, cudaStream_t stream) {
   if (type == ElementType::bfloat16)
     device::cuda::launch(widen_values<BFloat16>, blocks_for(count), kThreads, stream,
                          static_cast<const BFloat16*>(from), to, count, scale);

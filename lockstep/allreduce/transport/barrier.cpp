@@ -28,11 +28,14 @@ static_assert(sizeof(FutexWord) == sizeof(std::uint32_t) && FutexWord::is_always
 
 void sleep_while(const FutexWord& word, std::uint32_t expected, std::chrono::nanoseconds longest) {
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(longest);
-  const timespec timeout{static_cast<std::time_t>(seconds.count()), static_cast<long>((longest - seconds).count())};
+  const timespec timeout{static_cast<std::time_t>(seconds.count()),
+                         static_cast<long>((longest - seconds).count())};
   ::syscall(SYS_futex, &word, FUTEX_WAIT, expected, &timeout, nullptr, 0);
 }
 
-void wake_sleepers(const FutexWord& word) { ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0); }
+void wake_sleepers(const FutexWord& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
 
 namespace {
 
@@ -41,14 +44,17 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kCacheLine = 64;
 constexpr int kLooks = 2000;  // a few microseconds: the usual delay of the other members
-// Replicas of a training step usually arrive within this time of each other; sleep and wake-up would take longer.
+// Replicas of a training step usually arrive within this time of each other; sleep and wake-up
+// would take longer.
 constexpr auto kYieldFor = 2ms;
 // If members share cores, the other member may need this one.
 constexpr int kLooksOfSharers = 50;
 constexpr auto kYieldForOfSharers = 2us;
 constexpr auto kLongestSleep = 10ms;  // between two checks of the group
 
-constexpr std::size_t round_up(std::size_t bytes) { return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine; }
+constexpr std::size_t round_up(std::size_t bytes) {
+  return (bytes + kCacheLine - 1) / kCacheLine * kCacheLine;
+}
 
 // A text in shared memory; truncated if too long.
 template <std::size_t size>
@@ -64,13 +70,15 @@ struct Text {
 };
 
 // Processes that share memory are in one PID namespace.
-bool is_alive(std::uint32_t process) { return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH; }
+bool is_alive(std::uint32_t process) {
+  return kill(static_cast<pid_t>(process), 0) == 0 || errno != ESRCH;
+}
 
 }  // namespace
 
-// The data of a member for one round, in one cache line. A member has two lines and alternates: it may write to the
-// next line while others still read this one. It reuses this line only after all members have arrived at the next
-// round, and so have finished reading this one.
+// The data of a member for one round, in one cache line. A member has two lines and alternates: it
+// may write to the next line while others still read this one. It reuses this line only after all
+// members have arrived at the next round, and so have finished reading this one.
 struct alignas(kCacheLine) Barrier::Line {
   FutexWord round;     // the last round in which the member has arrived with this line
   FutexWord sleepers;  // number of members that may be asleep until it arrives
@@ -82,7 +90,8 @@ struct alignas(kCacheLine) Barrier::Board {
   static constexpr std::uint32_t kFine = 0;
   static constexpr std::uint32_t kFailed = ~0U;
 
-  std::atomic<std::uint32_t> state;  // kFine, kFailed, or the id of the process that writes the failure
+  std::atomic<std::uint32_t>
+      state;  // kFine, kFailed, or the id of the process that writes the failure
   Text<128> where;
   Text<1024> expected;
   Text<2048> actual;
@@ -90,7 +99,8 @@ struct alignas(kCacheLine) Barrier::Board {
 
 std::size_t Barrier::bytes_for(int members) {
   static_assert(sizeof(Line) == kCacheLine);
-  return round_up(sizeof(Board)) + static_cast<std::size_t>(members) * 2 * (sizeof(Line) + kNoteBytes);
+  return round_up(sizeof(Board)) +
+         static_cast<std::size_t>(members) * 2 * (sizeof(Line) + kNoteBytes);
 }
 
 // Zeroed memory is a board without a failure and lines of members that have not arrived.
@@ -141,19 +151,22 @@ void Barrier::exchange(const Call& call, const Place& place) {
 void Barrier::wait() {
   ++round_;
   arrive();
-  for (int other = 1; other < members_; ++other) wait_for(line((member_ + other) % members_, round_));
+  for (int other = 1; other < members_; ++other)
+    wait_for(line((member_ + other) % members_, round_));
 }
 
 void Barrier::arrive() {
   Line& mine = line(member_, round_);
-  // A sleeper increments `sleepers` before its last check of `round`. So either this member sees the sleeper, or the
-  // sleeper sees the new round.
+  // A sleeper increments `sleepers` before its last check of `round`. So either this member sees
+  // the sleeper, or the sleeper sees the new round.
   mine.round.store(round_, std::memory_order_seq_cst);
   if (mine.sleepers.load(std::memory_order_seq_cst) != 0) wake_sleepers(mine.round);
 }
 
 // A member may be one round ahead, which uses its other line, but not two.
-bool Barrier::has_arrived(const Line& line) const { return line.round.load(std::memory_order_acquire) == round_; }
+bool Barrier::has_arrived(const Line& line) const {
+  return line.round.load(std::memory_order_acquire) == round_;
+}
 
 void Barrier::wait_for(Line& line) {
   const int looks = options_.own_cores ? kLooks : kLooksOfSharers;
@@ -165,7 +178,8 @@ void Barrier::wait_for(Line& line) {
 }
 
 void Barrier::wait_long_for(Line& line, std::chrono::steady_clock::time_point begin) const {
-  const auto deadline = begin + (options_.own_cores ? Clock::duration(kYieldFor) : kYieldForOfSharers);
+  const auto deadline =
+      begin + (options_.own_cores ? Clock::duration(kYieldFor) : kYieldForOfSharers);
   do {
     std::this_thread::yield();
     if (has_arrived(line)) return;
@@ -187,7 +201,8 @@ void Barrier::throw_if_failed() const {
     throw Error(ErrorCategory::communication, *failure());
 }
 
-// If a process is killed while it writes a failure, the member that detects this writes one instead.
+// If a process is killed while it writes a failure, the member that detects this writes one
+// instead.
 void Barrier::finish_for_the_dead() const {
   const std::uint32_t writer = board_->state.load(std::memory_order_acquire);
   if (writer == Board::kFine || writer == Board::kFailed || is_alive(writer)) return;
@@ -213,14 +228,16 @@ std::optional<ErrorMessage> Barrier::failure() const {
 }
 
 std::vector<Barrier> make_barrier_of_threads(int members, int first_number) {
-  const auto buffer = std::make_shared<device::Buffer>(device::HostAllocator().allocate(Barrier::bytes_for(members)));
+  const auto buffer = std::make_shared<device::Buffer>(
+      device::HostAllocator().allocate(Barrier::bytes_for(members)));
   const std::shared_ptr<std::byte> memory(buffer, static_cast<std::byte*>(buffer->data()));
   BarrierOptions options;
   options.numbers.resize(static_cast<std::size_t>(members));
   std::iota(options.numbers.begin(), options.numbers.end(), first_number);
   options.own_cores = members <= available_cores();
   std::vector<Barrier> participants;
-  for (int member = 0; member < members; ++member) participants.emplace_back(memory, members, member, options);
+  for (int member = 0; member < members; ++member)
+    participants.emplace_back(memory, members, member, options);
   return participants;
 }
 

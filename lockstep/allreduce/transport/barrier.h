@@ -1,6 +1,6 @@
-// Futexes: sleeping until a word changes, between threads or between processes that share its memory.
-// (Hubertus Franke, Rusty Russell, "Fuss, futexes and furwocks: fast userlevel locking in Linux", 2002; std::atomic
-// waits within one process only.)
+// Futexes: sleeping until a word changes, between threads or between processes that share its
+// memory. (Hubertus Franke, Rusty Russell, "Fuss, futexes and furwocks: fast userlevel locking in
+// Linux", 2002; std::atomic waits within one process only.)
 #pragma once
 
 #include <array>
@@ -26,9 +26,11 @@ void sleep_while(const FutexWord& word, std::uint32_t expected, std::chrono::nan
 /// Wakes all sleepers on `word`.
 void wake_sleepers(const FutexWord& word);
 
-// A barrier of members that share memory. Members compare their calls, and all fail if these differ.
+// A barrier of members that share memory. Members compare their calls, and all fail if these
+// differ.
 
-/// The location of a member's values: an address between threads, a segment and an offset between processes.
+/// The location of a member's values: an address between threads, a segment and an offset between
+/// processes.
 struct Place {
   std::uint64_t segment = 0;
   std::uint64_t offset = 0;
@@ -36,17 +38,19 @@ struct Place {
 
 struct BarrierOptions {
   std::vector<int> numbers = {};  ///< numbers of the members in messages; empty: 0, 1, 2, …
-  /// Whether members may spin: each has its own core, so the member that they wait for does not need it.
+  /// Whether members may spin: each has its own core, so the member that they wait for does not
+  /// need it.
   bool own_cores = true;
   /// Called periodically during long waits; an exception ends the wait.
   std::function<void()> poll_group = {};
 };
 
-/// One member's view of the barrier of a group. Except for fail(), used only by that member's thread.
+/// One member's view of the barrier of a group. Except for fail(), used only by that member's
+/// thread.
 ///
-/// Barriers and waits are rounds. To arrive, a member writes the round and its data to its own line of memory. Then it
-/// polls the lines of the other members: one cache line transfer in each direction. It spins for a while, then sleeps
-/// until the other member arrives.
+/// Barriers and waits are rounds. To arrive, a member writes the round and its data to its own line
+/// of memory. Then it polls the lines of the other members: one cache line transfer in each
+/// direction. It spins for a while, then sleeps until the other member arrives.
 class Barrier {
  public:
   static constexpr std::size_t kNoteBytes = 2048;
@@ -62,9 +66,9 @@ class Barrier {
   int size() const { return members_; }
   int member() const { return member_; }
 
-  /// Waits until every member has arrived. The data of each member is in call(), place() and note() until this member
-  /// calls exchange() or wait() again. Write the note before the call. Throws Error (communication), the same on all
-  /// members, if their calls differ or a member has failed.
+  /// Waits until every member has arrived. The data of each member is in call(), place() and note()
+  /// until this member calls exchange() or wait() again. Write the note before the call. Throws
+  /// Error (communication), the same on all members, if their calls differ or a member has failed.
   void exchange(const Call& call, const Place& place = {});
   const Call& call(int member) const;
   const Place& place(int member) const;
@@ -73,16 +77,16 @@ class Barrier {
   std::byte* next_note() { return note_at(member_, round_ + 1); }
   const std::byte* note(int member) const { return note_at(member, round_); }
 
-  /// Waits until every member has arrived, for example before data is changed that other members may still read. Throws
-  /// like exchange().
+  /// Waits until every member has arrived, for example before data is changed that other members
+  /// may still read. Throws like exchange().
   void wait();
 
   /// Total time in seconds in barriers and waits, without waits too short to measure.
   double seconds_waited() const { return waited_.count(); }
 
-  /// Makes all members throw in this and later rounds; the first failure stays. Call it only for a member that the
-  /// others wait for: otherwise it may still be reading their data, which they may free after they have thrown.
-  /// Thread-safe.
+  /// Makes all members throw in this and later rounds; the first failure stays. Call it only for a
+  /// member that the others wait for: otherwise it may still be reading their data, which they may
+  /// free after they have thrown. Thread-safe.
   void fail(const ErrorMessage& failure) const;
   /// The failure of fail() or of a barrier, if any.
   std::optional<ErrorMessage> failure() const;

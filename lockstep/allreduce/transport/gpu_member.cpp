@@ -40,8 +40,8 @@ std::span<std::byte> bytes_in(const Values& values) { return {values.data, bytes
 GpuMember::GpuMember(std::shared_ptr<GroupMember> host, device::Device gpu)
     : host_(std::move(host)), gpu_(gpu), stream_(gpu) {}
 
-// On a failure, reports it to all members and aborts GPU work that waits for members that have left. A failure that the
-// group already knows takes precedence over its consequences.
+// On a failure, reports it to all members and aborts GPU work that waits for members that have
+// left. A failure that the group already knows takes precedence over its consequences.
 template <typename Operation>
 auto GpuMember::guarded(Operation operation) -> decltype(operation()) {
   try {
@@ -54,7 +54,8 @@ auto GpuMember::guarded(Operation operation) -> decltype(operation()) {
 
 void GpuMember::give_up(const std::exception& error) {
   const ErrorMessage failure{
-      "all_reduce", fmt::format("expected all members to continue, but member {} failed", rank()), error.what()};
+      "all_reduce", fmt::format("expected all members to continue, but member {} failed", rank()),
+      error.what()};
   try {
     host_->throw_if_failed();
   } catch (const Error&) {
@@ -72,8 +73,8 @@ void GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condi
   while (!condition() && std::chrono::steady_clock::now() < deadline) backoff.pause();
 }
 
-// The caller may free its values when it gets the error, so waits for GPU work, for a limited time because a failed GPU
-// may never complete it.
+// The caller may free its values when it gets the error, so waits for GPU work, for a limited time
+// because a failed GPU may never complete it.
 void GpuMember::await_end() noexcept {
   const auto deadline = std::chrono::steady_clock::now() + kEndLimit;
   may_put_ = false;
@@ -138,7 +139,8 @@ void GpuMember::copy(const std::byte* from, std::byte* to, std::size_t bytes) {
 }
 
 bool GpuMember::compare(const Call& call) {
-  const std::vector<std::vector<std::byte>> all = host_->all_gather(std::as_bytes(std::span(&call, 1)));
+  const std::vector<std::vector<std::byte>> all =
+      host_->all_gather(std::as_bytes(std::span(&call, 1)));
   std::vector<Call> calls(all.size());
   std::vector<int> numbers(all.size());
   std::iota(numbers.begin(), numbers.end(), 0);
@@ -159,8 +161,8 @@ void GpuMember::come(const Call& call, std::byte* /*data*/) { compare(call); }
 
 // The host reduces values in host memory. For empty values only the calls are compared.
 template <typename OnHost, typename OnGpu>
-std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std::byte> values, OnHost on_host,
-                                                 OnGpu on_gpu) {
+std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std::byte> values,
+                                                 OnHost on_host, OnGpu on_gpu) {
   return guarded([&]() -> std::unique_ptr<PendingOperation> {
     may_put_ = true;  // until the group has failed or all work is enqueued
     host_->throw_if_failed();
@@ -187,7 +189,8 @@ std::unique_ptr<PendingOperation> GpuMember::all_reduce(const Values& values, Re
 
 std::unique_ptr<PendingOperation> GpuMember::reduce_scatter(const Values& values, ReduceOp op) {
   return run(
-      Call::reduce_scatter(values, op), bytes_in(values), [&] { return host_->reduce_scatter(values, op); },
+      Call::reduce_scatter(values, op), bytes_in(values),
+      [&] { return host_->reduce_scatter(values, op); },
       [&] { enqueue_reduce_scatter(values, op); });
 }
 
@@ -202,8 +205,8 @@ void GpuMember::broadcast(std::span<std::byte> values, int root) {
     host_->broadcast(values, root);
     return nullptr;
   };
-  const auto request =
-      run(Call::broadcast(values.size(), root), values, on_host, [&] { enqueue_broadcast(values, root); });
+  const auto request = run(Call::broadcast(values.size(), root), values, on_host,
+                           [&] { enqueue_broadcast(values, root); });
   if (request) request->wait();
 }
 
@@ -219,7 +222,8 @@ bool GpuMember::any(bool mine) {
   return guarded([&] { return host_->any(mine); });
 }
 
-std::vector<std::shared_ptr<GroupMember>> connected(const std::vector<std::shared_ptr<GpuMember>>& members) {
+std::vector<std::shared_ptr<GroupMember>> connected(
+    const std::vector<std::shared_ptr<GpuMember>>& members) {
   for (const auto& member : members) member->know({members.begin(), members.end()});
   return {members.begin(), members.end()};
 }

@@ -1,5 +1,6 @@
-// The base class of members on GPUs. Each uses a member of a host group to compare calls, to transfer control data and
-// values in host memory, and to report failures. Derived classes add the reduction of GPU memory.
+// The base class of members on GPUs. Each uses a member of a host group to compare calls, to
+// transfer control data and values in host memory, and to report failures. Derived classes add the
+// reduction of GPU memory.
 #pragma once
 
 #include <atomic>
@@ -16,7 +17,8 @@ namespace lockstep::allreduce {
 
 class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMember> {
  public:
-  /// `host` is a group of the same members; `gpu` is this member's GPU. Throws Error (device) if it is not available.
+  /// `host` is a group of the same members; `gpu` is this member's GPU. Throws Error (device) if it
+  /// is not available.
   GpuMember(std::shared_ptr<GroupMember> host, device::Device gpu);
 
   int rank() const final { return host_->rank(); }
@@ -38,7 +40,9 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   void set_recording(bool on) final { records_ = on; }
 
   /// `local_members` are all members in this process, including this one.
-  void know(std::vector<std::weak_ptr<GpuMember>> local_members) { local_members_ = std::move(local_members); }
+  void know(std::vector<std::weak_ptr<GpuMember>> local_members) {
+    local_members_ = std::move(local_members);
+  }
 
   /// Blocks until `event` is complete. Throws if the group fails first.
   void wait_for(const device::Event& event);
@@ -46,24 +50,25 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   bool has_come(const device::Event& event);
 
  protected:
-  // Derived classes implement these. They enqueue their work on stream(), on values of this member's GPU, and are
-  // called after all members have arrived with the same call. They may block the host.
+  // Derived classes implement these. They enqueue their work on stream(), on values of this
+  // member's GPU, and are called after all members have arrived with the same call. They may block
+  // the host.
   virtual void enqueue_all_reduce(const Values& values, ReduceOp op) = 0;
   virtual void enqueue_reduce_scatter(const Values& values, ReduceOp op) = 0;
   virtual void enqueue_gather_slices(const Values& values) = 0;
   virtual void enqueue_broadcast(std::span<std::byte> values, int root) = 0;
 
-  /// Compares `call`, which is for `data`, with the other members' calls. Overridden by classes whose members exchange
-  /// more data or can be recorded.
+  /// Compares `call`, which is for `data`, with the other members' calls. Overridden by classes
+  /// whose members exchange more data or can be recorded.
   virtual void come(const Call& call, std::byte* data);
   /// Throws if the work on stream() cannot complete.
   virtual void check_progress() {}
-  /// Aborts this group's work on the GPUs of this process because of `failure`, which the host group knows.
-  /// Thread-safe; does not wait.
+  /// Aborts this group's work on the GPUs of this process because of `failure`, which the host
+  /// group knows. Thread-safe; does not wait.
   virtual void stop(const ErrorMessage& /*failure*/) noexcept {}
 
-  /// Waits until every member has arrived with its call. Throws Error (communication), the same on all, if calls
-  /// differ. Returns whether all have the same flag.
+  /// Waits until every member has arrived with its call. Throws Error (communication), the same on
+  /// all, if calls differ. Returns whether all have the same flag.
   bool compare(const Call& call);
   /// Calls check_progress() and throw_if_failed(); for long waits.
   void poll_group();
@@ -78,7 +83,8 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   template <typename Operation>
   auto guarded(Operation operation) -> decltype(operation());
   template <typename OnHost, typename OnGpu>
-  std::unique_ptr<PendingOperation> run(const Call& call, std::span<std::byte> values, OnHost on_host, OnGpu on_gpu);
+  std::unique_ptr<PendingOperation> run(const Call& call, std::span<std::byte> values,
+                                        OnHost on_host, OnGpu on_gpu);
   void give_up(const std::exception& error);
   void await_end() noexcept;
   template <typename Condition>
@@ -86,15 +92,16 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
 
   std::shared_ptr<GroupMember> host_;
   device::Device gpu_;
-  device::Stream stream_;               // the communication stream, separate from the computing stream
+  device::Stream stream_;  // the communication stream, separate from the computing stream
   std::optional<device::Event> after_;  // the next operation starts after this event
   std::vector<std::weak_ptr<GpuMember>> local_members_;
   std::atomic<bool> may_put_{false};  // whether an operation may enqueue work on the stream
   bool records_ = false;
 };
 
-/// Connects the members of a group in this process: after a failure of the group, each waits until the work of all of
-/// them has ended before it throws, because that work may use its values.
-std::vector<std::shared_ptr<GroupMember>> connected(const std::vector<std::shared_ptr<GpuMember>>& members);
+/// Connects the members of a group in this process: after a failure of the group, each waits until
+/// the work of all of them has ended before it throws, because that work may use its values.
+std::vector<std::shared_ptr<GroupMember>> connected(
+    const std::vector<std::shared_ptr<GpuMember>>& members);
 
 }  // namespace lockstep::allreduce

@@ -12,11 +12,12 @@
 
 namespace lockstep::allreduce {
 
-/// Every rank's text in rank order. Collective over `ranks`; MPI_COMM_NULL stands for this process only.
+/// Every rank's text in rank order. Collective over `ranks`; MPI_COMM_NULL stands for this process
+/// only.
 std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine);
 
-/// Throws, on all ranks, an Error of `category` with the problem of the lowest rank that has one. Collective like
-/// gather_texts.
+/// Throws, on all ranks, an Error of `category` with the problem of the lowest rank that has one.
+/// Collective like gather_texts.
 void raise_first(MPI_Comm ranks, const std::optional<ErrorMessage>& problem,
                  ErrorCategory category = ErrorCategory::communication);
 

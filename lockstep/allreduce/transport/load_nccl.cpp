@@ -9,11 +9,12 @@ namespace {
 
 const lockstep::LoadedLibrary& nccl() {
   static const lockstep::LoadedLibrary loaded = [] {
-    lockstep::LoadedLibrary library({.name = "NCCL",
-                                     .file = fmt::format("libnccl.so.{}", NCCL_MAJOR),
-                                     .folder = LOCKSTEP_NCCL_FOLDER,
-                                     .use = "the all-reduce between GPUs",
-                                     .advice = fmt::format("install NCCL {}.{} or newer", NCCL_MAJOR, NCCL_MINOR)});
+    lockstep::LoadedLibrary library(
+        {.name = "NCCL",
+         .file = fmt::format("libnccl.so.{}", NCCL_MAJOR),
+         .folder = LOCKSTEP_NCCL_FOLDER,
+         .use = "the all-reduce between GPUs",
+         .advice = fmt::format("install NCCL {}.{} or newer", NCCL_MAJOR, NCCL_MINOR)});
     int version = 0;
     library.function<decltype(ncclGetVersion)>("ncclGetVersion")(&version);
     library.check_major_version(version / 10000, NCCL_MAJOR);

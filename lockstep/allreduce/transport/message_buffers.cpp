@@ -8,7 +8,9 @@
 namespace lockstep::allreduce {
 namespace {
 
-void leave_to_mpi(device::Buffer& buffer) { static_cast<void>(new device::Buffer(std::move(buffer))); }
+void leave_to_mpi(device::Buffer& buffer) {
+  static_cast<void>(new device::Buffer(std::move(buffer)));
+}
 
 }  // namespace
 
@@ -17,7 +19,8 @@ MessageBuffers::State::~State() {
 }
 
 bool MessageBuffers::State::in_flight() const {
-  return std::ranges::any_of(requests, [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
+  return std::ranges::any_of(requests,
+                             [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
 }
 
 void MessageBuffers::reserve(std::size_t slots, std::size_t bytes) {

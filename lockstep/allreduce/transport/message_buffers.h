@@ -13,13 +13,14 @@
 
 namespace lockstep::allreduce {
 
-/// Memory that MPI may use without a time limit, with the requests of its messages. MPI gets no other memory, because a
-/// matched receive, or any send, cannot be cancelled, and MPI reads or writes its memory until the message is complete.
+/// Memory that MPI may use without a time limit, with the requests of its messages. MPI gets no
+/// other memory, because a matched receive, or any send, cannot be cancelled, and MPI reads or
+/// writes its memory until the message is complete.
 ///
-/// There are two kinds of memory: slots of this object, with one message at a time in each, and callers' buffers that
-/// this object keeps alive (keep()). All other memory is copied through the slots. If messages are in flight at
-/// destruction, which happens only after a failure, the memory is leaked. That needs no call of MPI, so any thread may
-/// destroy the object.
+/// There are two kinds of memory: slots of this object, with one message at a time in each, and
+/// callers' buffers that this object keeps alive (keep()). All other memory is copied through the
+/// slots. If messages are in flight at destruction, which happens only after a failure, the memory
+/// is leaked. That needs no call of MPI, so any thread may destroy the object.
 class MessageBuffers {
  public:
   MessageBuffers() = default;
@@ -27,14 +28,19 @@ class MessageBuffers {
   MessageBuffers& operator=(const MessageBuffers&) = delete;
   ~MessageBuffers() = default;
 
-  /// Provides at least `slots` slots of at least `bytes` bytes. Throws CheckFailure while a message is in flight.
+  /// Provides at least `slots` slots of at least `bytes` bytes. Throws CheckFailure while a message
+  /// is in flight.
   void reserve(std::size_t slots, std::size_t bytes);
 
-  std::byte* slot(std::size_t index) const { return static_cast<std::byte*>(state_->memory.data()) + index * bytes_; }
-  /// MPI_REQUEST_NULL while no message is in flight in that slot. The requests of all slots are contiguous.
+  std::byte* slot(std::size_t index) const {
+    return static_cast<std::byte*>(state_->memory.data()) + index * bytes_;
+  }
+  /// MPI_REQUEST_NULL while no message is in flight in that slot. The requests of all slots are
+  /// contiguous.
   MPI_Request& request(std::size_t index) { return state_->requests[index]; }
 
-  /// Returns `buffer` with memory that outlives the messages of this object. It may outlive this object.
+  /// Returns `buffer` with memory that outlives the messages of this object. It may outlive this
+  /// object.
   device::Buffer keep(device::Buffer buffer);
   /// Whether the `bytes` bytes at `data` are in a kept buffer. Thread-safe.
   bool keeps(const std::byte* data, std::size_t bytes) const;

@@ -24,7 +24,8 @@ bool Backoff::pause() {
   if (waited < kYieldFor)
     std::this_thread::yield();
   else
-    std::this_thread::sleep_for(std::clamp<std::chrono::nanoseconds>(waited / 20, kSleep, kLongestSleep));
+    std::this_thread::sleep_for(
+        std::clamp<std::chrono::nanoseconds>(waited / 20, kSleep, kLongestSleep));
   return waited >= kYieldFor;
 }
 

@@ -23,8 +23,8 @@ inline int rank_in(MPI_Comm ranks) {
 
 // At the level MPI_THREAD_SERIALIZED only one thread of a process may call MPI at a time.
 
-/// The process-wide mutex for calls of MPI while several threads may call it. An operation of an MpiGroup holds it
-/// until it ends, which is soon after a failure of the group.
+/// The process-wide mutex for calls of MPI while several threads may call it. An operation of an
+/// MpiGroup holds it until it ends, which is soon after a failure of the group.
 std::timed_mutex& mpi_turn();
 
 // Waiting by polling, for example for an MPI request.

@@ -16,11 +16,12 @@ namespace lockstep::allreduce {
 namespace {
 
 constexpr int kTag = 0;
-constexpr std::size_t kLongestNotice = 2000;                 // short enough for an eager send, which needs no receiver
+constexpr std::size_t kLongestNotice =
+    2000;  // short enough for an eager send, which needs no receiver
 constexpr std::size_t kLargestPiece = std::size_t{1} << 26;  // of a broadcast
 
-/// The memory of an MPI collective. Collectives cannot be cancelled, so the memory is leaked unless release() is
-/// called: MPI may still write to it.
+/// The memory of an MPI collective. Collectives cannot be cancelled, so the memory is leaked unless
+/// release() is called: MPI may still write to it.
 template <typename Memory>
 class Lease {
  public:
@@ -51,9 +52,10 @@ void check_gather_size(const std::vector<Call>& calls) {
   std::size_t total = 0;
   for (const Call& call : calls) total += call.count;
   if (total > static_cast<std::size_t>(INT_MAX))
-    throw Error(ErrorCategory::input, "all-gather",
-                fmt::format("expected at most {} bytes over all ranks together; gather in pieces", INT_MAX),
-                fmt::format("got {}", total));
+    throw Error(
+        ErrorCategory::input, "all-gather",
+        fmt::format("expected at most {} bytes over all ranks together; gather in pieces", INT_MAX),
+        fmt::format("got {}", total));
 }
 
 struct Piece {
@@ -71,7 +73,8 @@ MPI_Comm duplicate(MPI_Comm ranks) {
   MPI_Comm copy = MPI_COMM_NULL;
   const int status = MPI_Comm_dup(ranks, &copy);
   if (status != MPI_SUCCESS)
-    throw Error(ErrorCategory::communication, "mpi", "expected a communicator", fmt::format("MPI error {}", status));
+    throw Error(ErrorCategory::communication, "mpi", "expected a communicator",
+                fmt::format("MPI error {}", status));
   MPI_Comm_set_errhandler(copy, MPI_ERRORS_RETURN);
   return copy;
 }
@@ -83,12 +86,13 @@ std::timed_mutex& mpi_turn() {
   return turn;
 }
 
-/// Failures that a thread could not send to other ranks because another thread was in MPI. Shared by all groups of the
-/// process, because that thread may be in MPI for another group.
+/// Failures that a thread could not send to other ranks because another thread was in MPI. Shared
+/// by all groups of the process, because that thread may be in MPI for another group.
 class MpiGroup::LeftOver {
  public:
   static LeftOver& of_process() {
-    static LeftOver& all = *new LeftOver;  // leaked, for groups that are destroyed after static objects
+    static LeftOver& all =
+        *new LeftOver;  // leaked, for groups that are destroyed after static objects
     return all;
   }
 
@@ -181,13 +185,13 @@ void MpiGroup::spread(const ErrorMessage& failure) {
   if (failure_) return;
   failure_ = failure;
   publish_failure(failure);
-  const std::string& notice =
-      *new std::string(failure.pack().substr(0, kLongestNotice));  // leaked, because MPI may still send it
+  const std::string& notice = *new std::string(
+      failure.pack().substr(0, kLongestNotice));  // leaked, because MPI may still send it
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     MPI_Request request = MPI_REQUEST_NULL;
-    if (MPI_Isend(notice.data(), static_cast<int>(notice.size()), MPI_BYTE, rank, kTag, failures_, &request) ==
-        MPI_SUCCESS)
+    if (MPI_Isend(notice.data(), static_cast<int>(notice.size()), MPI_BYTE, rank, kTag, failures_,
+                  &request) == MPI_SUCCESS)
       MPI_Request_free(&request);
   }
 }
@@ -223,7 +227,8 @@ void MpiGroup::announce(const Call& call) {
   if (failure_) throw Error(ErrorCategory::communication, *failure_);
   (*calls_)[static_cast<std::size_t>(rank_)] = call;
   announced_ = std::chrono::steady_clock::now();
-  check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE, comm_, &exchange_),
+  check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE,
+                       comm_, &exchange_),
         "MPI_Iallgather");
 }
 
@@ -291,7 +296,8 @@ void MpiGroup::broadcast(std::span<std::byte> values, int root) {
     const auto part = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
     Lease<Piece> piece;
     piece->bytes.assign(part.begin(), part.end());
-    check(MPI_Ibcast(piece->bytes.data(), static_cast<int>(part.size()), MPI_BYTE, root, comm_, &piece->request),
+    check(MPI_Ibcast(piece->bytes.data(), static_cast<int>(part.size()), MPI_BYTE, root, comm_,
+                     &piece->request),
           "MPI_Ibcast");
     wait(piece->request);
     piece.release();
@@ -312,8 +318,9 @@ std::vector<std::vector<std::byte>> MpiGroup::all_gather(std::span<const std::by
     total += call.count;
   }
   gathering->all.resize(total);
-  check(MPI_Iallgatherv(gathering->mine.data(), static_cast<int>(mine.size()), MPI_BYTE, gathering->all.data(),
-                        gathering->counts.data(), gathering->offsets.data(), MPI_BYTE, comm_, &gathering->request),
+  check(MPI_Iallgatherv(gathering->mine.data(), static_cast<int>(mine.size()), MPI_BYTE,
+                        gathering->all.data(), gathering->counts.data(), gathering->offsets.data(),
+                        MPI_BYTE, comm_, &gathering->request),
         "MPI_Iallgatherv");
   wait(gathering->request);
   gathering.release();
@@ -332,7 +339,8 @@ void MpiGroup::barrier() {
 
 bool MpiGroup::any(bool mine) {
   const Operation operation;
-  return std::ranges::any_of(compare(Call::any(mine)), [](const Call& call) { return call.flag != 0; });
+  return std::ranges::any_of(compare(Call::any(mine)),
+                             [](const Call& call) { return call.flag != 0; });
 }
 
 }  // namespace lockstep::allreduce

@@ -1,5 +1,5 @@
-// The base class of routes between ranks: a separate communicator, waits that yield the core, and the comparison of
-// calls. Derived classes add the reduction.
+// The base class of routes between ranks: a separate communicator, waits that yield the core, and
+// the comparison of calls. Derived classes add the reduction.
 #pragma once
 
 #include <mpi.h>
@@ -48,8 +48,8 @@ class MpiGroup : public GroupMember {
 
   const std::optional<ErrorMessage>& failure() const { return failure_; }
 
-  /// Runs `reduction`, which may be between only some of the ranks, to completion: for a route that is built on this
-  /// one. Throws Error (communication) if it fails or any rank of the group fails.
+  /// Runs `reduction`, which may be between only some of the ranks, to completion: for a route that
+  /// is built on this one. Throws Error (communication) if it fails or any rank of the group fails.
   void carry(RingReduction& reduction);
 
  protected:
@@ -62,19 +62,22 @@ class MpiGroup : public GroupMember {
   virtual void run_reduce_scatter(const Values& values, ReduceOp op) = 0;
   virtual void run_gather_slices(const Values& values) = 0;
 
-  /// Waits until every member has arrived with its call, and returns all calls in member order. Throws Error
-  /// (communication), the same on all, if they differ. Overridden by routes with a faster barrier.
+  /// Waits until every member has arrived with its call, and returns all calls in member order.
+  /// Throws Error (communication), the same on all, if they differ. Overridden by routes with a
+  /// faster barrier.
   virtual const std::vector<Call>& compare(const Call& call);
   /// Makes members throw that wait in ways of the derived class.
   virtual void publish_failure(const ErrorMessage& /*failure*/) {}
 
   /// Starts the exchange of calls with the other members; it is in progress until agree() returns.
   void announce(const Call& call);
-  /// Whether all members have announced their calls. Throws Error (communication), the same on all, if these differ.
+  /// Whether all members have announced their calls. Throws Error (communication), the same on all,
+  /// if these differ.
   bool agreed();
   /// Waits for agreed(), and returns all calls in member order.
   const std::vector<Call>& agree();
-  /// Throws if another member, or another thread of this member, has failed. Call it during long waits.
+  /// Throws if another member, or another thread of this member, has failed. Call it during long
+  /// waits.
   void receive_failure();
   /// Records and throws a failure that all members know.
   [[noreturn]] void raise_known(ErrorMessage failure);
@@ -93,8 +96,9 @@ class MpiGroup : public GroupMember {
   /// Waits for one MPI request.
   void wait(MPI_Request& request);
 
-  /// Runs `operation` (advance(), is_done(), status()) while the announced calls are compared. If they differ, its
-  /// messages do not match, so it hangs or fails in MPI, and the comparison reports the cause.
+  /// Runs `operation` (advance(), is_done(), status()) while the announced calls are compared. If
+  /// they differ, its messages do not match, so it hangs or fails in MPI, and the comparison
+  /// reports the cause.
   template <typename Operation>
   void carry_out(Operation& operation) {
     wait_until_done([&] {
@@ -115,7 +119,9 @@ class MpiGroup : public GroupMember {
     } catch (const std::exception& error) {
       if (failure_) throw;
       if (const auto known = barrier.failure()) raise_known(*known);
-      spread({"all_reduce", fmt::format("expected all ranks to continue, but rank {} failed", rank()), error.what()});
+      spread({"all_reduce",
+              fmt::format("expected all ranks to continue, but rank {} failed", rank()),
+              error.what()});
       throw;
     }
   }
@@ -127,8 +133,8 @@ class MpiGroup : public GroupMember {
   void check(int status, const char* call);
 
  private:
-  // Only one thread of the process may call MPI at a time. A failure that is reported while another thread is in MPI,
-  // for any group, is left to that thread.
+  // Only one thread of the process may call MPI at a time. A failure that is reported while another
+  // thread is in MPI, for any group, is left to that thread.
   class Operation;
   class LeftOver;
 
@@ -139,7 +145,8 @@ class MpiGroup : public GroupMember {
   int rank_ = 0;
   int size_ = 1;
   std::vector<int> numbers_;
-  // MPI may write to it until the exchange is complete. A failed group does not wait for that and leaks it.
+  // MPI may write to it until the exchange is complete. A failed group does not wait for that and
+  // leaks it.
   std::unique_ptr<std::vector<Call>> calls_;
   MPI_Request exchange_ = MPI_REQUEST_NULL;
   std::optional<ErrorMessage> failure_;

@@ -23,7 +23,8 @@ using device::cuda::DeviceScope;
 constexpr std::chrono::seconds kFinishLimit{10};
 
 std::string text_of(ncclResult_t result) {
-  const char* details = ncclGetLastError(nullptr);  // the last error of this process; NCCL has none per communicator
+  const char* details =
+      ncclGetLastError(nullptr);  // the last error of this process; NCCL has none per communicator
   std::string text = fmt::format("NCCL returned \"{}\"", ncclGetErrorString(result));
   if (details != nullptr && *details != '\0') text += fmt::format(" ({})", details);
   return text + "; set NCCL_DEBUG=WARN for details";
@@ -41,7 +42,8 @@ Invitation invite(MPI_Comm ranks) {
     const ncclResult_t result = ncclGetUniqueId(&invitation.id);
     if (result != ncclSuccess) {
       const std::string text = text_of(result);
-      std::copy_n(text.data(), std::min(text.size(), invitation.problem.size() - 1), invitation.problem.data());
+      std::copy_n(text.data(), std::min(text.size(), invitation.problem.size() - 1),
+                  invitation.problem.data());
     }
   }
   if (ranks != MPI_COMM_NULL) MPI_Bcast(&invitation, sizeof(invitation), MPI_BYTE, 0, ranks);
@@ -61,9 +63,9 @@ void load_nccl(MPI_Comm ranks) {
   raise_first(ranks, problem, ErrorCategory::device);
 }
 
-std::shared_ptr<NcclCommunicators> NcclCommunicators::create(MPI_Comm ranks, int size,
-                                                             const std::vector<Participant>& participants,
-                                                             std::chrono::milliseconds join_limit) {
+std::shared_ptr<NcclCommunicators> NcclCommunicators::create(
+    MPI_Comm ranks, int size, const std::vector<Participant>& participants,
+    std::chrono::milliseconds join_limit) {
   const Invitation invitation = invite(ranks);
   if (invitation.problem[0] != '\0')
     throw Error(ErrorCategory::communication, "nccl",
@@ -106,7 +108,8 @@ std::optional<ErrorMessage> NcclCommunicators::init(const ncclUniqueId& id, int 
   return failure_of(*last, fmt::format("{} members to join", size), result);
 }
 
-std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id, int size, std::chrono::milliseconds limit) {
+std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id, int size,
+                                                    std::chrono::milliseconds limit) {
   if (auto problem = init(id, size)) return problem;
   const Clock::time_point deadline = Clock::now() + limit;
   for (const auto& own : own_) {
@@ -115,17 +118,19 @@ std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id, int 
     for (ncclResult_t state = state_of(*own); state != ncclSuccess; state = state_of(*own)) {
       if (state != ncclInProgress) return failure_of(*own, what, state);
       if (Clock::now() >= deadline)
-        return ErrorMessage{"nccl",
-                            fmt::format("expected {} within {} s", what, static_cast<double>(limit.count()) / 1000),
-                            fmt::format("member {} on {} ({}) is still waiting for others", own->participant.member,
-                                        host_name(), device::to_string(own->participant.gpu))};
+        return ErrorMessage{
+            "nccl",
+            fmt::format("expected {} within {} s", what, static_cast<double>(limit.count()) / 1000),
+            fmt::format("member {} on {} ({}) is still waiting for others", own->participant.member,
+                        host_name(), device::to_string(own->participant.gpu))};
       backoff.pause();
     }
   }
   return std::nullopt;
 }
 
-ErrorMessage NcclCommunicators::failure_of(const Own& own, std::string_view what, ncclResult_t result) const {
+ErrorMessage NcclCommunicators::failure_of(const Own& own, std::string_view what,
+                                           ncclResult_t result) const {
   return {"nccl",
           fmt::format("expected {} on member {} ({} of {})", what, own.participant.member,
                       device::to_string(own.participant.gpu), host_name()),
@@ -146,7 +151,8 @@ ncclResult_t NcclCommunicators::state_of(Own& own) {
   });
 }
 
-std::optional<ErrorMessage> NcclCommunicators::run(std::size_t participant, std::string_view what, const Call& call,
+std::optional<ErrorMessage> NcclCommunicators::run(std::size_t participant, std::string_view what,
+                                                   const Call& call,
                                                    const std::function<void()>& poll_group) {
   Own& own = *own_[participant];
   const DeviceScope scope(own.participant.gpu.index);
@@ -167,7 +173,8 @@ std::optional<ErrorMessage> NcclCommunicators::check(std::size_t participant) {
   return failure_of(own, "NCCL operations to continue", state);
 }
 
-// An abort may wait for aborts of other members of this process, so all start at once on separate threads.
+// An abort may wait for aborts of other members of this process, so all start at once on separate
+// threads.
 void NcclCommunicators::abort() noexcept {
   if (aborted_.exchange(true)) return;
   const std::lock_guard lock(aborts_mutex_);
@@ -185,7 +192,8 @@ void NcclCommunicators::abort() noexcept {
   }
 }
 
-// NCCL waits for the finalization of all communicators, so all are finalized before any is destroyed.
+// NCCL waits for the finalization of all communicators, so all are finalized before any is
+// destroyed.
 void NcclCommunicators::finish() noexcept {
   for (const auto& own : own_)
     if (own->comm != nullptr) ncclCommFinalize(own->comm);
@@ -195,14 +203,15 @@ void NcclCommunicators::finish() noexcept {
     Backoff backoff;
     while (state_of(*own) == ncclInProgress && Clock::now() < deadline) backoff.pause();
   }
-  const bool all_are_done =
-      std::ranges::all_of(own_, [&](const auto& own) { return own->comm == nullptr || state_of(*own) == ncclSuccess; });
+  const bool all_are_done = std::ranges::all_of(
+      own_, [&](const auto& own) { return own->comm == nullptr || state_of(*own) == ncclSuccess; });
   if (!all_are_done) return abort();
   for (const auto& own : own_)
     if (own->comm != nullptr) ncclCommDestroy(own->comm);
 }
 
-device::Buffer NcclCommunicators::allocate(std::size_t participant, std::size_t bytes, device::Stream& stream,
+device::Buffer NcclCommunicators::allocate(std::size_t participant, std::size_t bytes,
+                                           device::Stream& stream,
                                            const std::function<void()>& poll_group) {
   Own& own = *own_[participant];
   const std::size_t size = std::max<std::size_t>(bytes, 1);
@@ -211,16 +220,19 @@ device::Buffer NcclCommunicators::allocate(std::size_t participant, std::size_t 
   if (ncclMemAlloc(&data, size) != ncclSuccess)
     return device::make_gpu_allocator(own.participant.gpu.index)->allocate(bytes);
   const auto handle = std::make_shared<void*>(nullptr);
-  device::Buffer buffer(data, bytes, own.participant.gpu, [weak = weak_from_this(), participant, handle](void* memory) {
-    // Destroying the communicator also removes its registrations.
-    if (const auto self = weak.lock()) self->deregister(participant, memory, *handle);
-    ncclMemFree(memory);
-  });
+  device::Buffer buffer(data, bytes, own.participant.gpu,
+                        [weak = weak_from_this(), participant, handle](void* memory) {
+                          // Destroying the communicator also removes its registrations.
+                          if (const auto self = weak.lock())
+                            self->deregister(participant, memory, *handle);
+                          ncclMemFree(memory);
+                        });
   gpu::fill_with_zeros(data, size, stream);
   stream.synchronize();
   const auto problem = run(
       participant, "memory to be registered",
-      [&](ncclComm_t comm) { return ncclCommRegister(comm, data, size, handle.get()); }, poll_group);
+      [&](ncclComm_t comm) { return ncclCommRegister(comm, data, size, handle.get()); },
+      poll_group);
   if (!problem && *handle != nullptr) {
     const std::lock_guard lock(own.registered_mutex);
     own.registered[static_cast<const std::byte*>(data)] = size;

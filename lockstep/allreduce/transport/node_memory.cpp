@@ -12,7 +12,8 @@
 namespace lockstep::allreduce {
 namespace {
 
-// An id contains the file descriptor by which other ranks open the segment, and a unique serial number.
+// An id contains the file descriptor by which other ranks open the segment, and a unique serial
+// number.
 std::uint64_t make_id(const SharedSegment::Handle& handle) {
   return std::uint64_t{handle.serial} << 32 | static_cast<std::uint32_t>(handle.descriptor);
 }
@@ -23,7 +24,8 @@ SharedSegment::Handle make_handle(const SharedSegment::Owner& owner, std::uint64
 
 }  // namespace
 
-NodeMemory::NodeMemory(MPI_Comm ranks) : owners_(static_cast<std::size_t>(size_of(ranks))), rank_(rank_in(ranks)) {
+NodeMemory::NodeMemory(MPI_Comm ranks)
+    : owners_(static_cast<std::size_t>(size_of(ranks))), rank_(rank_in(ranks)) {
   constexpr int kBytes = sizeof(SharedSegment::Owner);
   const SharedSegment::Owner mine = SharedSegment::this_owner();
   MPI_Allgather(&mine, kBytes, MPI_BYTE, owners_.data(), kBytes, MPI_BYTE, ranks);
@@ -34,12 +36,14 @@ device::Buffer NodeMemory::allocate(const std::shared_ptr<NodeMemory>& self, std
   std::byte* data = segment.data();
   const std::uint64_t id = make_id(segment.handle());
   self->own_[data] = {std::move(segment), id};
-  return {data, bytes, device::Device{}, [self](void* memory) { self->own_.erase(static_cast<std::byte*>(memory)); }};
+  return {data, bytes, device::Device{},
+          [self](void* memory) { self->own_.erase(static_cast<std::byte*>(memory)); }};
 }
 
 Place NodeMemory::place_of(const std::byte* data, std::size_t bytes) {
   for (const auto& [begin, owned] : own_)
-    if (owned.memory.contains(data, bytes)) return {owned.id, static_cast<std::uint64_t>(data - begin)};
+    if (owned.memory.contains(data, bytes))
+      return {owned.id, static_cast<std::uint64_t>(data - begin)};
   return {};
 }
 
@@ -53,7 +57,8 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   const auto key = std::pair(member, place.segment);
   auto found = mapped_.find(key);
   if (found == mapped_.end()) {
-    const SharedSegment::Handle handle = make_handle(owners_[static_cast<std::size_t>(member)], place.segment);
+    const SharedSegment::Handle handle =
+        make_handle(owners_[static_cast<std::size_t>(member)], place.segment);
     found = mapped_.emplace(key, SharedSegment::open(handle)).first;
   }
   return found->second.data() + place.offset;
@@ -78,9 +83,10 @@ std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes)
   int failed = failure.empty() ? 0 : 1;
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_SUM, ranks);
   if (failed > 0)
-    throw Error(ErrorCategory::communication, "shared-memory", "expected ranks of a node to share memory",
-                fmt::format("{} of the {} ranks of this node cannot; they may be in separate containers", failed,
-                            size_of(ranks)));
+    throw Error(
+        ErrorCategory::communication, "shared-memory", "expected ranks of a node to share memory",
+        fmt::format("{} of the {} ranks of this node cannot; they may be in separate containers",
+                    failed, size_of(ranks)));
   // The reduction above also ensures that all ranks have opened the segment before any continues.
   auto keeper = std::make_shared<SharedSegment>(std::move(segment));
   return {keeper, keeper->data()};

@@ -22,8 +22,8 @@ class NodeMemory final : public Addresses {
   /// Collective over `ranks`, which are on one node.
   explicit NodeMemory(MPI_Comm ranks);
 
-  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation, and keep it mapped as
-  /// long as their NodeMemory. The buffer keeps `self` alive.
+  /// Zeroed memory of this rank. The other ranks map it when it is first used in an operation, and
+  /// keep it mapped as long as their NodeMemory. The buffer keeps `self` alive.
   static device::Buffer allocate(const std::shared_ptr<NodeMemory>& self, std::size_t bytes);
 
   /// Returns segment 0 for memory that is not of this object.
@@ -43,14 +43,16 @@ class NodeMemory final : public Addresses {
   std::map<std::pair<int, std::uint64_t>, SharedSegment> mapped_;
 };
 
-/// Maps `bytes` bytes of memory shared by all `ranks`, which are on one node. Collective. Throws Error (communication),
-/// the same on all, if one of them cannot.
+/// Maps `bytes` bytes of memory shared by all `ranks`, which are on one node. Collective. Throws
+/// Error (communication), the same on all, if one of them cannot.
 std::shared_ptr<std::byte> make_common_memory(MPI_Comm ranks, std::size_t bytes);
 
-/// Whether the ranks of every node can share memory. Collective over `ranks`, and over `node`, the ranks of this node.
+/// Whether the ranks of every node can share memory. Collective over `ranks`, and over `node`, the
+/// ranks of this node.
 bool can_share_memory(MPI_Comm ranks, MPI_Comm node);
 
-/// Whether each rank has its own core, by CPU affinity. Collective over `ranks`, which are on one node.
+/// Whether each rank has its own core, by CPU affinity. Collective over `ranks`, which are on one
+/// node.
 bool have_own_cores(MPI_Comm ranks);
 
 }  // namespace lockstep::allreduce

@@ -22,12 +22,13 @@ struct Finding {
 
   std::string text;
   Reporter reporter = Reporter::this_rank;
-  std::chrono::milliseconds patience{0};  ///< for one_per_host: time to wait for lower ranks to print it
-  std::string job{};                      ///< for one_per_host: a text that identifies the job, the same on its ranks
+  std::chrono::milliseconds patience{
+      0};             ///< for one_per_host: time to wait for lower ranks to print it
+  std::string job{};  ///< for one_per_host: a text that identifies the job, the same on its ranks
 };
 
-/// Seconds after a rank has left with an error in which its consequences are not reported, so that the error itself is
-/// reported first.
+/// Seconds after a rank has left with an error in which its consequences are not reported, so that
+/// the error itself is reported first.
 inline constexpr double kEndingSeconds = 10;
 
 /// Times are in seconds of an AwakeClock that starts at 0 with this object. Not thread-safe.
@@ -49,8 +50,8 @@ class Agent {
                                       const std::vector<std::string>& buckets) = 0;
   /// Tells connected ranks to exit too. Returns when they do, or after `limit`.
   virtual void spread(const std::string& text, std::chrono::milliseconds limit) = 0;
-  /// Announces that this rank has failed and will exit: for kEndingSeconds the exit of a rank is not a finding. This
-  /// rank is still watched.
+  /// Announces that this rank has failed and will exit: for kEndingSeconds the exit of a rank is
+  /// not a finding. This rank is still watched.
   virtual void announce_error(double now) = 0;
   /// Ends the watch of this rank. Returns when the others know, or after `limit`.
   virtual void say_goodbye(bool after_error, std::chrono::milliseconds limit) = 0;

@@ -27,8 +27,10 @@ Coordinator::Coordinator(int ranks, std::string host, double stall_timeout, doub
   views_.front().host = host;
   for (RankView& view : std::span(views_).subspan(1)) view.host = "?";
   const auto secret = net::JobSecret::draw();
-  invitation_ = {
-      .secret = secret.text(), .host = std::move(host), .stall_timeout = stall_timeout, .heartbeat = heartbeat};
+  invitation_ = {.secret = secret.text(),
+                 .host = std::move(host),
+                 .stall_timeout = stall_timeout,
+                 .heartbeat = heartbeat};
   if (ranks == 1) return;
   std::vector<net::Listener> listeners;
   for (const std::string& address : addresses) {
@@ -45,7 +47,8 @@ Coordinator::Coordinator(int ranks, std::string host, double stall_timeout, doub
 
 int Coordinator::reported() const {
   const auto others = std::span(views_).subspan(1);
-  return static_cast<int>(std::ranges::count_if(others, [](const RankView& view) { return !view.replicas.empty(); }));
+  return static_cast<int>(
+      std::ranges::count_if(others, [](const RankView& view) { return !view.replicas.empty(); }));
 }
 
 void Coordinator::add_interests(std::vector<pollfd>& interests) const {
@@ -67,9 +70,11 @@ std::optional<Finding> Coordinator::receive(double now) {
 void Coordinator::greet(double now) {
   if (!pending_) return;
   for (net::FileDescriptor& socket : pending_->advance(now))
-    newcomers_.push_back({.connection = net::Connection(std::move(socket), kMessageLimits), .since = now});
+    newcomers_.push_back(
+        {.connection = net::Connection(std::move(socket), kMessageLimits), .since = now});
   std::erase_if(newcomers_, [&](Newcomer& newcomer) {
-    return admit(newcomer, now) || !newcomer.connection.is_open() || now - newcomer.since > kHelloPatience;
+    return admit(newcomer, now) || !newcomer.connection.is_open() ||
+           now - newcomer.since > kHelloPatience;
   });
 }
 
@@ -77,7 +82,8 @@ void Coordinator::greet(double now) {
 bool Coordinator::admit(Newcomer& newcomer, double now) {
   const std::vector<net::Frame> messages = newcomer.connection.receive();
   if (messages.empty()) return false;
-  const auto hello = messages.front().is(Kind::hello) ? read_hello(messages.front().body) : std::nullopt;
+  const auto hello =
+      messages.front().is(Kind::hello) ? read_hello(messages.front().body) : std::nullopt;
   const auto rank = hello ? static_cast<std::size_t>(hello->rank) : 0;
   if (!hello || rank < 1 || rank >= peers_.size() || views_[rank].link != Link::connected ||
       !views_[rank].replicas.empty()) {
@@ -132,7 +138,8 @@ std::optional<Finding> Coordinator::beat(double now, const std::vector<ReplicaVi
     Peer& peer = peers_[rank];
     views_[rank].silent_seconds = now - peer.heard_at;
     // Skipped for a rank that does not read, to limit the send buffer.
-    if (peer.connection && peer.connection->is_flushed()) peer.connection->send({Kind::beat, write_beat(mine)});
+    if (peer.connection && peer.connection->is_flushed())
+      peer.connection->send({Kind::beat, write_beat(mine)});
   }
   if (auto finding = signs_of_life()) return finding;
   return reported_here(judge_progress(views_, invitation_.stall_timeout, buckets_));

@@ -14,8 +14,8 @@ namespace lockstep::allreduce {
 
 class Coordinator final : public Agent {
  public:
-  /// `ranks`: number of ranks of the job; 1: no connections. `addresses`: numeric addresses of this host to listen on;
-  /// empty: all. Throws Error (communication) if it cannot listen.
+  /// `ranks`: number of ranks of the job; 1: no connections. `addresses`: numeric addresses of this
+  /// host to listen on; empty: all. Throws Error (communication) if it cannot listen.
   Coordinator(int ranks, std::string host, double stall_timeout, double heartbeat,
               const std::vector<std::string>& addresses = {"127.0.0.1"});
 

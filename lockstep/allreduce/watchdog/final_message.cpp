@@ -16,18 +16,22 @@ namespace lockstep::allreduce {
 void print_error(std::string_view text, std::chrono::milliseconds limit) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   while (!text.empty()) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now())
+            .count();
     pollfd ready{.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
     if (left <= 0 || poll(&ready, 1, static_cast<int>(left)) <= 0) return;
     // A pipe that is ready accepts up to PIPE_BUF bytes without blocking.
-    const ssize_t written = write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    const ssize_t written =
+        write(STDERR_FILENO, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
     if (written < 0) return;
     text.remove_prefix(static_cast<std::size_t>(written));
   }
 }
 
 net::FileDescriptor claim_report(const std::string& job) {
-  // A name that starts with a zero byte is in the abstract namespace: it has no file and is freed with the process.
+  // A name that starts with a zero byte is in the abstract namespace: it has no file and is freed
+  // with the process.
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   const std::string name = fmt::format("lockstep-watchdog-{:016x}", std::hash<std::string>()(job));

@@ -12,8 +12,8 @@ namespace lockstep::allreduce {
 /// Writes to standard error without locks; returns after `limit` if the reader does not read.
 void print_error(std::string_view text, std::chrono::milliseconds limit);
 
-/// Selects the rank of each host that reports: returns an open descriptor to the first caller of `job` on the host, and
-/// a closed one to others as long as the first keeps it.
+/// Selects the rank of each host that reports: returns an open descriptor to the first caller of
+/// `job` on the host, and a closed one to others as long as the first keeps it.
 net::FileDescriptor claim_report(const std::string& job);
 
 }  // namespace lockstep::allreduce

@@ -28,15 +28,17 @@ bool is_welcomed(net::Connection& connection, milliseconds limit) {
   for (;;) {
     for (const net::Frame& message : connection.receive())
       if (message.is(Kind::welcome)) return true;
-    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    const auto left =
+        std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
     if (left <= 0 || !connection.is_open()) return false;
     pollfd interest = connection.interest();
     poll(&interest, 1, static_cast<int>(left));
   }
 }
 
-std::optional<net::Connection> knock(const net::Endpoint& endpoint, const Hello& hello, const net::JobSecret& secret,
-                                     milliseconds limit, std::string& why) {
+std::optional<net::Connection> knock(const net::Endpoint& endpoint, const Hello& hello,
+                                     const net::JobSecret& secret, milliseconds limit,
+                                     std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
   net::FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
   if (!socket.is_open()) return std::nullopt;
@@ -60,20 +62,24 @@ net::Connection reach(const Hello& hello, const Invitation& invitation) {
     tried.clear();
     for (const net::Endpoint& endpoint : invitation.endpoints) {
       std::string why;
-      if (auto connection = knock(endpoint, hello, secret, limit, why)) return std::move(*connection);
+      if (auto connection = knock(endpoint, hello, secret, limit, why))
+        return std::move(*connection);
       tried.push_back(fmt::format("{} port {} ({})", endpoint.address, endpoint.port, why));
     }
   }
   throw Error(ErrorCategory::communication, "watchdog",
-              fmt::format("expected a TCP connection from rank {} (host {}) to rank 0 (host {})", hello.rank,
-                          hello.host, invitation.host),
-              fmt::format("tried {}", tried.empty() ? "no address" : fmt::format("{}", fmt::join(tried, ", "))));
+              fmt::format("expected a TCP connection from rank {} (host {}) to rank 0 (host {})",
+                          hello.rank, hello.host, invitation.host),
+              fmt::format("tried {}", tried.empty() ? "no address"
+                                                    : fmt::format("{}", fmt::join(tried, ", "))));
 }
 
-/// An identifier of the job, derived from the secret: known to all its ranks, unpredictable for others.
+/// An identifier of the job, derived from the secret: known to all its ranks, unpredictable for
+/// others.
 std::string name_of_job(const Invitation& invitation) {
   std::string name;
-  for (const std::uint8_t byte : net::JobSecret(invitation.secret, "watchdog").mac("name of the job"))
+  for (const std::uint8_t byte :
+       net::JobSecret(invitation.secret, "watchdog").mac("name of the job"))
     name += fmt::format("{:02x}", byte);
   return name;
 }
@@ -109,15 +115,18 @@ std::optional<Finding> Member::receive(double now) {
   rank_zero_.silent_seconds = now - heard_at_;
   connection_.reset();
   if (now < ending_until_)
-    return Finding{.text = "the job ends after an error", .reporter = Finding::Reporter::other_rank};
+    return Finding{.text = "the job ends after an error",
+                   .reporter = Finding::Reporter::other_rank};
   return lost_rank_zero();
 }
 
 std::optional<Finding> Member::take(const net::Frame& message, double now) {
   heard_at_ = now;
-  if (message.is(Kind::verdict)) return Finding{.text = message.body, .reporter = Finding::Reporter::other_rank};
+  if (message.is(Kind::verdict))
+    return Finding{.text = message.body, .reporter = Finding::Reporter::other_rank};
   if (message.is(Kind::ending)) ending_until_ = now + kEndingSeconds;
-  if (message.is(Kind::goodbye)) rank_zero_.link = read_goodbye(message.body) ? Link::failed : Link::left;
+  if (message.is(Kind::goodbye))
+    rank_zero_.link = read_goodbye(message.body) ? Link::failed : Link::left;
   if (message.is(Kind::beat))
     if (auto replicas = read_beat(message.body)) rank_zero_.replicas = std::move(*replicas);
   return std::nullopt;
@@ -166,7 +175,8 @@ void Member::announce_error(double now) {
 }
 
 void Member::say_goodbye(bool after_error, milliseconds limit) {
-  if (connection_) net::send_last_frame({&*connection_}, {Kind::goodbye, write_goodbye(after_error)}, limit);
+  if (connection_)
+    net::send_last_frame({&*connection_}, {Kind::goodbye, write_goodbye(after_error)}, limit);
 }
 
 }  // namespace lockstep::allreduce

@@ -1,5 +1,5 @@
-// The part of every rank except 0 in the watchdog: reports to rank 0, follows its verdicts, and watches rank 0. After
-// rank 0 has left, this rank watches itself.
+// The part of every rank except 0 in the watchdog: reports to rank 0, follows its verdicts, and
+// watches rank 0. After rank 0 has left, this rank watches itself.
 #pragma once
 
 #include <optional>
@@ -14,8 +14,8 @@ namespace lockstep::allreduce {
 
 class Member final : public Agent {
  public:
-  /// Connects to rank 0, whose Coordinator must be running; tries its addresses in turn. Throws Error (communication)
-  /// that lists the attempts. `host`: the host of this rank.
+  /// Connects to rank 0, whose Coordinator must be running; tries its addresses in turn. Throws
+  /// Error (communication) that lists the attempts. `host`: the host of this rank.
   Member(int rank, std::string host, const Invitation& invitation);
 
   int rank() const override { return rank_; }

@@ -26,7 +26,8 @@ class Writer {
   std::string text_;
 };
 
-/// Reads values in the order of writing. After a missing value all later values are empty and whole() is false.
+/// Reads values in the order of writing. After a missing value all later values are empty and
+/// whole() is false.
 class Reader {
  public:
   explicit Reader(std::string_view bytes) : rest_(bytes) {}
@@ -65,8 +66,15 @@ class Reader {
 
 void write_replica(Writer& out, const ReplicaView& view) {
   const ActivityState& state = view.state;
-  out.value(state.step).value(state.phase).value(state.entered).value(state.left).text(state.operation);
-  out.value(state.bucket).value(state.changes).value(view.still_seconds).value(view.collective_seconds);
+  out.value(state.step)
+      .value(state.phase)
+      .value(state.entered)
+      .value(state.left)
+      .text(state.operation);
+  out.value(state.bucket)
+      .value(state.changes)
+      .value(view.still_seconds)
+      .value(view.collective_seconds);
 }
 
 ReplicaView read_replica(Reader& in) {
@@ -85,7 +93,9 @@ ReplicaView read_replica(Reader& in) {
 
 }  // namespace
 
-std::string write_hello(const Hello& hello) { return Writer().value(hello.rank).text(hello.host).take(); }
+std::string write_hello(const Hello& hello) {
+  return Writer().value(hello.rank).text(hello.host).take();
+}
 
 std::optional<Hello> read_hello(std::string_view body) {
   Reader in(body);
@@ -105,7 +115,8 @@ std::string write_beat(std::span<const ReplicaView> replicas) {
 std::optional<std::vector<ReplicaView>> read_beat(std::string_view body) {
   Reader in(body);
   std::vector<ReplicaView> replicas;
-  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count) replicas.push_back(read_replica(in));
+  for (auto count = in.value<std::uint32_t>(); count > 0 && !in.failed(); --count)
+    replicas.push_back(read_replica(in));
   return in.whole() ? std::optional(std::move(replicas)) : std::nullopt;
 }
 
@@ -117,7 +128,8 @@ std::string write_invitation(const Invitation& invitation) {
   out.text(invitation.secret).text(invitation.host);
   out.value(invitation.stall_timeout).value(invitation.heartbeat);
   out.value(static_cast<std::uint32_t>(invitation.endpoints.size()));
-  for (const net::Endpoint& endpoint : invitation.endpoints) out.text(endpoint.address).value(endpoint.port);
+  for (const net::Endpoint& endpoint : invitation.endpoints)
+    out.text(endpoint.address).value(endpoint.port);
   return out.take();
 }
 

@@ -1,5 +1,5 @@
-// Messages between ranks outside MPI: frames of lockstep/net/connection.h, whose bodies are in host byte order, which
-// is the same on all hosts of a job.
+// Messages between ranks outside MPI: frames of lockstep/net/connection.h, whose bodies are in host
+// byte order, which is the same on all hosts of a job.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ enum class MessageKind : std::uint8_t {
   welcome,  ///< rank 0's reply to hello
   beat,     ///< the sender's replicas: Beat
   verdict,  ///< rank 0's text: all ranks must exit
-  ending,   ///< a rank has failed and the job will end: from that rank to rank 0, from rank 0 to all
+  ending,  ///< a rank has failed and the job will end: from that rank to rank 0, from rank 0 to all
   goodbye,  ///< ends the watch of the sender: Goodbye
 };
 
@@ -33,8 +33,8 @@ struct Hello {
   std::string host{};
 };
 
-/// Message bodies. Input may be untrusted: the read functions return nullopt for anything not written by the matching
-/// write function.
+/// Message bodies. Input may be untrusted: the read functions return nullopt for anything not
+/// written by the matching write function.
 std::string write_hello(const Hello& hello);
 std::optional<Hello> read_hello(std::string_view body);
 std::string write_beat(std::span<const ReplicaView> replicas);

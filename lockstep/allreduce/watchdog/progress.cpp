@@ -46,7 +46,9 @@ ReplicaView ActivityAge::look(const ActivityState& state, double now) {
   if (moved || state.changes != last_.changes) changed_at_ = now;
   seen_ = true;
   last_ = state;
-  return {.state = state, .still_seconds = now - changed_at_, .collective_seconds = now - collective_changed_at_};
+  return {.state = state,
+          .still_seconds = now - changed_at_,
+          .collective_seconds = now - collective_changed_at_};
 }
 
 }  // namespace lockstep::allreduce

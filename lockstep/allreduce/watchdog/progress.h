@@ -9,13 +9,14 @@
 
 namespace lockstep::allreduce {
 
-/// Counts seconds, but at most `longest_pause` between two readings. So after a whole job was suspended and resumed, no
-/// rank is reported as silent.
+/// Counts seconds, but at most `longest_pause` between two readings. So after a whole job was
+/// suspended and resumed, no rank is reported as silent.
 class AwakeClock {
  public:
   AwakeClock(double start, double longest_pause) : last_(start), longest_pause_(longest_pause) {}
 
-  /// `now`: seconds of a monotonic clock. Returns seconds since the start, with long pauses shortened.
+  /// `now`: seconds of a monotonic clock. Returns seconds since the start, with long pauses
+  /// shortened.
   double advance(double now) {
     const double pause = std::max(0.0, now - last_);
     last_ = now;
@@ -28,7 +29,9 @@ class AwakeClock {
   }
 
   /// Length of the last shortened pause if it ended less than `seconds` ago; else 0.
-  double recent_suspension(double seconds) const { return awake_ - woke_at_ < seconds ? suspension_ : 0; }
+  double recent_suspension(double seconds) const {
+    return awake_ - woke_at_ < seconds ? suspension_ : 0;
+  }
 
  private:
   double last_;
@@ -40,12 +43,13 @@ class AwakeClock {
 
 // Progress of a process, as seen by the operating system.
 
-/// For work without calls on an Activity, such as a program's own preparations or building an index. Threads that
-/// compute, read or write are progress; a read that never returns, or a lock that is never released, is not.
+/// For work without calls on an Activity, such as a program's own preparations or building an
+/// index. Threads that compute, read or write are progress; a read that never returns, or a lock
+/// that is never released, is not.
 class ProcessProgress {
  public:
-  /// Whether the process has made progress since the last call. The calling thread does not count. Always called by the
-  /// same thread.
+  /// Whether the process has made progress since the last call. The calling thread does not count.
+  /// Always called by the same thread.
   bool moved();
 
  private:
@@ -65,7 +69,8 @@ struct ReplicaView {
   double collective_seconds = 0;  ///< since a collective was entered or left
 };
 
-/// Computes the ages of one replica. They are exact to within the time between two calls of look(), and never too long.
+/// Computes the ages of one replica. They are exact to within the time between two calls of look(),
+/// and never too long.
 class ActivityAge {
  public:
   /// `now` is in seconds and does not decrease.

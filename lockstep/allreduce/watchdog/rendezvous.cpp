@@ -32,7 +32,8 @@ std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
   MPI_Comm_rank(ranks, &rank);
   if (rank != 0) return {};
   const std::vector<std::string> own = net::host_addresses();
-  std::set<std::string> others;  // addresses that this host does not have too, unlike those of container bridges
+  std::set<std::string>
+      others;  // addresses that this host does not have too, unlike those of container bridges
   bool alone = true;
   for (const std::string& line : lines) {
     std::istringstream words(line);
@@ -46,7 +47,8 @@ std::vector<std::string> addresses_for_ranks(MPI_Comm ranks) {
   if (alone) return {"127.0.0.1"};
   std::set<std::string> ways;
   for (const std::string& other : others)
-    if (const std::string way = net::way_to(other).address; !way.empty() && !net::is_loopback(way)) ways.insert(way);
+    if (const std::string way = net::way_to(other).address; !way.empty() && !net::is_loopback(way))
+      ways.insert(way);
   return {ways.begin(), ways.end()};
 }
 

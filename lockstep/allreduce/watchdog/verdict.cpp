@@ -15,8 +15,8 @@ constexpr std::size_t kMaxNamed = 4;  // keeps the line readable
 
 // "a; b; c; d; and 12 more"
 std::string join(const std::vector<std::string>& parts) {
-  std::string text =
-      fmt::format("{}", fmt::join(parts.begin(), parts.begin() + std::min(parts.size(), kMaxNamed), "; "));
+  std::string text = fmt::format(
+      "{}", fmt::join(parts.begin(), parts.begin() + std::min(parts.size(), kMaxNamed), "; "));
   if (parts.size() > kMaxNamed) text += fmt::format("; and {} more", parts.size() - kMaxNamed);
   return text;
 }
@@ -45,7 +45,8 @@ std::vector<ReplicaPlace> watched_replicas(std::span<const RankView> ranks) {
 template <typename Keep>
 std::vector<ReplicaPlace> select(std::span<const ReplicaPlace> places, Keep keep) {
   std::vector<ReplicaPlace> kept;
-  std::ranges::copy_if(places, std::back_inserter(kept), [&](const ReplicaPlace& place) { return keep(*place.view); });
+  std::ranges::copy_if(places, std::back_inserter(kept),
+                       [&](const ReplicaPlace& place) { return keep(*place.view); });
   return kept;
 }
 
@@ -62,37 +63,44 @@ std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& w
     if (ranks[r].link != Link::gone) continue;
     verdict.ranks.push_back(static_cast<int>(r));
     const std::string when = fmt::format("{:.1f} s before", ranks[r].silent_seconds);
-    parts.push_back(fmt::format("{}, is gone ({}); {}", words.rank(static_cast<int>(r)), ranks[r].reason,
-                                last_known(ranks[r], when, words)));
+    parts.push_back(fmt::format("{}, is gone ({}); {}", words.rank(static_cast<int>(r)),
+                                ranks[r].reason, last_known(ranks[r], when, words)));
   }
   if (parts.empty()) return std::nullopt;
   verdict.text = fmt::format("[watchdog] expected every rank to stay connected; {}", join(parts));
   return verdict;
 }
 
-std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeout, const Words& words) {
+std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeout,
+                                   const Words& words) {
   const auto is_silent_for = [](double seconds) {
-    return [seconds](const RankView& rank) { return rank.link == Link::connected && rank.silent_seconds >= seconds; };
+    return [seconds](const RankView& rank) {
+      return rank.link == Link::connected && rank.silent_seconds >= seconds;
+    };
   };
   if (std::ranges::none_of(ranks, is_silent_for(timeout))) return std::nullopt;
-  // The last messages of ranks of a disconnected host are within one heartbeat of each other. All of them are named.
+  // The last messages of ranks of a disconnected host are within one heartbeat of each other. All
+  // of them are named.
   const auto is_silent = is_silent_for(timeout / 2);
   Verdict verdict{.kind = Kind::silent};
   std::vector<std::string> parts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (!is_silent(ranks[r])) continue;
     verdict.ranks.push_back(static_cast<int>(r));
-    parts.push_back(fmt::format("{}, has not been heard from for {:.0f} s (stopped, or its host is unreachable); {}",
-                                words.rank(static_cast<int>(r)), ranks[r].silent_seconds,
-                                last_known(ranks[r], "before that", words)));
+    parts.push_back(fmt::format(
+        "{}, has not been heard from for {:.0f} s (stopped, or its host is unreachable); {}",
+        words.rank(static_cast<int>(r)), ranks[r].silent_seconds,
+        last_known(ranks[r], "before that", words)));
   }
-  verdict.text = fmt::format("[watchdog] expected a heartbeat from every rank within {:g} s; {}", timeout, join(parts));
+  verdict.text = fmt::format("[watchdog] expected a heartbeat from every rank within {:g} s; {}",
+                             timeout, join(parts));
   return verdict;
 }
 
-/// The next collective of absent replicas, which have entered `entered` collectives, as named by a replica in it.
-std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it, const ActivityState& absent,
-                    const Words& words) {
+/// The next collective of absent replicas, which have entered `entered` collectives, as named by a
+/// replica in it.
+std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it,
+                    const ActivityState& absent, const Words& words) {
   for (const ReplicaPlace& place : in_it) {
     const ActivityState& state = place.view->state;
     if (state.entered != entered + 1) continue;
@@ -102,37 +110,46 @@ std::string awaited(std::uint64_t entered, std::span<const ReplicaPlace> in_it, 
   return next.empty() ? "the next collective" : next;
 }
 
-std::string describe_absent(const ReplicaPlace& place, const std::string& next, const Words& words) {
+std::string describe_absent(const ReplicaPlace& place, const std::string& next,
+                            const Words& words) {
   const ActivityState& state = place.view->state;
-  const std::string step = state.step < 0 ? "before the first step" : fmt::format("step {}", state.step);
-  return fmt::format("{}, {}, waiting before {} for {:.0f} s in {}", words.replica(place), step, next,
-                     place.view->still_seconds, to_string(state.phase));
+  const std::string step =
+      state.step < 0 ? "before the first step" : fmt::format("step {}", state.step);
+  return fmt::format("{}, {}, waiting before {} for {:.0f} s in {}", words.replica(place), step,
+                     next, place.view->still_seconds, to_string(state.phase));
 }
 
-std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout, const Words& words) {
-  const auto waiting = select(
-      all, [&](const ReplicaView& view) { return view.state.in_collective() && view.collective_seconds >= timeout; });
+std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double timeout,
+                                   const Words& words) {
+  const auto waiting = select(all, [&](const ReplicaView& view) {
+    return view.state.in_collective() && view.collective_seconds >= timeout;
+  });
   std::uint64_t furthest = 0;
-  for (const ReplicaPlace& place : waiting) furthest = std::max(furthest, place.view->state.entered);
-  const auto behind = select(
-      all, [&](const ReplicaView& view) { return !view.state.in_collective() && view.state.entered < furthest; });
-  // Other absent replicas may depend on one that still makes progress (a thread of the same rank), so none is named
-  // yet.
-  if (behind.empty() ||
-      !std::ranges::all_of(behind, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
+  for (const ReplicaPlace& place : waiting)
+    furthest = std::max(furthest, place.view->state.entered);
+  const auto behind = select(all, [&](const ReplicaView& view) {
+    return !view.state.in_collective() && view.state.entered < furthest;
+  });
+  // Other absent replicas may depend on one that still makes progress (a thread of the same rank),
+  // so none is named yet.
+  if (behind.empty() || !std::ranges::all_of(behind, [&](const auto& place) {
+        return place.view->still_seconds >= timeout;
+      }))
     return std::nullopt;
 
   const std::uint64_t last = std::ranges::min_element(behind, {}, [](const auto& place) {
                                return place.view->state.entered;
                              })->view->state.entered;
-  const auto absent = select(behind, [&](const ReplicaView& view) { return view.state.entered == last; });
-  const auto in_it =
-      select(all, [&](const ReplicaView& view) { return view.state.in_collective() && view.state.entered > last; });
+  const auto absent =
+      select(behind, [&](const ReplicaView& view) { return view.state.entered == last; });
+  const auto in_it = select(all, [&](const ReplicaView& view) {
+    return view.state.in_collective() && view.state.entered > last;
+  });
   const std::string next = awaited(last, in_it, absent.front().view->state, words);
   std::vector<std::string> parts;
   for (const ReplicaPlace& place : absent) parts.push_back(describe_absent(place, next, words));
-  std::string text = fmt::format("[watchdog] expected progress within {:g} s; {}; {} in it", timeout, join(parts),
-                                 words.replicas_are(in_it));
+  std::string text = fmt::format("[watchdog] expected progress within {:g} s; {}; {} in it",
+                                 timeout, join(parts), words.replicas_are(in_it));
   if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
   return Verdict{.kind = Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
 }
@@ -150,15 +167,19 @@ std::string positions(std::span<const ReplicaPlace> all, const Words& words) {
     }
     groups[found].push_back(place);
   }
-  if (groups.size() == 1) return fmt::format("{} {}", words.replicas_are(groups.front()), places.front());
+  if (groups.size() == 1)
+    return fmt::format("{} {}", words.replicas_are(groups.front()), places.front());
   std::vector<std::string> parts;
   for (std::size_t i = 0; i < groups.size(); ++i)
     parts.push_back(fmt::format("{} {}", words.replicas(groups[i]), places[i]));
   return join(parts);
 }
 
-std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double timeout, const Words& words) {
-  if (all.empty() || !std::ranges::all_of(all, [&](const auto& place) { return place.view->still_seconds >= timeout; }))
+std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double timeout,
+                                       const Words& words) {
+  if (all.empty() || !std::ranges::all_of(all, [&](const auto& place) {
+        return place.view->still_seconds >= timeout;
+      }))
     return std::nullopt;
   const bool anyone_waits =
       std::ranges::any_of(all, [](const auto& place) { return place.view->state.in_collective(); });
@@ -173,10 +194,12 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
   const auto left = words.who_left();
   std::string text = fmt::format("[watchdog] expected progress within {:g} s; ", timeout);
   if (!left.empty()) text += fmt::format("{}; ", join(left));
-  text += fmt::format("no{} rank has made progress for {:.0f} s: {}", left.empty() ? "" : " other", still,
-                      positions(all, words));
-  if (anyone_waits && left.empty()) text += "; no rank is missing, so a connection between them may be broken";
-  return Verdict{.kind = anyone_waits ? Kind::stuck : Kind::still, .ranks = {}, .text = std::move(text)};
+  text += fmt::format("no{} rank has made progress for {:.0f} s: {}", left.empty() ? "" : " other",
+                      still, positions(all, words));
+  if (anyone_waits && left.empty())
+    text += "; no rank is missing, so a connection between them may be broken";
+  return Verdict{
+      .kind = anyone_waits ? Kind::stuck : Kind::still, .ranks = {}, .text = std::move(text)};
 }
 
 }  // namespace
@@ -202,8 +225,9 @@ std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double st
   if (auto absent = find_absent(all, stall_timeout, words)) return absent;
   // Ranks that wait for the end are not stuck: if others wait for them, they have ended too early.
   std::vector<ReplicaPlace> at_work = all;
-  std::erase_if(at_work,
-                [&](const ReplicaPlace& place) { return ranks[static_cast<std::size_t>(place.rank)].waits_for_end(); });
+  std::erase_if(at_work, [&](const ReplicaPlace& place) {
+    return ranks[static_cast<std::size_t>(place.rank)].waits_for_end();
+  });
   return find_standstill(at_work.empty() ? all : at_work, stall_timeout, words);
 }
 
@@ -234,7 +258,8 @@ std::string list_of(std::span<const int> numbers) {
 Words::Words(std::span<const RankView> ranks, std::span<const std::string> buckets)
     : ranks_(ranks),
       buckets_(buckets),
-      several_replicas_(std::ranges::any_of(ranks, [](const RankView& rank) { return rank.replicas.size() > 1; })) {}
+      several_replicas_(std::ranges::any_of(
+          ranks, [](const RankView& rank) { return rank.replicas.size() > 1; })) {}
 
 std::string Words::rank(int rank) const {
   return fmt::format("rank {}, host {}", rank, ranks_[static_cast<std::size_t>(rank)].host);
@@ -247,9 +272,10 @@ std::string Words::replica(const ReplicaPlace& place) const {
 
 std::string Words::replicas(std::span<const ReplicaPlace> places) const {
   std::vector<int> numbers;
-  for (const ReplicaPlace& place : places) numbers.push_back(several_replicas_ ? place.replica : place.rank);
-  return fmt::format("{}{} {}", several_replicas_ ? "replica" : "rank", numbers.size() == 1 ? "" : "s",
-                     list_of(numbers));
+  for (const ReplicaPlace& place : places)
+    numbers.push_back(several_replicas_ ? place.replica : place.rank);
+  return fmt::format("{}{} {}", several_replicas_ ? "replica" : "rank",
+                     numbers.size() == 1 ? "" : "s", list_of(numbers));
 }
 
 std::string Words::replicas_are(std::span<const ReplicaPlace> places) const {
@@ -272,16 +298,20 @@ std::string Words::next_bucket(const ActivityState& state) const {
 }
 
 std::string Words::whereabouts(const ActivityState& state) const {
-  if (state.in_collective()) return fmt::format("{}, in {}", step_of(state), collective(state.operation, state.bucket));
+  if (state.in_collective())
+    return fmt::format("{}, in {}", step_of(state), collective(state.operation, state.bucket));
   const std::string next = next_bucket(state);
-  return fmt::format("{}, in {}{}", step_of(state), to_string(state.phase), next.empty() ? "" : ", before " + next);
+  return fmt::format("{}, in {}{}", step_of(state), to_string(state.phase),
+                     next.empty() ? "" : ", before " + next);
 }
 
 std::vector<std::string> Words::who_left() const {
   std::vector<std::string> clauses;
   for (std::size_t r = 0; r < ranks_.size(); ++r) {
     const RankView::Link link = ranks_[r].link;
-    if (link != RankView::Link::left && link != RankView::Link::failed && !ranks_[r].waits_for_end()) continue;
+    if (link != RankView::Link::left && link != RankView::Link::failed &&
+        !ranks_[r].waits_for_end())
+      continue;
     const char* error = link == RankView::Link::failed ? " after an error" : "";
     clauses.push_back(fmt::format("{}, has left{}", rank(static_cast<int>(r)), error));
   }

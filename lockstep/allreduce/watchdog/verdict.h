@@ -1,4 +1,5 @@
-// Decides from the state of all ranks whether the job can continue, and which ranks are the cause if not.
+// Decides from the state of all ranks whether the job can continue, and which ranks are the cause
+// if not.
 #pragma once
 
 #include <optional>
@@ -44,13 +45,14 @@ struct Verdict {
   std::string text{};        ///< "[watchdog] expected …; rank 2, host H, …"
 };
 
-/// Finds ranks that are gone or have been silent for `stall_timeout` seconds. Element r of `ranks` is rank r; not all
-/// ranks need to be included. `buckets`: the contents of each bucket, for the text; may be empty.
+/// Finds ranks that are gone or have been silent for `stall_timeout` seconds. Element r of `ranks`
+/// is rank r; not all ranks need to be included. `buckets`: the contents of each bucket, for the
+/// text; may be empty.
 std::optional<Verdict> judge_signs_of_life(std::span<const RankView> ranks, double stall_timeout,
                                            std::span<const std::string> buckets);
 
-/// Finds collectives that cannot complete, and jobs without progress. `ranks` has all ranks. A replica that makes
-/// progress is never named, however long the others wait for it.
+/// Finds collectives that cannot complete, and jobs without progress. `ranks` has all ranks. A
+/// replica that makes progress is never named, however long the others wait for it.
 std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double stall_timeout,
                                       std::span<const std::string> buckets);
 
@@ -87,7 +89,8 @@ class Words {
   std::string whereabouts(const ActivityState& state) const;
   /// "bucket 3 (…)", the bucket after the last one entered; empty if unknown.
   std::string next_bucket(const ActivityState& state) const;
-  /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one per rank that has left.
+  /// "rank 2, host H, has left", "rank 3, host H, has left after an error": one per rank that has
+  /// left.
   std::vector<std::string> who_left() const;
 
  private:

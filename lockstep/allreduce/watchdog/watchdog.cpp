@@ -35,10 +35,12 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFarewell{1000};        // limit for one message to the user or to the other ranks
-constexpr milliseconds kHoldsReport{2000};     // longer than the delay between findings of ranks of a host
-constexpr double kSuspension = 2;              // seconds; a shorter pause means a busy machine
-constexpr double kSecondsAfterSuspension = 5;  // time in which a finding may be a consequence of a suspension
+constexpr milliseconds kFarewell{1000};  // limit for one message to the user or to the other ranks
+constexpr milliseconds kHoldsReport{
+    2000};                         // longer than the delay between findings of ranks of a host
+constexpr double kSuspension = 2;  // seconds; a shorter pause means a busy machine
+constexpr double kSecondsAfterSuspension =
+    5;  // time in which a finding may be a consequence of a suspension
 
 double seconds_now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -46,7 +48,8 @@ double seconds_now() {
 
 WatchdogOptions complete(WatchdogOptions options) {
   if (!(options.stall_timeout >= 0) || !std::isfinite(options.stall_timeout))
-    throw Error(ErrorCategory::input, "watchdog", "expected a stall timeout of 0 (off) or more seconds",
+    throw Error(ErrorCategory::input, "watchdog",
+                "expected a stall timeout of 0 (off) or more seconds",
                 fmt::format("got {}", options.stall_timeout));
   if (options.heartbeat <= 0) options.heartbeat = std::clamp(options.stall_timeout / 5, 0.02, 1.0);
   if (options.host.empty()) options.host = host_name();
@@ -76,7 +79,8 @@ std::thread start_quiet_thread(Body body) {
   return start_thread("the watchdog", std::move(body));
 }
 
-/// Gives the calling thread real-time priority, if the process has the privilege. The thread sleeps most of the time.
+/// Gives the calling thread real-time priority, if the process has the privilege. The thread sleeps
+/// most of the time.
 void run_before_others() {
   const sched_param first{.sched_priority = sched_get_priority_min(SCHED_RR)};
   pthread_setschedparam(pthread_self(), SCHED_RR | SCHED_RESET_ON_FORK, &first);
@@ -85,7 +89,8 @@ void run_before_others() {
 /// Non-owning pointers: the caller keeps the replicas alive.
 std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Activity*>& replicas) {
   std::vector<std::shared_ptr<const Activity>> all;
-  for (const Activity* replica : replicas) all.emplace_back(std::shared_ptr<const Activity>(), replica);
+  for (const Activity* replica : replicas)
+    all.emplace_back(std::shared_ptr<const Activity>(), replica);
   return all;
 }
 
@@ -93,7 +98,8 @@ std::vector<std::shared_ptr<const Activity>> unowned(const std::vector<const Act
 
 class Watchdog::Thread {
  public:
-  Thread(std::unique_ptr<Agent> post, std::vector<std::shared_ptr<const Activity>> replicas, WatchdogOptions options);
+  Thread(std::unique_ptr<Agent> post, std::vector<std::shared_ptr<const Activity>> replicas,
+         WatchdogOptions options);
   ~Thread();
   Thread(const Thread&) = delete;
   Thread& operator=(const Thread&) = delete;
@@ -127,7 +133,8 @@ class Watchdog::Thread {
   std::thread thread_;
 };
 
-Watchdog::Thread::Thread(std::unique_ptr<Agent> post, std::vector<std::shared_ptr<const Activity>> replicas,
+Watchdog::Thread::Thread(std::unique_ptr<Agent> post,
+                         std::vector<std::shared_ptr<const Activity>> replicas,
                          WatchdogOptions options)
     : post_(std::move(post)),
       replicas_(std::move(replicas)),
@@ -136,8 +143,8 @@ Watchdog::Thread::Thread(std::unique_ptr<Agent> post, std::vector<std::shared_pt
       // Up to three missed heartbeats are a delay; more mean a suspended process.
       clock_(seconds_now(), 3 * options_.heartbeat),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
-  // Rank 0 can report a rank as lost only after its first report. On a busy machine the thread may start too late for
-  // that.
+  // Rank 0 can report a rank as lost only after its first report. On a busy machine the thread may
+  // start too late for that.
   if (post_->rank() != 0) static_cast<void>(post_->beat(0, look(0), buckets()));
   thread_ = start_quiet_thread([this] { run(); });
 }
@@ -168,7 +175,8 @@ void Watchdog::Thread::run() noexcept {
   } catch (const std::exception& error) {
     std::array<char, 512> line{};
     const auto end =
-        fmt::format_to_n(line.data(), line.size(), "lockstep: error: [watchdog] expected to monitor rank {}, got {}\n",
+        fmt::format_to_n(line.data(), line.size(),
+                         "lockstep: error: [watchdog] expected to monitor rank {}, got {}\n",
                          post_ ? post_->rank() : 0, error.what());
     print_error({line.data(), std::min(end.size, line.size())}, kFarewell);
     std::_Exit(exit_status(ErrorCategory::communication));
@@ -228,7 +236,8 @@ std::vector<std::string> Watchdog::Thread::buckets() {
 }
 
 bool Watchdog::Thread::is_to_speak(const Finding& finding) {
-  if (finding.reporter != Finding::Reporter::one_per_host) return finding.reporter == Finding::Reporter::this_rank;
+  if (finding.reporter != Finding::Reporter::one_per_host)
+    return finding.reporter == Finding::Reporter::this_rank;
   std::this_thread::sleep_for(finding.patience);
   reporter_ = claim_report(finding.job);
   return reporter_.is_open();
@@ -237,9 +246,10 @@ bool Watchdog::Thread::is_to_speak(const Finding& finding) {
 std::string Watchdog::Thread::text_of(const Finding& finding) const {
   std::string text = finding.text;
   // Other ranks may have reported this rank as lost in the meantime and have exited.
-  if (const double suspension = clock_.recent_suspension(kSecondsAfterSuspension); suspension >= kSuspension)
-    text += fmt::format("; rank {}, host {}, was itself suspended for {:.0f} s until just now", post_->rank(),
-                        options_.host, suspension);
+  if (const double suspension = clock_.recent_suspension(kSecondsAfterSuspension);
+      suspension >= kSuspension)
+    text += fmt::format("; rank {}, host {}, was itself suspended for {:.0f} s until just now",
+                        post_->rank(), options_.host, suspension);
   if (!options_.advice.empty()) text += "; " + options_.advice;
   return text;
 }
@@ -258,13 +268,16 @@ void Watchdog::Thread::conclude(const Finding& finding) {
   options_.on_failure(report);
 }
 
-Watchdog::Watchdog(std::unique_ptr<Agent> post, std::vector<const Activity*> replicas, WatchdogOptions options)
-    : thread_(std::make_unique<Thread>(std::move(post), unowned(replicas), complete(std::move(options)))) {}
+Watchdog::Watchdog(std::unique_ptr<Agent> post, std::vector<const Activity*> replicas,
+                   WatchdogOptions options)
+    : thread_(std::make_unique<Thread>(std::move(post), unowned(replicas),
+                                       complete(std::move(options)))) {}
 
 Watchdog::Watchdog(std::vector<const Activity*> replicas, WatchdogOptions options) {
   options = complete(std::move(options));
   if (options.stall_timeout == 0) return;
-  auto post = std::make_unique<Coordinator>(1, options.host, options.stall_timeout, options.heartbeat);
+  auto post =
+      std::make_unique<Coordinator>(1, options.host, options.stall_timeout, options.heartbeat);
   thread_ = std::make_unique<Thread>(std::move(post), unowned(replicas), std::move(options));
 }
 
@@ -281,7 +294,8 @@ Watchdog::Watchdog(MPI_Comm ranks, std::vector<const Activity*> replicas, Watchd
   const std::vector<std::string> addresses = addresses_for_ranks(ranks);
   try {
     if (rank == 0) {
-      center = std::make_unique<Coordinator>(size, options.host, options.stall_timeout, options.heartbeat, addresses);
+      center = std::make_unique<Coordinator>(size, options.host, options.stall_timeout,
+                                             options.heartbeat, addresses);
       mine = write_invitation(center->invitation());
     }
   } catch (const Error& caught) {

@@ -93,8 +93,8 @@ namespace {
 
 constexpr int kTries = 10;
 
-/// e^x for |x| < 2, to the last bits of a double, with additions and multiplications only: libm results differ in the
-/// last bit between machines, which could change a crop.
+/// e^x for |x| < 2, to the last bits of a double, with additions and multiplications only: libm
+/// results differ in the last bit between machines, which could change a crop.
 double exponential(double x) {
   double sum = 1;
   for (int term = 24; term >= 1; --term) sum = 1 + sum * x / term;
@@ -107,22 +107,25 @@ Rectangle largest_in_the_middle(int image_height, int image_width, const Resized
   const double image_ratio = static_cast<double>(image_width) / image_height;
   int height = image_height;
   int width = image_width;
-  if (image_ratio < range.ratio[0]) height = std::clamp(rounded(image_width / range.ratio[0]), 1, image_height);
-  if (image_ratio > range.ratio[1]) width = std::clamp(rounded(image_height * range.ratio[1]), 1, image_width);
+  if (image_ratio < range.ratio[0])
+    height = std::clamp(rounded(image_width / range.ratio[0]), 1, image_height);
+  if (image_ratio > range.ratio[1])
+    width = std::clamp(rounded(image_height * range.ratio[1]), 1, image_width);
   return {(image_width - width) / 2, (image_height - height) / 2, width, height};
 }
 
 }  // namespace
 
-Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_width, int padding, int height,
-                             int width) {
+Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_width, int padding,
+                             int height, int width) {
   const int free_rows = image_height + 2 * padding - height;
   const int free_columns = image_width + 2 * padding - width;
   if (free_rows < 0 || free_columns < 0) {
-    throw Error(ErrorCategory::data, "random crop",
-                fmt::format("expected images of at least {} x {} for crops of {} x {} with padding {}",
-                            height - 2 * padding, width - 2 * padding, height, width, padding),
-                fmt::format("one is {} x {}", image_height, image_width));
+    throw Error(
+        ErrorCategory::data, "random crop",
+        fmt::format("expected images of at least {} x {} for crops of {} x {} with padding {}",
+                    height - 2 * padding, width - 2 * padding, height, width, padding),
+        fmt::format("one is {} x {}", image_height, image_width));
   }
   SampleRandom random("random crop", key);
   const int y = random.below(free_rows + 1) - padding;
@@ -134,10 +137,12 @@ std::int64_t center_offset(std::int64_t whole, std::int64_t part) {
   return std::llrint(static_cast<double>(whole - part) / 2);
 }
 
-Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width, const ResizedCropRange& range) {
+Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width,
+                              const ResizedCropRange& range) {
   SampleRandom random("random resized crop", key);
   const double area = static_cast<double>(image_height) * image_width;
-  // These are logarithms of the range, not of the sample; rounded to float, they are the same on every machine.
+  // These are logarithms of the range, not of the sample; rounded to float, they are the same on
+  // every machine.
   const double low = static_cast<float>(std::log(range.ratio[0]));
   const double high = static_cast<float>(std::log(range.ratio[1]));
   for (int i = 0; i < kTries; ++i) {
@@ -153,7 +158,9 @@ Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_
   return largest_in_the_middle(image_height, image_width, range);
 }
 
-bool choose_flip(const SampleKey& key, double probability) { return SampleRandom("flip", key).unit() < probability; }
+bool choose_flip(const SampleKey& key, double probability) {
+  return SampleRandom("flip", key).unit() < probability;
+}
 
 Rectangle choose_cutout(const SampleKey& key, int image_height, int image_width, int size) {
   SampleRandom random("cutout", key);

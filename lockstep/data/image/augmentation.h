@@ -12,8 +12,9 @@
 
 namespace lockstep::data {
 
-/// The random numbers for one `purpose` ("flip") of one sample: a pure function of purpose, seed, epoch and record id.
-/// They are the same on every rank and thread, and independent of the other choices for the sample.
+/// The random numbers for one `purpose` ("flip") of one sample: a pure function of purpose, seed,
+/// epoch and record id. They are the same on every rank and thread, and independent of the other
+/// choices for the sample.
 class SampleRandom {
  public:
   /// `purpose` is hashed into the generator's key; no reference is kept.
@@ -25,7 +26,9 @@ class SampleRandom {
   /// Uniform in [low, high).
   double between(double low, double high);
   /// Uniform in 0 .. count-1, up to a bias of count / 2^32.
-  int below(int count) { return static_cast<int>((std::uint64_t{word()} * static_cast<std::uint32_t>(count)) >> 32); }
+  int below(int count) {
+    return static_cast<int>((std::uint64_t{word()} * static_cast<std::uint32_t>(count)) >> 32);
+  }
 
  private:
   Philox generator_;
@@ -37,8 +40,8 @@ class SampleRandom {
 
 // Color jitter.
 
-/// Factors for one image; 1 changes nothing. They are multiples of 2^-10, so the arithmetic uses integers and is
-/// identical on every machine.
+/// Factors for one image; 1 changes nothing. They are multiples of 2^-10, so the arithmetic uses
+/// integers and is identical on every machine.
 struct ColorJitter {
   double brightness = 1;  ///< factor on all values
   double contrast = 1;    ///< factor on the distance from the image's mean gray
@@ -48,33 +51,36 @@ struct ColorJitter {
 /// Factors within `range`, chosen by the sample's key.
 ColorJitter choose_color_jitter(const SampleKey& key, const ColorJitterRange& range);
 
-/// Changes `image` in place: brightness scales pixels, contrast their distance from the image's mean luma, saturation
-/// their distance from their own luma (torchvision's definitions, in this order). Each result is rounded and clamped to
-/// 0 .. 255. Saturation does not change a one-channel image.
+/// Changes `image` in place: brightness scales pixels, contrast their distance from the image's
+/// mean luma, saturation their distance from their own luma (torchvision's definitions, in this
+/// order). Each result is rounded and clamped to 0 .. 255. Saturation does not change a one-channel
+/// image.
 void jitter_colors(const ColorJitter& jitter, const ImageSpan& image);
 
 // Choice of the crop of an image.
 
-/// A crop of `height` x `width` at a random position of the image padded by `padding` pixels; may extend beyond the
-/// image by that much. Throws Error (data) if the padded image is smaller than the crop.
-Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_width, int padding, int height,
-                             int width);
+/// A crop of `height` x `width` at a random position of the image padded by `padding` pixels; may
+/// extend beyond the image by that much. Throws Error (data) if the padded image is smaller than
+/// the crop.
+Rectangle choose_padded_crop(const SampleKey& key, int image_height, int image_width, int padding,
+                             int height, int width);
 
-/// The offset of `part` pixels centered in `whole`. A half-pixel offset is rounded to the even neighbor, as in
-/// torchvision's CenterCrop.
+/// The offset of `part` pixels centered in `whole`. A half-pixel offset is rounded to the even
+/// neighbor, as in torchvision's CenterCrop.
 std::int64_t center_offset(std::int64_t whole, std::int64_t part);
 
-/// A crop with a random area, uniform in `range.area`, and a random aspect ratio, uniform in the logarithm, at a random
-/// position within the image (Szegedy et al., "Going deeper with convolutions", 2015). As in torchvision's
-/// RandomResizedCrop: up to ten tries to find a crop that fits, then the largest centered crop with a ratio in the
-/// range.
-Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width, const ResizedCropRange& range);
+/// A crop with a random area, uniform in `range.area`, and a random aspect ratio, uniform in the
+/// logarithm, at a random position within the image (Szegedy et al., "Going deeper with
+/// convolutions", 2015). As in torchvision's RandomResizedCrop: up to ten tries to find a crop that
+/// fits, then the largest centered crop with a ratio in the range.
+Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_width,
+                              const ResizedCropRange& range);
 
 /// True for `probability` of the samples.
 bool choose_flip(const SampleKey& key, double probability = 0.5);
 
-/// A square of `size` centered at a random pixel, clipped to the image (DeVries and Taylor, "Improved regularization of
-/// convolutional neural networks with cutout", 2017).
+/// A square of `size` centered at a random pixel, clipped to the image (DeVries and Taylor,
+/// "Improved regularization of convolutional neural networks with cutout", 2017).
 Rectangle choose_cutout(const SampleKey& key, int image_height, int image_width, int size);
 
 }  // namespace lockstep::data

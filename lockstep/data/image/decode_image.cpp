@@ -16,7 +16,8 @@ constexpr std::array<std::uint8_t, 3> kJpegBegins = {0xff, 0xd8, 0xff};
 constexpr std::array<std::uint8_t, 8> kPngBegins = {0x89, 'P', 'N', 'G', '\r', '\n', 0x1a, '\n'};
 
 bool begins_with(std::span<const std::uint8_t> bytes, std::span<const std::uint8_t> beginning) {
-  return bytes.size() >= beginning.size() && std::ranges::equal(bytes.first(beginning.size()), beginning);
+  return bytes.size() >= beginning.size() &&
+         std::ranges::equal(bytes.first(beginning.size()), beginning);
 }
 
 }  // namespace
@@ -27,14 +28,17 @@ std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes) 
   return std::nullopt;
 }
 
-std::string_view image_format_name(ImageFormat format) { return format == ImageFormat::jpeg ? "jpeg" : "png"; }
+std::string_view image_format_name(ImageFormat format) {
+  return format == ImageFormat::jpeg ? "jpeg" : "png";
+}
 
 void throw_damaged_image(std::string_view format, std::string_view said) {
   throw Error(ErrorCategory::data, fmt::format("{} image", format), "expected an intact image",
               fmt::format("the decoder reports: {}", said));
 }
 
-void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels) {
+void check_image_size(std::string_view format, std::int64_t height, std::int64_t width,
+                      std::int64_t max_pixels) {
   if (height * width <= max_pixels) return;
   throw Error(ErrorCategory::data, fmt::format("{} image", format),
               fmt::format("expected at most {} pixels", max_pixels),
@@ -49,14 +53,15 @@ constexpr std::size_t kBytesShown = 8;
   const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kBytesShown));
   throw Error(ErrorCategory::data, "image", "expected a JPEG or a PNG image",
               bytes.empty() ? "there are no bytes"
-                            : fmt::format("its {} bytes begin with {:02x}", bytes.size(), fmt::join(first, " ")));
+                            : fmt::format("its {} bytes begin with {:02x}", bytes.size(),
+                                          fmt::join(first, " ")));
 }
 
 /// The largest reduction that is still at least the wanted size.
 int denominator_for(const WantedPart& wanted) {
   int denominator = 8;
-  while (denominator > 1 &&
-         (wanted.part.width < wanted.width * denominator || wanted.part.height < wanted.height * denominator))
+  while (denominator > 1 && (wanted.part.width < wanted.width * denominator ||
+                             wanted.part.height < wanted.height * denominator))
     denominator /= 2;
   return denominator;
 }
@@ -87,13 +92,14 @@ ImageView ImageDecoder::decode(int channels) {
 DecodedPart ImageDecoder::decode(const WantedPart& wanted, int channels) {
   const Rectangle& part = wanted.part;
   if (format_ == ImageFormat::png) {
-    return {decode(channels).crop(part), 0, 0, static_cast<double>(part.width), static_cast<double>(part.height)};
+    return {decode(channels).crop(part), 0, 0, static_cast<double>(part.width),
+            static_cast<double>(part.height)};
   }
   const int denominator = denominator_for(wanted);
   const Rectangle pixels = touched(part, denominator);
   const double scale = 1.0 / denominator;
-  return {jpeg_.decode(pixels, denominator, channels, memory_), part.x * scale - pixels.x, part.y * scale - pixels.y,
-          part.width * scale, part.height * scale};
+  return {jpeg_.decode(pixels, denominator, channels, memory_), part.x * scale - pixels.x,
+          part.y * scale - pixels.y, part.width * scale, part.height * scale};
 }
 
 }  // namespace lockstep::data

@@ -31,42 +31,48 @@ struct ImageHeader {
   bool operator==(const ImageHeader&) const = default;
 };
 
-/// The maximum number of pixels of an image, 67 million. A damaged header can announce any size; this limits the memory
-/// that each thread allocates: three bytes per pixel, and four more for a progressive JPEG.
+/// The maximum number of pixels of an image, 67 million. A damaged header can announce any size;
+/// this limits the memory that each thread allocates: three bytes per pixel, and four more for a
+/// progressive JPEG.
 inline constexpr std::int64_t kMaxPixels = std::int64_t{1} << 26;
 
-/// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with the library's message.
+/// Throws the Error (data) for an image of `format` ("JPEG") that its library refuses, with the
+/// library's message.
 [[noreturn]] void throw_damaged_image(std::string_view format, std::string_view said);
 
 /// Throws Error (data) for more than `max_pixels`.
-void check_image_size(std::string_view format, std::int64_t height, std::int64_t width, std::int64_t max_pixels);
+void check_image_size(std::string_view format, std::int64_t height, std::int64_t width,
+                      std::int64_t max_pixels);
 
-/// Decodes a sequence of JPEG images, each in two steps: open() reads the header, so that the caller can choose the
-/// part and the size; decode() delivers it. Keeps libjpeg's state and scratch memory between images. Not thread-safe.
+/// Decodes a sequence of JPEG images, each in two steps: open() reads the header, so that the
+/// caller can choose the part and the size; decode() delivers it. Keeps libjpeg's state and scratch
+/// memory between images. Not thread-safe.
 ///
-/// Uses libjpeg's accurate integer inverse DCT (JDCT_ISLOW) and smooth chroma upsampling, the defaults of libjpeg,
-/// TensorFlow and Pillow: pixels are equal to theirs on every machine.
+/// Uses libjpeg's accurate integer inverse DCT (JDCT_ISLOW) and smooth chroma upsampling, the
+/// defaults of libjpeg, TensorFlow and Pillow: pixels are equal to theirs on every machine.
 class JpegDecoder {
  public:
-  explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);  ///< refuses images of more than `max_pixels` pixels
+  explicit JpegDecoder(
+      std::int64_t max_pixels = kMaxPixels);  ///< refuses images of more than `max_pixels` pixels
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;
 
-  /// Reads the header of `bytes`, which must stay valid until decode() returns. Throws Error (data) with libjpeg's
-  /// message.
+  /// Reads the header of `bytes`, which must stay valid until decode() returns. Throws Error (data)
+  /// with libjpeg's message.
   ImageHeader open(std::span<const std::uint8_t> bytes);
 
-  /// The size at 1/`denominator`: each extent divided and rounded up. `denominator` is 1, 2, 4 or 8.
+  /// The size at 1/`denominator`: each extent divided and rounded up. `denominator` is 1, 2, 4
+  /// or 8.
   ImageHeader scaled(int denominator) const;
 
-  /// Decodes `part` of the opened image at 1/`denominator` of its size into `memory`, and returns its view there.
-  /// `part` is in pixels of the scaled image; the result equals a crop of the whole decoded image. Rows below it are
-  /// not decoded; above and beside it, little more than the entropy decoding is done. `channels` is 1 (luma) or 3 (RGB;
-  /// gray is repeated, CMYK converted).
+  /// Decodes `part` of the opened image at 1/`denominator` of its size into `memory`, and returns
+  /// its view there. `part` is in pixels of the scaled image; the result equals a crop of the whole
+  /// decoded image. Rows below it are not decoded; above and beside it, little more than the
+  /// entropy decoding is done. `channels` is 1 (luma) or 3 (RGB; gray is repeated, CMYK converted).
   ///
-  /// Throws Error (data) for everything that libjpeg reports as corrupt, whether an error or a warning, and for a
-  /// truncated file.
+  /// Throws Error (data) for everything that libjpeg reports as corrupt, whether an error or a
+  /// warning, and for a truncated file.
   ImageView decode(const Rectangle& part, int denominator, int channels, Image& memory);
 
   /// Decodes the whole opened image.
@@ -80,27 +86,28 @@ class JpegDecoder {
 // PNG.
 
 /// Reads the header of a PNG image. Throws Error (data) with libpng's message.
-ImageHeader read_png_header(std::span<const std::uint8_t> bytes, std::int64_t max_pixels = kMaxPixels);
+ImageHeader read_png_header(std::span<const std::uint8_t> bytes,
+                            std::int64_t max_pixels = kMaxPixels);
 
-/// Decodes a PNG image of any kind (gray, palette, RGB, with or without alpha, 1 to 16 bits, interlaced or not) into
-/// `memory`, which becomes [height, width, channels] with `channels` 1 (luma as in JPEG) or 3. 16-bit values are
-/// rounded to 8 bits; alpha is dropped. Throws Error (data) with libpng's message, also for a file truncated after the
-/// last pixel.
+/// Decodes a PNG image of any kind (gray, palette, RGB, with or without alpha, 1 to 16 bits,
+/// interlaced or not) into `memory`, which becomes [height, width, channels] with `channels` 1
+/// (luma as in JPEG) or 3. 16-bit values are rounded to 8 bits; alpha is dropped. Throws Error
+/// (data) with libpng's message, also for a file truncated after the last pixel.
 ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& memory,
                      std::int64_t max_pixels = kMaxPixels);
 
 // Either format.
 
-/// The part of an image that the caller needs: `part`, in pixels of the stored image, at a resolution of at least
-/// `height` x `width`. Decoders may return it larger.
+/// The part of an image that the caller needs: `part`, in pixels of the stored image, at a
+/// resolution of at least `height` x `width`. Decoders may return it larger.
 struct WantedPart {
   Rectangle part;  ///< of the stored image, in pixels
   int height = 0;  ///< the height in pixels to which the part will be resized
   int width = 0;   ///< the width in pixels to which the part will be resized
 };
 
-/// A decoded part of an image: `pixels`, and the position of the wanted part in them. At 1/2, 1/4 or 1/8 of the size,
-/// the part need not start or end at a pixel boundary.
+/// A decoded part of an image: `pixels`, and the position of the wanted part in them. At 1/2, 1/4
+/// or 1/8 of the size, the part need not start or end at a pixel boundary.
 struct DecodedPart {
   ImageView pixels;   ///< in the decoder's memory, valid until its next call
   double x = 0;       ///< left edge of the wanted part, in pixels of `pixels`
@@ -113,17 +120,19 @@ struct DecodedPart {
 class ImageDecoder {
  public:
   /// Refuses images of more than `max_pixels` pixels.
-  explicit ImageDecoder(std::int64_t max_pixels = kMaxPixels) : jpeg_(max_pixels), max_pixels_(max_pixels) {}
+  explicit ImageDecoder(std::int64_t max_pixels = kMaxPixels)
+      : jpeg_(max_pixels), max_pixels_(max_pixels) {}
 
-  /// Reads the header. `bytes` must stay valid until decode() returns. Throws Error (data) for a damaged image, and for
-  /// an unknown format, with the first bytes.
+  /// Reads the header. `bytes` must stay valid until decode() returns. Throws Error (data) for a
+  /// damaged image, and for an unknown format, with the first bytes.
   ImageHeader open(std::span<const std::uint8_t> bytes);
 
   /// Decodes the whole opened image to `channels` (1 or 3). The view is valid until the next call.
   ImageView decode(int channels);
 
-  /// Decodes what `wanted` needs with as little work as the format allows: for JPEG only the part, at the smallest
-  /// sufficient size; for PNG the whole image. The view is valid until the next call.
+  /// Decodes what `wanted` needs with as little work as the format allows: for JPEG only the part,
+  /// at the smallest sufficient size; for PNG the whole image. The view is valid until the next
+  /// call.
   DecodedPart decode(const WantedPart& wanted, int channels);
 
  private:

@@ -25,12 +25,13 @@ constexpr JOCTET kEndOfImage[] = {0xff, JPEG_EOI};
 /// Smooth chroma upsampling reads neighboring pixels, so a part is decoded with this border.
 constexpr int kNeighbours = 2;
 
-/// A progressive image may have any number of scans, each of a few bytes. Real images have about ten.
+/// A progressive image may have any number of scans, each of a few bytes. Real images have about
+/// ten.
 constexpr int kMaxScans = 500;
 
-/// The memory that libjpeg may allocate for an image of up to `pixels` pixels. A progressive image needs all its
-/// coefficients, two bytes each: 3 bytes per pixel for 4:2:0, the usual case, and 6 for 4:4:4, which is refused above
-/// two thirds of `pixels`. The rest is for tables and rows.
+/// The memory that libjpeg may allocate for an image of up to `pixels` pixels. A progressive image
+/// needs all its coefficients, two bytes each: 3 bytes per pixel for 4:2:0, the usual case, and 6
+/// for 4:4:4, which is refused above two thirds of `pixels`. The rest is for tables and rows.
 constexpr long max_memory(std::int64_t pixels) { return 4 * pixels + (16L << 20); }
 
 /// libjpeg's error handler leaves libjpeg with longjmp: its C code has no cleanup to skip.
@@ -48,11 +49,12 @@ struct ErrorExit {
 
 /// Warnings about the file, not about its pixels: bytes between two markers, unknown versions.
 bool is_harmless(int warning) {
-  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR || warning == JWRN_ADOBE_XFORM;
+  return warning == JWRN_EXTRANEOUS_DATA || warning == JWRN_JFIF_MAJOR ||
+         warning == JWRN_ADOBE_XFORM;
 }
 
-/// Most warnings (level -1) are caused by corrupt data, for which libjpeg has substituted other pixels. Training on
-/// such pixels is worse than stopping. Levels from 0 are traces.
+/// Most warnings (level -1) are caused by corrupt data, for which libjpeg has substituted other
+/// pixels. Training on such pixels is worse than stopping. Levels from 0 are traces.
 void leave_on_warning(j_common_ptr codec, int level) {
   if (level < 0 && !is_harmless(codec->err->msg_code)) leave(codec);
 }
@@ -82,11 +84,13 @@ std::uint8_t luma(int red, int green, int blue) {
 }
 
 /// Converts ink to light. Adobe files, the usual case, store ink inverted: 255 is none.
-void convert_cmyk(const std::uint8_t* from, int width, bool inverted, int channels, std::uint8_t* to) {
+void convert_cmyk(const std::uint8_t* from, int width, bool inverted, int channels,
+                  std::uint8_t* to) {
   for (int x = 0; x < width; ++x, from += 4, to += channels) {
     std::array<int, 3> light{};
     const int black = inverted ? from[3] : 255 - from[3];
-    for (std::size_t c = 0; c < 3; ++c) light[c] = ((inverted ? from[c] : 255 - from[c]) * black + 127) / 255;
+    for (std::size_t c = 0; c < 3; ++c)
+      light[c] = ((inverted ? from[c] : 255 - from[c]) * black + 127) / 255;
     if (channels == 1) {
       *to = luma(light[0], light[1], light[2]);
     } else {
@@ -158,7 +162,8 @@ class JpegDecoder::State {
       // Above the memory limit, libjpeg looks for a temporary file and has none.
       if (code == JERR_NO_BACKING_STORE || code == JERR_OUT_OF_MEMORY)
         throw Error(ErrorCategory::data, "JPEG image",
-                    fmt::format("expected an image that decodes within {} MiB", max_memory(max_pixels_) >> 20),
+                    fmt::format("expected an image that decodes within {} MiB",
+                                max_memory(max_pixels_) >> 20),
                     "got more");
       throw_damaged_image(kFormat, exit_.message.data());
     }
@@ -198,9 +203,9 @@ class JpegDecoder::State {
     if (ink) convert_cmyk(target, rows.width, codec_.saw_Adobe_marker != FALSE, rows.channels, row);
   }
 
-  /// A decoder that stops after some rows has not checked that the rest exists. The end marker never occurs in coded
-  /// pixels, so searching for it from the end is reliable, regardless of trailing data, and immediate for an intact
-  /// file.
+  /// A decoder that stops after some rows has not checked that the rest exists. The end marker
+  /// never occurs in coded pixels, so searching for it from the end is reliable, regardless of
+  /// trailing data, and immediate for an intact file.
   void require_end(const JOCTET* pixels_begin) const {
     const JOCTET* end = source_.next_input_byte + source_.bytes_in_buffer;
     if (std::find_end(pixels_begin, end, std::begin(kEndOfImage), std::end(kEndOfImage)) == end)

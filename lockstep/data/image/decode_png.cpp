@@ -23,8 +23,10 @@ constexpr png_fixed_point kGreenOfLuma = kLumaThousandths[1] * 100;
 class PngReader {
  public:
   PngReader(std::span<const std::uint8_t> bytes, std::int64_t max_pixels) : left_(bytes) {
-    // libpng's warnings concern other data than pixels: color profiles, times, texts. Damaged pixels are errors.
-    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave, [](png_structp, png_const_charp) {});
+    // libpng's warnings concern other data than pixels: color profiles, times, texts. Damaged
+    // pixels are errors.
+    png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave,
+                                  [](png_structp, png_const_charp) {});
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
       png_destroy_read_struct(&png_, nullptr, nullptr);
@@ -43,8 +45,8 @@ class PngReader {
 
   ImageHeader header() const {
     const bool colored = (png_get_color_type(png_, info_) & PNG_COLOR_MASK_COLOR) != 0;
-    return {static_cast<int>(png_get_image_height(png_, info_)), static_cast<int>(png_get_image_width(png_, info_)),
-            colored ? 3 : 1};
+    return {static_cast<int>(png_get_image_height(png_, info_)),
+            static_cast<int>(png_get_image_width(png_, info_)), colored ? 3 : 1};
   }
 
   void read(const ImageSpan& image) {
@@ -84,12 +86,14 @@ class PngReader {
 
   void read_header(std::int64_t max_pixels) {
     guard([this, max_pixels] {
-      const auto most = static_cast<png_uint_32>(std::min<std::int64_t>(max_pixels, PNG_UINT_31_MAX));
+      const auto most =
+          static_cast<png_uint_32>(std::min<std::int64_t>(max_pixels, PNG_UINT_31_MAX));
       png_set_user_limits(png_, most, most);
       png_set_read_fn(png_, this, read_bytes);
       png_read_info(png_, info_);
     });
-    check_image_size(kFormat, png_get_image_height(png_, info_), png_get_image_width(png_, info_), max_pixels);
+    check_image_size(kFormat, png_get_image_height(png_, info_), png_get_image_width(png_, info_),
+                     max_pixels);
   }
 
   void set_channels(int channels) {
@@ -117,7 +121,8 @@ ImageHeader read_png_header(std::span<const std::uint8_t> bytes, std::int64_t ma
   return PngReader(bytes, max_pixels).header();
 }
 
-ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& memory, std::int64_t max_pixels) {
+ImageView decode_png(std::span<const std::uint8_t> bytes, int channels, Image& memory,
+                     std::int64_t max_pixels) {
   PngReader reader(bytes, max_pixels);
   const ImageHeader header = reader.header();
   memory.reshape(header.height, header.width, channels);

@@ -26,14 +26,16 @@ void Image::reshape(int height, int width, int channels) {
   channels_ = channels;
 }
 
-Normalizer::Normalizer(const ChannelNormalization& normalization, int channels) : channels_(channels) {
+Normalizer::Normalizer(const ChannelNormalization& normalization, int channels)
+    : channels_(channels) {
   LOCKSTEP_CHECK(channels == 1 || channels == 3);
   const ChannelNormalization none;
   const ChannelNormalization& effective = normalization.channels == 0 ? none : normalization;
   for (std::size_t c = 0; c < static_cast<std::size_t>(channels); ++c) {
     LOCKSTEP_CHECK_OP(effective.deviation[c], >, 0.0f);
     for (std::size_t value = 0; value < table_[c].size(); ++value)
-      table_[c][value] = normalized(static_cast<float>(value) / 255.0f, effective.mean[c], effective.deviation[c]);
+      table_[c][value] =
+          normalized(static_cast<float>(value) / 255.0f, effective.mean[c], effective.deviation[c]);
   }
 }
 
@@ -60,7 +62,11 @@ PixelSink::PixelSink(std::span<std::uint8_t> output, int height, int width, int 
 
 PixelSink::PixelSink(std::span<float> output, int height, int width, const Normalizer& normalizer,
                      std::vector<std::uint8_t>& row_memory)
-    : floats_(output), normalizer_(&normalizer), height_(height), width_(width), channels_(normalizer.channels()) {
+    : floats_(output),
+      normalizer_(&normalizer),
+      height_(height),
+      width_(width),
+      channels_(normalizer.channels()) {
   LOCKSTEP_CHECK_OP(output.size(), ==, row_size() * height);
   if (row_memory.size() < row_size()) row_memory.resize(row_size());
   bytes_ = std::span(row_memory).first(row_size());
@@ -71,7 +77,9 @@ void PixelSink::cut_out(const Rectangle& hole, const std::array<std::uint8_t, 3>
   fill_ = fill;
 }
 
-std::uint8_t* PixelSink::begin_row(int y) { return bytes_.data() + (normalizer_ == nullptr ? y * row_size() : 0); }
+std::uint8_t* PixelSink::begin_row(int y) {
+  return bytes_.data() + (normalizer_ == nullptr ? y * row_size() : 0);
+}
 
 void PixelSink::finish_row(int y) {
   const std::span<std::uint8_t> row(begin_row(y), row_size());
@@ -79,13 +87,14 @@ void PixelSink::finish_row(int y) {
     for (int x = hole_.x; x < hole_.x + hole_.width; ++x)
       std::copy_n(fill_.data(), channels_, row.data() + std::ptrdiff_t{x} * channels_);
   }
-  if (normalizer_ != nullptr) normalizer_->normalize(row, floats_.subspan(y * row_size(), row_size()));
+  if (normalizer_ != nullptr)
+    normalizer_->normalize(row, floats_.subspan(y * row_size(), row_size()));
 }
 
 namespace {
 
-/// Copies `count` pixels of three bytes in reverse order. It moves four bytes at a time: the fourth is overwritten by
-/// the next pixel. The pixels at the ends are copied without the fourth byte.
+/// Copies `count` pixels of three bytes in reverse order. It moves four bytes at a time: the fourth
+/// is overwritten by the next pixel. The pixels at the ends are copied without the fourth byte.
 void mirror_colors(const std::uint8_t* from, int count, std::uint8_t* to) {
   from += std::ptrdiff_t{count - 1} * 3;
   std::memcpy(to, from, 3);
@@ -125,8 +134,10 @@ void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSi
     const std::ptrdiff_t black_until = inside ? first * channels : part.width * channels;
     std::fill_n(row, black_until, std::uint8_t{0});
     if (inside) {
-      copy_pixels(image.at(part.x + begin, source), end - begin, image.channels, flip, row + black_until);
-      std::fill(row + (first + end - begin) * channels, row + part.width * channels, std::uint8_t{0});
+      copy_pixels(image.at(part.x + begin, source), end - begin, image.channels, flip,
+                  row + black_until);
+      std::fill(row + (first + end - begin) * channels, row + part.width * channels,
+                std::uint8_t{0});
     }
     sink.finish_row(y);
   }

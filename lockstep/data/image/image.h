@@ -24,8 +24,9 @@ struct Rectangle {
   bool operator==(const Rectangle&) const = default;
 };
 
-/// A non-owning view of pixels [height, width, channels]. Rows are contiguous and `stride` bytes apart, so a crop is
-/// also a view. `Byte` is std::uint8_t, or const std::uint8_t for read-only pixels.
+/// A non-owning view of pixels [height, width, channels]. Rows are contiguous and `stride` bytes
+/// apart, so a crop is also a view. `Byte` is std::uint8_t, or const std::uint8_t for read-only
+/// pixels.
 template <typename Byte>
 struct BasicImageView {
   Byte* pixels = nullptr;     ///< the first row; row-major, channels interleaved
@@ -61,10 +62,13 @@ struct AlignedTo32 {
 
   AlignedTo32() = default;
   template <typename Other>
-  explicit AlignedTo32(const AlignedTo32<Other>&) {}  ///< required of allocators; there is no state to copy
+  explicit AlignedTo32(const AlignedTo32<Other>&) {
+  }  ///< required of allocators; there is no state to copy
 
   /// Uninitialized memory for `count` values; throws std::bad_alloc.
-  Value* allocate(std::size_t count) { return static_cast<Value*>(::operator new(count * sizeof(Value), kAlignment)); }
+  Value* allocate(std::size_t count) {
+    return static_cast<Value*>(::operator new(count * sizeof(Value), kAlignment));
+  }
   /// Releases memory from allocate().
   void deallocate(Value* memory, std::size_t) { ::operator delete(memory, kAlignment); }
   bool operator==(const AlignedTo32&) const = default;
@@ -72,17 +76,22 @@ struct AlignedTo32 {
 
 /// Reusable memory for images. It grows to the size of the largest image and is kept.
 ///
-/// Pixels start between two multiples of 32. libjpeg-turbo writes rows that start at a multiple of 32 past the caches,
-/// and decoding a small image whose pixels are read immediately then takes 1.6 times as long.
+/// Pixels start between two multiples of 32. libjpeg-turbo writes rows that start at a multiple of
+/// 32 past the caches, and decoding a small image whose pixels are read immediately then takes 1.6
+/// times as long.
 class Image {
  public:
   /// Resizes to [height, width, channels]. The pixels are undefined until they are written.
   void reshape(int height, int width, int channels);
 
   /// A writable view of the pixels.
-  ImageSpan span() { return {pixels(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_}; }
+  ImageSpan span() {
+    return {pixels(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_};
+  }
   /// A read-only view of the pixels.
-  ImageView view() const { return {pixels(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_}; }
+  ImageView view() const {
+    return {pixels(), height_, width_, channels_, std::ptrdiff_t{width_} * channels_};
+  }
 
   int height() const { return height_; }      ///< in pixels
   int width() const { return width_; }        ///< in pixels
@@ -92,7 +101,9 @@ class Image {
   static constexpr std::size_t kBefore = 16;  // unused bytes before the pixels
 
   std::uint8_t* pixels() { return memory_.empty() ? nullptr : memory_.data() + kBefore; }
-  const std::uint8_t* pixels() const { return memory_.empty() ? nullptr : memory_.data() + kBefore; }
+  const std::uint8_t* pixels() const {
+    return memory_.empty() ? nullptr : memory_.data() + kBefore;
+  }
 
   std::vector<std::uint8_t, AlignedTo32<std::uint8_t>> memory_;
   int height_ = 0;
@@ -100,8 +111,8 @@ class Image {
   int channels_ = 0;
 };
 
-/// A lookup table of pixels_to_features for all 256 values of each channel. It is computed with the same float
-/// operations in the same order, so its results have the same bits.
+/// A lookup table of pixels_to_features for all 256 values of each channel. It is computed with the
+/// same float operations in the same order, so its results have the same bits.
 class Normalizer {
  public:
   /// `channels` is 1 or 3; `deviation` must be positive.
@@ -119,14 +130,15 @@ class Normalizer {
 
 // The destination of the last step over an image.
 
-/// An output image [height, width, channels] as bytes or as normalized floats, written row by row from the top. Every
-/// operation writes bytes, so both outputs hold the same pixels. A row is converted to floats while it is still in the
-/// nearest cache, without another pass over the image.
+/// An output image [height, width, channels] as bytes or as normalized floats, written row by row
+/// from the top. Every operation writes bytes, so both outputs hold the same pixels. A row is
+/// converted to floats while it is still in the nearest cache, without another pass over the image.
 class PixelSink {
  public:
   /// Byte output of [height, width, channels].
   PixelSink(std::span<std::uint8_t> output, int height, int width, int channels);
-  /// Float output. `normalizer` and `row_memory` stay owned by the caller; `row_memory` is reused between images.
+  /// Float output. `normalizer` and `row_memory` stay owned by the caller; `row_memory` is reused
+  /// between images.
   PixelSink(std::span<float> output, int height, int width, const Normalizer& normalizer,
             std::vector<std::uint8_t>& row_memory);
 
@@ -137,7 +149,8 @@ class PixelSink {
   int width() const { return width_; }        ///< pixels per row
   int channels() const { return channels_; }  ///< values per pixel
 
-  /// The buffer for row `y`: width x channels bytes. The next call must be finish_row() for the same row.
+  /// The buffer for row `y`: width x channels bytes. The next call must be finish_row() for the
+  /// same row.
   std::uint8_t* begin_row(int y);
   void finish_row(int y);  ///< completes row `y`
 
@@ -156,8 +169,8 @@ class PixelSink {
 
 // Crop, padding and flip in one copy.
 
-/// Copies `part` of `image` to the sink, mirrored if `flip`. The part has the sink's size and may extend beyond the
-/// image, where it is filled with black. The image has the sink's channels.
+/// Copies `part` of `image` to the sink, mirrored if `flip`. The part has the sink's size and may
+/// extend beyond the image, where it is filled with black. The image has the sink's channels.
 void copy_part(const ImageView& image, const Rectangle& part, bool flip, PixelSink& sink);
 
 }  // namespace lockstep::data

@@ -14,7 +14,8 @@ namespace lockstep::data {
 namespace {
 
 ImageRecipe cifar10_test() {
-  return {.name = "cifar10-test", .height = 32, .width = 32, .normalization = kCifar10Normalization};
+  return {
+      .name = "cifar10-test", .height = 32, .width = 32, .normalization = kCifar10Normalization};
 }
 
 ImageRecipe cifar10_train() {
@@ -63,7 +64,8 @@ std::string geometry_text(const ImageRecipe& recipe) {
     return fmt::format("{} to {}", range[0], range[1]);
   };
   if (const auto* padded = std::get_if<PaddedCrop>(&recipe.geometry))
-    return fmt::format("crops with a border of {}{}", padded->padding, padded->exact ? "" : ", of any image");
+    return fmt::format("crops with a border of {}{}", padded->padding,
+                       padded->exact ? "" : ", of any image");
   if (const auto* random = std::get_if<RandomResizedCrop>(&recipe.geometry))
     return fmt::format("random resized crops of {}, ratio {}", range_text(random->range.area),
                        range_text(random->range.ratio));
@@ -87,7 +89,8 @@ std::string filter_name(Filter filter) {
 std::string normalization_text(const ChannelNormalization& normalization) {
   const auto channels = static_cast<std::size_t>(normalization.channels);
   if (channels == 0) return "not normalized";
-  return fmt::format("normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
+  return fmt::format("normalized by ({}) and ({})",
+                     fmt::join(std::span(normalization.mean).first(channels), ", "),
                      fmt::join(std::span(normalization.deviation).first(channels), ", "));
 }
 
@@ -113,7 +116,8 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
     }
     return recipe;
   }
-  throw Error(ErrorCategory::input, "image recipe", fmt::format("expected one of {}", fmt::join(names(), ", ")),
+  throw Error(ErrorCategory::input, "image recipe",
+              fmt::format("expected one of {}", fmt::join(names(), ", ")),
               fmt::format("got \"{}\"", name));
 }
 
@@ -129,9 +133,11 @@ std::string ImageRecipe::description() const {
        fmt::format("{}x{}x{}", height, width, channels));
   tell(geometry != usual.geometry, geometry_text(*this));
   tell(filter != usual.filter, filter_name(filter));
-  tell(scaled_decoding != usual.scaled_decoding, scaled_decoding ? "decoded at less" : "decoded in full");
+  tell(scaled_decoding != usual.scaled_decoding,
+       scaled_decoding ? "decoded at less" : "decoded in full");
   tell(flip != usual.flip, fmt::format("flip {}", flip));
-  tell(jitter != usual.jitter, fmt::format("jitter {}, {}, {}", jitter.brightness, jitter.contrast, jitter.saturation));
+  tell(jitter != usual.jitter,
+       fmt::format("jitter {}, {}, {}", jitter.brightness, jitter.contrast, jitter.saturation));
   tell(cutout != usual.cutout, fmt::format("cutout {}", cutout));
   tell(normalization != usual.normalization, normalization_text(normalization));
   return text;
@@ -139,15 +145,21 @@ std::string ImageRecipe::description() const {
 
 void ImageRecipe::check() const {
   const auto require = [this](bool sensible, std::string_view expected, const std::string& actual) {
-    if (!sensible) throw Error(ErrorCategory::input, fmt::format("image recipe {}", name), expected, actual);
+    if (!sensible)
+      throw Error(ErrorCategory::input, fmt::format("image recipe {}", name), expected, actual);
   };
-  require(height > 0 && width > 0, "expected an output of at least 1 x 1", fmt::format("got {} x {}", height, width));
-  require(height <= kMaxSide && width <= kMaxSide, fmt::format("expected an output of at most {0} x {0}", kMaxSide),
+  require(height > 0 && width > 0, "expected an output of at least 1 x 1",
           fmt::format("got {} x {}", height, width));
-  require(channels == 1 || channels == 3, "expected 1 or 3 channels", fmt::format("got {}", channels));
-  require(flip >= 0 && flip <= 1, "expected a flip probability from 0 to 1", fmt::format("got {}", flip));
+  require(height <= kMaxSide && width <= kMaxSide,
+          fmt::format("expected an output of at most {0} x {0}", kMaxSide),
+          fmt::format("got {} x {}", height, width));
+  require(channels == 1 || channels == 3, "expected 1 or 3 channels",
+          fmt::format("got {}", channels));
+  require(flip >= 0 && flip <= 1, "expected a flip probability from 0 to 1",
+          fmt::format("got {}", flip));
   const auto require_pixels = [&](const char* what, int pixels) {
-    require(pixels >= 0 && pixels <= kMaxSide, fmt::format("expected a {} of 0 to {} pixels", what, kMaxSide),
+    require(pixels >= 0 && pixels <= kMaxSide,
+            fmt::format("expected a {} of 0 to {} pixels", what, kMaxSide),
             fmt::format("got {}", pixels));
   };
   require_pixels("cutout", cutout);
@@ -158,14 +170,19 @@ void ImageRecipe::check() const {
             fmt::format("expected a jitter of {} from 0 to {}", what, kStrongestJitter),
             fmt::format("got {}", strength));
   require(normalization.channels == 0 || normalization.channels == channels,
-          "expected a normalization of all channels or none", fmt::format("got one of {}", normalization.channels));
-  const auto deviations = std::span(normalization.deviation).first(static_cast<std::size_t>(normalization.channels));
-  require(std::ranges::all_of(deviations, [](float deviation) { return deviation > 0; }), "expected deviations above 0",
-          fmt::format("got {}", fmt::join(deviations, ", ")));
-  if (const auto* padded = std::get_if<PaddedCrop>(&geometry)) require_pixels("padding", padded->padding);
-  if (const auto* random = std::get_if<RandomResizedCrop>(&geometry)) check_range(random->range, require);
+          "expected a normalization of all channels or none",
+          fmt::format("got one of {}", normalization.channels));
+  const auto deviations =
+      std::span(normalization.deviation).first(static_cast<std::size_t>(normalization.channels));
+  require(std::ranges::all_of(deviations, [](float deviation) { return deviation > 0; }),
+          "expected deviations above 0", fmt::format("got {}", fmt::join(deviations, ", ")));
+  if (const auto* padded = std::get_if<PaddedCrop>(&geometry))
+    require_pixels("padding", padded->padding);
+  if (const auto* random = std::get_if<RandomResizedCrop>(&geometry))
+    check_range(random->range, require);
   if (const auto* center = std::get_if<ResizedCenter>(&geometry)) {
-    require(center->shorter >= std::max(height, width), "expected a shorter side no shorter than the output",
+    require(center->shorter >= std::max(height, width),
+            "expected a shorter side no shorter than the output",
             fmt::format("got {} for {} x {}", center->shorter, height, width));
   }
 }

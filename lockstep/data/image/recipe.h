@@ -18,15 +18,17 @@ inline constexpr ChannelNormalization kCifar10Normalization = {
 inline constexpr ChannelNormalization kImageNetNormalization = {
     .channels = 3, .mean = {0.485f, 0.456f, 0.406f}, .deviation = {0.229f, 0.224f, 0.225f}};
 
-/// How an output pixel is computed from input pixels. Pixel centers are at half-integer coordinates, as in
-/// tf.image.resize (TensorFlow 2) and Pillow.
+/// How an output pixel is computed from input pixels. Pixel centers are at half-integer
+/// coordinates, as in tf.image.resize (TensorFlow 2) and Pillow.
 enum class Filter {
   bilinear,     ///< the four nearest pixels at any scale: the default of tf.image.resize
-  antialiased,  ///< bilinear, and averaged over the covered area when downscaling: as in Pillow and torchvision
+  antialiased,  ///< bilinear, and averaged over the covered area when downscaling: as in Pillow and
+                ///< torchvision
   area,         ///< mean of the covered area; when upscaling, the nearest pixel or a mix of two
 };
 
-/// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0 disables it.
+/// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0
+/// disables it.
 struct ColorJitterRange {
   double brightness = 0;  ///< maximum change of the factor
   double contrast = 0;    ///< maximum change of the factor
@@ -50,7 +52,8 @@ struct AsStored {
   bool operator==(const AsStored&) const = default;
 };
 
-/// A crop of the output's size, at a random position of the image with a black border of `padding` pixels.
+/// A crop of the output's size, at a random position of the image with a black border of `padding`
+/// pixels.
 struct PaddedCrop {
   int padding = 0;     ///< pixels of black border at each edge
   bool exact = false;  ///< the image must have the output's size, as with AsStored
@@ -63,41 +66,45 @@ struct RandomResizedCrop {
   bool operator==(const RandomResizedCrop&) const = default;
 };
 
-/// The image resized to a shorter side of `shorter` pixels, then its center crop of the output's size.
+/// The image resized to a shorter side of `shorter` pixels, then its center crop of the output's
+/// size.
 struct ResizedCenter {
   int shorter = 0;  ///< shorter side in pixels after resizing, before the crop
   bool operator==(const ResizedCenter&) const = default;
 };
 
-/// The steps from an encoded or stored image to a network's input. Random choices depend only on (seed, epoch, record
-/// id). A plain value whose fields may be changed.
+/// The steps from an encoded or stored image to a network's input. Random choices depend only on
+/// (seed, epoch, record id). A plain value whose fields may be changed.
 struct ImageRecipe {
   std::string name = "none";  ///< the name that parse() accepts; stored in checkpoints
   int height = 0;             ///< output height in pixels
   int width = 0;              ///< output width in pixels
   int channels = 3;           ///< output channels: 1 or 3
-  std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry = {};  ///< how the crop is chosen
-  Filter filter = Filter::bilinear;                                                    ///< how it is resized
-  /// Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is still large enough. Faster and of good
-  /// quality, but not bit-identical to resizing alone.
+  std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry =
+      {};                            ///< how the crop is chosen
+  Filter filter = Filter::bilinear;  ///< how it is resized
+  /// Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is still large enough.
+  /// Faster and of good quality, but not bit-identical to resizing alone.
   bool scaled_decoding = false;
   double flip = 0;               ///< probability of mirroring
   ColorJitterRange jitter = {};  ///< strength of color jitter
-  int cutout = 0;  ///< side of the square cut out of each image and filled with the mean of `normalization`
+  int cutout =
+      0;  ///< side of the square cut out of each image and filled with the mean of `normalization`
   ChannelNormalization normalization = {};  ///< for all channels, or for none
 
-  /// The recipe `name`. `height`, `width` and `channels` set the output of "none"; the other recipes have fixed sizes.
-  /// Throws Error (input) that lists the names if there is no such recipe.
-  ///   cifar10-train   padding 4, random crop 32, flip (He et al., "Deep residual learning", 2016); CIFAR-10's mean
-  ///   cifar10-test    as stored; CIFAR-10's mean and deviation
-  ///   imagenet-train  random resized crop 224, flip; ImageNet's mean and deviation
-  ///   imagenet-test   shorter side 256, antialiased, middle 224: as torchvision's reference evaluates
-  ///   none            as stored, value / 255
+  /// The recipe `name`. `height`, `width` and `channels` set the output of "none"; the other
+  /// recipes have fixed sizes. Throws Error (input) that lists the names if there is no such
+  /// recipe.
+  ///   cifar10-train   padding 4, random crop 32, flip (He et al., "Deep residual learning", 2016);
+  ///   CIFAR-10's mean cifar10-test    as stored; CIFAR-10's mean and deviation imagenet-train
+  ///   random resized crop 224, flip; ImageNet's mean and deviation imagenet-test   shorter side
+  ///   256, antialiased, middle 224: as torchvision's reference evaluates none            as
+  ///   stored, value / 255
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();  ///< the names that parse() accepts
 
-  /// "cifar10-train", followed by the differences from the recipe of that name: ", flip 0.25, cutout 8". Two recipes
-  /// have the same description exactly if they are equal.
+  /// "cifar10-train", followed by the differences from the recipe of that name: ", flip 0.25,
+  /// cutout 8". Two recipes have the same description exactly if they are equal.
   std::string description() const;
 
   /// Throws Error (input) for invalid values, such as an empty output.

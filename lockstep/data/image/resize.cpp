@@ -9,14 +9,15 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kBetweenBits = 7;  ///< fractional bits of pixels between the passes: 255 then has 15 bits
+constexpr int kBetweenBits =
+    7;  ///< fractional bits of pixels between the passes: 255 then has 15 bits
 constexpr int kDownBits = ResizeAxis::kWeightBits - kBetweenBits;
 constexpr int kOutBits = ResizeAxis::kWeightBits + kBetweenBits;
 constexpr std::int32_t kDownHalf = 1 << (kDownBits - 1);
 constexpr std::int32_t kOutHalf = 1 << (kOutBits - 1);
 
-/// Weight of an input pixel whose center is `distance` from the output pixel's, both in input pixels; not normalized.
-/// `scale` is the extent of an output pixel.
+/// Weight of an input pixel whose center is `distance` from the output pixel's, both in input
+/// pixels; not normalized. `scale` is the extent of an output pixel.
 double weight_at(Filter filter, double distance, double scale) {
   const double away = std::abs(distance);
   switch (filter) {
@@ -43,8 +44,8 @@ double reach(Filter filter, double scale) {
   return 0;
 }
 
-/// Integers in the proportions of `exact` that sum to kWeightOne. Their partial sums are rounded, not the weights: thus
-/// none is off by more than 1, for any number of weights.
+/// Integers in the proportions of `exact` that sum to kWeightOne. Their partial sums are rounded,
+/// not the weights: thus none is off by more than 1, for any number of weights.
 void quantize(const std::vector<double>& exact, std::int16_t* weights) {
   double sum = 0;
   for (const double weight : exact) sum += weight;
@@ -70,15 +71,18 @@ void add_rows(const std::uint8_t* top, std::ptrdiff_t stride, const std::int16_t
     const std::int32_t upper_weight = weights[tap];
     const std::int32_t lower_weight = tap + 1 < taps ? weights[tap + 1] : 0;
     if (tap == 0) {
-      for (std::size_t i = 0; i < count; ++i) to[i] = upper[i] * upper_weight + lower[i] * lower_weight + kDownHalf;
+      for (std::size_t i = 0; i < count; ++i)
+        to[i] = upper[i] * upper_weight + lower[i] * lower_weight + kDownHalf;
     } else {
-      for (std::size_t i = 0; i < count; ++i) to[i] += upper[i] * upper_weight + lower[i] * lower_weight;
+      for (std::size_t i = 0; i < count; ++i)
+        to[i] += upper[i] * upper_weight + lower[i] * lower_weight;
     }
   }
 }
 
-/// Three channels and an unused fourth number, computed together. A GCC and clang extension: neither vectorizes plain
-/// loops over three-byte pixels on all targets, and this is half the cost of a resize.
+/// Three channels and an unused fourth number, computed together. A GCC and clang extension:
+/// neither vectorizes plain loops over three-byte pixels on all targets, and this is half the cost
+/// of a resize.
 using Between4 [[gnu::vector_size(4 * sizeof(std::int16_t))]] = std::int16_t;
 using Sum4 [[gnu::vector_size(4 * sizeof(std::int32_t))]] = std::int32_t;
 using Byte4 [[gnu::vector_size(4)]] = std::uint8_t;
@@ -94,10 +98,11 @@ Byte4 weighted_color(const std::int16_t* from, const std::int16_t* weights, int 
   return __builtin_convertvector(sums >> kOutBits, Byte4);
 }
 
-/// The pixels of one output row. `kTaps` is the number of weights if it is a compile-time constant, such as 2 for a
-/// bilinear resize; otherwise 0.
+/// The pixels of one output row. `kTaps` is the number of weights if it is a compile-time constant,
+/// such as 2 for a bilinear resize; otherwise 0.
 template <int kTaps>
-void resize_colors(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to) {
+void resize_colors(const std::int16_t* row, const ResizeAxis& columns, bool flip,
+                   std::uint8_t* to) {
   const int last = columns.size() - 1;
   for (int x = 0; x <= last; ++x, to += 3) {
     const int column = flip ? last - x : x;
@@ -120,7 +125,8 @@ void resize_grays(const std::int16_t* row, const ResizeAxis& columns, bool flip,
   }
 }
 
-using ResizeRow = void (*)(const std::int16_t* row, const ResizeAxis& columns, bool flip, std::uint8_t* to);
+using ResizeRow = void (*)(const std::int16_t* row, const ResizeAxis& columns, bool flip,
+                           std::uint8_t* to);
 
 ResizeRow resize_row_for(int channels, int taps) {
   if (channels == 1) return resize_grays;
@@ -131,7 +137,8 @@ ResizeRow resize_row_for(int channels, int taps) {
 
 void ResizeAxis::plan(Filter filter, int input, double begin, double extent, int output) {
   constexpr double kRounding = 1e-6;  // tolerance for rounding in the caller's interval
-  LOCKSTEP_CHECK(input > 0 && output > 0 && extent > 0 && begin >= 0 && begin + extent <= input + kRounding);
+  LOCKSTEP_CHECK(input > 0 && output > 0 && extent > 0 && begin >= 0 &&
+                 begin + extent <= input + kRounding);
   const double scale = extent / output;
   const double away = reach(filter, scale);
   // Maximum number of pixel centers within the filter's reach; an axis may have fewer pixels.
@@ -141,9 +148,10 @@ void ResizeAxis::plan(Filter filter, int input, double begin, double extent, int
   exact_.resize(static_cast<std::size_t>(taps_));
   for (int i = 0; i < output; ++i) {
     const double middle = begin + (i + 0.5) * scale;
-    // Between the centers of the outermost pixels, bilinear weights sum to 1; beyond them, only the outermost pixel
-    // counts.
-    const double center = filter == Filter::bilinear ? std::clamp(middle, 0.5, input - 0.5) : middle;
+    // Between the centers of the outermost pixels, bilinear weights sum to 1; beyond them, only the
+    // outermost pixel counts.
+    const double center =
+        filter == Filter::bilinear ? std::clamp(middle, 0.5, input - 0.5) : middle;
     const int leftmost = static_cast<int>(std::floor(center - away - 0.5)) + 1;
     const int first = std::clamp(leftmost, 0, input - taps_);
     for (int tap = 0; tap < taps_; ++tap)
@@ -164,7 +172,8 @@ void Resizer::resize(const DecodedPart& part, Filter filter, bool flip, PixelSin
   const ResizeRow resize_row = resize_row_for(image.channels, columns_.taps());
   for (int y = 0; y < sink.height(); ++y) {
     add_rows(image.row(rows_.first(y)), image.stride, rows_.weights(y), rows_.taps(), sums_);
-    for (std::size_t i = 0; i < row_size; ++i) row_[i] = static_cast<std::int16_t>(sums_[i] >> kDownBits);
+    for (std::size_t i = 0; i < row_size; ++i)
+      row_[i] = static_cast<std::int16_t>(sums_[i] >> kDownBits);
     resize_row(row_.data(), columns_, flip, sink.begin_row(y));
     sink.finish_row(y);
   }

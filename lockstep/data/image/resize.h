@@ -11,14 +11,17 @@
 
 namespace lockstep::data {
 
-/// The input pixels and weights of each output pixel along one axis. Weights are integers that sum to kWeightOne.
+/// The input pixels and weights of each output pixel along one axis. Weights are integers that sum
+/// to kWeightOne.
 class ResizeAxis {
  public:
-  static constexpr int kWeightBits = 14;               ///< number of fractional bits of the weights
-  static constexpr int kWeightOne = 1 << kWeightBits;  ///< the sum of the weights of one output pixel
+  static constexpr int kWeightBits = 14;  ///< number of fractional bits of the weights
+  static constexpr int kWeightOne = 1
+                                    << kWeightBits;  ///< the sum of the weights of one output pixel
 
-  /// Plans `output` pixels from the interval [begin, begin + extent) of `input` pixels. Beyond the ends of the input,
-  /// the filter repeats the edge pixel (bilinear) or drops the weight. Reuses this object's memory.
+  /// Plans `output` pixels from the interval [begin, begin + extent) of `input` pixels. Beyond the
+  /// ends of the input, the filter repeats the edge pixel (bilinear) or drops the weight. Reuses
+  /// this object's memory.
   void plan(Filter filter, int input, double begin, double extent, int output);
 
   int size() const { return static_cast<int>(first_.size()); }  ///< number of output pixels
@@ -40,13 +43,14 @@ class ResizeAxis {
 
 /// Resizes a sequence of images and keeps its memory. Not thread-safe.
 ///
-/// Separable, in 32-bit integers: weights have 14 fractional bits, pixels between the two passes have 7, and the result
-/// is rounded to the nearest byte. It is within 0.6 of the exact value for downscaling to no less than a tenth. Integer
-/// sums have the same bits with every compiler and machine.
+/// Separable, in 32-bit integers: weights have 14 fractional bits, pixels between the two passes
+/// have 7, and the result is rounded to the nearest byte. It is within 0.6 of the exact value for
+/// downscaling to no less than a tenth. Integer sums have the same bits with every compiler and
+/// machine.
 class Resizer {
  public:
-  /// Writes `part` of an image at the sink's size, mirrored if `flip`. The vertical pass is first: it works on long
-  /// rows at vector speed, and the horizontal pass then has only the output rows.
+  /// Writes `part` of an image at the sink's size, mirrored if `flip`. The vertical pass is first:
+  /// it works on long rows at vector speed, and the horizontal pass then has only the output rows.
   void resize(const DecodedPart& part, Filter filter, bool flip, PixelSink& sink);
 
  private:

@@ -53,10 +53,10 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
 }
 
 [[noreturn]] void throw_colors(const ImageRecipe& recipe, const ImageHeader& header) {
-  throw Error(
-      ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-      fmt::format("expected gray images, or the shape {}x{}x3 for gray and colored ones", recipe.height, recipe.width),
-      fmt::format("one has {} channels", header.channels));
+  throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
+              fmt::format("expected gray images, or the shape {}x{}x3 for gray and colored ones",
+                          recipe.height, recipe.width),
+              fmt::format("one has {} channels", header.channels));
 }
 
 /// A range of pixels on one axis.
@@ -65,8 +65,8 @@ struct Extent {
   double extent = 0;
 };
 
-/// The range on an axis of `extent` pixels that becomes the center `output` pixels when the shorter side of `image` is
-/// resized to `shorter`.
+/// The range on an axis of `extent` pixels that becomes the center `output` pixels when the shorter
+/// side of `image` is resized to `shorter`.
 Extent middle_of(int extent, const ImageHeader& image, int shorter, int output) {
   const int shorter_now = std::min(image.height, image.width);
   const std::int64_t resized = std::int64_t{extent} * shorter / shorter_now;
@@ -78,7 +78,8 @@ Extent middle_of(int extent, const ImageHeader& image, int shorter, int output) 
 Extent with_neighbours(const Extent& stretch, int output, int extent) {
   const double reach = std::max(stretch.extent / output, 1.0) + 1;
   const double begin = std::max(std::floor(stretch.begin - reach), 0.0);
-  const double end = std::min(std::ceil(stretch.begin + stretch.extent + reach), static_cast<double>(extent));
+  const double end =
+      std::min(std::ceil(stretch.begin + stretch.extent + reach), static_cast<double>(extent));
   return {begin, end - begin};
 }
 
@@ -95,7 +96,8 @@ struct Geometry {
   void operator()(const AsStored&) const {
     const ImageHeader header = image.header();
     check_size(header);
-    // Images used as stored must not lose their colors because the first image, which determines the shape, is gray.
+    // Images used as stored must not lose their colors because the first image, which determines
+    // the shape, is gray.
     if (recipe.name == "none" && header.channels > recipe.channels) throw_colors(recipe, header);
     copy(whole_of(header));
   }
@@ -103,7 +105,8 @@ struct Geometry {
   void operator()(const PaddedCrop& crop) const {
     const ImageHeader header = image.header();
     if (crop.exact) check_size(header);
-    copy(choose_padded_crop(key, header.height, header.width, crop.padding, recipe.height, recipe.width));
+    copy(choose_padded_crop(key, header.height, header.width, crop.padding, recipe.height,
+                            recipe.width));
   }
 
   void operator()(const RandomResizedCrop& crop) const {
@@ -111,7 +114,8 @@ struct Geometry {
     resize(choose_resized_crop(key, header.height, header.width, crop.range));
   }
 
-  /// The center of the resized image is located in the original image, so that nothing else is decoded or resized.
+  /// The center of the resized image is located in the original image, so that nothing else is
+  /// decoded or resized.
   void operator()(const ResizedCenter& center) const {
     const ImageHeader header = image.header();
     const Extent rows = middle_of(header.height, header, center.shorter, recipe.height);
@@ -119,9 +123,11 @@ struct Geometry {
     const Extent near_rows = with_neighbours(rows, recipe.height, header.height);
     const Extent near_columns = with_neighbours(columns, recipe.width, header.width);
     const Rectangle near = {static_cast<int>(near_columns.begin), static_cast<int>(near_rows.begin),
-                            static_cast<int>(near_columns.extent), static_cast<int>(near_rows.extent)};
-    DecodedPart part = image.part(wanted(near, static_cast<int>(near.height * recipe.height / rows.extent),
-                                         static_cast<int>(near.width * recipe.width / columns.extent)));
+                            static_cast<int>(near_columns.extent),
+                            static_cast<int>(near_rows.extent)};
+    DecodedPart part =
+        image.part(wanted(near, static_cast<int>(near.height * recipe.height / rows.extent),
+                          static_cast<int>(near.width * recipe.width / columns.extent)));
     const double row_scale = part.height / near.height;
     const double column_scale = part.width / near.width;
     part.y += (rows.begin - near.y) * row_scale;
@@ -133,7 +139,8 @@ struct Geometry {
 
  private:
   void check_size(const ImageHeader& header) const {
-    if (header.height != recipe.height || header.width != recipe.width) throw_wrong_size(recipe, header);
+    if (header.height != recipe.height || header.width != recipe.width)
+      throw_wrong_size(recipe, header);
   }
 
   WantedPart wanted(const Rectangle& part, int height, int width) const {
@@ -147,7 +154,8 @@ struct Geometry {
   }
 
   void resize(const Rectangle& part) const {
-    resizer.resize(image.part(wanted(part, recipe.height, recipe.width)), recipe.filter, flip, sink);
+    resizer.resize(image.part(wanted(part, recipe.height, recipe.width)), recipe.filter, flip,
+                   sink);
   }
 };
 
@@ -168,9 +176,10 @@ ImageRecipe checked(ImageRecipe recipe) {
 
 std::array<std::uint8_t, 3> mean_pixel(const ChannelNormalization& normalization) {
   std::array<std::uint8_t, 3> mean{};
-  std::ranges::transform(std::span(normalization.mean).first(mean.size()), mean.begin(), [](float value) {
-    return static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0f, 1.0f) * 255));
-  });
+  std::ranges::transform(
+      std::span(normalization.mean).first(mean.size()), mean.begin(), [](float value) {
+        return static_cast<std::uint8_t>(std::lround(std::clamp(value, 0.0f, 1.0f) * 255));
+      });
   return mean;
 }
 
@@ -200,7 +209,8 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
                               ImageScratch& memory) const {
   ImageScratch::State& scratch = *memory.state_;
   PixelSink sink = sink_of(output, recipe_, normalizer_, scratch.row);
-  if (recipe_.cutout > 0) sink.cut_out(choose_cutout(key, recipe_.height, recipe_.width, recipe_.cutout), mean_);
+  if (recipe_.cutout > 0)
+    sink.cut_out(choose_cutout(key, recipe_.height, recipe_.width, recipe_.cutout), mean_);
   const bool flip = recipe_.flip > 0 && choose_flip(key, recipe_.flip);
   const auto place = [&](PixelSink& to) {
     std::visit(Geometry<Source>{recipe_, image, key, flip, to, scratch.resizer}, recipe_.geometry);
@@ -209,26 +219,28 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
     place(sink);
     return;
   }
-  // Contrast needs the mean of all pixels before it can change the first: the only pass that cannot be fused.
+  // Contrast needs the mean of all pixels before it can change the first: the only pass that cannot
+  // be fused.
   scratch.pixels.reshape(recipe_.height, recipe_.width, recipe_.channels);
-  PixelSink bytes({scratch.pixels.span().pixels, output_size()}, recipe_.height, recipe_.width, recipe_.channels);
+  PixelSink bytes({scratch.pixels.span().pixels, output_size()}, recipe_.height, recipe_.width,
+                  recipe_.channels);
   place(bytes);
   jitter_colors(choose_color_jitter(key, recipe_.jitter), scratch.pixels.span());
   copy_part(scratch.pixels.view(), {0, 0, recipe_.width, recipe_.height}, false, sink);
 }
 
-void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<std::uint8_t> output,
-                           ImageScratch& scratch) const {
+void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key,
+                           std::span<std::uint8_t> output, ImageScratch& scratch) const {
   apply_to(EncodedImage(encoded, recipe_.channels, scratch.state_->decoder), key, output, scratch);
 }
 
-void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
-                           ImageScratch& scratch) const {
+void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKey& key,
+                           std::span<float> output, ImageScratch& scratch) const {
   apply_to(EncodedImage(encoded, recipe_.channels, scratch.state_->decoder), key, output, scratch);
 }
 
-void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output,
-                           ImageScratch& scratch) const {
+void ImageTransform::apply(const ImageView& image, const SampleKey& key,
+                           std::span<std::uint8_t> output, ImageScratch& scratch) const {
   apply_to(StoredImage(image, recipe_), key, output, scratch);
 }
 

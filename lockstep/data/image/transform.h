@@ -27,10 +27,12 @@ class ImageScratch {
   std::unique_ptr<State> state_;
 };
 
-/// Applies an ImageRecipe. Immutable and shared by threads; each thread has its own ImageScratch. The same key gives
-/// the same pixels on every thread, rank and machine; floats are the normalized bytes.
+/// Applies an ImageRecipe. Immutable and shared by threads; each thread has its own ImageScratch.
+/// The same key gives the same pixels on every thread, rank and machine; floats are the normalized
+/// bytes.
 ///
-/// Errors (data) describe the problem but do not identify the image: the caller knows the file and the record.
+/// Errors (data) describe the problem but do not identify the image: the caller knows the file and
+/// the record.
 class ImageTransform {
  public:
   /// Throws Error (input) as recipe.check() does.
@@ -40,21 +42,25 @@ class ImageTransform {
   /// height x width x channels of the output.
   std::size_t output_size() const;
 
-  /// Decodes `encoded`, a JPEG or PNG image, and writes [height, width, channels] bytes, or normalized floats.
-  void apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<std::uint8_t> output,
-             ImageScratch& scratch) const;
+  /// Decodes `encoded`, a JPEG or PNG image, and writes [height, width, channels] bytes, or
+  /// normalized floats.
+  void apply(std::span<const std::uint8_t> encoded, const SampleKey& key,
+             std::span<std::uint8_t> output, ImageScratch& scratch) const;
   /// The same, with output as floats.
   void apply(std::span<const std::uint8_t> encoded, const SampleKey& key, std::span<float> output,
              ImageScratch& scratch) const;
 
   /// The same for a decoded image, which must have the recipe's channels.
-  void apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output, ImageScratch& scratch) const;
+  void apply(const ImageView& image, const SampleKey& key, std::span<std::uint8_t> output,
+             ImageScratch& scratch) const;
   /// The same for a decoded image, with output as floats.
-  void apply(const ImageView& image, const SampleKey& key, std::span<float> output, ImageScratch& scratch) const;
+  void apply(const ImageView& image, const SampleKey& key, std::span<float> output,
+             ImageScratch& scratch) const;
 
  private:
   template <typename Source, typename Value>
-  void apply_to(const Source& image, const SampleKey& key, std::span<Value> output, ImageScratch& scratch) const;
+  void apply_to(const Source& image, const SampleKey& key, std::span<Value> output,
+                ImageScratch& scratch) const;
 
   ImageRecipe recipe_;
   Normalizer normalizer_;

@@ -15,30 +15,35 @@ struct Range {
   bool operator==(const Range&) const = default;
 };
 
-/// Part `part` of `total` samples cut into `parts` contiguous ranges whose sizes differ by at most one:
-/// [part*total/parts, (part+1)*total/parts). Used for the replicas of a global batch and for the micro-batches of a
-/// replica. May be empty.
+/// Part `part` of `total` samples cut into `parts` contiguous ranges whose sizes differ by at most
+/// one: [part*total/parts, (part+1)*total/parts). Used for the replicas of a global batch and for
+/// the micro-batches of a replica. May be empty.
 Range split(std::int64_t total, std::int64_t parts, std::int64_t part);
 
-/// Like split(), but the larger parts rotate from turn to turn: after any number of turns, the totals of the parts
-/// differ by at most one sample.
+/// Like split(), but the larger parts rotate from turn to turn: after any number of turns, the
+/// totals of the parts differ by at most one sample.
 Range split_in_turn(std::int64_t total, std::int64_t parts, std::int64_t part, std::int64_t turn);
 
 // Policies.
 
 /// The sharding policies. All but the first have the meaning of tf.distribute.
 enum class ShardPolicy {
-  /// All replicas share one order of all records: each takes its part of every global batch and reads nothing else. For
-  /// any number and size of files, each record is seen once per epoch, parts differ by at most one record, and the
+  /// All replicas share one order of all records: each takes its part of every global batch and
+  /// reads nothing else. For
+  /// any number and size of files, each record is seen once per epoch, parts differ by at most one
+  /// record, and the
   /// order does not depend on the number of replicas.
   automatic,
-  /// Worker w of W reads files w, w + W, w + 2W ... and batches them alone. The epoch ends when the last worker is
+  /// Worker w of W reads files w, w + W, w + 2W ... and batches them alone. The epoch ends when the
+  /// last worker is
   /// done. Requires at least as many files as workers.
   file,
-  /// Like `automatic`, but a global batch is cut as in tf.distribute: into slices of equal size, of which the last may
+  /// Like `automatic`, but a global batch is cut as in tf.distribute: into slices of equal size, of
+  /// which the last may
   /// be short or empty, distributed to workers in turn.
   data,
-  /// Every worker reads all records in its own order: an epoch sees each record once per worker. For workers with
+  /// Every worker reads all records in its own order: an epoch sees each record once per worker.
+  /// For workers with
   /// different data.
   off,
 };
@@ -50,8 +55,8 @@ ShardPolicy parse_shard_policy(std::string_view name);
 
 // Assignment of samples of global batches to replicas.
 
-/// The assignment of replicas to workers, the processes that read: worker w has the replicas w*per_worker and
-/// following.
+/// The assignment of replicas to workers, the processes that read: worker w has the replicas
+/// w*per_worker and following.
 struct ReplicaLayout {
   int replicas = 1;    ///< replicas of the job
   int per_worker = 1;  ///< replicas per rank
@@ -75,26 +80,30 @@ struct BatchShare {
   bool operator==(const BatchShare&) const = default;
 };
 
-/// Cuts an epoch into steps and steps into shares. It stores only record counts, so any step can be computed directly.
+/// Cuts an epoch into steps and steps into shares. It stores only record counts, so any step can be
+/// computed directly.
 class BatchPlan {
  public:
-  /// `worker_records` is the number of records of each worker's own sequence for policies that have one (file, off);
-  /// otherwise the number of records of the shared sequence. Throws Error (input) for a policy other than auto if
-  /// workers have different numbers of replicas.
+  /// `worker_records` is the number of records of each worker's own sequence for policies that have
+  /// one (file, off); otherwise the number of records of the shared sequence. Throws Error (input)
+  /// for a policy other than auto if workers have different numbers of replicas.
   BatchPlan(ShardPolicy policy, std::vector<std::int64_t> worker_records, std::int64_t global_batch,
             ReplicaLayout layout);
 
   /// Until the last record of the last worker is taken.
   std::int64_t steps_per_epoch() const { return steps_; }
 
-  /// The share of replica `replica` in the global batch of step `step_in_epoch`, which counts from 0.
+  /// The share of replica `replica` in the global batch of step `step_in_epoch`, which counts from
+  /// 0.
   BatchShare share(std::int64_t step_in_epoch, int replica) const;
 
   /// Number of records that all replicas of `worker` take in an epoch.
   std::int64_t records_of_worker(int worker) const;
 
  private:
-  bool has_own_sequences() const { return policy_ == ShardPolicy::file || policy_ == ShardPolicy::off; }
+  bool has_own_sequences() const {
+    return policy_ == ShardPolicy::file || policy_ == ShardPolicy::off;
+  }
   BatchShare shared_share(std::int64_t step, int replica) const;
   std::int64_t records_of_replica(int replica) const;
   Range balanced_range(std::int64_t step, std::int64_t samples, int replica) const;

@@ -9,7 +9,8 @@
 namespace lockstep::data {
 namespace {
 
-/// A bijection of 64-bit words in which every input bit affects every output bit: two rounds of multiply and fold.
+/// A bijection of 64-bit words in which every input bit affects every output bit: two rounds of
+/// multiply and fold.
 std::uint64_t mix(std::uint64_t word) {
   word = (word ^ (word >> 32)) * 0x9e3779b97f4a7c15u;
   word = (word ^ (word >> 29)) * 0xd6e8feb86659fd93u;
@@ -53,19 +54,22 @@ std::int64_t Permutation::operator[](std::int64_t position) const {
 
 namespace {
 
-/// A disk reads this much in about the time of a seek, and one more page at either end is negligible.
+/// A disk reads this much in about the time of a seek, and one more page at either end is
+/// negligible.
 constexpr std::int64_t kBlockBytes = 64 << 10;
 /// For smaller blocks, the pages at their ends are too large a fraction.
 constexpr std::int64_t kLeastBlockBytes = 16 << 10;
-/// The minimum number of blocks per sample of a batch. Drawing blocks instead of records narrows the spread of a
-/// batch's contents by one part in this number.
+/// The minimum number of blocks per sample of a batch. Drawing blocks instead of records narrows
+/// the spread of a batch's contents by one part in this number.
 constexpr std::int64_t kBlocksPerSample = 256;
 /// The total size of the windows of all shards: page cache shared by the ranks of a job.
 constexpr std::int64_t kWindowBytes = 1 << 30;
 /// The minimum number of blocks in a window.
 constexpr std::int64_t kWindowBlocks = 16;
 
-std::int64_t blocks_of(const OrderShape& shape) { return std::max<std::int64_t>(1, shape.records / shape.block); }
+std::int64_t blocks_of(const OrderShape& shape) {
+  return std::max<std::int64_t>(1, shape.records / shape.block);
+}
 
 std::uint64_t key_of(std::uint64_t seed, std::int64_t epoch, const char* purpose) {
   return random_key(seed, purpose, static_cast<std::uint64_t>(epoch));
@@ -73,13 +77,16 @@ std::uint64_t key_of(std::uint64_t seed, std::int64_t epoch, const char* purpose
 
 }  // namespace
 
-OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes, std::int64_t global_batch) {
+OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes,
+                              std::int64_t global_batch) {
   OrderShape shape{.records = records, .slots = global_batch};
   if (record_bytes == 0) return shape;
-  const std::int64_t block = std::min(kBlockBytes / record_bytes, records / kBlocksPerSample / global_batch);
+  const std::int64_t block =
+      std::min(kBlockBytes / record_bytes, records / kBlocksPerSample / global_batch);
   if (block < 2 || block * record_bytes < kLeastBlockBytes) return shape;
   shape.block = block;
-  shape.window = block * std::max(kWindowBlocks, kWindowBytes / (global_batch * block * record_bytes));
+  shape.window =
+      block * std::max(kWindowBlocks, kWindowBytes / (global_batch * block * record_bytes));
   return shape;
 }
 
@@ -104,7 +111,8 @@ std::int64_t EpochOrder::operator[](std::int64_t position) const {
 std::int64_t EpochOrder::line_of(Place place) const {
   const Window window = window_at(place.shard, place.index);
   const Permutation mixed(random_key(window_key_, "window", window.number), window.line.size());
-  return window.line.begin + mixed[shard_range(place.shard).begin + place.index - window.line.begin];
+  return window.line.begin +
+         mixed[shard_range(place.shard).begin + place.index - window.line.begin];
 }
 
 /// All shards have a sample in each step except the last, in which only the longer ones have one.
@@ -113,38 +121,47 @@ EpochOrder::Place EpochOrder::place_of(std::int64_t position) const {
   const std::int64_t sample = position % shape_.slots;
   const std::int64_t longer = shape_.records % shape_.slots;
   if (index < shape_.records / shape_.slots) return {sample, index};
-  // The shards that split() makes longer are those in which (shard + 1) * longer / slots reaches the next integer.
+  // The shards that split() makes longer are those in which (shard + 1) * longer / slots reaches
+  // the next integer.
   return {((sample + 1) * shape_.slots + longer - 1) / longer - 1, index};
 }
 
-std::int64_t EpochOrder::phase(std::int64_t shard) const { return split(shape_.window, shape_.slots, shard).begin; }
+std::int64_t EpochOrder::phase(std::int64_t shard) const {
+  return split(shape_.window, shape_.slots, shard).begin;
+}
 
 EpochOrder::Window EpochOrder::window_at(std::int64_t shard, std::int64_t index) const {
   const Range range = shard_range(shard);
   const std::int64_t number = (index + phase(shard)) / shape_.window;
   const std::int64_t begin = number * shape_.window - phase(shard);
-  const std::int64_t windows = 2 + shape_.records / shape_.slots / shape_.window;  // per shard, at most
-  return {{range.begin + std::max<std::int64_t>(0, begin), std::min(range.begin + begin + shape_.window, range.end)},
+  const std::int64_t windows =
+      2 + shape_.records / shape_.slots / shape_.window;  // per shard, at most
+  return {{range.begin + std::max<std::int64_t>(0, begin),
+           std::min(range.begin + begin + shape_.window, range.end)},
           static_cast<std::uint64_t>(shard * windows + number)};
 }
 
-/// Block boundaries start at an offset that changes with the epoch. The remainder after the last whole block stays at
-/// the end of the sequence.
+/// Block boundaries start at an offset that changes with the epoch. The remainder after the last
+/// whole block stays at the end of the sequence.
 std::int64_t EpochOrder::record_at(std::int64_t line) const {
   const std::int64_t block = line / shape_.block;
   const bool is_whole = (block + 1) * shape_.block <= shape_.records;
-  const std::int64_t turned = (is_whole ? permutation_[block] * shape_.block + line % shape_.block : line) + rotation_;
+  const std::int64_t turned =
+      (is_whole ? permutation_[block] * shape_.block + line % shape_.block : line) + rotation_;
   return turned < shape_.records ? turned : turned - shape_.records;
 }
 
-void EpochOrder::for_each_block_ahead(std::int64_t position, const std::function<void(Range)>& read) const {
+void EpochOrder::for_each_block_ahead(std::int64_t position,
+                                      const std::function<void(Range)>& read) const {
   if (shape_.block == 1) return;
   const Place place = place_of(position);
   const Range shard = shard_range(place.shard);
-  if (place.index + phase(place.shard) < 2 * shape_.window) {  // no window before has announced all of these
+  if (place.index + phase(place.shard) <
+      2 * shape_.window) {  // no window before has announced all of these
     const std::int64_t line = line_of(place);
     const std::int64_t begin = std::max(shard.begin, line / shape_.block * shape_.block);
-    read_line({begin, std::min(shard.end, line / shape_.block * shape_.block + shape_.block)}, read);
+    read_line({begin, std::min(shard.end, line / shape_.block * shape_.block + shape_.block)},
+              read);
   }
   const std::int64_t ahead = place.index + shape_.window;
   if ((ahead + phase(place.shard)) % shape_.block == 0 && ahead < shard.size())

@@ -10,13 +10,13 @@
 
 namespace lockstep::data {
 
-/// A pseudo-random permutation of 0 .. size-1 that depends only on (key, size). It needs constant memory for any size.
-/// Any thread can compute the image of any position directly.
+/// A pseudo-random permutation of 0 .. size-1 that depends only on (key, size). It needs constant
+/// memory for any size. Any thread can compute the image of any position directly.
 ///
-/// A Feistel network (Luby and Rackoff, "How to construct pseudorandom permutations from pseudorandom functions", 1988)
-/// permutes the smallest power of two that holds all positions. An image outside the range is permuted again until it
-/// is inside (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite domains", 2002). That takes less than
-/// two passes on average.
+/// A Feistel network (Luby and Rackoff, "How to construct pseudorandom permutations from
+/// pseudorandom functions", 1988) permutes the smallest power of two that holds all positions. An
+/// image outside the range is permuted again until it is inside (cycle walking: Black and Rogaway,
+/// "Ciphers with arbitrary finite domains", 2002). That takes less than two passes on average.
 class Permutation {
  public:
   /// `size` >= 1.
@@ -26,8 +26,8 @@ class Permutation {
   std::int64_t operator[](std::int64_t position) const;
 
  private:
-  /// The smaller the halves, the less a round mixes. Below 256 positions, where rounds are cheap, all permutations must
-  /// be likely.
+  /// The smaller the halves, the less a round mixes. Below 256 positions, where rounds are cheap,
+  /// all permutations must be likely.
   static constexpr int kRounds = 12;
   static constexpr int kRoundsOfFew = 48;
   static constexpr std::int64_t kFew = 256;
@@ -44,40 +44,49 @@ class Permutation {
 
 // The order in which an epoch visits the records.
 
-/// Parameters of the shuffle. They depend on the data and the global batch, not on the ranks that read.
+/// Parameters of the shuffle. They depend on the data and the global batch, not on the ranks that
+/// read.
 struct OrderShape {
   std::int64_t records = 0;  ///< number of records in the data set
   std::int64_t slots = 1;    ///< number of virtual shards: samples per global batch
-  std::int64_t block = 1;    ///< adjacent records that are read together; 1: records are shuffled individually
+  std::int64_t block =
+      1;  ///< adjacent records that are read together; 1: records are shuffled individually
   /// records of a shard among which the records of blocks are shuffled; a multiple of `block`
   std::int64_t window = 1;
   bool operator==(const OrderShape&) const = default;
 };
 
-/// Chooses the shape for `records` records of `record_bytes` stored bytes on average (0: they are in memory). Records
-/// are shuffled individually, unless blocks of 16 to 64 KiB hold several records and there are so many blocks that
-/// batches are statistically indistinguishable from batches of individually drawn records.
-OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes, std::int64_t global_batch);
+/// Chooses the shape for `records` records of `record_bytes` stored bytes on average (0: they are
+/// in memory). Records are shuffled individually, unless blocks of 16 to 64 KiB hold several
+/// records and there are so many blocks that batches are statistically indistinguishable from
+/// batches of individually drawn records.
+OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes,
+                              std::int64_t global_batch);
 
-/// A pseudo-random order of all records that depends only on (seed, epoch) and the shape. It needs constant memory for
-/// any number of records. Any thread can compute any position directly, so the position in the data is the step number.
+/// A pseudo-random order of all records that depends only on (seed, epoch) and the shape. It needs
+/// constant memory for any number of records. Any thread can compute any position directly, so the
+/// position in the data is the step number.
 ///
-/// With small records in random order, every rank would read the whole file, page by page. Therefore, if blocks hold
-/// several records, blocks of adjacent records are permuted and concatenated. Each sample of a global batch owns a part
-/// of this sequence, its virtual shard, whose length is the number of steps. The shard is visited window by window, in
-/// random order within each window. Replicas own samples of the batch, hence shards, and read only the blocks of their
-/// shards. The order is the same for any number of replicas, and no two replicas read the same shard. The records of
-/// one batch come from as many shards as it has samples, so adjacent records do not appear in the same batch.
+/// With small records in random order, every rank would read the whole file, page by page.
+/// Therefore, if blocks hold several records, blocks of adjacent records are permuted and
+/// concatenated. Each sample of a global batch owns a part of this sequence, its virtual shard,
+/// whose length is the number of steps. The shard is visited window by window, in random order
+/// within each window. Replicas own samples of the batch, hence shards, and read only the blocks of
+/// their shards. The order is the same for any number of replicas, and no two replicas read the
+/// same shard. The records of one batch come from as many shards as it has samples, so adjacent
+/// records do not appear in the same batch.
 class EpochOrder {
  public:
-  EpochOrder(std::uint64_t seed, std::int64_t epoch, const OrderShape& shape);  ///< the order of one epoch
+  EpochOrder(std::uint64_t seed, std::int64_t epoch,
+             const OrderShape& shape);  ///< the order of one epoch
 
-  /// The record id at `position`, 0 .. records-1; position = step in the epoch * slots + sample of the batch.
+  /// The record id at `position`, 0 .. records-1; position = step in the epoch * slots + sample of
+  /// the batch.
   std::int64_t operator[](std::int64_t position) const;
 
-  /// Calls `read` with ranges of record ids that are worth prefetching when `position` is reached: the blocks of the
-  /// shard's next window, one by one, and in the first two windows also the block of the record itself. Does nothing if
-  /// blocks have one record.
+  /// Calls `read` with ranges of record ids that are worth prefetching when `position` is reached:
+  /// the blocks of the shard's next window, one by one, and in the first two windows also the block
+  /// of the record itself. Does nothing if blocks have one record.
   void for_each_block_ahead(std::int64_t position, const std::function<void(Range)>& read) const;
 
  private:
@@ -95,7 +104,8 @@ class EpochOrder {
   Place place_of(std::int64_t position) const;
   std::int64_t line_of(Place place) const;
   Range shard_range(std::int64_t shard) const { return split(shape_.records, shape_.slots, shard); }
-  /// Shards start their windows at different steps, so that not all blocks are needed at the same time.
+  /// Shards start their windows at different steps, so that not all blocks are needed at the same
+  /// time.
   std::int64_t phase(std::int64_t shard) const;
   Window window_at(std::int64_t shard, std::int64_t index) const;
   std::int64_t record_at(std::int64_t line) const;

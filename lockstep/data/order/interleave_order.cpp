@@ -15,7 +15,9 @@ struct Change {
   std::size_t slot = 0;
   bool is_end = false;  // of the slot's input; otherwise the slot is empty
   std::size_t input = 0;
-  bool operator>(const Change& other) const { return std::tie(round, slot) > std::tie(other.round, other.slot); }
+  bool operator>(const Change& other) const {
+    return std::tie(round, slot) > std::tie(other.round, other.slot);
+  }
 };
 
 }  // namespace
@@ -57,8 +59,8 @@ InterleaveOrder::InterleaveOrder(std::span<const std::int64_t> sizes, std::int64
 }
 
 /// A copy of the tree of `node`, over slots [begin, end), with one slot replaced.
-InterleaveOrder::NodeId InterleaveOrder::with_slot(NodeId node, std::size_t begin, std::size_t end, std::size_t slot,
-                                                   const Node& leaf) {
+InterleaveOrder::NodeId InterleaveOrder::with_slot(NodeId node, std::size_t begin, std::size_t end,
+                                                   std::size_t slot, const Node& leaf) {
   Node changed = leaf;
   if (end - begin > 1) {
     changed = nodes_[node];

@@ -8,14 +8,16 @@
 
 namespace lockstep::data {
 
-/// A cycle has `cycle_length` slots. A *round* visits each slot once, in order. An empty slot opens the next input, if
-/// there is one; then the slot yields the next `block_length` elements of its input, or the remaining ones. An input
-/// that is found to be exhausted leaves the slot empty until the next round.
+/// A cycle has `cycle_length` slots. A *round* visits each slot once, in order. An empty slot opens
+/// the next input, if there is one; then the slot yields the next `block_length` elements of its
+/// input, or the remaining ones. An input that is found to be exhausted leaves the slot empty until
+/// the next round.
 ///
-/// The yield of a round changes only when an input opens or ends. The rounds between two such changes are one *phase*.
-/// A phase stores the yield of each slot as a tree of sums. It shares with the preceding phase all of the tree except
-/// the paths to slots that changed. Therefore the memory is O(inputs * log(cycle_length)) for any number of elements,
-/// and a position is found in O(log(inputs)): the phase, the round by a division, the slot by a walk down the tree.
+/// The yield of a round changes only when an input opens or ends. The rounds between two such
+/// changes are one *phase*. A phase stores the yield of each slot as a tree of sums. It shares with
+/// the preceding phase all of the tree except the paths to slots that changed. Therefore the memory
+/// is O(inputs * log(cycle_length)) for any number of elements, and a position is found in
+/// O(log(inputs)): the phase, the round by a division, the slot by a walk down the tree.
 class InterleaveOrder {
  public:
   struct Place {
@@ -24,8 +26,10 @@ class InterleaveOrder {
     bool operator==(const Place&) const = default;
   };
 
-  /// `sizes` of the inputs, each at least 0. At least one input; `cycle_length` and `block_length` at least 1.
-  InterleaveOrder(std::span<const std::int64_t> sizes, std::int64_t cycle_length, std::int64_t block_length);
+  /// `sizes` of the inputs, each at least 0. At least one input; `cycle_length` and `block_length`
+  /// at least 1.
+  InterleaveOrder(std::span<const std::int64_t> sizes, std::int64_t cycle_length,
+                  std::int64_t block_length);
 
   /// The input and index of the element at `position`, 0 .. sum of sizes - 1. Thread-safe.
   Place operator[](std::int64_t position) const;
@@ -44,7 +48,8 @@ class InterleaveOrder {
     NodeId root = 0;
   };
 
-  NodeId with_slot(NodeId node, std::size_t begin, std::size_t end, std::size_t slot, const Node& leaf);
+  NodeId with_slot(NodeId node, std::size_t begin, std::size_t end, std::size_t slot,
+                   const Node& leaf);
 
   std::size_t slots_;
   std::int64_t block_length_;

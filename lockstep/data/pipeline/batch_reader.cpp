@@ -15,7 +15,8 @@ void BadRecords::note(std::int64_t record_id, const Error& error) {
   if (!limit_) throw error;
   const std::scoped_lock lock(mutex_);
   problems_.emplace(record_id, error.what());
-  if (static_cast<std::int64_t>(problems_.size()) > *limit_) throw_too_many_bad(*limit_, error.what());
+  if (static_cast<std::int64_t>(problems_.size()) > *limit_)
+    throw_too_many_bad(*limit_, error.what());
 }
 
 std::vector<BadRecord> BadRecords::list() const {
@@ -38,8 +39,8 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
   parts.resize(static_cast<std::size_t>(options_.local_replicas));
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Batch& part = parts[i];
-    const BatchShare share =
-        sharding_.plan().share(step % steps_per_epoch_, options_.first_replica + static_cast<int>(i));
+    const BatchShare share = sharding_.plan().share(step % steps_per_epoch_,
+                                                    options_.first_replica + static_cast<int>(i));
     part.step = step;
     part.epoch = step / steps_per_epoch_;
     part.first_sample = share.first_sample;
@@ -66,8 +67,10 @@ std::int64_t BatchReader::step_bytes() const {
       split(batch, options_.replicas, options_.first_replica + options_.local_replicas - 1).end -
       split(batch, options_.replicas, options_.first_replica).begin;
   const std::size_t of_features = gives_pixels_ ? sizeof(std::uint8_t) : sizeof(float);
-  const std::size_t of_mixture = pipeline_.mixup_alpha > 0 ? sizeof(std::int32_t) + sizeof(float) : 0;
-  const std::size_t of_label = sizeof(std::int64_t) + (spec.classes > 0 ? sizeof(std::int32_t) : 0) + of_mixture;
+  const std::size_t of_mixture =
+      pipeline_.mixup_alpha > 0 ? sizeof(std::int32_t) + sizeof(float) : 0;
+  const std::size_t of_label =
+      sizeof(std::int64_t) + (spec.classes > 0 ? sizeof(std::int32_t) : 0) + of_mixture;
   const auto bytes = static_cast<std::size_t>(spec.feature_count()) * of_features +
                      static_cast<std::size_t>(spec.targets) * sizeof(float) + of_label;
   return samples * static_cast<std::int64_t>(bytes);
@@ -83,21 +86,29 @@ void BatchReader::fill(Range piece, std::vector<Batch>& parts, const std::stop_t
   std::int64_t before = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Batch& part = parts[i];
-    const Range samples = {std::max(piece.begin - before, std::int64_t{0}), std::min(piece.end - before, part.samples)};
-    if (samples.begin < samples.end) fill_part(options_.first_replica + static_cast<int>(i), samples, part, stop);
+    const Range samples = {std::max(piece.begin - before, std::int64_t{0}),
+                           std::min(piece.end - before, part.samples)};
+    if (samples.begin < samples.end)
+      fill_part(options_.first_replica + static_cast<int>(i), samples, part, stop);
     before += part.samples;
   }
 }
 
-void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::stop_token& stop) const {
-  const std::int64_t first_position = sharding_.plan().share(part.step % steps_per_epoch_, replica).positions.begin;
-  const RecordSequence sequence = sharding_.sequence(replica / options_.local_replicas, options_.seed, part.epoch);
+void BatchReader::fill_part(int replica, Range samples, Batch& part,
+                            const std::stop_token& stop) const {
+  const std::int64_t first_position =
+      sharding_.plan().share(part.step % steps_per_epoch_, replica).positions.begin;
+  const RecordSequence sequence =
+      sharding_.sequence(replica / options_.local_replicas, options_.seed, part.epoch);
   const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
   const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
   SampleReader reader(pipeline_);
-  const auto read_one = [&](const SampleKey& key, Sample& sample) { return read(reader, key, sample); };
+  const auto read_one = [&](const SampleKey& key, Sample& sample) {
+    return read(reader, key, sample);
+  };
   MixupStep mixup(pipeline_);
-  for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end); ++i) {
+  for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end);
+       ++i) {
     if (stop.stop_requested()) return;
     const std::int64_t position = first_position + static_cast<std::int64_t>(i);
     const std::int64_t record_id = sequence[position];
@@ -121,8 +132,9 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part, const std::
   }
 }
 
-/// Returns the id of the record in `sample`: the key's or, if bad records are tolerated, the next readable one. Thus
-/// batches and steps are unchanged on all ranks, whichever rank encounters a bad record.
+/// Returns the id of the record in `sample`: the key's or, if bad records are tolerated, the next
+/// readable one. Thus batches and steps are unchanged on all ranks, whichever rank encounters a bad
+/// record.
 std::int64_t BatchReader::read(SampleReader& reader, SampleKey key, Sample& sample) const {
   const RecordSource& source = *pipeline_.source;
   for (std::int64_t tried = 0; tried < source.size(); ++tried) {

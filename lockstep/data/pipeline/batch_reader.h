@@ -24,7 +24,8 @@ class BadRecords {
   /// `limit` is the maximum number of bad records; nullopt: none is allowed.
   explicit BadRecords(std::optional<std::int64_t> limit) : limit_(limit) {}
 
-  /// Rethrows `error` if no bad records are allowed; throws Error (data) if this one exceeds the limit.
+  /// Rethrows `error` if no bad records are allowed; throws Error (data) if this one exceeds the
+  /// limit.
   void note(std::int64_t record_id, const Error& error);
   /// Sorted by id.
   std::vector<BadRecord> list() const;
@@ -35,14 +36,14 @@ class BadRecords {
   std::map<std::int64_t, std::string> problems_;
 };
 
-/// Stateless except for the list of bad records, so any thread can make any piece of any step. Reads only the records
-/// of this process's replicas.
+/// Stateless except for the list of bad records, so any thread can make any piece of any step.
+/// Reads only the records of this process's replicas.
 class BatchReader {
  public:
   BatchReader(Pipeline pipeline, const StreamOptions& options);
 
-  /// Sizes and numbers `parts` for `step`, one part per local replica. Allocates only if the memory of an earlier step
-  /// is too small.
+  /// Sizes and numbers `parts` for `step`, one part per local replica. Allocates only if the memory
+  /// of an earlier step is too small.
   void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
 
   /// Bytes of all parts of a step.
@@ -51,8 +52,8 @@ class BatchReader {
   /// Number of samples of this process in the step for which `parts` are laid out.
   static std::int64_t local_samples(const std::vector<Batch>& parts);
 
-  /// Reads and maps the samples [piece.begin, piece.end) of this process, counted through the parts of its replicas.
-  /// Returns early if a stop is requested.
+  /// Reads and maps the samples [piece.begin, piece.end) of this process, counted through the parts
+  /// of its replicas. Returns early if a stop is requested.
   void fill(Range piece, std::vector<Batch>& parts, const std::stop_token& stop) const;
 
   /// The bad records encountered so far.

@@ -14,16 +14,18 @@ namespace {
 
 constexpr int kWeightOne = 1 << 16;
 
-/// Beta(alpha, alpha) by Jöhnk's method ("Erzeugung von betaverteilten und gammaverteilten Zufallszahlen", 1964): two
-/// uniform numbers are raised to 1/alpha; the result is the share of one in their sum, if the sum is at most 1.
-/// Computed with logarithms, because the powers underflow for a small alpha. The larger power is factored out first:
-/// for the smallest alpha even the logarithms are infinite, and their difference would be NaN.
+/// Beta(alpha, alpha) by Jöhnk's method ("Erzeugung von betaverteilten und gammaverteilten
+/// Zufallszahlen", 1964): two uniform numbers are raised to 1/alpha; the result is the share of one
+/// in their sum, if the sum is at most 1. Computed with logarithms, because the powers underflow
+/// for a small alpha. The larger power is factored out first: for the smallest alpha even the
+/// logarithms are infinite, and their difference would be NaN.
 double choose_beta(SampleRandom& random, double alpha) {
   for (;;) {
     const double x = std::log(random.unit() + 0x1p-33);
     const double y = std::log(random.unit() + 0x1p-33);
     const double larger = std::max(x, y);
-    const double log_sum = std::log(std::exp((x - larger) / alpha) + std::exp((y - larger) / alpha));
+    const double log_sum =
+        std::log(std::exp((x - larger) / alpha) + std::exp((y - larger) / alpha));
     if (larger / alpha + log_sum <= 0) return std::exp((x - larger) / alpha - log_sum);
   }
 }
@@ -32,16 +34,19 @@ double choose_beta(SampleRandom& random, double alpha) {
 
 void check_mixup(double alpha) {
   if (!(alpha > 0 && alpha <= 4))
-    throw Error(ErrorCategory::input, "mixup", "expected an alpha above 0 and up to 4", fmt::format("got {}", alpha));
+    throw Error(ErrorCategory::input, "mixup", "expected an alpha above 0 and up to 4",
+                fmt::format("got {}", alpha));
 }
 
 Mixup choose_mixup(const SampleKey& key, std::int64_t records, double alpha) {
   check_mixup(alpha);
-  const Permutation partners(random_key(key.seed, "mixup partners", static_cast<std::uint64_t>(key.epoch)), records);
+  const Permutation partners(
+      random_key(key.seed, "mixup partners", static_cast<std::uint64_t>(key.epoch)), records);
   SampleRandom random("mixup", key);
   const double weight = choose_beta(random, alpha);
   // Rounded to a precision far coarser than the differences between libm implementations.
-  return {partners[key.record_id], static_cast<float>(std::lround(weight * kWeightOne)) / kWeightOne};
+  return {partners[key.record_id],
+          static_cast<float>(std::lround(weight * kWeightOne)) / kWeightOne};
 }
 
 void mix(std::span<std::uint8_t> pixels, std::span<const std::uint8_t> partner, float weight) {
@@ -56,7 +61,8 @@ void mix(std::span<std::uint8_t> pixels, std::span<const std::uint8_t> partner, 
 void mix(std::span<float> pixels, std::span<const float> partner, float weight) {
   LOCKSTEP_CHECK_OP(pixels.size(), ==, partner.size());
   const float other = 1 - weight;
-  for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = weight * pixels[i] + other * partner[i];
+  for (std::size_t i = 0; i < pixels.size(); ++i)
+    pixels[i] = weight * pixels[i] + other * partner[i];
 }
 
 MixupStep::Mixed MixupStep::read(const SampleKey& key, Sample& sample, const Read& read) {

@@ -12,13 +12,15 @@ namespace lockstep::data {
 namespace {
 
 ChannelNormalization before_the_maps(const Pipeline& pipeline) {
-  return pipeline.images ? pipeline.images->recipe().normalization : pipeline.source->normalization();
+  return pipeline.images ? pipeline.images->recipe().normalization
+                         : pipeline.source->normalization();
 }
 
 }  // namespace
 
 bool Pipeline::gives_pixels() const {
-  return source->has_images() && maps.empty() && (before_the_maps(*this).channels == 0 || normalization.channels == 0);
+  return source->has_images() && maps.empty() &&
+         (before_the_maps(*this).channels == 0 || normalization.channels == 0);
 }
 
 ChannelNormalization Pipeline::pixel_normalization() const {
@@ -31,7 +33,8 @@ std::string Pipeline::preparation() const {
   if (!maps.empty()) text += fmt::format(", {} map{}", maps.size(), maps.size() == 1 ? "" : "s");
   const auto channels = static_cast<std::size_t>(normalization.channels);
   if (channels > 0)
-    text += fmt::format(", normalized by ({}) and ({})", fmt::join(std::span(normalization.mean).first(channels), ", "),
+    text += fmt::format(", normalized by ({}) and ({})",
+                        fmt::join(std::span(normalization.mean).first(channels), ", "),
                         fmt::join(std::span(normalization.deviation).first(channels), ", "));
   if (mixup_alpha > 0) text += fmt::format(", mixup {}", mixup_alpha);
   return text;
@@ -52,12 +55,14 @@ void RecipeStep::take_stored(std::span<const std::uint8_t> pixels, Sample& sampl
        sample);
 }
 
-void RecipeStep::take_encoded(std::span<const std::uint8_t> file, Sample& sample) { take(file, sample); }
+void RecipeStep::take_encoded(std::span<const std::uint8_t> file, Sample& sample) {
+  take(file, sample);
+}
 
 namespace {
 
-/// One per thread is enough if sources contain recipes themselves: the inner recipe is finished when the outer one
-/// starts.
+/// One per thread is enough if sources contain recipes themselves: the inner recipe is finished
+/// when the outer one starts.
 ImageScratch& scratch_of_this_thread() {
   thread_local ImageScratch scratch;
   return scratch;
@@ -66,7 +71,8 @@ ImageScratch& scratch_of_this_thread() {
 }  // namespace
 
 SampleReader::SampleReader(const Pipeline& pipeline) : pipeline_(pipeline) {
-  if (pipeline.images) recipe_.emplace(*pipeline.images, pipeline.source->spec(), scratch_of_this_thread());
+  if (pipeline.images)
+    recipe_.emplace(*pipeline.images, pipeline.source->spec(), scratch_of_this_thread());
 }
 
 void SampleReader::read(const SampleKey& key, Sample& sample) {

@@ -26,10 +26,12 @@ struct Pipeline {
   bool shuffled = false;
   std::int64_t global_batch = 0;
   ShardPolicy policy = ShardPolicy::automatic;
-  std::optional<std::int64_t> bad_records;  ///< maximum number of replaced bad records; nullopt: the first is an error
-  int prefetch = 0;                         ///< prefetched global batches; 0: as in the stream options
+  std::optional<std::int64_t>
+      bad_records;   ///< maximum number of replaced bad records; nullopt: the first is an error
+  int prefetch = 0;  ///< prefetched global batches; 0: as in the stream options
 
-  /// Whether samples can stay bytes until they are on the model's device, which then normalizes them.
+  /// Whether samples can stay bytes until they are on the model's device, which then normalizes
+  /// them.
   bool gives_pixels() const;
   /// The normalization to apply there.
   ChannelNormalization pixel_normalization() const;
@@ -43,8 +45,8 @@ struct Pipeline {
 /// Applies an image recipe to one sample after another. Not thread-safe.
 class RecipeStep final : public ImageStep {
  public:
-  /// `transform` and `scratch` must outlive this object. `stored` is the spec of images that are not encoded, [H, W,
-  /// C].
+  /// `transform` and `scratch` must outlive this object. `stored` is the spec of images that are
+  /// not encoded, [H, W, C].
   RecipeStep(const ImageTransform& transform, const SampleSpec& stored, ImageScratch& scratch)
       : transform_(transform), stored_(stored), scratch_(scratch) {}
 
@@ -72,8 +74,8 @@ class SampleReader {
   SampleReader(const SampleReader&) = delete;
   SampleReader& operator=(const SampleReader&) = delete;
 
-  /// Reads the source's record `key.record_id` into `sample`, whose spans have the sizes of the pipeline's spec, and
-  /// applies the pipeline to it. Throws the errors of the source and the maps.
+  /// Reads the source's record `key.record_id` into `sample`, whose spans have the sizes of the
+  /// pipeline's spec, and applies the pipeline to it. Throws the errors of the source and the maps.
   void read(const SampleKey& key, Sample& sample);
 
  private:

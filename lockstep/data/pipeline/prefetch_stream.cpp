@@ -42,15 +42,16 @@ std::size_t slots_that_fit(int prefetch, std::int64_t step_bytes, std::int64_t b
 PrefetchStream::PrefetchStream(Pipeline pipeline, const StreamOptions& options)
     : reader_(std::move(pipeline), options),
       pieces_per_step_(options.threads),
-      last_step_(options.last_step < 0 ? std::numeric_limits<std::int64_t>::max() : options.last_step),
+      last_step_(options.last_step < 0 ? std::numeric_limits<std::int64_t>::max()
+                                       : options.last_step),
       tuner_(options.threads),
       slots_(slots_that_fit(options.prefetch, reader_.step_bytes(), options.prefetch_bytes)),
       taking_step_(options.first_step),
       next_step_(options.first_step),
       workers_(tuner_.workers()) {
   for (int i = 0; i < options.threads; ++i) {
-    threads_.push_back(
-        start_thread<std::jthread>("reading data", [this, i](const std::stop_token& stop) { work(i, stop); }));
+    threads_.push_back(start_thread<std::jthread>(
+        "reading data", [this, i](const std::stop_token& stop) { work(i, stop); }));
   }
 }
 
@@ -93,7 +94,8 @@ void PrefetchStream::give(std::vector<Batch>& parts, double waited, bool were_re
   ++next_step_;
   const auto now = Clock::now();
   if (last_given_)  // the first step is not representative: all slots were empty
-    workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_given_).count(), were_ready);
+    workers_ = tuner_.add_step(waited, std::chrono::duration<double>(now - *last_given_).count(),
+                               were_ready);
   last_given_ = now;
 }
 
@@ -102,7 +104,8 @@ bool PrefetchStream::is_ready(std::int64_t step) const {
 }
 
 bool PrefetchStream::all_ready() const {
-  const std::int64_t end = std::min(next_step_ + static_cast<std::int64_t>(slots_.size()), last_step_);
+  const std::int64_t end =
+      std::min(next_step_ + static_cast<std::int64_t>(slots_.size()), last_step_);
   for (std::int64_t step = next_step_; step < end; ++step) {
     if (!is_ready(step)) return false;
   }
@@ -114,7 +117,8 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
     Piece piece;
     {
       std::unique_lock lock(mutex_);
-      if (!slot_free_.wait(lock, stop, [&] { return can_take(thread); }) || stop.stop_requested()) return;
+      if (!slot_free_.wait(lock, stop, [&] { return can_take(thread); }) || stop.stop_requested())
+        return;
       piece = take_piece();
     }
     std::exception_ptr error;
@@ -131,14 +135,16 @@ void PrefetchStream::work(int thread, const std::stop_token& stop) {
 bool PrefetchStream::can_take(int thread) const {
   if (thread >= workers_) return false;
   if (taking_piece_ > 0) return true;
-  return !failed_ && taking_step_ < last_step_ && taking_step_ - next_step_ < static_cast<std::int64_t>(slots_.size());
+  return !failed_ && taking_step_ < last_step_ &&
+         taking_step_ - next_step_ < static_cast<std::int64_t>(slots_.size());
 }
 
 PrefetchStream::Piece PrefetchStream::take_piece() {
   Slot& slot = slot_of(taking_step_);
   if (taking_piece_ == 0) begin_step(slot);
-  const Piece piece = {&slot, taking_piece_,
-                       split(BatchReader::local_samples(slot.parts), pieces_per_step_, taking_piece_)};
+  const Piece piece = {
+      &slot, taking_piece_,
+      split(BatchReader::local_samples(slot.parts), pieces_per_step_, taking_piece_)};
   if (++taking_piece_ == pieces_per_step_) {
     taking_piece_ = 0;
     ++taking_step_;

@@ -16,11 +16,12 @@
 
 namespace lockstep::data {
 
-/// Adapts the number of active threads. It starts with the maximum, so that the first steps are ready soon. If for
-/// `kIdleSteps` steps every slot of the stream was ready at each request, one thread is deactivated. If more than
-/// `kWaitShare` of the time of `kWindowSteps` steps was spent waiting, one thread is activated. Each time a thread
-/// proves to be needed, twice as many idle steps are required before the next one is deactivated, so that the number
-/// settles. The decisions depend on timing; the output of the threads does not.
+/// Adapts the number of active threads. It starts with the maximum, so that the first steps are
+/// ready soon. If for `kIdleSteps` steps every slot of the stream was ready at each request, one
+/// thread is deactivated. If more than `kWaitShare` of the time of `kWindowSteps` steps was spent
+/// waiting, one thread is activated. Each time a thread proves to be needed, twice as many idle
+/// steps are required before the next one is deactivated, so that the number settles. The decisions
+/// depend on timing; the output of the threads does not.
 class WorkerTuner {
  public:
   static constexpr int kWindowSteps = 16;
@@ -31,8 +32,8 @@ class WorkerTuner {
   /// `most` >= 1.
   explicit WorkerTuner(int most) : most_(most), workers_(most) {}
 
-  /// Adds one step: the seconds waited for it, the seconds since the previous step was delivered (waiting included),
-  /// and whether all slots were ready when it was requested. Returns workers().
+  /// Adds one step: the seconds waited for it, the seconds since the previous step was delivered
+  /// (waiting included), and whether all slots were ready when it was requested. Returns workers().
   int add_step(double waited, double elapsed, bool all_ready);
 
   int workers() const { return workers_; }
@@ -50,14 +51,15 @@ class WorkerTuner {
 
 // Batches prepared ahead of use by background threads.
 
-/// A ring of `prefetch` slots, or as many as fit in the memory limit. Each slot holds the parts of one step. Every step
-/// is cut into as many pieces as the maximum number of threads. Active threads take the pieces in step order. next()
-/// swaps the parts of a finished slot with the caller's, so memory is reused and nothing is copied. Locks are taken per
-/// piece; waiting threads sleep. The number of active threads follows the time that the caller waits (WorkerTuner); the
-/// others sleep. The contents of a step do not depend on it.
+/// A ring of `prefetch` slots, or as many as fit in the memory limit. Each slot holds the parts of
+/// one step. Every step is cut into as many pieces as the maximum number of threads. Active threads
+/// take the pieces in step order. next() swaps the parts of a finished slot with the caller's, so
+/// memory is reused and nothing is copied. Locks are taken per piece; waiting threads sleep. The
+/// number of active threads follows the time that the caller waits (WorkerTuner); the others sleep.
+/// The contents of a step do not depend on it.
 ///
-/// The first error in data order wins, regardless of which thread encounters which error first: the steps before it are
-/// delivered, then next() throws it, again on every further call.
+/// The first error in data order wins, regardless of which thread encounters which error first: the
+/// steps before it are delivered, then next() throws it, again on every further call.
 class PrefetchStream final : public BatchStream {
  public:
   PrefetchStream(Pipeline pipeline, const StreamOptions& options);
@@ -116,7 +118,8 @@ class PrefetchStream final : public BatchStream {
   bool failed_ = false;     // no piece of a later step is taken
   int workers_;             // threads with a lower number may take pieces
 
-  std::vector<std::jthread> threads_;  // last member: the threads stop before anything they use is destroyed
+  std::vector<std::jthread>
+      threads_;  // last member: the threads stop before anything they use is destroyed
 };
 
 }  // namespace lockstep::data

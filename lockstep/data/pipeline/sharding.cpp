@@ -40,12 +40,15 @@ Sharding::Sharding(const Pipeline& pipeline, ReplicaLayout layout)
       plan_(policy_, worker_records(), pipeline.global_batch, layout) {}
 
 std::vector<Sharding::Ranges> Sharding::make_ranges(ShardPolicy policy, const RecordSource& source,
-                                                    const std::vector<StoredFile>& files, int workers) {
+                                                    const std::vector<StoredFile>& files,
+                                                    int workers) {
   if (policy != ShardPolicy::file) return {{{0}, {0}, source.size()}};
   if (files.size() < static_cast<std::size_t>(workers))
     throw Error(
         ErrorCategory::input, "shard-policy file",
-        fmt::format("expected at least one file for each of {} ranks; auto distributes records instead", workers),
+        fmt::format(
+            "expected at least one file for each of {} ranks; auto distributes records instead",
+            workers),
         files.empty() ? source.description() + " is not read from files"
                       : fmt::format("{} has {}", source.description(), files.size()));
   std::vector<Ranges> ranges(static_cast<std::size_t>(workers));
@@ -63,14 +66,16 @@ std::vector<Sharding::Ranges> Sharding::make_ranges(ShardPolicy policy, const Re
 std::vector<std::int64_t> Sharding::worker_records() const {
   if (!has_own_orders()) return {ranges_.front().records};
   std::vector<std::int64_t> records;
-  for (int worker = 0; worker < layout_.workers(); ++worker) records.push_back(ranges_of(worker).records);
+  for (int worker = 0; worker < layout_.workers(); ++worker)
+    records.push_back(ranges_of(worker).records);
   return records;
 }
 
 RecordSequence Sharding::sequence(int worker, std::uint64_t seed, std::int64_t epoch) const {
   const Ranges& ranges = ranges_of(worker);
   if (!shuffled_ || ranges.records == 0) return RecordSequence(ranges, std::nullopt);
-  if (policy_ == ShardPolicy::off && worker > 0) seed = random_key(seed, "worker", static_cast<std::uint64_t>(worker));
+  if (policy_ == ShardPolicy::off && worker > 0)
+    seed = random_key(seed, "worker", static_cast<std::uint64_t>(worker));
   return RecordSequence(ranges, EpochOrder(seed, epoch, shape_of(ranges)));
 }
 
@@ -82,7 +87,8 @@ std::string Sharding::order() const {
   if (!shuffled_) return "in the order of ids";
   const OrderShape shape = shape_of(ranges_.front());
   if (shape.block == 1) return "shuffled one by one";
-  return fmt::format("shuffled in blocks of {} records and windows of {}", shape.block, shape.window);
+  return fmt::format("shuffled in blocks of {} records and windows of {}", shape.block,
+                     shape.window);
 }
 
 std::vector<WorkerShare> Sharding::shares(std::uint64_t seed, std::int64_t epoch) const {
@@ -111,7 +117,8 @@ WorkerShare Sharding::share_of_own_files(int worker) const {
 
 WorkerShare Sharding::count(int worker, const RecordSequence& sequence,
                             const std::vector<std::int64_t>& last_record) const {
-  WorkerShare share = {0, plan_.records_of_worker(worker), plan_.records_of_worker(worker) * record_bytes_};
+  WorkerShare share = {0, plan_.records_of_worker(worker),
+                       plan_.records_of_worker(worker) * record_bytes_};
   if (last_record.empty() || last_record.back() > kMaxCounted) return share;
   std::vector<bool> seen(files_.size());
   double bytes = 0;
@@ -120,9 +127,11 @@ WorkerShare Sharding::count(int worker, const RecordSequence& sequence,
       const Range positions = plan_.share(step, worker * layout_.per_worker + local).positions;
       for (std::int64_t position = positions.begin; position < positions.end; ++position) {
         const auto file = static_cast<std::size_t>(
-            std::upper_bound(last_record.begin(), last_record.end(), sequence[position]) - last_record.begin());
+            std::upper_bound(last_record.begin(), last_record.end(), sequence[position]) -
+            last_record.begin());
         seen[file] = true;
-        bytes += static_cast<double>(files_[file].bytes) / static_cast<double>(files_[file].records);
+        bytes +=
+            static_cast<double>(files_[file].bytes) / static_cast<double>(files_[file].records);
       }
     }
   }
@@ -133,8 +142,11 @@ WorkerShare Sharding::count(int worker, const RecordSequence& sequence,
 
 std::size_t RecordSequence::range_at(std::int64_t position) const {
   const auto& first = ranges_->first_position;
-  // Empty files have the position of the next file: the last of equal positions is the one that contains it.
-  return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), position) - first.begin()) - 1;
+  // Empty files have the position of the next file: the last of equal positions is the one that
+  // contains it.
+  return static_cast<std::size_t>(std::upper_bound(first.begin(), first.end(), position) -
+                                  first.begin()) -
+         1;
 }
 
 std::int64_t RecordSequence::operator[](std::int64_t position) const {
@@ -143,7 +155,8 @@ std::int64_t RecordSequence::operator[](std::int64_t position) const {
   return ranges_->first_record[range] + place - ranges_->first_position[range];
 }
 
-void RecordSequence::for_each_block_ahead(std::int64_t position, const std::function<void(Range)>& read) const {
+void RecordSequence::for_each_block_ahead(std::int64_t position,
+                                          const std::function<void(Range)>& read) const {
   if (!order_) return;
   order_->for_each_block_ahead(position, [&](Range places) {
     while (places.begin < places.end) {
@@ -151,7 +164,8 @@ void RecordSequence::for_each_block_ahead(std::int64_t position, const std::func
       const std::int64_t end = range + 1 < ranges_->first_position.size()
                                    ? std::min(places.end, ranges_->first_position[range + 1])
                                    : places.end;
-      const std::int64_t first = ranges_->first_record[range] + places.begin - ranges_->first_position[range];
+      const std::int64_t first =
+          ranges_->first_record[range] + places.begin - ranges_->first_position[range];
       read({first, first + end - places.begin});
       places.begin = end;
     }

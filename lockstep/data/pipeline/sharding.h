@@ -29,8 +29,9 @@ class Sharding {
   /// Human-readable, and used to check that the order is unchanged: "shuffled one by one".
   std::string order() const;
 
-  /// What each worker reads in `epoch`, counted record by record if necessary. Up to kMaxCounted records; for more,
-  /// only `records` is exact, `bytes` is a proportional share of all bytes, and `files` is 0.
+  /// What each worker reads in `epoch`, counted record by record if necessary. Up to kMaxCounted
+  /// records; for more, only `records` is exact, `bytes` is a proportional share of all bytes, and
+  /// `files` is 0.
   static constexpr std::int64_t kMaxCounted = 1 << 20;
   std::vector<WorkerShare> shares(std::uint64_t seed, std::int64_t epoch) const;
 
@@ -45,14 +46,17 @@ class Sharding {
 
   static std::vector<Ranges> make_ranges(ShardPolicy policy, const RecordSource& source,
                                          const std::vector<StoredFile>& files, int workers);
-  bool has_own_orders() const { return policy_ == ShardPolicy::file || policy_ == ShardPolicy::off; }
+  bool has_own_orders() const {
+    return policy_ == ShardPolicy::file || policy_ == ShardPolicy::off;
+  }
   std::vector<std::int64_t> worker_records() const;
   const Ranges& ranges_of(int worker) const {
     return ranges_[ranges_.size() == 1 ? 0 : static_cast<std::size_t>(worker)];
   }
   OrderShape shape_of(const Ranges& ranges) const;
   WorkerShare share_of_own_files(int worker) const;
-  WorkerShare count(int worker, const RecordSequence& sequence, const std::vector<std::int64_t>& last_record) const;
+  WorkerShare count(int worker, const RecordSequence& sequence,
+                    const std::vector<std::int64_t>& last_record) const;
 
   ShardPolicy policy_;
   ReplicaLayout layout_;
@@ -74,7 +78,8 @@ class RecordSequence {
 
  private:
   friend class Sharding;
-  RecordSequence(const Sharding::Ranges& ranges, std::optional<EpochOrder> order) : ranges_(&ranges), order_(order) {}
+  RecordSequence(const Sharding::Ranges& ranges, std::optional<EpochOrder> order)
+      : ranges_(&ranges), order_(order) {}
   std::size_t range_at(std::int64_t position) const;
 
   const Sharding::Ranges* ranges_;

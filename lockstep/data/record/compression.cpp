@@ -22,17 +22,22 @@ constexpr std::size_t kInputBytes = std::size_t{1} << 17;
 constexpr std::size_t kOutputBytes = std::size_t{1} << 16;
 constexpr std::uint64_t kAll = std::numeric_limits<std::uint64_t>::max();
 
-bool begins_as_record(std::string_view head) { return head.size() >= kRecordHeaderBytes && header_intact(head); }
+bool begins_as_record(std::string_view head) {
+  return head.size() >= kRecordHeaderBytes && header_intact(head);
+}
 
 bool has_gzip_magic(std::string_view head) { return head.starts_with("\x1f\x8b\x08"); }
 
 bool has_zlib_header(std::string_view head) {
   if (head.size() < 8) return false;
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(head[i])); };
-  const bool header = (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 && (byte(0) * 256 + byte(1)) % 31 == 0;
-  // In a plain file, bytes 3..7 are the high part of the first record's length, zero below 16 MB. No deflate stream has
-  // zeros there: a stored block contains its length and the complement, and no Huffman block starts with that many
-  // zeros.
+  const auto byte = [&](std::size_t i) {
+    return static_cast<unsigned>(static_cast<unsigned char>(head[i]));
+  };
+  const bool header =
+      (byte(0) & 0x0f) == 8 && (byte(0) >> 4) <= 7 && (byte(0) * 256 + byte(1)) % 31 == 0;
+  // In a plain file, bytes 3..7 are the high part of the first record's length, zero below 16 MB.
+  // No deflate stream has zeros there: a stored block contains its length and the complement, and
+  // no Huffman block starts with that many zeros.
   return header && head.substr(3, 5) != std::string_view("\0\0\0\0\0", 5);
 }
 
@@ -86,7 +91,8 @@ class InflatedBytes final : public ByteSource {
   }
 
   void fill() {
-    const std::size_t got = file_.read_at(offset_, reinterpret_cast<char*>(input_.data()), input_.size());
+    const std::size_t got =
+        file_.read_at(offset_, reinterpret_cast<char*>(input_.data()), input_.size());
     offset_ += got;
     input_ended_ = got < input_.size();
     state_.next_in = input_.data();
@@ -102,15 +108,18 @@ class InflatedBytes final : public ByteSource {
     if (result != ISAL_DECOMP_OK && result != ISAL_END_INPUT && result != ISAL_OUT_OVERFLOW)
       fail(fmt::format("damaged {} data before byte {}", compression_name(compression_), offset_));
     const std::size_t made = room - state_.avail_out;
-    const bool is_stuck = made == 0 && state_.avail_in == available && state_.block_state != ISAL_BLOCK_FINISH;
-    if (!failure_ && is_stuck && input_ended_) fail(fmt::format("truncated: the file ends at byte {}", offset_));
+    const bool is_stuck =
+        made == 0 && state_.avail_in == available && state_.block_state != ISAL_BLOCK_FINISH;
+    if (!failure_ && is_stuck && input_ended_)
+      fail(fmt::format("truncated: the file ends at byte {}", offset_));
     return made;
   }
 
   /// Output produced before the failure is returned first.
   void fail(const std::string& given) {
     failure_.emplace(ErrorCategory::data, file_.path().string(),
-                     fmt::format("expected a complete {} stream", compression_name(compression_)), given);
+                     fmt::format("expected a complete {} stream", compression_name(compression_)),
+                     given);
   }
 
   const InputFile& file_;
@@ -122,8 +131,8 @@ class InflatedBytes final : public ByteSource {
   inflate_state state_ = {};
 };
 
-/// An estimate, so that large files do not grow in many steps: a gzip file ends with its decompressed size, if it is
-/// one stream below 4 GB.
+/// An estimate, so that large files do not grow in many steps: a gzip file ends with its
+/// decompressed size, if it is one stream below 4 GB.
 std::size_t expected_size(const InputFile& file, Compression compression) {
   // a damaged size must not cost memory; a larger correct size is reached by growing
   constexpr std::size_t kLikelyRatio = 16;
@@ -138,14 +147,18 @@ std::size_t expected_size(const InputFile& file, Compression compression) {
 
 namespace {
 
-constexpr auto kCompressions =
-    enum_names<Compression>({{Compression::none, "none"}, {Compression::gzip, "gzip"}, {Compression::zlib, "zlib"}});
+constexpr auto kCompressions = enum_names<Compression>(
+    {{Compression::none, "none"}, {Compression::gzip, "gzip"}, {Compression::zlib, "zlib"}});
 
 }  // namespace
 
-std::string_view compression_name(Compression compression) { return kCompressions.name(compression); }
+std::string_view compression_name(Compression compression) {
+  return kCompressions.name(compression);
+}
 
-Compression compression_from_name(std::string_view name) { return kCompressions.parse("compression", name); }
+Compression compression_from_name(std::string_view name) {
+  return kCompressions.parse("compression", name);
+}
 
 Compression detect_compression(std::string_view head) {
   if (begins_as_record(head)) return Compression::none;
@@ -160,7 +173,8 @@ std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compre
 
 namespace {
 
-/// More data than memory can hold. This is not damage: the data before it must not be used as the whole.
+/// More data than memory can hold. This is not damage: the data before it must not be used as the
+/// whole.
 class TooLarge final : public Error {
  public:
   TooLarge(const InputFile& file, Compression compression, std::uint64_t limit)
@@ -169,17 +183,19 @@ class TooLarge final : public Error {
                           compression == Compression::none ? "in the file" : "after decompression"),
               compression == Compression::none
                   ? "got more; split the file, or free memory"
-                  : fmt::format("got more from {} bytes of {} data; decompress the file on disk, split it, or free "
+                  : fmt::format("got more from {} bytes of {} data; decompress the file on disk, "
+                                "split it, or free "
                                 "memory",
                                 file.stamp().size, compression_name(compression))) {}
 };
 
-/// The maximum size in append_all(). A growing string exists twice, and its capacity doubles; a string of known size
-/// does not grow.
+/// The maximum size in append_all(). A growing string exists twice, and its capacity doubles; a
+/// string of known size does not grow.
 std::uint64_t memory_limit(const InputFile& file, Compression compression) {
   const auto available = static_cast<std::uint64_t>(available_host_memory());
   if (compression == Compression::none) return available;
-  return std::max<std::uint64_t>(available / 3, std::min<std::uint64_t>(expected_size(file, compression), available));
+  return std::max<std::uint64_t>(
+      available / 3, std::min<std::uint64_t>(expected_size(file, compression), available));
 }
 
 void resize(std::string& bytes, std::size_t size, const InputFile& file, Compression compression) {
@@ -191,10 +207,12 @@ void resize(std::string& bytes, std::size_t size, const InputFile& file, Compres
   }
 }
 
-/// Appends up to `count` bytes from `source` to `bytes`, which also contains all received data if this throws.
-void append_all(ByteSource& source, const InputFile& file, Compression compression, std::uint64_t count,
-                std::uint64_t limit, std::string& bytes) {
-  std::size_t step = expected_size(file, compression) + 1;  // one more, so that the first step detects the end
+/// Appends up to `count` bytes from `source` to `bytes`, which also contains all received data if
+/// this throws.
+void append_all(ByteSource& source, const InputFile& file, Compression compression,
+                std::uint64_t count, std::uint64_t limit, std::string& bytes) {
+  std::size_t step =
+      expected_size(file, compression) + 1;  // one more, so that the first step detects the end
   while (bytes.size() < count) {
     const std::size_t done = bytes.size();
     if (done > limit) throw TooLarge(file, compression, limit);
@@ -218,22 +236,25 @@ void append_all(ByteSource& source, const InputFile& file, Compression compressi
 
 std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count) {
   std::string bytes;
-  append_all(*open_bytes(file, compression), file, compression, count, memory_limit(file, compression), bytes);
+  append_all(*open_bytes(file, compression), file, compression, count,
+             memory_limit(file, compression), bytes);
   return bytes;
 }
 
-std::string read_all(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit) {
+std::string read_all(const InputFile& file, Compression compression,
+                     std::optional<std::uint64_t> limit) {
   std::string bytes;
-  append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(file, compression)),
-             bytes);
+  append_all(*open_bytes(file, compression), file, compression, kAll,
+             limit.value_or(memory_limit(file, compression)), bytes);
   return bytes;
 }
 
-WholeOrPart read_what_is_whole(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit) {
+WholeOrPart read_what_is_whole(const InputFile& file, Compression compression,
+                               std::optional<std::uint64_t> limit) {
   WholeOrPart result;
   try {
-    append_all(*open_bytes(file, compression), file, compression, kAll, limit.value_or(memory_limit(file, compression)),
-               result.bytes);
+    append_all(*open_bytes(file, compression), file, compression, kAll,
+               limit.value_or(memory_limit(file, compression)), result.bytes);
   } catch (const TooLarge&) {
     throw;
   } catch (const Error&) {
@@ -250,8 +271,8 @@ Deflater::Deflater(Compression compression) : state_(std::make_unique<State>()) 
   constexpr int kWindowBits = 15;
   const int window = compression == Compression::gzip ? kWindowBits + 16 : kWindowBits;
   constexpr int kMemoryLevel = 8;
-  const int result =
-      deflateInit2(&state_->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window, kMemoryLevel, Z_DEFAULT_STRATEGY);
+  const int result = deflateInit2(&state_->stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, window,
+                                  kMemoryLevel, Z_DEFAULT_STRATEGY);
   LOCKSTEP_CHECK_OP(result, ==, Z_OK);
 }
 

@@ -20,28 +20,31 @@ std::string_view compression_name(Compression compression);
 /// The inverse of compression_name(). Throws Error (input) for an unknown name.
 Compression compression_from_name(std::string_view name);
 
-/// Detects the compression from the first bytes of a TFRecord file. A plain file is never mistaken for a compressed
-/// one, even with a damaged length field, unless its first record is longer than 16 MB.
+/// Detects the compression from the first bytes of a TFRecord file. A plain file is never mistaken
+/// for a compressed one, even with a damaged length field, unless its first record is longer than
+/// 16 MB.
 Compression detect_compression(std::string_view head);
 
 /// The bytes of a file in order, decompressed if necessary. Not thread-safe.
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// Reads up to `count` bytes; fewer only at the end, or if compressed data is damaged or truncated: the next call
-  /// then throws Error (data).
+  /// Reads up to `count` bytes; fewer only at the end, or if compressed data is damaged or
+  /// truncated: the next call then throws Error (data).
   virtual std::size_t read(char* into, std::size_t count) = 0;
 };
 
 /// Opens `file` at its beginning; `file` must outlive the source.
 std::unique_ptr<ByteSource> open_bytes(const InputFile& file, Compression compression);
 
-/// All bytes of a file, decompressed. Throws Error (data) on failure and for more than `limit` bytes: a small
-/// compressed file can expand a thousandfold. The default limit depends on the available memory.
-std::string read_all(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit = {});
+/// All bytes of a file, decompressed. Throws Error (data) on failure and for more than `limit`
+/// bytes: a small compressed file can expand a thousandfold. The default limit depends on the
+/// available memory.
+std::string read_all(const InputFile& file, Compression compression,
+                     std::optional<std::uint64_t> limit = {});
 
-/// The first `count` bytes of a file, decompressed; fewer only if it ends earlier. Throws Error (data) on failure and
-/// for more bytes than fit in the available memory.
+/// The first `count` bytes of a file, decompressed; fewer only if it ends earlier. Throws Error
+/// (data) on failure and for more bytes than fit in the available memory.
 std::string read_up_to(const InputFile& file, Compression compression, std::uint64_t count);
 
 /// The decompressed bytes of a file, possibly incomplete.
@@ -49,9 +52,10 @@ struct WholeOrPart {
   std::string bytes;     ///< the decompressed bytes
   bool is_whole = true;  ///< false if the compressed data is damaged or truncated after `bytes`
 };
-/// Decompresses a file from its beginning, as far as it is intact. Throws Error (data) for more than `limit` bytes, as
-/// read_all().
-WholeOrPart read_what_is_whole(const InputFile& file, Compression compression, std::optional<std::uint64_t> limit = {});
+/// Decompresses a file from its beginning, as far as it is intact. Throws Error (data) for more
+/// than `limit` bytes, as read_all().
+WholeOrPart read_what_is_whole(const InputFile& file, Compression compression,
+                               std::optional<std::uint64_t> limit = {});
 
 /// Compresses a stream piece by piece. Not thread-safe.
 class Deflater {

@@ -32,8 +32,8 @@ Feature materialize(const FeatureView& view) {
   return {};
 }
 
-/// The list is serialized separately first: protozero omits a nested message to which nothing was written, but an empty
-/// list still has a kind.
+/// The list is serialized separately first: protozero omits a nested message to which nothing was
+/// written, but an empty list still has a kind.
 void write_feature(protozero::pbf_writer& feature, const Feature& value) {
   std::string message;
   protozero::pbf_writer list(message);
@@ -85,12 +85,14 @@ std::string feature_list(std::string_view record) {
 namespace {
 
 std::string count_of(std::size_t count, FeatureKind kind) {
-  return fmt::format("{} value{} of kind {}", count, count == 1 ? "" : "s", feature_kind_name(kind));
+  return fmt::format("{} value{} of kind {}", count, count == 1 ? "" : "s",
+                     feature_kind_name(kind));
 }
 
 std::string wanted(const FeatureRequest& request) {
-  const std::string values = request.length ? count_of(*request.length, request.kind)
-                                            : fmt::format("values of kind {}", feature_kind_name(request.kind));
+  const std::string values =
+      request.length ? count_of(*request.length, request.kind)
+                     : fmt::format("values of kind {}", feature_kind_name(request.kind));
   return fmt::format("expected {} in the feature {}", values, request.name);
 }
 
@@ -106,18 +108,20 @@ std::size_t length_of(const Feature& feature) {
 void check_request(const FeatureRequest& request) {
   constexpr const char* kWhere = "example reader";
   if (request.kind == FeatureKind::missing)
-    throw Error(ErrorCategory::input, kWhere, fmt::format("expected the kind of the feature {}", request.name),
-                "got none");
+    throw Error(ErrorCategory::input, kWhere,
+                fmt::format("expected the kind of the feature {}", request.name), "got none");
   if (request.missing == Feature()) return;
   const bool is_right_length = !request.length || *request.length == length_of(request.missing);
   if (kind_of(request.missing) != request.kind || !is_right_length)
-    throw Error(ErrorCategory::input, kWhere, wanted(request) + ", also as the value of records without it",
+    throw Error(ErrorCategory::input, kWhere,
+                wanted(request) + ", also as the value of records without it",
                 "its default is " + count_of(length_of(request.missing), kind_of(request.missing)));
 }
 
 void stand_in(const Feature& feature, FeatureValues& values) {
   values.clear();
-  if (const auto* bytes = std::get_if<BytesList>(&feature)) values.bytes.assign(bytes->begin(), bytes->end());
+  if (const auto* bytes = std::get_if<BytesList>(&feature))
+    values.bytes.assign(bytes->begin(), bytes->end());
   if (const auto* floats = std::get_if<FloatList>(&feature)) values.floats = *floats;
   if (const auto* integers = std::get_if<Int64List>(&feature)) values.int64s = *integers;
 }
@@ -127,12 +131,14 @@ void take(const FeatureView& view, const FeatureRequest& request, FeatureValues&
   const bool is_right_kind = view.kind() == request.kind;
   if (is_right_kind) view.copy_to(values);
   if (is_right_kind && request.length.value_or(values.size()) == values.size()) return;
-  throw Error(ErrorCategory::data, where(), wanted(request), "it has " + count_of(view.size(), view.kind()));
+  throw Error(ErrorCategory::data, where(), wanted(request),
+              "it has " + count_of(view.size(), view.kind()));
 }
 
 }  // namespace
 
-ExampleReader::ExampleReader(std::vector<FeatureRequest> requests) : requests_(std::move(requests)) {
+ExampleReader::ExampleReader(std::vector<FeatureRequest> requests)
+    : requests_(std::move(requests)) {
   for (const FeatureRequest& request : requests_) {
     check_request(request);
     if (std::ranges::find(names_, request.name) != names_.end())
@@ -156,7 +162,8 @@ void ExampleReader::read(std::string_view record, ExampleValues& values,
       } else if (request.missing != Feature()) {
         stand_in(request.missing, values.values_[i]);
       } else {
-        throw Error(ErrorCategory::data, where(), wanted(request), "the record has " + feature_list(record));
+        throw Error(ErrorCategory::data, where(), wanted(request),
+                    "the record has " + feature_list(record));
       }
     }
   } catch (const MalformedExample& error) {

@@ -1,5 +1,5 @@
-// Field numbers. Example: 1 features. Features: 1 map entry. Entry: 1 key, 2 value. Feature: 1 bytes, 2 floats, 3
-// int64s. Lists: 1 value.
+// Field numbers. Example: 1 features. Features: 1 map entry. Entry: 1 key, 2 value. Feature: 1
+// bytes, 2 floats, 3 int64s. Lists: 1 value.
 #pragma once
 
 #include <protozero/types.hpp>

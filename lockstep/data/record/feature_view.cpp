@@ -85,7 +85,8 @@ FeatureKind kind_of(protozero::pbf_reader& field) {
   }
 }
 
-/// Calls visit(kind, list message) for each list of an entry, including those that a later list replaces.
+/// Calls visit(kind, list message) for each list of an entry, including those that a later list
+/// replaces.
 template <typename Visitor>
 void for_each_list_of(std::string_view entry, Visitor visit) {
   protozero::pbf_reader fields(to_data_view(entry));
@@ -109,7 +110,8 @@ void for_each_float_run(protozero::data_view list, Visitor visit) {
   while (values.next()) {
     if (values.tag() == kListValue && values.wire_type() == kMessage) {
       const protozero::data_view run = values.get_view();
-      if (run.size() % sizeof(float) != 0) throw MalformedExample(fmt::format("packed floats in {} bytes", run.size()));
+      if (run.size() % sizeof(float) != 0)
+        throw MalformedExample(fmt::format("packed floats in {} bytes", run.size()));
       visit(to_view(run));
     } else if (values.tag() == kListValue && values.wire_type() == kFixed32) {
       const float value = values.get_float();
@@ -156,20 +158,23 @@ void FeatureValues::clear() {
   int64s.clear();
 }
 
-void find_features(std::string_view record, std::span<const std::string> names, std::span<FeatureView> features) {
+void find_features(std::string_view record, std::span<const std::string> names,
+                   std::span<FeatureView> features) {
   LOCKSTEP_CHECK_OP(names.size(), ==, features.size());
   for (FeatureView& feature : features) feature = FeatureView();
   translating_errors([&] {
     for_each_entry(record, [&](const EntryFields& fields, std::string_view entry) {
       for (std::size_t i = 0; i < names.size(); ++i) {
         // Constructed in place: copying an object just written in small pieces would stall.
-        if (are_equal(names[i], fields.name)) std::construct_at(&features[i], entry, fields.value, fields.values);
+        if (are_equal(names[i], fields.name))
+          std::construct_at(&features[i], entry, fields.value, fields.values);
       }
     });
   });
 }
 
-FeatureView::FeatureView(std::string_view entry, std::string_view value, int values) : entry_(entry) {
+FeatureView::FeatureView(std::string_view entry, std::string_view value, int values)
+    : entry_(entry) {
   translating_errors([&] {
     // The usual case: one list and nothing else.
     protozero::pbf_reader feature(to_data_view(value));
@@ -193,8 +198,8 @@ FeatureView::FeatureView(std::string_view entry, std::string_view value, int val
   });
 }
 
-/// Calls visit(list message) for the effective lists: protobuf merges several of the same kind, and drops those before
-/// a change of kind.
+/// Calls visit(list message) for the effective lists: protobuf merges several of the same kind, and
+/// drops those before a change of kind.
 template <typename Visitor>
 void FeatureView::for_each_list(Visitor visit) const {
   translating_errors([&] {
@@ -216,7 +221,8 @@ std::size_t FeatureView::size() const {
         for_each_bytes(list, [&](std::string_view) { ++count; });
         break;
       case FeatureKind::floats:
-        for_each_float_run(list, [&](std::string_view run) { count += run.size() / sizeof(float); });
+        for_each_float_run(list,
+                           [&](std::string_view run) { count += run.size() / sizeof(float); });
         break;
       case FeatureKind::int64s:
         for_each_int64(list, [&](std::int64_t) { ++count; });
@@ -316,7 +322,8 @@ void FeatureView::copy_to(FeatureValues& values) const {
   });
 }
 
-void for_each_feature(std::string_view record, const std::function<void(std::string_view, const FeatureView&)>& visit) {
+void for_each_feature(std::string_view record,
+                      const std::function<void(std::string_view, const FeatureView&)>& visit) {
   translating_errors([&] {
     for_each_entry(record, [&](const EntryFields& fields, std::string_view entry) {
       visit(fields.name, FeatureView(entry, fields.value, fields.values));

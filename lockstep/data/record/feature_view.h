@@ -19,7 +19,8 @@ class MalformedExample : public Error {
  public:
   /// `reason` describes the problem.
   explicit MalformedExample(std::string_view reason)
-      : Error(ErrorCategory::data, "tf.train.Example", "expected a message in the protobuf wire format", reason) {}
+      : Error(ErrorCategory::data, "tf.train.Example",
+              "expected a message in the protobuf wire format", reason) {}
 };
 
 /// The kind of a feature; missing: none of the three.
@@ -34,16 +35,20 @@ struct FeatureValues {
   std::vector<float> floats;            ///< if it holds floats
   std::vector<std::int64_t> int64s;     ///< if it holds integers
 
-  std::size_t size() const { return bytes.size() + floats.size() + int64s.size(); }  ///< number of values of any kind
+  std::size_t size() const {
+    return bytes.size() + floats.size() + int64s.size();
+  }  ///< number of values of any kind
   /// Removes the values, keeps the memory.
   void clear();
 };
 
-/// A feature of a record, without a copy; valid as long as the record's bytes. Its functions throw MalformedExample.
+/// A feature of a record, without a copy; valid as long as the record's bytes. Its functions throw
+/// MalformedExample.
 class FeatureView {
  public:
   FeatureView() = default;
-  /// `entry` is the map entry of the feature, its name and value; `value` is the last of its `values` values.
+  /// `entry` is the map entry of the feature, its name and value; `value` is the last of its
+  /// `values` values.
   FeatureView(std::string_view entry, std::string_view value, int values);
 
   FeatureKind kind() const { return kind_; }  ///< the kind of its values
@@ -75,13 +80,16 @@ class FeatureView {
   bool has_one_list_ = false;  // exactly one list counts: the last
 };
 
-/// Finds the features `names[i]` in one pass over the record and stores them in `features[i]`; kind `missing` for a
-/// name that is absent. Values are not parsed until they are read. Throws MalformedExample.
-void find_features(std::string_view record, std::span<const std::string> names, std::span<FeatureView> features);
+/// Finds the features `names[i]` in one pass over the record and stores them in `features[i]`; kind
+/// `missing` for a name that is absent. Values are not parsed until they are read. Throws
+/// MalformedExample.
+void find_features(std::string_view record, std::span<const std::string> names,
+                   std::span<FeatureView> features);
 
-/// Calls visit(name, feature) for every feature of the record, in its order. If several have the same name, the last
-/// one counts. Throws MalformedExample.
-void for_each_feature(std::string_view record,
-                      const std::function<void(std::string_view name, const FeatureView& feature)>& visit);
+/// Calls visit(name, feature) for every feature of the record, in its order. If several have the
+/// same name, the last one counts. Throws MalformedExample.
+void for_each_feature(
+    std::string_view record,
+    const std::function<void(std::string_view name, const FeatureView& feature)>& visit);
 
 }  // namespace lockstep::data

@@ -28,22 +28,25 @@ namespace {
 std::array<MappingGuard::Slot, MappingGuard::kMaxGuards> slots;
 std::uintptr_t page_bytes = 0;
 struct sigaction handler_before = {};
-static_assert(std::atomic<std::uintptr_t>::is_always_lock_free && std::atomic<bool>::is_always_lock_free,
+static_assert(std::atomic<std::uintptr_t>::is_always_lock_free &&
+                  std::atomic<bool>::is_always_lock_free,
               "a signal handler may touch lock-free atomics only");
 
-/// Maps zeros over the page of `address` if it belongs to a guarded mapping. The mapping exists during this call: the
-/// interrupted thread is reading it.
+/// Maps zeros over the page of `address` if it belongs to a guarded mapping. The mapping exists
+/// during this call: the interrupted thread is reading it.
 bool cover(void* at) {
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   for (MappingGuard::Slot& slot : slots) {
     const std::uintptr_t begin = slot.begin.load(std::memory_order_acquire);
-    if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire)) continue;
-    if (slot.begin.load(std::memory_order_relaxed) != begin) continue;  // reassigned to another mapping in the meantime
+    if (begin == 0 || address < begin || address >= slot.end.load(std::memory_order_acquire))
+      continue;
+    if (slot.begin.load(std::memory_order_relaxed) != begin)
+      continue;  // reassigned to another mapping in the meantime
     slot.is_intact.store(false, std::memory_order_release);
     void* const page = static_cast<char*>(at) - (address & (page_bytes - 1));
     const int error = errno;
-    void* const zeros =
-        ::mmap(page, page_bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+    void* const zeros = ::mmap(page, page_bytes, PROT_READ,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
     errno = error;
     return zeros == page;
   }
@@ -51,7 +54,8 @@ bool cover(void* at) {
 }
 
 void pass_on(int signal, siginfo_t* info, void* context) {
-  if ((handler_before.sa_flags & SA_SIGINFO) != 0) return handler_before.sa_sigaction(signal, info, context);
+  if ((handler_before.sa_flags & SA_SIGINFO) != 0)
+    return handler_before.sa_sigaction(signal, info, context);
   if (handler_before.sa_handler != SIG_DFL && handler_before.sa_handler != SIG_IGN)
     return handler_before.sa_handler(signal);
   const bool is_sent = info->si_code <= 0;
@@ -59,8 +63,8 @@ void pass_on(int signal, siginfo_t* info, void* context) {
   struct sigaction without = {};
   without.sa_handler = SIG_DFL;
   ::sigaction(signal, &without, nullptr);
-  // A failed instruction fails again on return, then with the default action; a signal sent by a process must be raised
-  // again.
+  // A failed instruction fails again on return, then with the default action; a signal sent by a
+  // process must be raised again.
   if (is_sent) ::raise(signal);
 }
 
@@ -85,7 +89,8 @@ void install_handler() {
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-/// It is not reinstalled if other code has replaced it: two handlers that forward signals to each other would loop.
+/// It is not reinstalled if other code has replaced it: two handlers that forward signals to each
+/// other would loop.
 bool is_handler_installed() {
   struct sigaction now = {};
   return ::sigaction(SIGBUS, nullptr, &now) == 0 && is_ours(now);
@@ -115,7 +120,8 @@ MappingGuard::MappingGuard(const void* begin, std::size_t bytes) {
   }
 }
 
-MappingGuard::MappingGuard(MappingGuard&& other) noexcept : slot_(std::exchange(other.slot_, nullptr)) {}
+MappingGuard::MappingGuard(MappingGuard&& other) noexcept
+    : slot_(std::exchange(other.slot_, nullptr)) {}
 
 MappingGuard& MappingGuard::operator=(MappingGuard&& other) noexcept {
   std::swap(slot_, other.slot_);
@@ -139,7 +145,9 @@ std::optional<MappedFile> MappedFile::map(const InputFile& file, std::size_t cou
   return mapped;
 }
 
-void MappedFile::release() const noexcept { ::madvise(const_cast<char*>(begin_), count_, MADV_DONTNEED); }
+void MappedFile::release() const noexcept {
+  ::madvise(const_cast<char*>(begin_), count_, MADV_DONTNEED);
+}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : begin_(std::exchange(other.begin_, nullptr)),

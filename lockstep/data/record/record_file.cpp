@@ -10,8 +10,8 @@
 
 namespace lockstep::data {
 
-std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& identity, std::uint64_t offset,
-                                  std::size_t count) {
+std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& identity,
+                                  std::uint64_t offset, std::size_t count) {
   if (identity_ != identity) {
     identity_ = identity;
     held_ = 0;
@@ -19,7 +19,8 @@ std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& ide
   }
   if (offset != next_) run_ = offset;
   next_ = offset + count;
-  const bool is_held = offset >= begin_ && offset - begin_ <= held_ && held_ - (offset - begin_) >= count;
+  const bool is_held =
+      offset >= begin_ && offset - begin_ <= held_ && held_ - (offset - begin_) >= count;
   if (!is_held) refill(file, offset, count);
   const std::size_t at = offset - begin_;
   return {buffer_.data() + at, std::min(count, held_ - at)};
@@ -27,7 +28,8 @@ std::string_view ReadWindow::read(const InputFile& file, const FileIdentity& ide
 
 /// Moves the window to `offset`; bytes that it already holds are not read again.
 void ReadWindow::refill(const InputFile& file, std::uint64_t offset, std::size_t count) {
-  const std::size_t want = std::max<std::size_t>(count, std::min<std::uint64_t>(offset - run_, kLargestAhead));
+  const std::size_t want =
+      std::max<std::size_t>(count, std::min<std::uint64_t>(offset - run_, kLargestAhead));
   std::size_t kept = 0;
   if (offset >= begin_ && offset - begin_ < held_) {
     kept = held_ - (offset - begin_);
@@ -43,7 +45,8 @@ void ReadWindow::refill(const InputFile& file, std::uint64_t offset, std::size_t
 namespace {
 
 /// The data of an intact frame with `length` data bytes; nullopt for any problem.
-std::optional<std::string_view> intact_data(std::string_view frame, std::uint64_t length, HeaderCheck& headers) {
+std::optional<std::string_view> intact_data(std::string_view frame, std::uint64_t length,
+                                            HeaderCheck& headers) {
   if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) return std::nullopt;
   if (record_length(frame) != length || !headers.is_intact(frame)) return std::nullopt;
   const std::string_view data = frame.substr(kRecordHeaderBytes, length);
@@ -73,14 +76,16 @@ RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage)
 }
 
 std::uint64_t RecordFile::size() const {
-  return compression_ == Compression::none ? static_cast<std::uint64_t>(stamp_.size) : inflated_.size();
+  return compression_ == Compression::none ? static_cast<std::uint64_t>(stamp_.size)
+                                           : inflated_.size();
 }
 
 void RecordFile::map() {
   if (compression_ == Compression::none) mapped_ = MappedFile::map(file_, size());
 }
 
-std::string_view RecordFile::read(std::uint64_t offset, std::size_t count, std::string& scratch) const {
+std::string_view RecordFile::read(std::uint64_t offset, std::size_t count,
+                                  std::string& scratch) const {
   if (compression_ != Compression::none) return part_of(inflated_, offset, count);
   if (scratch.size() < count) scratch.resize(count);
   return {scratch.data(), file_.read_at(offset, scratch.data(), count)};
@@ -90,23 +95,30 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
                                     ReadWindow& window) const {
   const std::size_t count = kRecordHeaderBytes + length + kRecordFooterBytes;
   if (is_mapped()) {
-    // On any problem, pread determines the cause: a file that shrank, a disk that failed, or the record itself.
-    if (const auto data = intact_data(part_of(mapped_->bytes(), offset, count), length, window.headers())) return *data;
+    // On any problem, pread determines the cause: a file that shrank, a disk that failed, or the
+    // record itself.
+    if (const auto data =
+            intact_data(part_of(mapped_->bytes(), offset, count), length, window.headers()))
+      return *data;
   }
-  const std::string_view frame = compression_ == Compression::none ? window.read(file_, identity_, offset, count)
-                                                                   : part_of(inflated_, offset, count);
-  if (frame.size() < kRecordHeaderBytes) throw_truncated_length(location(record, offset), frame.size());
+  const std::string_view frame = compression_ == Compression::none
+                                     ? window.read(file_, identity_, offset, count)
+                                     : part_of(inflated_, offset, count);
+  if (frame.size() < kRecordHeaderBytes)
+    throw_truncated_length(location(record, offset), frame.size());
   if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset));
   if (record_length(frame) != length) {
-    throw Error(ErrorCategory::data, location(record, offset).text(),
-                fmt::format("expected a record of {} bytes, as in the index", length),
-                fmt::format("it has {}; the file has changed: restart the run", record_length(frame)));
+    throw Error(
+        ErrorCategory::data, location(record, offset).text(),
+        fmt::format("expected a record of {} bytes, as in the index", length),
+        fmt::format("it has {}; the file has changed: restart the run", record_length(frame)));
   }
   if (frame.size() < kRecordHeaderBytes + length + kRecordFooterBytes) {
     throw_truncated_data(location(record, offset), length, frame.size() - kRecordHeaderBytes);
   }
   const std::string_view data = frame.substr(kRecordHeaderBytes, length);
-  if (!data_intact(data, frame.substr(kRecordHeaderBytes + length))) throw_data_crc(location(record, offset));
+  if (!data_intact(data, frame.substr(kRecordHeaderBytes + length)))
+    throw_data_crc(location(record, offset));
   return data;
 }
 
@@ -119,7 +131,9 @@ RecordLocation RecordFile::location(std::int64_t record, std::uint64_t offset) c
 }
 
 /// A rank that reads every 16th file still uses all groups.
-std::size_t RecentFiles::group_of(std::size_t number) { return (number + number / kGroups) % kGroups; }
+std::size_t RecentFiles::group_of(std::size_t number) {
+  return (number + number / kGroups) % kGroups;
+}
 
 /// The caller must hold the group's mutex.
 std::shared_ptr<const RecordFile> RecentFiles::find(Group& group, std::size_t number) {

@@ -24,17 +24,19 @@ namespace lockstep::data {
 /// Identifies a file as long as a copy exists. An address alone could be reused for another file.
 using FileIdentity = std::shared_ptr<const char>;
 
-/// A read buffer for consecutive records, so that small ones do not cost one system call each. It reads ahead as much
-/// as was requested in the current run of adjacent records, up to kLargestAhead: in any order, at most twice the
-/// requested bytes are read. Records in shuffled order are read one by one. The buffer has the size of kLargestAhead or
-/// of the longest read. Use one per thread, for any number of files.
+/// A read buffer for consecutive records, so that small ones do not cost one system call each. It
+/// reads ahead as much as was requested in the current run of adjacent records, up to
+/// kLargestAhead: in any order, at most twice the requested bytes are read. Records in shuffled
+/// order are read one by one. The buffer has the size of kLargestAhead or of the longest read. Use
+/// one per thread, for any number of files.
 class ReadWindow {
  public:
   static constexpr std::size_t kLargestAhead = std::size_t{1} << 17;
 
-  /// `count` bytes from `offset`, or fewer at the end of the file; valid until the next call. `file` must have the same
-  /// contents in all calls with this identity. Throws Error.
-  std::string_view read(const InputFile& file, const FileIdentity& identity, std::uint64_t offset, std::size_t count);
+  /// `count` bytes from `offset`, or fewer at the end of the file; valid until the next call.
+  /// `file` must have the same contents in all calls with this identity. Throws Error.
+  std::string_view read(const InputFile& file, const FileIdentity& identity, std::uint64_t offset,
+                        std::size_t count);
 
   /// The checker of all headers that this thread reads.
   HeaderCheck& headers() { return headers_; }
@@ -51,11 +53,13 @@ class ReadWindow {
   std::uint64_t next_ = 0;  // end of the last read
 };
 
-/// A TFRecord file with random access. A plain file is read in place: with pread, or from a mapping after map(). A gzip
-/// or zlib file is not seekable: it is decompressed into memory when it is opened. Thread-safe for reading.
+/// A TFRecord file with random access. A plain file is read in place: with pread, or from a mapping
+/// after map(). A gzip or zlib file is not seekable: it is decompressed into memory when it is
+/// opened. Thread-safe for reading.
 class RecordFile {
  public:
-  /// How to handle a damaged or truncated gzip or zlib file: refuse it, or use the part before the damage.
+  /// How to handle a damaged or truncated gzip or zlib file: refuse it, or use the part before the
+  /// damage.
   enum class PackedDamage { fail, cut };
 
   /// Throws Error (data) for a file that cannot be read or decompressed.
@@ -69,14 +73,15 @@ class RecordFile {
   /// Whether the decompressed bytes are only those before a damage.
   bool is_cut() const { return is_cut_; }
 
-  /// Maps the file, so that records are read directly from the page cache. Touched pages count as memory of the
-  /// process. A compressed file, or one that cannot be mapped, is read as before; so is any file if the program has not
-  /// called enable_mapped_files(). No thread may read during this call.
+  /// Maps the file, so that records are read directly from the page cache. Touched pages count as
+  /// memory of the process. A compressed file, or one that cannot be mapped, is read as before; so
+  /// is any file if the program has not called enable_mapped_files(). No thread may read during
+  /// this call.
   void map();
-  /// Whether records are read from a mapping. It ends permanently if a page could not be read, because the file shrank
-  /// or its disk failed: from then on the file is read with pread, whose Error states the cause. A caller that used a
-  /// record's view while this became false must read the record again: the checksums were correct, but the data used
-  /// may be zeros.
+  /// Whether records are read from a mapping. It ends permanently if a page could not be read,
+  /// because the file shrank or its disk failed: from then on the file is read with pread, whose
+  /// Error states the cause. A caller that used a record's view while this became false must read
+  /// the record again: the checksums were correct, but the data used may be zeros.
   bool is_mapped() const noexcept { return mapped_ && mapped_->is_intact(); }
 
   /// Releases the pages of a mapping to the system. They are loaded again when read.
@@ -84,14 +89,15 @@ class RecordFile {
     if (mapped_) mapped_->release();
   }
 
-  /// `count` bytes from `offset`, or fewer at the end. The view points into `scratch` (grown if necessary) or into
-  /// memory of this object.
+  /// `count` bytes from `offset`, or fewer at the end. The view points into `scratch` (grown if
+  /// necessary) or into memory of this object.
   std::string_view read(std::uint64_t offset, std::size_t count, std::string& scratch) const;
 
-  /// The data of record `record`, whose header starts at `offset` and whose data is `length` bytes long. Checks both
-  /// CRCs and throws RecordError, or Error (data) if the length in the file is not `length`. The view points into
-  /// `window`, the mapping or memory of this object.
-  std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length, ReadWindow& window) const;
+  /// The data of record `record`, whose header starts at `offset` and whose data is `length` bytes
+  /// long. Checks both CRCs and throws RecordError, or Error (data) if the length in the file is
+  /// not `length`. The view points into `window`, the mapping or memory of this object.
+  std::string_view record(std::int64_t record, std::uint64_t offset, std::uint64_t length,
+                          ReadWindow& window) const;
 
   /// Announces that `count` bytes from `offset` will be read soon. Does not block.
   void will_need(std::uint64_t offset, std::uint64_t count) const;
@@ -108,15 +114,16 @@ class RecordFile {
   std::optional<MappedFile> mapped_;
 };
 
-/// An LRU cache of open record files, by number. At most kMaxOpen files are open, plus those that a thread is still
-/// reading. Thread-safe.
+/// An LRU cache of open record files, by number. At most kMaxOpen files are open, plus those that a
+/// thread is still reading. Thread-safe.
 class RecentFiles {
  public:
-  static constexpr std::size_t kMaxOpen = 256;  // a quarter of the usual limit of open files per process
+  static constexpr std::size_t kMaxOpen =
+      256;  // a quarter of the usual limit of open files per process
   using Open = std::function<RecordFile(std::size_t number)>;
 
-  /// `open` opens file `number`; several threads may call it at the same time. Its exceptions reach the caller of
-  /// get().
+  /// `open` opens file `number`; several threads may call it at the same time. Its exceptions reach
+  /// the caller of get().
   explicit RecentFiles(Open open) : open_(std::move(open)) {}
 
   /// File `number`, which stays open while a reference to it exists.

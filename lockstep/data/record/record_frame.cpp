@@ -16,7 +16,8 @@ constexpr std::uint32_t kMaskDelta = 0xa282ead8u;
 }  // namespace
 
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
-  // ISA-L does not invert the state before or after; the CRC does both. Its pointer is not const, but it only reads.
+  // ISA-L does not invert the state before or after; the CRC does both. Its pointer is not const,
+  // but it only reads.
   std::uint32_t state = ~before;
   while (!bytes.empty()) {
     const std::size_t count = std::min(bytes.size(), kLongestCall);
@@ -27,7 +28,9 @@ std::uint32_t crc32c(std::string_view bytes, std::uint32_t before) {
   return ~state;
 }
 
-std::uint32_t masked_crc32c(std::string_view bytes) { return std::rotr(crc32c(bytes), 15) + kMaskDelta; }
+std::uint32_t masked_crc32c(std::string_view bytes) {
+  return std::rotr(crc32c(bytes), 15) + kMaskDelta;
+}
 
 namespace {
 

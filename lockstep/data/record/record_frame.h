@@ -9,14 +9,16 @@
 
 namespace lockstep::data {
 
-/// CRC-32C of `bytes`, computed with ISA-L. If `before` is the CRC of preceding bytes, the result covers both.
+/// CRC-32C of `bytes`, computed with ISA-L. If `before` is the CRC of preceding bytes, the result
+/// covers both.
 std::uint32_t crc32c(std::string_view bytes, std::uint32_t before = 0);
 
-/// The same, rotated and offset as TFRecord stores it, so that a CRC of data that contains CRCs is still meaningful.
+/// The same, rotated and offset as TFRecord stores it, so that a CRC of data that contains CRCs is
+/// still meaningful.
 std::uint32_t masked_crc32c(std::string_view bytes);
 
-// The layout of a record in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32 masked CRC of the
-// data, little-endian.
+// The layout of a record in a TFRecord file: u64 length | u32 masked CRC of the length | data | u32
+// masked CRC of the data, little-endian.
 
 static_assert(std::endian::native == std::endian::little,
               "record files are read and written in the processor's byte order");
@@ -30,8 +32,8 @@ std::uint64_t record_length(std::string_view header);
 /// Whether the CRC in a header of kRecordHeaderBytes bytes matches its length field.
 bool header_intact(std::string_view header);
 
-/// The same for a sequence of headers. Skips the checksum if a header equals the preceding one, since adjacent records
-/// often have the same length.
+/// The same for a sequence of headers. Skips the checksum if a header equals the preceding one,
+/// since adjacent records often have the same length.
 class HeaderCheck {
  public:
   bool is_intact(std::string_view header);

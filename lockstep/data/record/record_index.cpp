@@ -24,9 +24,11 @@ constexpr int kVersion = 1;
 constexpr std::size_t kMaxHeadBytes = std::size_t{1} << 14;
 constexpr std::size_t kPieceWords = std::size_t{1} << 16;
 constexpr std::size_t kPieceBytes = kPieceWords * sizeof(std::uint64_t);
-constexpr std::size_t kWindowBytes = 4096;  // several headers of small records, one page for large records
+constexpr std::size_t kWindowBytes =
+    4096;  // several headers of small records, one page for large records
 
-/// Reads headers through a window over the file, so that small records do not cost one system call each.
+/// Reads headers through a window over the file, so that small records do not cost one system call
+/// each.
 class HeaderWindow {
  public:
   explicit HeaderWindow(const RecordFile& file) : file_(file) {}
@@ -47,15 +49,17 @@ class HeaderWindow {
   std::uint64_t begin_ = 0;
 };
 
-// The file: one line of JSON, the offsets as 64-bit words, then a CRC-32C of everything before. Little-endian.
+// The file: one line of JSON, the offsets as 64-bit words, then a CRC-32C of everything before.
+// Little-endian.
 std::string head_of(const FileStamp& stamp, const RecordIndex& index) {
   Json head = {{"lockstep_index", kVersion},
                {"records", index.records()},
                {"file_size", stamp.size},
                {"file_modified_nanos", stamp.modified_nanos}};
   if (index.labels) {
-    head["labels"] = {
-        {"feature", index.labels->feature}, {"lowest", index.labels->lowest}, {"highest", index.labels->highest}};
+    head["labels"] = {{"feature", index.labels->feature},
+                      {"lowest", index.labels->lowest},
+                      {"highest", index.labels->highest}};
   }
   return dump_json(head) + '\n';
 }
@@ -67,7 +71,8 @@ void for_pieces(const RecordOffsets& offsets, Use use) {
   for (std::size_t i = 0; i < offsets.size(); ++i) {
     words.push_back(offsets[i]);
     if (words.size() < kPieceWords && i + 1 < offsets.size()) continue;
-    use(std::string_view(reinterpret_cast<const char*>(words.data()), words.size() * sizeof(std::uint64_t)));
+    use(std::string_view(reinterpret_cast<const char*>(words.data()),
+                         words.size() * sizeof(std::uint64_t)));
     words.clear();
   }
 }
@@ -84,7 +89,8 @@ void write_index(AtomicFile& file, const FileStamp& stamp, const RecordIndex& in
   file.write({reinterpret_cast<const char*>(&crc), sizeof(crc)});
 }
 
-/// An integer of the header. nlohmann-json would convert other numbers, even those that no integer can represent.
+/// An integer of the header. nlohmann-json would convert other numbers, even those that no integer
+/// can represent.
 std::int64_t integer_at(const Json& head, const char* name) {
   return head.at(name).get_ref<const Json::number_integer_t&>();
 }
@@ -99,7 +105,8 @@ std::optional<Head> read_head(std::string_view bytes, const FileStamp& stamp) {
   const std::size_t line = bytes.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   Head head{parse_json(bytes.substr(0, line), ErrorCategory::data, "index"), line + 1};
-  const FileStamp made_of = {integer_at(head.fields, "file_size"), integer_at(head.fields, "file_modified_nanos")};
+  const FileStamp made_of = {integer_at(head.fields, "file_size"),
+                             integer_at(head.fields, "file_modified_nanos")};
   if (head.fields.at("lockstep_index") != kVersion || made_of != stamp) return std::nullopt;
   return head;
 }
@@ -123,7 +130,8 @@ bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) 
   return true;
 }
 
-/// The offsets in `file` from `begin`, followed by the CRC of everything before; `crc` is the CRC up to `begin`.
+/// The offsets in `file` from `begin`, followed by the CRC of everything before; `crc` is the CRC
+/// up to `begin`.
 bool read_offsets(const InputFile& file, std::uint64_t begin, std::uint64_t end, std::uint32_t crc,
                   RecordOffsets& offsets) {
   std::string piece(std::min<std::uint64_t>(kPieceBytes, end - begin), '\0');
@@ -136,7 +144,8 @@ bool read_offsets(const InputFile& file, std::uint64_t begin, std::uint64_t end,
     at += count;
   }
   std::uint32_t stored = 0;
-  return file.read_at(end, reinterpret_cast<char*>(&stored), sizeof(stored)) == sizeof(stored) && stored == crc;
+  return file.read_at(end, reinterpret_cast<char*>(&stored), sizeof(stored)) == sizeof(stored) &&
+         stored == crc;
 }
 
 std::optional<RecordIndex> read_index(const InputFile& file, const FileStamp& stamp) {
@@ -149,15 +158,18 @@ std::optional<RecordIndex> read_index(const InputFile& file, const FileStamp& st
   const std::uint64_t words = records < 0 ? 0 : static_cast<std::uint64_t>(records) + 1;
   const std::uint64_t rest = size - head->bytes;
   constexpr std::size_t kCrcBytes = sizeof(std::uint32_t);
-  if (words == 0 || words > size || rest != words * sizeof(std::uint64_t) + kCrcBytes) return std::nullopt;
+  if (words == 0 || words > size || rest != words * sizeof(std::uint64_t) + kCrcBytes)
+    return std::nullopt;
 
   RecordIndex index;
   index.offsets.reserve(words);
   const std::uint32_t crc = crc32c(std::string_view(piece).substr(0, head->bytes));
   if (!read_offsets(file, head->bytes, size - kCrcBytes, crc, index.offsets)) return std::nullopt;
   if (const auto labels = head->fields.find("labels"); labels != head->fields.end()) {
-    index.labels = LabelRange{labels->at("feature"), integer_at(*labels, "lowest"), integer_at(*labels, "highest")};
-    if (index.labels->highest < -1 || index.labels->highest >= std::numeric_limits<std::int32_t>::max())
+    index.labels = LabelRange{labels->at("feature"), integer_at(*labels, "lowest"),
+                              integer_at(*labels, "highest")};
+    if (index.labels->highest < -1 ||
+        index.labels->highest >= std::numeric_limits<std::int32_t>::max())
       return std::nullopt;
   }
   return index;
@@ -172,7 +184,8 @@ std::uint64_t RecordIndex::length(std::int64_t record) const {
 
 namespace {
 
-/// Adds the records of `file` to `index`, which also contains all records before a damage if this throws.
+/// Adds the records of `file` to `index`, which also contains all records before a damage if this
+/// throws.
 void scan_headers(const RecordFile& file, RecordIndex& index) {
   HeaderWindow window(file);
   const std::uint64_t size = file.size();
@@ -184,7 +197,8 @@ void scan_headers(const RecordFile& file, RecordIndex& index) {
     if (!header_intact(header)) throw_length_crc(location());
     const std::uint64_t length = record_length(header);
     const std::uint64_t left = size - offset - kRecordHeaderBytes;
-    if (left < kRecordFooterBytes || length > left - kRecordFooterBytes) throw_truncated_data(location(), length, left);
+    if (left < kRecordFooterBytes || length > left - kRecordFooterBytes)
+      throw_truncated_data(location(), length, left);
     offset += kRecordHeaderBytes + length + kRecordFooterBytes;
     index.offsets.push_back(offset);
   }
@@ -211,21 +225,23 @@ RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile
   const std::uint64_t end = index.offsets.back();
   const auto left_out = static_cast<std::int64_t>(file.size() - end);
   if (file.is_cut())
-    damage = {file.location(index.records(), end), fmt::format("{} stream", compression_name(file.compression())),
-              left_out};
+    damage = {file.location(index.records(), end),
+              fmt::format("{} stream", compression_name(file.compression())), left_out};
   else if (!kind.empty())
     damage = {file.location(index.records(), end), std::string(kind), left_out};
   return index;
 }
 
-std::filesystem::path record_index_path(const std::filesystem::path& file, const std::filesystem::path& index_dir) {
+std::filesystem::path record_index_path(const std::filesystem::path& file,
+                                        const std::filesystem::path& index_dir) {
   if (index_dir.empty()) return file.string() + ".index";
   const std::string absolute = std::filesystem::absolute(file).lexically_normal().string();
   const std::uint64_t hash = XXH3_64bits(absolute.data(), absolute.size());
   return index_dir / fmt::format("{}.{:016x}.index", file.filename().string(), hash);
 }
 
-std::optional<RecordIndex> load_record_index(const std::filesystem::path& path, const FileStamp& stamp) {
+std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
+                                             const FileStamp& stamp) {
   if (std::error_code error; !std::filesystem::is_regular_file(path, error)) return std::nullopt;
   try {
     return read_index(InputFile(path), stamp);
@@ -236,7 +252,8 @@ std::optional<RecordIndex> load_record_index(const std::filesystem::path& path, 
   }
 }
 
-bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp, const RecordIndex& index) {
+bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp,
+                       const RecordIndex& index) {
   try {
     if (path.has_parent_path()) {
       std::error_code ignored;

@@ -14,8 +14,8 @@
 
 namespace lockstep::data {
 
-/// A nondecreasing sequence of byte positions that starts with 0. Stores their low 32 bits, and the places where the
-/// high half increases: none for files below 4 GiB, otherwise one per 4 GiB.
+/// A nondecreasing sequence of byte positions that starts with 0. Stores their low 32 bits, and the
+/// places where the high half increases: none for files below 4 GiB, otherwise one per 4 GiB.
 class RecordOffsets {
  public:
   std::size_t size() const { return low_.size(); }
@@ -37,7 +37,8 @@ class RecordOffsets {
 
  private:
   std::vector<std::uint32_t> low_ = {0};
-  std::vector<std::size_t> rises_;  // for each increment of the high half, the index of the first offset after it
+  std::vector<std::size_t>
+      rises_;  // for each increment of the high half, the index of the first offset after it
 };
 
 /// The result of one scan of a file's labels.
@@ -48,8 +49,8 @@ struct LabelRange {
   bool operator==(const LabelRange&) const = default;
 };
 
-/// The positions of a file's records for random access. Record i's header starts at byte `offsets[i]` of the
-/// (decompressed) file; `offsets[records()]` is the end of the file.
+/// The positions of a file's records for random access. Record i's header starts at byte
+/// `offsets[i]` of the (decompressed) file; `offsets[records()]` is the end of the file.
 struct RecordIndex {
   RecordOffsets offsets;
   std::optional<LabelRange> labels;
@@ -59,22 +60,25 @@ struct RecordIndex {
   bool operator==(const RecordIndex&) const = default;
 };
 
-/// Scans the headers of `file`; of a plain file, only headers are read. Throws RecordError for a damaged header or a
-/// file that ends within a record.
+/// Scans the headers of `file`; of a plain file, only headers are read. Throws RecordError for a
+/// damaged header or a file that ends within a record.
 RecordIndex build_record_index(const RecordFile& file);
 
 /// The same for the records before a damage, which is returned in `damage`.
 RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile>& damage);
 
-/// The path of the index of `file`: next to it as FILE.index, or in `index_dir` if given, under a name that also
-/// distinguishes files of the same name in different directories.
-std::filesystem::path record_index_path(const std::filesystem::path& file, const std::filesystem::path& index_dir);
+/// The path of the index of `file`: next to it as FILE.index, or in `index_dir` if given, under a
+/// name that also distinguishes files of the same name in different directories.
+std::filesystem::path record_index_path(const std::filesystem::path& file,
+                                        const std::filesystem::path& index_dir);
 
 /// Loads the index at `path`, if it is intact and was built from a file with this stamp.
-std::optional<RecordIndex> load_record_index(const std::filesystem::path& path, const FileStamp& stamp);
+std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
+                                             const FileStamp& stamp);
 
-/// Saves `index` at `path`. Returns false if it cannot be written, or if `path` is a link or a special file: an index
-/// is useful but not required.
-bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp, const RecordIndex& index);
+/// Saves `index` at `path`. Returns false if it cannot be written, or if `path` is a link or a
+/// special file: an index is useful but not required.
+bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp,
+                       const RecordIndex& index);
 
 }  // namespace lockstep::data

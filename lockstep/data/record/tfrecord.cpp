@@ -25,8 +25,8 @@ TFRecordReader::TFRecordReader(std::filesystem::path path)
       source_(open_bytes(file_, compression_)),
       buffer_(kBufferBytes, '\0') {}
 
-/// Makes `count` bytes available, or all up to the end of the file; returns the number available. Grows in steps, so
-/// that a wrong length does not cost more memory than the size of the file.
+/// Makes `count` bytes available, or all up to the end of the file; returns the number available.
+/// Grows in steps, so that a wrong length does not cost more memory than the size of the file.
 std::size_t TFRecordReader::need(std::size_t count) {
   while (end_ - begin_ < count) {
     std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
@@ -75,7 +75,8 @@ constexpr std::size_t kFlushBytes = std::size_t{1} << 18;
 
 }  // namespace
 
-TFRecordWriter::TFRecordWriter(const std::filesystem::path& path, Compression compression) : file_(path) {
+TFRecordWriter::TFRecordWriter(const std::filesystem::path& path, Compression compression)
+    : file_(path) {
   if (compression != Compression::none) deflater_.emplace(compression);
 }
 

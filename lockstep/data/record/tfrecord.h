@@ -16,23 +16,26 @@
 
 namespace lockstep::data {
 
-/// Reads a plain, gzip or zlib file (detected by content) from its beginning, with memory for a few records regardless
-/// of its size. Checks both CRCs of every record. An empty file has no records. Not thread-safe.
+/// Reads a plain, gzip or zlib file (detected by content) from its beginning, with memory for a few
+/// records regardless of its size. Checks both CRCs of every record. An empty file has no records.
+/// Not thread-safe.
 class TFRecordReader {
  public:
   /// Throws Error (data) if the file cannot be read.
   explicit TFRecordReader(std::filesystem::path path);
 
-  /// Sets `data` to the next record's data, valid until the next call. Returns false at the end of the file. Throws
-  /// RecordError for damage, Error (data) for a damaged compressed stream. After a data_crc fault, the next call
-  /// continues after the record; after any other fault, the file cannot be read further and the next call returns
-  /// false.
+  /// Sets `data` to the next record's data, valid until the next call. Returns false at the end of
+  /// the file. Throws RecordError for damage, Error (data) for a damaged compressed stream. After a
+  /// data_crc fault, the next call continues after the record; after any other fault, the file
+  /// cannot be read further and the next call returns false.
   bool next(std::string_view& data);
 
   /// The location of the record that next() returned, or failed to read, last.
   RecordLocation location() const;
   std::int64_t records_read() const { return record_ + 1; }  ///< records that next() has returned
-  Compression compression() const { return compression_; }   ///< the given or detected compression of the file
+  Compression compression() const {
+    return compression_;
+  }  ///< the given or detected compression of the file
 
  private:
   std::size_t need(std::size_t count);
@@ -50,21 +53,24 @@ class TFRecordReader {
   bool lost_ = false;  // nothing can be read after a damaged frame
 };
 
-/// Writes a new TFRecord file, which appears under its name only after close() (or publish()) has succeeded. A full
-/// disk, a failure or a crash leaves the previous file unchanged. Not thread-safe.
+/// Writes a new TFRecord file, which appears under its name only after close() (or publish()) has
+/// succeeded. A full disk, a failure or a crash leaves the previous file unchanged. Not
+/// thread-safe.
 class TFRecordWriter {
  public:
   /// Throws Error (data) if the directory is not writable.
-  explicit TFRecordWriter(const std::filesystem::path& path, Compression compression = Compression::none);
+  explicit TFRecordWriter(const std::filesystem::path& path,
+                          Compression compression = Compression::none);
 
   /// Appends one record. Throws Error (data) if the disk is full; the file is then abandoned.
   void write(std::string_view data);
 
-  /// Writes the remaining data and makes it durable. The file is not visible under its name yet. Throws Error (data).
+  /// Writes the remaining data and makes it durable. The file is not visible under its name yet.
+  /// Throws Error (data).
   void finish();
 
-  /// Moves the finished file to its name. Throws Error (data). For publishing several files together; otherwise call
-  /// close().
+  /// Moves the finished file to its name. Throws Error (data). For publishing several files
+  /// together; otherwise call close().
   void publish() { file_.publish(); }
 
   /// Calls finish() and publish(). Without it, the file is discarded.

@@ -20,9 +20,9 @@ namespace {
 /// Identifies the records in the header of a cache file.
 std::string content_of(const RecordSource& source) {
   const SampleSpec& spec = source.spec();
-  return fmt::format("{} records of {}, as {} [{}] with {} classes and {} targets", source.size(), source.description(),
-                     source.has_images() ? "pixels" : "floats", fmt::join(spec.shape, ", "), spec.classes,
-                     spec.targets);
+  return fmt::format("{} records of {}, as {} [{}] with {} classes and {} targets", source.size(),
+                     source.description(), source.has_images() ? "pixels" : "floats",
+                     fmt::join(spec.shape, ", "), spec.classes, spec.targets);
 }
 
 template <typename T>
@@ -35,21 +35,27 @@ std::span<T> as(std::span<std::byte> bytes) {
 CachedSource::CachedSource(std::shared_ptr<const RecordSource> source, std::int64_t available)
     : WrappedSource(std::move(source), "cached in memory"),
       store_(std::make_unique<MemoryStore>(this->source().size(), record_bytes(), available)),
-      states_(std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()))) {}
+      states_(
+          std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()))) {
+}
 
-CachedSource::CachedSource(std::shared_ptr<const RecordSource> source, const std::filesystem::path& file)
+CachedSource::CachedSource(std::shared_ptr<const RecordSource> source,
+                           const std::filesystem::path& file)
     : WrappedSource(std::move(source), "cached in a file"),
-      store_(std::make_unique<FileStore>(file, content_of(this->source()), this->source().size(), record_bytes())) {
+      store_(std::make_unique<FileStore>(file, content_of(this->source()), this->source().size(),
+                                         record_bytes())) {
   if (store_->is_complete())
     check_that_it_is_up_to_date(file);
   else
-    states_ = std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()));
+    states_ =
+        std::make_unique<std::atomic<State>[]>(static_cast<std::size_t>(this->source().size()));
 }
 
 std::size_t CachedSource::record_bytes() const {
   const SampleSpec& spec = source().spec();
   const auto features = static_cast<std::size_t>(spec.feature_count());
-  const std::size_t bytes = source().has_images() ? (features + 3) / 4 * 4 : features * sizeof(float);
+  const std::size_t bytes =
+      source().has_images() ? (features + 3) / 4 * 4 : features * sizeof(float);
   return static_cast<std::size_t>(spec.targets) * sizeof(float) + sizeof(Sample::label) + bytes;
 }
 
@@ -61,7 +67,8 @@ std::vector<std::byte> CachedSource::make(std::int64_t record_id) const {
   Sample sample;
   sample.targets = as<float>(std::span(record).first(label_at));
   if (source().has_images())
-    sample.pixels = as<std::uint8_t>(features).first(static_cast<std::size_t>(spec.feature_count()));
+    sample.pixels =
+        as<std::uint8_t>(features).first(static_cast<std::size_t>(spec.feature_count()));
   else
     sample.features = as<float>(features);
   source().read(record_id, sample);
@@ -104,8 +111,9 @@ void CachedSource::check_that_it_is_up_to_date(const std::filesystem::path& file
   for (const std::int64_t record_id : {std::int64_t{0}, last}) {
     std::vector<std::byte> scratch;
     if (!std::ranges::equal(store_->get(record_id, scratch), make(record_id)))
-      throw Error(ErrorCategory::data, file.string(), "expected a cache of the current records",
-                  fmt::format("record {} differs: remove the file, which is then rebuilt", record_id));
+      throw Error(
+          ErrorCategory::data, file.string(), "expected a cache of the current records",
+          fmt::format("record {} differs: remove the file, which is then rebuilt", record_id));
   }
 }
 
@@ -113,11 +121,13 @@ MemoryStore::MemoryStore(std::int64_t records, std::size_t record_bytes, std::in
     : record_bytes_(record_bytes) {
   const double needed = static_cast<double>(records) * static_cast<double>(record_bytes);
   if (needed > static_cast<double>(available))
-    throw Error(
-        ErrorCategory::input, "cache",
-        fmt::format("expected {:.1f} MiB of memory for {} records of {} bytes", needed / 0x1p20, records, record_bytes),
-        fmt::format("{:.1f} MiB are available: use cache(file)", static_cast<double>(available) / 0x1p20));
-  bytes_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(records) * record_bytes);
+    throw Error(ErrorCategory::input, "cache",
+                fmt::format("expected {:.1f} MiB of memory for {} records of {} bytes",
+                            needed / 0x1p20, records, record_bytes),
+                fmt::format("{:.1f} MiB are available: use cache(file)",
+                            static_cast<double>(available) / 0x1p20));
+  bytes_ =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(records) * record_bytes);
 }
 
 void MemoryStore::put(std::int64_t record_id, std::span<const std::byte> record) {
@@ -138,7 +148,8 @@ constexpr std::size_t kCrcBytes = 4;
 
 template <typename T>
 void append(std::string& bytes, T value) {
-  for (std::size_t i = 0; i < sizeof(T); ++i) bytes.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
+  for (std::size_t i = 0; i < sizeof(T); ++i)
+    bytes.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
 }
 
 template <typename T>
@@ -195,14 +206,18 @@ void FileStore::check(const std::string& header) const {
     fail("expected a cache file", "the file is not a cache file");
   const auto version = number_at<std::uint32_t>(numbers, kMagic.size());
   if (version != kVersion)
-    fail(fmt::format("expected a cache file of version {}", kVersion), fmt::format("its version is {}", version));
-  const auto text_bytes = std::min<std::size_t>(number_at<std::uint32_t>(numbers, kMagic.size() + 4), 1U << 24);
+    fail(fmt::format("expected a cache file of version {}", kVersion),
+         fmt::format("its version is {}", version));
+  const auto text_bytes =
+      std::min<std::size_t>(number_at<std::uint32_t>(numbers, kMagic.size() + 4), 1U << 24);
   const std::string found = read_text(*reader_, 0, kNumbersEnd + text_bytes + kCrcBytes);
   const std::string_view front = std::string_view(found).substr(0, kNumbersEnd + text_bytes);
-  if (found.size() < front.size() + kCrcBytes || number_at<std::uint32_t>(found, front.size()) != crc32c(front))
+  if (found.size() < front.size() + kCrcBytes ||
+      number_at<std::uint32_t>(found, front.size()) != crc32c(front))
     fail("expected an intact cache file", "its header does not match its checksum");
   if (found != header)
-    fail(fmt::format("expected a cache of {}", header.substr(kNumbersEnd, header.size() - kNumbersEnd - kCrcBytes)),
+    fail(fmt::format("expected a cache of {}",
+                     header.substr(kNumbersEnd, header.size() - kNumbersEnd - kCrcBytes)),
          fmt::format("it is a cache of {}", front.substr(kNumbersEnd)));
   const auto bytes = static_cast<std::uint64_t>(file_stamp(path_).size);
   if (bytes != offset_of(records_))
@@ -218,10 +233,11 @@ void FileStore::create(const std::string& header) {
   std::error_code unknown;
   const auto room = std::filesystem::space(directory, unknown).available;
   if (!unknown && room < offset_of(records_))
-    throw Error(ErrorCategory::output, path_.string(),
-                fmt::format("expected {:.1f} MiB on the disk for {} records of {} bytes",
-                            static_cast<double>(offset_of(records_)) / 0x1p20, records_, record_bytes_),
-                fmt::format("{:.1f} MiB are free", static_cast<double>(room) / 0x1p20));
+    throw Error(
+        ErrorCategory::output, path_.string(),
+        fmt::format("expected {:.1f} MiB on the disk for {} records of {} bytes",
+                    static_cast<double>(offset_of(records_)) / 0x1p20, records_, record_bytes_),
+        fmt::format("{:.1f} MiB are free", static_cast<double>(room) / 0x1p20));
   writer_->write_at(0, header);
   reader_.emplace(writer_->temporary());
 }
@@ -240,14 +256,17 @@ void FileStore::put(std::int64_t record_id, std::span<const std::byte> record) {
   if (std::error_code ignored; !std::filesystem::exists(path_, ignored)) writer_->publish();
 }
 
-std::span<const std::byte> FileStore::get(std::int64_t record_id, std::vector<std::byte>& scratch) const {
+std::span<const std::byte> FileStore::get(std::int64_t record_id,
+                                          std::vector<std::byte>& scratch) const {
   scratch.resize(record_bytes_ + kCrcBytes);
-  const std::size_t got =
-      reader_->read_at(offset_of(record_id), reinterpret_cast<char*>(scratch.data()), scratch.size());
+  const std::size_t got = reader_->read_at(offset_of(record_id),
+                                           reinterpret_cast<char*>(scratch.data()), scratch.size());
   const auto record = std::span<const std::byte>(scratch).first(record_bytes_);
-  if (got < scratch.size() || number_at<std::uint32_t>(as_text(scratch), record_bytes_) != crc32c(as_text(record)))
+  if (got < scratch.size() ||
+      number_at<std::uint32_t>(as_text(scratch), record_bytes_) != crc32c(as_text(record)))
     throw Error(ErrorCategory::data, fmt::format("{}: record {}", path_.string(), record_id),
-                "expected an intact record", "it does not match its checksum: remove the file, which is then rebuilt");
+                "expected an intact record",
+                "it does not match its checksum: remove the file, which is then rebuilt");
   return record;
 }
 

@@ -17,8 +17,8 @@
 
 namespace lockstep::data {
 
-/// Records of equal size. Each is put once and can then be read by any thread. A reader must know that put() has
-/// returned for its record.
+/// Records of equal size. Each is put once and can then be read by any thread. A reader must know
+/// that put() has returned for its record.
 class RecordStore {
  public:
   virtual ~RecordStore() = default;
@@ -27,25 +27,28 @@ class RecordStore {
   /// Throws Error if the record cannot be stored.
   virtual void put(std::int64_t record_id, std::span<const std::byte> record) = 0;
   /// A view into the store's memory, or into `scratch`. Throws Error (data) for damage.
-  virtual std::span<const std::byte> get(std::int64_t record_id, std::vector<std::byte>& scratch) const = 0;
+  virtual std::span<const std::byte> get(std::int64_t record_id,
+                                         std::vector<std::byte>& scratch) const = 0;
 };
 
 /// A cache in one block of memory, which the system allocates page by page as records are put.
 class MemoryStore final : public RecordStore {
  public:
-  /// Space for `records` records of `record_bytes`. Throws Error (input) if they need more than `available` bytes.
+  /// Space for `records` records of `record_bytes`. Throws Error (input) if they need more than
+  /// `available` bytes.
   MemoryStore(std::int64_t records, std::size_t record_bytes, std::int64_t available);
 
   void put(std::int64_t record_id, std::span<const std::byte> record) override;
-  std::span<const std::byte> get(std::int64_t record_id, std::vector<std::byte>& scratch) const override;
+  std::span<const std::byte> get(std::int64_t record_id,
+                                 std::vector<std::byte>& scratch) const override;
 
  private:
   std::size_t record_bytes_;
   std::unique_ptr<std::byte[]> bytes_;
 };
 
-/// A cache file: a header that identifies the records, then the records, each with its CRC-32C. Numbers are
-/// little-endian.
+/// A cache file: a header that identifies the records, then the records, each with its CRC-32C.
+/// Numbers are little-endian.
 ///
 ///   "LSCACHE\n"   8 bytes
 ///   version       uint32: 1
@@ -55,18 +58,21 @@ class MemoryStore final : public RecordStore {
 ///   text          what the records were made of
 ///   CRC           uint32, of all preceding bytes
 ///
-/// Until all records are stored, they are in a temporary file in the same directory, which is removed with its store.
-/// Then the file is renamed to its final name, unless another process was first: each process has its own temporary
-/// file with the same contents.
+/// Until all records are stored, they are in a temporary file in the same directory, which is
+/// removed with its store. Then the file is renamed to its final name, unless another process was
+/// first: each process has its own temporary file with the same contents.
 class FileStore final : public RecordStore {
  public:
-  /// `text` identifies the records. An existing file is opened. Throws Error (data) if it contains other records, or
-  /// cannot be read or created; Error (input) if the disk does not have enough space for a new one.
-  FileStore(std::filesystem::path path, const std::string& text, std::int64_t records, std::size_t record_bytes);
+  /// `text` identifies the records. An existing file is opened. Throws Error (data) if it contains
+  /// other records, or cannot be read or created; Error (input) if the disk does not have enough
+  /// space for a new one.
+  FileStore(std::filesystem::path path, const std::string& text, std::int64_t records,
+            std::size_t record_bytes);
 
   bool is_complete() const override { return !writer_; }
   void put(std::int64_t record_id, std::span<const std::byte> record) override;
-  std::span<const std::byte> get(std::int64_t record_id, std::vector<std::byte>& scratch) const override;
+  std::span<const std::byte> get(std::int64_t record_id,
+                                 std::vector<std::byte>& scratch) const override;
 
  private:
   void check(const std::string& header) const;
@@ -82,15 +88,15 @@ class FileStore final : public RecordStore {
   std::atomic<std::int64_t> missing_ = 0;
 };
 
-/// Caches each record when it is first read, as in epoch 0 of seed 0, for any pass. Images are cached as pixels,
-/// everything else as floats. If several threads need an uncached record at the same time, each makes it, and one
-/// stores it.
+/// Caches each record when it is first read, as in epoch 0 of seed 0, for any pass. Images are
+/// cached as pixels, everything else as floats. If several threads need an uncached record at the
+/// same time, each makes it, and one stores it.
 class CachedSource final : public WrappedSource {
  public:
   /// Caches in memory. Throws Error (input) if the records need more than `available` bytes.
   CachedSource(std::shared_ptr<const RecordSource> source, std::int64_t available);
-  /// Caches in `file` (FileStore). Throws Error (data) if it is a cache of other records, as determined from its header
-  /// and its first and last record.
+  /// Caches in `file` (FileStore). Throws Error (data) if it is a cache of other records, as
+  /// determined from its header and its first and last record.
   CachedSource(std::shared_ptr<const RecordSource> source, const std::filesystem::path& file);
 
   bool has_encoded_images() const override { return false; }
@@ -100,7 +106,8 @@ class CachedSource final : public WrappedSource {
  private:
   enum class State : std::uint8_t { missing, claimed, kept };
 
-  /// Size of a cached record: targets, label, then features or pixels, rounded up to a multiple of 4.
+  /// Size of a cached record: targets, label, then features or pixels, rounded up to a multiple
+  /// of 4.
   std::size_t record_bytes() const;
   std::vector<std::byte> make(std::int64_t record_id) const;
   void place(std::span<const std::byte> record, Sample& sample) const;

@@ -22,13 +22,17 @@ std::string_view without_mark(std::string_view text) {
 
 }  // namespace
 
-CsvRows::CsvRows(std::string_view text, std::string file) : file_(std::move(file)), rest_(without_mark(text)) {}
+CsvRows::CsvRows(std::string_view text, std::string file)
+    : file_(std::move(file)), rest_(without_mark(text)) {}
 
 void CsvRows::fail(std::size_t column, std::string_view expected, std::string_view actual) const {
-  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1), expected, actual);
+  throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1),
+              expected, actual);
 }
 
-void CsvRows::skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size())); }
+void CsvRows::skip_blanks() {
+  rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size()));
+}
 
 bool CsvRows::next() {
   fields_.clear();
@@ -98,7 +102,8 @@ bool announces(const Row& first, const Row& second) {
   if (first.size() < 4 || !std::ranges::all_of(second, is_number)) return false;
   const auto records = csv_number<std::int64_t>(first[0]);
   const auto features = csv_number<std::int64_t>(first[1]);
-  return records && *records > 0 && features && *features + 1 == static_cast<std::int64_t>(second.size()) &&
+  return records && *records > 0 && features &&
+         *features + 1 == static_cast<std::int64_t>(second.size()) &&
          std::none_of(first.begin() + 2, first.end(), is_number);
 }
 
@@ -107,25 +112,30 @@ bool names_columns_of(const CsvOptions& options, const Row& row) {
     return !text.empty() && !is_number(text) && std::ranges::count(row, text) > 0;
   };
   return is_name(options.label) || std::ranges::any_of(options.targets, is_name) ||
-         std::ranges::any_of(options.columns, is_name) || std::ranges::any_of(options.leave_out, is_name) ||
+         std::ranges::any_of(options.columns, is_name) ||
+         std::ranges::any_of(options.leave_out, is_name) ||
          std::ranges::any_of(options.categorical, is_name);
 }
 
-/// A column without a name is identified by its number; two columns with the same name would be ambiguous.
+/// A column without a name is identified by its number; two columns with the same name would be
+/// ambiguous.
 std::vector<std::string> names_of(const Row& header, const std::string& file) {
   std::vector<std::string> names = header;
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i].empty()) names[i] = std::to_string(i + 1);
-    if (const auto same = std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
+    if (const auto same =
+            std::find(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(i), names[i]);
         same != names.begin() + static_cast<std::ptrdiff_t>(i))
       throw Error(ErrorCategory::data, file, "expected columns of different names",
-                  fmt::format("columns {} and {} are both called {}", same - names.begin() + 1, i + 1, names[i]));
+                  fmt::format("columns {} and {} are both called {}", same - names.begin() + 1,
+                              i + 1, names[i]));
   }
   return names;
 }
 
 /// A header has names where the other rows have numbers.
-bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options, const std::string& file) {
+bool looks_like_header(const Row& first, const Row& second, const CsvOptions& options,
+                       const std::string& file) {
   if (second.empty()) return std::ranges::none_of(first, is_number);
   if (names_columns_of(options, first)) return true;
   int numbers_under_names = 0;
@@ -135,11 +145,13 @@ bool looks_like_header(const Row& first, const Row& second, const CsvOptions& op
     ++(is_number(first[i]) ? numbers_under_numbers : numbers_under_names);
   }
   if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
-  const std::string given = numbers_under_names > 0
-                                ? "the first row has numbers in some of the columns where the second row has "
-                                  "them, but not in all"
-                                : "neither the first nor the second row has a number";
-  throw Error(ErrorCategory::data, file, "expected header=yes or header=no, to state whether the first row is a header",
+  const std::string given =
+      numbers_under_names > 0
+          ? "the first row has numbers in some of the columns where the second row has "
+            "them, but not in all"
+          : "neither the first nor the second row has a number";
+  throw Error(ErrorCategory::data, file,
+              "expected header=yes or header=no, to state whether the first row is a header",
               given);
 }
 
@@ -155,15 +167,16 @@ class Columns {
     const auto number = csv_number<std::size_t>(name);
     if (number && *number >= 1 && *number <= names_.size()) return *number - 1;
     throw Error(ErrorCategory::input, file_,
-                fmt::format("expected {}= with columns of the table: {}; or their numbers from 1", option,
-                            fmt::join(names_, ", ")),
+                fmt::format("expected {}= with columns of the table: {}; or their numbers from 1",
+                            option, fmt::join(names_, ", ")),
                 fmt::format("got \"{}\"", name));
   }
 
   std::size_t take(std::size_t column, const char* option) {
     const char*& meaning = meanings_[column];
     if (meaning != nullptr)
-      throw Error(ErrorCategory::input, file_, fmt::format("expected one meaning for the column {}", names_[column]),
+      throw Error(ErrorCategory::input, file_,
+                  fmt::format("expected one meaning for the column {}", names_[column]),
                   fmt::format("got {}= and {}=", meaning, option));
     meaning = option;
     return column;
@@ -198,12 +211,15 @@ void give_meanings(CsvLayout& layout, const CsvOptions& options, const std::stri
     layout.label = columns.take(layout.names.size() - 1, "label");
   if (layout.label && !layout.targets.empty())
     throw Error(ErrorCategory::input, file, "expected a label or targets", "got both");
-  layout.features = options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
+  layout.features =
+      options.columns.empty() ? columns.not_taken() : columns.take_all(options.columns, "columns");
   layout.is_categorical.resize(layout.names.size());
-  for (const std::string& name : options.categorical) layout.is_categorical[columns.find(name, "categorical")] = true;
+  for (const std::string& name : options.categorical)
+    layout.is_categorical[columns.find(name, "categorical")] = true;
   if (layout.features.empty())
-    throw Error(ErrorCategory::data, file, "expected a feature and a label",
-                layout.names.size() == 1 ? "there is one column" : "no column is left for features");
+    throw Error(
+        ErrorCategory::data, file, "expected a feature and a label",
+        layout.names.size() == 1 ? "there is one column" : "no column is left for features");
   for (const std::size_t column : layout.targets)
     if (layout.is_categorical[column])
       throw Error(ErrorCategory::input, file, "expected targets that are numbers",
@@ -227,7 +243,9 @@ template std::optional<std::size_t> csv_number(std::string_view);
 
 CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options) {
   CsvRows rows(text, file);
-  const auto next = [&] { return rows.next() ? Row(rows.fields().begin(), rows.fields().end()) : Row(); };
+  const auto next = [&] {
+    return rows.next() ? Row(rows.fields().begin(), rows.fields().end()) : Row();
+  };
   const Row first = next();
   const Row second = next();
   CsvLayout layout;
@@ -237,8 +255,10 @@ CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const Cs
     layout.announced_records = *csv_number<std::int64_t>(first[0]);
     layout.classes.assign(first.begin() + 2, first.end());
   } else if (options.header != CsvHeader::no) {
-    const bool names = std::ranges::any_of(first, [](const std::string& field) { return !is_number(field); });
-    layout.has_header = options.header == CsvHeader::yes || (names && looks_like_header(first, second, options, file));
+    const bool names =
+        std::ranges::any_of(first, [](const std::string& field) { return !is_number(field); });
+    layout.has_header = options.header == CsvHeader::yes ||
+                        (names && looks_like_header(first, second, options, file));
     if (layout.has_header) layout.names = names_of(first, file);
   }
   if (layout.has_header && second.empty())

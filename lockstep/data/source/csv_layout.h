@@ -12,15 +12,15 @@
 
 namespace lockstep::data {
 
-/// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks and doubled quotes.
-/// Blanks around fields, empty lines and a byte order mark are skipped.
+/// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks
+/// and doubled quotes. Blanks around fields, empty lines and a byte order mark are skipped.
 class CsvRows {
  public:
   /// `text` must outlive this object; `file` is used in messages.
   CsvRows(std::string_view text, std::string file);
 
-  /// Advances to the next row; false after the last. Throws Error (data) with file, line and column for misplaced
-  /// quotes.
+  /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
+  /// for misplaced quotes.
   bool next();
   /// The fields of the row, without quotes; valid until next().
   const std::vector<std::string_view>& fields() const { return fields_; }
@@ -28,7 +28,8 @@ class CsvRows {
   std::int64_t line() const { return line_; }
 
   /// Throws the Error (data) about a field of this row; `column` is from 0.
-  [[noreturn]] void fail(std::size_t column, std::string_view expected, std::string_view actual) const;
+  [[noreturn]] void fail(std::size_t column, std::string_view expected,
+                         std::string_view actual) const;
 
  private:
   std::string_view take_quoted();
@@ -48,15 +49,17 @@ class CsvRows {
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field);
 
-/// The columns of features, label and targets of a table, determined from its first rows and the options.
+/// The columns of features, label and targets of a table, determined from its first rows and the
+/// options.
 struct CsvLayout {
-  bool has_header = false;             ///< the first row is not a record
-  std::vector<std::string> names;      ///< names of all columns: the header's, or their numbers from 1
-  std::vector<std::size_t> features;   ///< column indices, from 0
-  std::vector<std::size_t> targets;    ///< columns of regression targets
-  std::optional<std::size_t> label;    ///< set if there are no targets
-  std::vector<bool> is_categorical;    ///< for all columns
-  std::vector<std::string> classes;    ///< class names in a header "120,4,setosa,versicolor,virginica"
+  bool has_header = false;         ///< the first row is not a record
+  std::vector<std::string> names;  ///< names of all columns: the header's, or their numbers from 1
+  std::vector<std::size_t> features;  ///< column indices, from 0
+  std::vector<std::size_t> targets;   ///< columns of regression targets
+  std::optional<std::size_t> label;   ///< set if there are no targets
+  std::vector<bool> is_categorical;   ///< for all columns
+  std::vector<std::string>
+      classes;  ///< class names in a header "120,4,setosa,versicolor,virginica"
   std::int64_t announced_records = 0;  ///< number of records stated by such a header; 0: not stated
 
   /// Throws Error (data) for an ambiguous file, Error (input) for options that do not match it.

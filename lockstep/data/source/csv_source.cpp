@@ -28,7 +28,8 @@ CsvRows records_of(std::string_view text, const std::string& file, const CsvLayo
 void check_columns(const CsvRows& rows, std::size_t columns) {
   const std::size_t given = rows.fields().size();
   if (given != columns)
-    rows.fail(std::min(given, columns) - 1, fmt::format("expected {} columns, as in the first row", columns),
+    rows.fail(std::min(given, columns) - 1,
+              fmt::format("expected {} columns, as in the first row", columns),
               fmt::format("there are {}", given));
 }
 
@@ -44,15 +45,18 @@ std::string listed(const std::vector<std::string>& words) {
 /// The index of `word` in the sorted `words`; words.size() if it is not one of them.
 std::size_t place_of(const std::vector<std::string>& words, std::string_view word) {
   const auto place = std::lower_bound(words.begin(), words.end(), word);
-  return place != words.end() && *place == word ? static_cast<std::size_t>(place - words.begin()) : words.size();
+  return place != words.end() && *place == word ? static_cast<std::size_t>(place - words.begin())
+                                                : words.size();
 }
 
 }  // namespace
 
-CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options) : file_(file), options_(options) {
+CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
+    : file_(file), options_(options) {
   const std::string text = read_all(InputFile(file), Compression::none);
   layout_ = CsvLayout::of(text, file.string(), options);
-  for (const std::size_t column : layout_.features) vocabulary_.columns.push_back(layout_.names[column]);
+  for (const std::size_t column : layout_.features)
+    vocabulary_.columns.push_back(layout_.names[column]);
   if (options.like.empty()) {
     learn_vocabulary(records_of(text, file.string(), layout_));
   } else {
@@ -63,9 +67,10 @@ CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& option
   set_spec();
   for (CsvRows rows = records_of(text, file.string(), layout_); rows.next();) add_row(rows);
   if (layout_.announced_records > 0 && layout_.announced_records != records_)
-    throw Error(ErrorCategory::data, file.string(),
-                fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
-                fmt::format("there are {}", records_));
+    throw Error(
+        ErrorCategory::data, file.string(),
+        fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
+        fmt::format("there are {}", records_));
   if (layout_.label && spec_.classes == 0)
     spec_.classes = vocabulary_.classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
 }
@@ -82,10 +87,10 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
       const std::string_view word = rows.fields()[column];
       if (!set.contains(word)) set.emplace(word);
       if (set.size() > kMaxValues)
-        rows.fail(
-            column,
-            fmt::format("expected at most {} different values in the column {}", kMaxValues, layout_.names[column]),
-            fmt::format("\"{}\" is one more", word));
+        rows.fail(column,
+                  fmt::format("expected at most {} different values in the column {}", kMaxValues,
+                              layout_.names[column]),
+                  fmt::format("\"{}\" is one more", word));
     };
     for (auto& [column, set] : words) add(set, column);
     if (!labels_are_words) continue;
@@ -106,7 +111,8 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
 void CsvSource::take_vocabulary(const CsvVocabulary& known) {
   if (vocabulary_.columns != known.columns)
     throw Error(ErrorCategory::data, file_.string(),
-                fmt::format("expected the features {}, as in {}", listed(known.columns), options_.like.string()),
+                fmt::format("expected the features {}, as in {}", listed(known.columns),
+                            options_.like.string()),
                 fmt::format("got {}", listed(vocabulary_.columns)));
   vocabulary_ = known;
 }
@@ -136,7 +142,8 @@ std::vector<std::string> CsvSource::feature_names() const {
       names.push_back(name);
       continue;
     }
-    for (const std::string& value : vocabulary_.values.at(name)) names.push_back(fmt::format("{}={}", name, value));
+    for (const std::string& value : vocabulary_.values.at(name))
+      names.push_back(fmt::format("{}={}", name, value));
     if (options_.unknown_column) names.push_back(name + " unknown");
   }
   return names;
@@ -145,7 +152,8 @@ std::vector<std::string> CsvSource::feature_names() const {
 void CsvSource::add_row(const CsvRows& rows) {
   check_columns(rows, layout_.names.size());
   for (const std::size_t column : layout_.features)
-    values_.push_back(layout_.is_categorical[column] ? value_number(rows, column) : number(rows, column));
+    values_.push_back(layout_.is_categorical[column] ? value_number(rows, column)
+                                                     : number(rows, column));
   for (const std::size_t column : layout_.targets) targets_.push_back(number(rows, column));
   if (layout_.label) labels_.push_back(class_number(rows));
   ++records_;
@@ -158,7 +166,8 @@ float CsvSource::number(const CsvRows& rows, std::size_t column) const {
   if (!std::isfinite(value))
     rows.fail(column,
               given ? "expected a finite number"
-                    : fmt::format("expected a number, or a column of words: categorical={}", layout_.names[column]),
+                    : fmt::format("expected a number, or a column of words: categorical={}",
+                                  layout_.names[column]),
               fmt::format("got \"{}\"", field));
   return value;
 }
@@ -181,14 +190,16 @@ std::int32_t CsvSource::class_number(const CsvRows& rows) const {
     const std::vector<std::string>& names = vocabulary_.class_names;
     const std::size_t place = place_of(names, field);
     if (place == names.size())
-      rows.fail(*layout_.label, fmt::format("expected one of the classes {}", listed(names)), given);
+      rows.fail(*layout_.label, fmt::format("expected one of the classes {}", listed(names)),
+                given);
     return static_cast<std::int32_t>(place);
   }
   const auto label = csv_number<std::int32_t>(field);
   if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
     rows.fail(*layout_.label, "expected a class number (an integer from 0)", given);
   if (vocabulary_.classes > 0 && *label >= vocabulary_.classes)
-    rows.fail(*layout_.label, fmt::format("expected a class number below {}", vocabulary_.classes), given);
+    rows.fail(*layout_.label, fmt::format("expected a class number below {}", vocabulary_.classes),
+              given);
   return *label;
 }
 

@@ -17,28 +17,31 @@ namespace lockstep::data {
 
 /// The values and classes of a table. A table with `like` uses those of another table.
 struct CsvVocabulary {
-  std::vector<std::string> columns;                                     ///< names of the feature columns
-  std::map<std::string, std::vector<std::string>, std::less<>> values;  ///< sorted values of each categorical column
-  std::vector<std::string> class_names;                                 ///< if known
-  bool labels_are_words = false;                                        ///< the labels are class names, sorted
+  std::vector<std::string> columns;  ///< names of the feature columns
+  std::map<std::string, std::vector<std::string>, std::less<>>
+      values;                            ///< sorted values of each categorical column
+  std::vector<std::string> class_names;  ///< if known
+  bool labels_are_words = false;         ///< the labels are class names, sorted
   std::int64_t classes = 0;
 };
 
-/// A comma-separated file (RFC 4180), kept in memory. By default, the last column is the label and the others are
-/// features, [F]. Labels are class numbers from 0, or words, which are numbered in alphabetical order regardless of row
-/// order. A categorical column is one-hot encoded: one feature per value, in the same order. Features are in the order
-/// of their columns.
+/// A comma-separated file (RFC 4180), kept in memory. By default, the last column is the label and
+/// the others are features, [F]. Labels are class numbers from 0, or words, which are numbered in
+/// alphabetical order regardless of row order. A categorical column is one-hot encoded: one feature
+/// per value, in the same order. Features are in the order of their columns.
 ///
-/// A first row is a header if it has words where the other rows have numbers. A header as in TensorFlow's Iris files,
-/// `120,4,setosa,versicolor,virginica`, gives the number of records, the number of features and the class names.
+/// A first row is a header if it has words where the other rows have numbers. A header as in
+/// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
+/// number of features and the class names.
 class CsvSource final : public RecordSource {
  public:
-  static constexpr std::size_t kMaxValues = 10'000;  ///< maximum number of values of a categorical column
+  static constexpr std::size_t kMaxValues =
+      10'000;  ///< maximum number of values of a categorical column
 
-  /// Throws Error (data) with file, line and column if a number is required and the field is not a finite number, for a
-  /// label that is not a class, for a value that the table of `options.like` does not contain, and for a row whose
-  /// number of columns differs from the first row; also for a file without rows. Throws Error (input) for options that
-  /// do not match the file.
+  /// Throws Error (data) with file, line and column if a number is required and the field is not a
+  /// finite number, for a label that is not a class, for a value that the table of `options.like`
+  /// does not contain, and for a row whose number of columns differs from the first row; also for a
+  /// file without rows. Throws Error (input) for options that do not match the file.
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
   const SampleSpec& spec() const override { return spec_; }
@@ -48,8 +51,8 @@ class CsvSource final : public RecordSource {
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
 
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
-  /// Whether this table alone determines the numbers of its categorical values, so that another table would number them
-  /// differently.
+  /// Whether this table alone determines the numbers of its categorical values, so that another
+  /// table would number them differently.
   bool has_words_of_its_own() const;
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const;

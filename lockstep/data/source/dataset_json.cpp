@@ -48,15 +48,17 @@ PartDescription from_json(const nlohmann::json& json) {
 }  // namespace
 
 bool PartDescription::fits(const PartDescription& other) const {
-  return input_feature == other.input_feature && label_feature == other.label_feature && shape == other.shape &&
-         classes == other.classes;
+  return input_feature == other.input_feature && label_feature == other.label_feature &&
+         shape == other.shape && classes == other.classes;
 }
 
-void require_complete(const std::filesystem::path& directory, std::string_view what, const PartDescription& part) {
+void require_complete(const std::filesystem::path& directory, std::string_view what,
+                      const PartDescription& part) {
   if (part.is_complete) return;
   throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
               fmt::format("expected a complete conversion of {}", what),
-              "got one that was interrupted while it replaced files; run lockstep data convert --overwrite again");
+              "got one that was interrupted while it replaced files; run lockstep data convert "
+              "--overwrite again");
 }
 
 std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path& directory) {
@@ -67,14 +69,15 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
   const nlohmann::json json = parse_json(text, ErrorCategory::data, path.string());
   try {
     if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kVersion)
-      throw Error(ErrorCategory::data, path.string(), fmt::format("expected \"lockstep_dataset\": {}", kVersion),
+      throw Error(ErrorCategory::data, path.string(),
+                  fmt::format("expected \"lockstep_dataset\": {}", kVersion),
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
     for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
     return parts;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCategory::data, path.string(), "expected a description written by `lockstep data convert`",
-                error.what());
+    throw Error(ErrorCategory::data, path.string(),
+                "expected a description written by `lockstep data convert`", error.what());
   }
 }
 

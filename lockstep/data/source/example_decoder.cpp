@@ -21,8 +21,8 @@ namespace {
 
 ImageRecipe recipe_as_stored(const SampleSpec& spec) {
   LOCKSTEP_CHECK_OP(spec.shape.size(), ==, 3U);
-  return ImageRecipe::parse("none", static_cast<int>(spec.shape[0]), static_cast<int>(spec.shape[1]),
-                            static_cast<int>(spec.shape[2]));
+  return ImageRecipe::parse("none", static_cast<int>(spec.shape[0]),
+                            static_cast<int>(spec.shape[1]), static_cast<int>(spec.shape[2]));
 }
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
@@ -36,7 +36,8 @@ std::string values_of(const FeatureView& feature) {
 
 }  // namespace
 
-ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature, std::string label_feature)
+ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
+                               std::string label_feature)
     : spec_(std::move(spec)),
       count_(static_cast<std::size_t>(spec_.feature_count())),
       input_(input),
@@ -59,23 +60,26 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
   } catch (const MalformedExample& error) {
     return SampleProblem{"expected a tf.train.Example", error.what()};
   } catch (const Error& error) {
-    return SampleProblem{fmt::format("expected a usable image in {}", input_feature()), error.what()};
+    return SampleProblem{fmt::format("expected a usable image in {}", input_feature()),
+                         error.what()};
   }
 }
 
-std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature, Sample& sample) const {
+std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature,
+                                                          Sample& sample) const {
   if (input_ == InputKind::floats) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count_)
-      return SampleProblem{
-          fmt::format("expected {} floats in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
-          values_of(feature)};
+      return SampleProblem{fmt::format("expected {} floats in {} for shape [{}]", count_,
+                                       input_feature(), fmt::join(spec_.shape, ", ")),
+                           values_of(feature)};
     feature.copy_floats(sample.features);
     return std::nullopt;
   }
   const auto bytes = feature.single_bytes();
   if (input_ == InputKind::encoded_image) {
     if (!bytes)
-      return SampleProblem{fmt::format("expected a JPEG or PNG image in {}", input_feature()), values_of(feature)};
+      return SampleProblem{fmt::format("expected a JPEG or PNG image in {}", input_feature()),
+                           values_of(feature)};
     decode_image(*bytes, sample);
     return std::nullopt;
   }
@@ -83,9 +87,9 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
     sample.set_image(bytes_of(*bytes));
     return std::nullopt;
   }
-  return SampleProblem{
-      fmt::format("expected {} raw bytes in {} for shape [{}]", count_, input_feature(), fmt::join(spec_.shape, ", ")),
-      bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
+  return SampleProblem{fmt::format("expected {} raw bytes in {} for shape [{}]", count_,
+                                   input_feature(), fmt::join(spec_.shape, ", ")),
+                       bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
 }
 
 void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
@@ -98,19 +102,24 @@ void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const 
     as_stored_->apply(bytes_of(bytes), {}, sample.features, scratch);
 }
 
-std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature, Sample& sample) const {
+std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature,
+                                                          Sample& sample) const {
   if (spec_.classes == 0) {
     if (feature.kind() == FeatureKind::floats && feature.size() == sample.targets.size()) {
       feature.copy_floats(sample.targets);
       return std::nullopt;
     }
-    return SampleProblem{fmt::format("expected {} floats in {}", spec_.targets, label_feature()), values_of(feature)};
+    return SampleProblem{fmt::format("expected {} floats in {}", spec_.targets, label_feature()),
+                         values_of(feature)};
   }
   const auto label = feature.single_int64();
-  if (!label) return SampleProblem{fmt::format("expected one integer in {}", label_feature()), values_of(feature)};
+  if (!label)
+    return SampleProblem{fmt::format("expected one integer in {}", label_feature()),
+                         values_of(feature)};
   if (*label < 0 || *label >= spec_.classes) {
-    return SampleProblem{fmt::format("expected a label from 0 to {} in {}", spec_.classes - 1, label_feature()),
-                         fmt::format("it is {}", *label)};
+    return SampleProblem{
+        fmt::format("expected a label from 0 to {} in {}", spec_.classes - 1, label_feature()),
+        fmt::format("it is {}", *label)};
   }
   sample.label = static_cast<std::int32_t>(*label);
   return std::nullopt;
@@ -122,7 +131,9 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
     FeatureView feature;
     find_features(record, {&label_feature, 1}, {&feature, 1});
     const auto value = feature.single_int64();
-    if (!value) return SampleProblem{fmt::format("expected one integer in {}", label_feature), values_of(feature)};
+    if (!value)
+      return SampleProblem{fmt::format("expected one integer in {}", label_feature),
+                           values_of(feature)};
     if (*value < 0 || *value >= std::numeric_limits<std::int32_t>::max()) {
       return SampleProblem{fmt::format("expected a class number from 0 in {}", label_feature),
                            fmt::format("it is {}", *value)};
@@ -151,13 +162,15 @@ FeatureView find_feature(std::string_view record, const std::string& name) {
 }
 
 /// The first of the default names that the record has.
-std::string usual_feature(std::string_view record, Names names, const char* option, const std::string& where) {
+std::string usual_feature(std::string_view record, Names names, const char* option,
+                          const std::string& where) {
   for (const std::string& name : names) {
     if (find_feature(record, name).kind() != FeatureKind::missing) return name;
   }
-  throw Error(ErrorCategory::input, where,
-              fmt::format("expected {}, or one of the default features {}", option, fmt::join(names, ", ")),
-              "the record has " + feature_list(record));
+  throw Error(
+      ErrorCategory::input, where,
+      fmt::format("expected {}, or one of the default features {}", option, fmt::join(names, ", ")),
+      "the record has " + feature_list(record));
 }
 
 /// [H, W, C] from the integer features of the image, if they exist and match.
@@ -174,12 +187,15 @@ std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t b
   return count == static_cast<std::int64_t>(bytes) ? shape : std::vector<std::int64_t>{};
 }
 
-std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::string& name, const std::string& where) {
+std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::string& name,
+                                         const std::string& where) {
   try {
-    const ImageHeader header = ImageDecoder().open({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+    const ImageHeader header =
+        ImageDecoder().open({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
     return {header.height, header.width, header.channels};
   } catch (const Error& error) {
-    throw Error(ErrorCategory::data, where, fmt::format("expected a usable image in {}", name), error.what());
+    throw Error(ErrorCategory::data, where, fmt::format("expected a usable image in {}", name),
+                error.what());
   }
 }
 
@@ -196,22 +212,28 @@ InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& tol
 class HeaderStep final : public ImageStep {
  public:
   void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override { ImageDecoder().open(file); }
+  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
+    ImageDecoder().open(file);
+  }
 };
 
-std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name, std::string_view record,
-                                   const std::string& where) {
+std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name,
+                                   std::string_view record, const std::string& where) {
   if (input.kind() == FeatureKind::floats) return {static_cast<std::int64_t>(input.size())};
   if (input.kind() != FeatureKind::bytes || input.size() != 1) {
-    throw Error(ErrorCategory::data, where, fmt::format("expected one value of bytes, or floats, in {}", name),
+    throw Error(ErrorCategory::data, where,
+                fmt::format("expected one value of bytes, or floats, in {}", name),
                 fmt::format("it has {} of kind {}", input.size(), feature_kind_name(input.kind())));
   }
   if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
   auto shape = shape_in_record(record, input.bytes().size());
   if (shape.empty()) {
-    throw Error(ErrorCategory::input, where,
-                fmt::format("expected --input-shape for the raw bytes in {}, or a dataset.json next to the file", name),
-                fmt::format("there are {} bytes and neither", input.bytes().size()));
+    throw Error(
+        ErrorCategory::input, where,
+        fmt::format(
+            "expected --input-shape for the raw bytes in {}, or a dataset.json next to the file",
+            name),
+        fmt::format("there are {} bytes and neither", input.bytes().size()));
   }
   return shape;
 }
@@ -219,10 +241,12 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
 /// Fails now, instead of in the middle of an epoch, if the first record does not match.
 void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
   SampleSpec spec = schema.spec;
-  if (spec.targets == 0 && spec.classes == 0) spec.classes = std::numeric_limits<std::int32_t>::max();
+  if (spec.targets == 0 && spec.classes == 0)
+    spec.classes = std::numeric_limits<std::int32_t>::max();
   const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
   HeaderStep header;
-  std::vector<float> features(schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
+  std::vector<float> features(
+      schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
   std::vector<float> targets(static_cast<std::size_t>(spec.targets));
   Sample sample{features, 0, targets};
   sample.images = &header;
@@ -231,7 +255,8 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
 }
 
 /// The part of each file in the dataset.json of `directory`, without the names of the other files.
-std::unordered_map<std::string, PartDescription> parts_by_file(const std::filesystem::path& directory) {
+std::unordered_map<std::string, PartDescription> parts_by_file(
+    const std::filesystem::path& directory) {
   std::unordered_map<std::string, PartDescription> parts;
   const auto described = read_dataset_json(directory);
   if (!described) return parts;
@@ -245,9 +270,11 @@ std::unordered_map<std::string, PartDescription> parts_by_file(const std::filesy
 
 void check_options(const TFRecordOptions& options) {
   const auto positive = [](std::int64_t extent) { return extent > 0; };
-  if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) || options.classes < 0) {
-    throw Error(ErrorCategory::input, "TFRecord options", "expected a positive shape and class count",
-                fmt::format("got [{}] and {}", fmt::join(options.input_shape, ", "), options.classes));
+  if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) ||
+      options.classes < 0) {
+    throw Error(
+        ErrorCategory::input, "TFRecord options", "expected a positive shape and class count",
+        fmt::format("got [{}] and {}", fmt::join(options.input_shape, ", "), options.classes));
   }
 }
 
@@ -264,30 +291,37 @@ std::optional<PartDescription> find_description(const std::vector<std::filesyste
     if (part == directory->second.end()) continue;
     require_complete(file.parent_path(), file.filename().string(), part->second);
     if (found && !found->fits(part->second)) {
-      throw Error(ErrorCategory::data, file.string(),
-                  fmt::format("expected the features, shape and classes of {}", files.front().string()),
-                  fmt::format("{} describes it differently", (file.parent_path() / kDatasetJson).string()));
+      throw Error(
+          ErrorCategory::data, file.string(),
+          fmt::format("expected the features, shape and classes of {}", files.front().string()),
+          fmt::format("{} describes it differently", (file.parent_path() / kDatasetJson).string()));
     }
     found = part->second;
   }
   return found;
 }
 
-RecordSchema find_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described,
-                         std::string_view record, const std::string& where) try {
+RecordSchema find_schema(const TFRecordOptions& options,
+                         const std::optional<PartDescription>& described, std::string_view record,
+                         const std::string& where) try {
   check_options(options);
   const PartDescription known = described.value_or(PartDescription{});
   RecordSchema schema;
-  schema.input_feature = !options.input_feature.empty() ? options.input_feature : known.input_feature;
-  schema.label_feature = !options.label_feature.empty() ? options.label_feature : known.label_feature;
+  schema.input_feature =
+      !options.input_feature.empty() ? options.input_feature : known.input_feature;
+  schema.label_feature =
+      !options.label_feature.empty() ? options.label_feature : known.label_feature;
   if (schema.input_feature.empty()) {
-    schema.input_feature = usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
+    schema.input_feature =
+        usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
   }
   if (schema.label_feature.empty()) {
-    schema.label_feature = usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
+    schema.label_feature =
+        usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
   }
   schema.spec.shape = options.input_shape;
-  if (schema.spec.shape.empty() && schema.input_feature == known.input_feature) schema.spec.shape = known.shape;
+  if (schema.spec.shape.empty() && schema.input_feature == known.input_feature)
+    schema.spec.shape = known.shape;
   if (!schema.spec.shape.empty()) check_shape(schema.spec.shape, where);
   const FeatureView input = find_feature(record, schema.input_feature);
   schema.input = kind_of(input, schema.spec.shape);

@@ -26,23 +26,26 @@ struct SampleProblem {
 
 /// The contents of the input feature, the same in all records.
 enum class InputKind {
-  floats,         ///< one float per element
-  pixels,         ///< one raw byte per element: value / 255, or unchanged if the sample requests pixels
+  floats,  ///< one float per element
+  pixels,  ///< one raw byte per element: value / 255, or unchanged if the sample requests pixels
   encoded_image,  ///< a JPEG or PNG file
 };
 
-/// Decodes one input and one label feature. The label is one integer or, if the spec has targets instead of classes,
-/// that many floats. Images are passed to the sample's ImageStep; without one they must have the spec's shape.
+/// Decodes one input and one label feature. The label is one integer or, if the spec has targets
+/// instead of classes, that many floats. Images are passed to the sample's ImageStep; without one
+/// they must have the spec's shape.
 class ExampleDecoder {
  public:
-  ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature, std::string label_feature);
+  ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
+                 std::string label_feature);
 
   const SampleSpec& spec() const { return spec_; }
   InputKind input() const { return input_; }
   const std::string& input_feature() const { return names_[0]; }
   const std::string& label_feature() const { return names_[1]; }
 
-  /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on success.
+  /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on
+  /// success.
   std::optional<SampleProblem> decode(std::string_view record, Sample& sample) const;
 
  private:
@@ -59,12 +62,14 @@ class ExampleDecoder {
 };
 
 /// The class number in `label_feature` of `record`, without an upper limit.
-std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature, std::int64_t& label);
+std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature,
+                                        std::int64_t& label);
 
 /// "JPEG" or "PNG" if `bytes` start like such a file, otherwise nullopt.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
-/// The features of a sample, and its shape. `spec.classes` is 0 if only a scan of the labels can determine it.
+/// The features of a sample, and its shape. `spec.classes` is 0 if only a scan of the labels can
+/// determine it.
 struct RecordSchema {
   std::string input_feature;
   std::string label_feature;
@@ -72,14 +77,15 @@ struct RecordSchema {
   InputKind input = InputKind::floats;
 };
 
-/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws Error (data) if the
-/// files belong to parts that do not fit together.
+/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws
+/// Error (data) if the files belong to parts that do not fit together.
 std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files);
 
-/// The schema of records like `record`, from `options`, then `described`, then the record itself. `where` is its
-/// location, for messages. Throws Error (data) for a record that does not match, Error (input) if an option is required
-/// to interpret it.
-RecordSchema find_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described,
-                         std::string_view record, const std::string& where);
+/// The schema of records like `record`, from `options`, then `described`, then the record itself.
+/// `where` is its location, for messages. Throws Error (data) for a record that does not match,
+/// Error (input) if an option is required to interpret it.
+RecordSchema find_schema(const TFRecordOptions& options,
+                         const std::optional<PartDescription>& described, std::string_view record,
+                         const std::string& where);
 
 }  // namespace lockstep::data

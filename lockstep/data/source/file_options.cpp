@@ -35,7 +35,9 @@ bool set_option(CsvOptions& options, std::string_view name, const std::string& v
   else if (name == "like")
     options.like = value;
   else if (name == "header" && (value == "yes" || value == "no" || value == "auto"))
-    options.header = value == "yes" ? CsvHeader::yes : value == "no" ? CsvHeader::no : CsvHeader::automatic;
+    options.header = value == "yes"  ? CsvHeader::yes
+                     : value == "no" ? CsvHeader::no
+                                     : CsvHeader::automatic;
   else if (name == "unknown" && (value == "column" || value == "error"))
     options.unknown_column = value == "column";
   else
@@ -50,11 +52,13 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
   for (const std::string& piece : pieces_of(text, '&')) {
     const std::size_t equals = piece.find('=');
     const bool has_value = equals != std::string::npos && equals + 1 < piece.size();
-    if (!has_value || !set_option(options, std::string_view(piece).substr(0, equals), piece.substr(equals + 1)))
-      throw Error(ErrorCategory::input, where,
-                  "expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
-                  "header=yes|no|auto, unknown=column|error or like=FILE, with & between them",
-                  fmt::format("got \"{}\"", piece));
+    if (!has_value ||
+        !set_option(options, std::string_view(piece).substr(0, equals), piece.substr(equals + 1)))
+      throw Error(
+          ErrorCategory::input, where,
+          "expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
+          "header=yes|no|auto, unknown=column|error or like=FILE, with & between them",
+          fmt::format("got \"{}\"", piece));
   }
   return options;
 }

@@ -9,17 +9,21 @@
 
 namespace lockstep::data {
 
-/// The features of a TFRecord data set and their meaning. Empty or 0 means: use `dataset.json` next to the shards,
-/// otherwise the first record (`image/encoded` or `image`; `image/class/label` or `label`), and one scan of the labels
-/// for the number of classes.
+/// The features of a TFRecord data set and their meaning. Empty or 0 means: use `dataset.json` next
+/// to the shards, otherwise the first record (`image/encoded` or `image`; `image/class/label` or
+/// `label`), and one scan of the labels for the number of classes.
 struct TFRecordOptions {
-  std::string input_feature = {};  ///< the Example feature that contains the sample; empty: as described above
+  std::string input_feature =
+      {};  ///< the Example feature that contains the sample; empty: as described above
   std::string label_feature = {};  ///< the Example feature that contains the label
-  std::vector<std::int64_t> input_shape = {};  ///< [H, W, C], or the extents of another kind of sample
-  std::int64_t classes = 0;                    ///< number of classes; 0: as described above
-  /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not writable.
+  std::vector<std::int64_t> input_shape =
+      {};                    ///< [H, W, C], or the extents of another kind of sample
+  std::int64_t classes = 0;  ///< number of classes; 0: as described above
+  /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not
+  /// writable.
   std::filesystem::path index_dir = {};
-  bool skip_damage = false;  ///< use a damaged or truncated file up to the damage; see RecordSource::damage
+  bool skip_damage =
+      false;  ///< use a damaged or truncated file up to the damage; see RecordSource::damage
 };
 
 /// Splits `text` at the separators; one empty piece for an empty text.
@@ -30,18 +34,21 @@ enum class CsvHeader { automatic, yes, no };
 
 /// A column is identified by its name in the header, or by its number from 1.
 struct CsvOptions {
-  CsvHeader header = CsvHeader::automatic;    ///< whether the first line is a header
-  std::string label = {};                     ///< class column; empty: the last column, unless there are targets
-  std::vector<std::string> targets = {};      ///< columns of regression targets, instead of a label
-  std::vector<std::string> columns = {};      ///< feature columns, in this order; empty: all remaining columns
-  std::vector<std::string> leave_out = {};    ///< columns to ignore
-  std::vector<std::string> categorical = {};  ///< columns of words: each value is a class, or a separate 0/1 feature
-  bool unknown_column = false;                ///< adds a feature for unknown values to each categorical column
-  /// The training table that defines values and classes; empty: this table itself. It is read with the same options.
+  CsvHeader header = CsvHeader::automatic;  ///< whether the first line is a header
+  std::string label = {};  ///< class column; empty: the last column, unless there are targets
+  std::vector<std::string> targets = {};  ///< columns of regression targets, instead of a label
+  std::vector<std::string> columns =
+      {};  ///< feature columns, in this order; empty: all remaining columns
+  std::vector<std::string> leave_out = {};  ///< columns to ignore
+  std::vector<std::string> categorical =
+      {};  ///< columns of words: each value is a class, or a separate 0/1 feature
+  bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
+  /// The training table that defines values and classes; empty: this table itself. It is read with
+  /// the same options.
   std::filesystem::path like = {};
 
-  /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists, `header=yes`,
-  /// `unknown=column`. Throws Error (input) that starts with `where`.
+  /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
+  /// `header=yes`, `unknown=column`. Throws Error (input) that starts with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 
@@ -50,8 +57,8 @@ struct CsvSpec {
   std::filesystem::path file;  ///< path of the table
   CsvOptions options = {};     ///< how to read it
 
-  /// Parses "FILE", or "FILE?label=species&...", with the options after the last question mark. Throws Error (input)
-  /// that starts with `where`.
+  /// Parses "FILE", or "FILE?label=species&...", with the options after the last question mark.
+  /// Throws Error (input) that starts with `where`.
   static CsvSpec parse(std::string_view text, const std::string& where);
 };
 

@@ -21,10 +21,12 @@ constexpr unsigned kUnsignedByte = 0x08;
 std::string prefix_of(const std::string& part) {
   if (part == kDefaultPart) return "train";
   if (part == "test") return "t10k";
-  throw Error(ErrorCategory::input, "IDX data", "expected the part train or test", fmt::format("got {}", part));
+  throw Error(ErrorCategory::input, "IDX data", "expected the part train or test",
+              fmt::format("got {}", part));
 }
 
-std::optional<std::filesystem::path> first_existing(const std::filesystem::path& directory, std::string_view prefix,
+std::optional<std::filesystem::path> first_existing(const std::filesystem::path& directory,
+                                                    std::string_view prefix,
                                                     std::initializer_list<std::string_view> names) {
   for (const std::string_view name : names) {
     for (const std::string_view ending : {"", ".gz"}) {
@@ -35,20 +37,23 @@ std::optional<std::filesystem::path> first_existing(const std::filesystem::path&
   return std::nullopt;
 }
 
-[[noreturn]] void fail(const std::filesystem::path& file, std::string_view expected, std::string_view actual) {
+[[noreturn]] void fail(const std::filesystem::path& file, std::string_view expected,
+                       std::string_view actual) {
   throw Error(ErrorCategory::data, file.string(), expected, actual);
 }
 
 std::int64_t highest_label(const IdxArray& labels) {
   std::int64_t highest = -1;
-  for (const std::uint8_t label : labels.elements()) highest = std::max<std::int64_t>(highest, label);
+  for (const std::uint8_t label : labels.elements())
+    highest = std::max<std::int64_t>(highest, label);
   return highest;
 }
 
 }  // namespace
 
 std::span<const std::uint8_t> IdxArray::elements() const {
-  return std::span(reinterpret_cast<const std::uint8_t*>(file.data()), file.size()).subspan(header_bytes);
+  return std::span(reinterpret_cast<const std::uint8_t*>(file.data()), file.size())
+      .subspan(header_bytes);
 }
 
 IdxArray read_idx(const std::filesystem::path& file) {
@@ -58,8 +63,8 @@ IdxArray read_idx(const std::filesystem::path& file) {
   const bool packed = magic[0] == '\x1f' && magic[1] == '\x8b';
   const Compression compression = packed ? Compression::gzip : Compression::none;
 
-  // The header determines the length of the file. It is read first: a compressed file of another length may be
-  // arbitrarily large.
+  // The header determines the length of the file. It is read first: a compressed file of another
+  // length may be arbitrarily large.
   constexpr std::size_t kMaxHeaderBytes = 4 + 4 * 255;
   const std::string head = read_up_to(input, compression, kMaxHeaderBytes);
   const std::span header(reinterpret_cast<const std::uint8_t*>(head.data()), head.size());
@@ -68,35 +73,41 @@ IdxArray read_idx(const std::filesystem::path& file) {
          fmt::format("the file has {} bytes", header.size()));
   if (header[0] != 0 || header[1] != 0 || header[2] != kUnsignedByte) {
     fail(file, "expected an IDX file of unsigned bytes (magic number 0x000008..)",
-         fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}", header[0], header[1], header[2], header[3]));
+         fmt::format("its magic number is 0x{:02x}{:02x}{:02x}{:02x}", header[0], header[1],
+                     header[2], header[3]));
   }
   IdxArray array;
   array.header_bytes = 4 + 4 * std::size_t{header[3]};
   if (header.size() < array.header_bytes) {
-    fail(file, fmt::format("expected {} header bytes for {} dimensions", array.header_bytes, header[3]),
+    fail(file,
+         fmt::format("expected {} header bytes for {} dimensions", array.header_bytes, header[3]),
          fmt::format("truncated: the file has {} bytes", header.size()));
   }
   std::uint64_t count = 1;
   for (std::size_t at = 4; at < array.header_bytes; at += 4) {
-    const std::uint32_t extent = (std::uint32_t{header[at]} << 24) | (std::uint32_t{header[at + 1]} << 16) |
+    const std::uint32_t extent = (std::uint32_t{header[at]} << 24) |
+                                 (std::uint32_t{header[at + 1]} << 16) |
                                  (std::uint32_t{header[at + 2]} << 8) | header[at + 3];
     array.shape.push_back(extent);
     if (__builtin_mul_overflow(count, extent, &count))
       count = std::numeric_limits<std::uint64_t>::max();  // larger than any file
   }
   std::uint64_t size = 0;  // and one more byte, which must not exist
-  if (__builtin_add_overflow(count, array.header_bytes + 1, &size)) size = std::numeric_limits<std::uint64_t>::max();
+  if (__builtin_add_overflow(count, array.header_bytes + 1, &size))
+    size = std::numeric_limits<std::uint64_t>::max();
   array.file = read_up_to(input, compression, size);
   const std::uint64_t data_bytes = array.file.size() - array.header_bytes;
   if (array.shape.empty() || count != data_bytes) {
-    fail(file, fmt::format("expected {} bytes of data for [{}]", count, fmt::join(array.shape, ", ")),
+    fail(file,
+         fmt::format("expected {} bytes of data for [{}]", count, fmt::join(array.shape, ", ")),
          data_bytes < count ? fmt::format("truncated: {} bytes follow the header", data_bytes)
                             : fmt::format("at least {} bytes follow the header", data_bytes));
   }
   return array;
 }
 
-std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory, const std::string& part) {
+std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory,
+                                       const std::string& part) {
   const std::string prefix = prefix_of(part);
   auto images = first_existing(directory, prefix, {"images-idx3-ubyte", "images-idx4-ubyte"});
   auto labels = first_existing(directory, prefix, {"labels-idx1-ubyte"});
@@ -104,14 +115,16 @@ std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory, c
   return IdxFiles{*std::move(images), *std::move(labels)};
 }
 
-IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name)
+IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& part,
+                     std::string name)
     : name_(std::move(name)) {
   if (name_.empty()) name_ = fmt::format("{} {}", directory.string(), part);
   const auto files = find_idx_files(directory, part);
   if (!files) {
     fail(directory,
-         fmt::format("expected {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
-                     prefix_of(part)),
+         fmt::format(
+             "expected {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
+             prefix_of(part)),
          "there are none");
   }
   images_ = read_idx(files->images);

@@ -22,29 +22,34 @@ struct IdxArray {
   std::span<const std::uint8_t> elements() const;
 };
 
-/// Reads a whole IDX file, plain or gzip (detected by content). Throws Error (data) with the file name for a wrong
-/// magic number, an element type other than unsigned byte, and a file that is shorter or longer than its header states.
+/// Reads a whole IDX file, plain or gzip (detected by content). Throws Error (data) with the file
+/// name for a wrong magic number, an element type other than unsigned byte, and a file that is
+/// shorter or longer than its header states.
 IdxArray read_idx(const std::filesystem::path& file);
 
-/// The image and label files of one part ("train" or "test") of an IDX data set, or nullopt if `directory` does not
-/// have them.
+/// The image and label files of one part ("train" or "test") of an IDX data set, or nullopt if
+/// `directory` does not have them.
 struct IdxFiles {
   std::filesystem::path images;
   std::filesystem::path labels;
 };
-std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory, const std::string& part);
+std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory,
+                                       const std::string& part);
 
-/// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes. The number of classes is taken
-/// from the labels of both parts if both exist, so that train and test agree.
+/// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes. The number
+/// of classes is taken from the labels of both parts if both exist, so that train and test agree.
 class IdxSource final : public RecordSource {
  public:
-  /// `part` is "train" (files train-images-idx3-ubyte, train-labels-idx1-ubyte) or "test" (t10k-...), each with or
-  /// without ".gz". `name` is used in description(). Throws Error (data) if a file is missing or damaged, or if the
-  /// label count is not the image count; Error (input) for another part.
+  /// `part` is "train" (files train-images-idx3-ubyte, train-labels-idx1-ubyte) or "test"
+  /// (t10k-...), each with or without ".gz". `name` is used in description(). Throws Error (data)
+  /// if a file is missing or damaged, or if the label count is not the image count; Error (input)
+  /// for another part.
   IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "");
 
   const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.elements().size()); }
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>(labels_.elements().size());
+  }
   bool has_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return name_; }

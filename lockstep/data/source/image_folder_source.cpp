@@ -22,7 +22,8 @@ bool is_hidden(const fs::path& path) { return path.filename().native().starts_wi
 
 bool is_image(const fs::directory_entry& entry) {
   std::string ending = entry.path().extension().string();
-  std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::ranges::transform(ending, ending.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   std::error_code ignored;
   return (ending == ".jpg" || ending == ".jpeg" || ending == ".png") && !is_hidden(entry.path()) &&
          !entry.is_directory(ignored);
@@ -32,10 +33,13 @@ bool is_image(const fs::directory_entry& entry) {
 std::vector<fs::path> folders_in(const fs::path& directory) {
   std::vector<fs::path> folders;
   std::error_code error;
-  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error))
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error))
     if (std::error_code ignored; entry->is_directory(ignored) && !is_hidden(entry->path()))
       folders.push_back(entry->path());
-  if (error) throw Error(ErrorCategory::data, directory.string(), "expected a readable directory", error.message());
+  if (error)
+    throw Error(ErrorCategory::data, directory.string(), "expected a readable directory",
+                error.message());
   std::ranges::sort(folders);
   return folders;
 }
@@ -44,12 +48,15 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
 template <typename Use>
 void for_images(const fs::path& folder, Use use) {
   std::error_code error;
-  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+  for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
     if (std::error_code ignored; entry->is_directory(ignored) && is_hidden(entry->path()))
       entry.disable_recursion_pending();
     if (is_image(*entry) && !use(entry->path())) return;
   }
-  if (error) throw Error(ErrorCategory::data, folder.string(), "expected a readable folder", error.message());
+  if (error)
+    throw Error(ErrorCategory::data, folder.string(), "expected a readable folder",
+                error.message());
 }
 
 std::span<const std::uint8_t> bytes_of(const std::string& text) {
@@ -72,12 +79,13 @@ auto with_image(const fs::path& path, Use use) {
 std::vector<fs::path> class_folders(const fs::path& directory) {
   std::vector<fs::path> folders = folders_in(directory);
   if (folders.empty())
-    throw Error(ErrorCategory::data, directory.string(), "expected a folder for each class, with images in it",
-                "there are no folders");
+    throw Error(ErrorCategory::data, directory.string(),
+                "expected a folder for each class, with images in it", "there are no folders");
   return folders;
 }
 
-ImageFolderSource::ImageFolderSource(const fs::path& directory, const std::vector<std::int64_t>& shape)
+ImageFolderSource::ImageFolderSource(const fs::path& directory,
+                                     const std::vector<std::int64_t>& shape)
     : directory_(directory) {
   find_classes();
   if (files_.empty())
@@ -90,12 +98,14 @@ ImageFolderSource::ImageFolderSource(const fs::path& directory, const std::vecto
   if (spec_.shape.size() != 3)
     throw Error(ErrorCategory::input, directory.string(), "expected a shape HxWxC for images",
                 fmt::format("got [{}]", fmt::join(spec_.shape, ", ")));
-  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(spec_.shape[0]), static_cast<int>(spec_.shape[1]),
+  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(spec_.shape[0]),
+                                        static_cast<int>(spec_.shape[1]),
                                         static_cast<int>(spec_.shape[2])));
 }
 
 void ImageFolderSource::find_classes() {
-  for (const fs::path& folder : class_folders(directory_)) class_names_.push_back(folder.filename().string());
+  for (const fs::path& folder : class_folders(directory_))
+    class_names_.push_back(folder.filename().string());
   for (std::size_t i = 0; i < class_names_.size(); ++i) find_files(static_cast<std::int32_t>(i));
 }
 
@@ -106,7 +116,8 @@ void ImageFolderSource::find_files(std::int32_t label) {
     files_.push_back({path.lexically_relative(folder).string(), label});
     return true;
   });
-  std::sort(files_.begin() + begin, files_.end(), [](const File& a, const File& b) { return a.name < b.name; });
+  std::sort(files_.begin() + begin, files_.end(),
+            [](const File& a, const File& b) { return a.name < b.name; });
 }
 
 std::vector<std::int64_t> ImageFolderSource::shape_of_first() const {
@@ -122,7 +133,8 @@ fs::path ImageFolderSource::path_of(std::int64_t record_id) const {
 }
 
 std::string ImageFolderSource::description() const {
-  return fmt::format("{} images of {} classes in {}", files_.size(), class_names_.size(), directory_.string());
+  return fmt::format("{} images of {} classes in {}", files_.size(), class_names_.size(),
+                     directory_.string());
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {

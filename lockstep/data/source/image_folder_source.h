@@ -12,14 +12,16 @@
 
 namespace lockstep::data {
 
-/// The folders in a directory, sorted by name, are the classes. The images are the files in them and their subfolders
-/// whose names end in .jpg, .jpeg or .png, sorted by path within each class. Names that start with a dot are skipped. A
-/// file is opened when its record is read; JPEG and PNG are distinguished by content.
+/// The folders in a directory, sorted by name, are the classes. The images are the files in them
+/// and their subfolders whose names end in .jpg, .jpeg or .png, sorted by path within each class.
+/// Names that start with a dot are skipped. A file is opened when its record is read; JPEG and PNG
+/// are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
-  /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is read. Throws Error
-  /// (data) for a directory without folders or without images.
-  explicit ImageFolderSource(const std::filesystem::path& directory, const std::vector<std::int64_t>& shape = {});
+  /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is
+  /// read. Throws Error (data) for a directory without folders or without images.
+  explicit ImageFolderSource(const std::filesystem::path& directory,
+                             const std::vector<std::int64_t>& shape = {});
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }

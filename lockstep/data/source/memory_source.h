@@ -1,4 +1,5 @@
-// Samples in the memory of the program, or generated: by a function, or for tests and benchmarks without files.
+// Samples in the memory of the program, or generated: by a function, or for tests and benchmarks
+// without files.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +14,16 @@ namespace lockstep::data {
 /// Owns its samples.
 class MemorySource final : public RecordSource {
  public:
-  /// `features` [N, spec.shape...]; `labels` [N] if the spec has classes, [N, spec.targets] if it has targets. Throws
-  /// Error (input) for an invalid spec and for sizes that do not match it or each other; Error (data) for a label
-  /// outside 0 .. classes-1.
+  /// `features` [N, spec.shape...]; `labels` [N] if the spec has classes, [N, spec.targets] if it
+  /// has targets. Throws Error (input) for an invalid spec and for sizes that do not match it or
+  /// each other; Error (data) for a label outside 0 .. classes-1.
   MemorySource(MemoryFeatures features, MemoryLabels labels, SampleSpec spec);
 
   const SampleSpec& spec() const override { return spec_; }  ///< shape and labels of all samples
   std::int64_t size() const override { return records_; }
-  bool has_images() const override { return std::holds_alternative<std::vector<std::uint8_t>>(features_); }
+  bool has_images() const override {
+    return std::holds_alternative<std::vector<std::uint8_t>>(features_);
+  }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override;
 
@@ -42,7 +45,8 @@ class GeneratorSource final : public RecordSource {
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return count_; }
-  /// An exception of the generator becomes an Error (data) with the record id, as does a label outside 0 .. classes-1.
+  /// An exception of the generator becomes an Error (data) with the record id, as does a label
+  /// outside 0 .. classes-1.
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override;
 
@@ -59,16 +63,18 @@ struct SyntheticOptions {
   std::int64_t count = 0;           ///< number of records
   std::uint64_t seed = 1;           ///< other seeds have other patterns of the classes
   std::string part = "train";       ///< other parts have different samples of the same classes
-  bool images = false;              ///< uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels
+  bool images =
+      false;  ///< uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels
 };
 
-/// A sample is the mean of its class's pattern and noise, both in [0, 1): a pure function of (seed, part, record id).
-/// Patterns and noise come from small tables filled once, so that generating samples costs little more than writing
-/// them. Images have the same values, rounded down to 256 levels.
+/// A sample is the mean of its class's pattern and noise, both in [0, 1): a pure function of (seed,
+/// part, record id). Patterns and noise come from small tables filled once, so that generating
+/// samples costs little more than writing them. Images have the same values, rounded down to 256
+/// levels.
 class SyntheticSource final : public RecordSource {
  public:
-  /// Throws Error (input) for a shape, class count or record count that is not positive, or a shape that is not valid
-  /// for images.
+  /// Throws Error (input) for a shape, class count or record count that is not positive, or a shape
+  /// that is not valid for images.
   explicit SyntheticSource(const SyntheticOptions& options);
 
   const SampleSpec& spec() const override { return spec_; }
@@ -82,8 +88,8 @@ class SyntheticSource final : public RecordSource {
   std::int64_t count_;
   std::uint64_t record_key_;
   std::size_t pattern_size_;
-  std::vector<float> patterns_;               // [classes, pattern_size_], repeated over the features
-  std::vector<float> noise_;                  // read cyclically, starting at a position that depends on the record
+  std::vector<float> patterns_;  // [classes, pattern_size_], repeated over the features
+  std::vector<float> noise_;  // read cyclically, starting at a position that depends on the record
   std::vector<std::uint8_t> pixel_patterns_;  // both for images, instead of the two above
   std::vector<std::uint8_t> pixel_noise_;
 };

@@ -52,21 +52,24 @@ void prepare_directory(const ShardOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(options.directory, error);
   if (error || !std::filesystem::is_directory(options.directory, error)) {
-    throw Error(ErrorCategory::data, options.directory.string(), "expected a directory to write shards to",
+    throw Error(ErrorCategory::data, options.directory.string(),
+                "expected a directory to write shards to",
                 error ? error.message() : "it is not a directory");
   }
 }
 
 void check_options(const RecordSource& source, const ShardOptions& options) {
   if (options.shards < 1 || options.shards > 99'999) {
-    throw Error(ErrorCategory::input, "shards", "expected 1 to 99999 shards", fmt::format("got {}", options.shards));
+    throw Error(ErrorCategory::input, "shards", "expected 1 to 99999 shards",
+                fmt::format("got {}", options.shards));
   }
   if (options.part.empty() || options.part.find('/') != std::string::npos) {
     throw Error(ErrorCategory::input, "shards", "expected a part name that can begin a file name",
                 fmt::format("got \"{}\"", options.part));
   }
   if (source.spec().classes == 0)
-    throw Error(ErrorCategory::input, source.description(), "expected records with labels to write as TFRecord shards",
+    throw Error(ErrorCategory::input, source.description(),
+                "expected records with labels to write as TFRecord shards",
                 "the records have targets");
 }
 
@@ -77,7 +80,8 @@ void check_class_names(const ShardOptions& options, const std::vector<std::strin
   for (const auto& [name, part] : *parts)
     if (name != options.part && !part.class_names.empty() && part.class_names != names)
       throw Error(ErrorCategory::data, (options.directory / kDatasetJson).string(),
-                  fmt::format("expected the classes of its part {}: {}", name, fmt::join(part.class_names, ", ")),
+                  fmt::format("expected the classes of its part {}: {}", name,
+                              fmt::join(part.class_names, ", ")),
                   fmt::format("got {}", fmt::join(names, ", ")));
 }
 
@@ -107,7 +111,8 @@ class SampleEncoder {
   }
 
   std::string encode(std::int64_t record_id) {
-    return options_.encoding == FeatureEncoding::encoded ? encode_image(record_id) : encode_features(record_id);
+    return options_.encoding == FeatureEncoding::encoded ? encode_image(record_id)
+                                                         : encode_features(record_id);
   }
 
  private:
@@ -120,7 +125,8 @@ class SampleEncoder {
       example[options_.input_feature] = features_;
     } else {
       std::string pixels(features_.size(), '\0');
-      features_to_pixels(features_, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+      features_to_pixels(features_,
+                         {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
       example[options_.input_feature] = BytesList{std::move(pixels)};
     }
     return serialize_example(example);
@@ -152,7 +158,8 @@ class SampleEncoder {
   std::vector<float> features_;
 };
 
-/// Makes the names in `directory` durable, so that a power failure cannot keep a later change and lose an earlier one.
+/// Makes the names in `directory` durable, so that a power failure cannot keep a later change and
+/// lose an earlier one.
 void sync_directory(const std::filesystem::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   // EINVAL: fsync is not supported here
@@ -164,10 +171,13 @@ void sync_directory(const std::filesystem::path& directory) {
                 std::generic_category().message(error));
 }
 
-/// Renames the shards to their final names. Until all are renamed, dataset.json marks the part as incomplete, so that
-/// an interruption leaves no mixture of old and new shards that is readable as one data set.
-void publish_shards(const ShardOptions& options, const std::vector<std::filesystem::path>& old_shards,
-                    const std::vector<std::unique_ptr<TFRecordWriter>>& writers, const PartDescription& part) {
+/// Renames the shards to their final names. Until all are renamed, dataset.json marks the part as
+/// incomplete, so that an interruption leaves no mixture of old and new shards that is readable as
+/// one data set.
+void publish_shards(const ShardOptions& options,
+                    const std::vector<std::filesystem::path>& old_shards,
+                    const std::vector<std::unique_ptr<TFRecordWriter>>& writers,
+                    const PartDescription& part) {
   PartDescription incomplete;
   incomplete.files = part.files;
   incomplete.is_complete = false;
@@ -176,17 +186,19 @@ void publish_shards(const ShardOptions& options, const std::vector<std::filesyst
   sync_directory(options.directory);
   for (const auto& writer : writers) writer->publish();
   for (const auto& old_shard : old_shards)
-    if (std::find(part.files.begin(), part.files.end(), old_shard.filename().string()) == part.files.end())
+    if (std::find(part.files.begin(), part.files.end(), old_shard.filename().string()) ==
+        part.files.end())
       std::filesystem::remove(old_shard);
   sync_directory(options.directory);
   write_dataset_part(options.directory, options.part, part);
   sync_directory(options.directory);
 }
 
-std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const ShardOptions& options, int shard,
-                                            const Progress& progress) {
+std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const ShardOptions& options,
+                                            int shard, const Progress& progress) {
   SampleEncoder encoder(source, options);
-  auto writer = std::make_unique<TFRecordWriter>(options.directory / shard_name(options, shard), options.compression);
+  auto writer = std::make_unique<TFRecordWriter>(options.directory / shard_name(options, shard),
+                                                 options.compression);
   const Range records = split(source.size(), options.shards, shard);
   std::optional<Permutation> order;
   if (options.shuffle && source.size() > 0)
@@ -201,18 +213,21 @@ std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const Sh
 
 }  // namespace
 
-PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress) {
+PartDescription write_shards(const RecordSource& source, const ShardOptions& options,
+                             const Progress& progress) {
   check_options(source, options);
   prepare_directory(options);
   check_class_names(options, source.class_names());
   remove_abandoned_temporaries(options.directory);
   const auto old_shards = existing_shards(options);
   if (!old_shards.empty() && !options.overwrite) {
-    throw Error(ErrorCategory::input, options.directory.string(),
-                fmt::format("expected a directory without shards of {}, or --overwrite", options.part),
-                fmt::format("it has {}", old_shards.front().filename().string()));
+    throw Error(
+        ErrorCategory::input, options.directory.string(),
+        fmt::format("expected a directory without shards of {}, or --overwrite", options.part),
+        fmt::format("it has {}", old_shards.front().filename().string()));
   }
-  const bool is_encoded = options.encoding == FeatureEncoding::encoded;  // each image then has its own shape
+  const bool is_encoded =
+      options.encoding == FeatureEncoding::encoded;  // each image then has its own shape
   PartDescription part{.records = source.size(),
                        .input_feature = options.input_feature,
                        .label_feature = options.label_feature,

@@ -14,16 +14,16 @@
 
 namespace lockstep::data {
 
-/// The encoding of features: one value of raw bytes (value / 255 in a sample), floats, or the original JPEG or PNG
-/// file. The last one adds the usual features image/format, image/height, image/width, image/channels and, if the class
-/// has a name, image/class/text.
+/// The encoding of features: one value of raw bytes (value / 255 in a sample), floats, or the
+/// original JPEG or PNG file. The last one adds the usual features image/format, image/height,
+/// image/width, image/channels and, if the class has a name, image/class/text.
 enum class FeatureEncoding { bytes, floats, encoded };
 
 /// How to write shards.
 struct ShardOptions {
-  std::filesystem::path directory;                    ///< created if missing
-  std::string part = "train";                         ///< prefix of the file names: train-00000-of-00004.tfrecord
-  int shards = 1;                                     ///< number of files, whose sizes differ by at most one record
+  std::filesystem::path directory;  ///< created if missing
+  std::string part = "train";       ///< prefix of the file names: train-00000-of-00004.tfrecord
+  int shards = 1;                   ///< number of files, whose sizes differ by at most one record
   Compression compression = Compression::none;        ///< compression of the files
   FeatureEncoding encoding = FeatureEncoding::bytes;  ///< encoding of the samples
   std::string input_feature = "image";                ///< name of the input feature
@@ -36,12 +36,14 @@ struct ShardOptions {
 /// Called repeatedly with the number of records written so far.
 using Progress = std::function<void(std::int64_t records)>;
 
-/// Writes all records of `source` (which must have classes) to shards whose sizes differ by at most one record, and
-/// dataset.json next to them. The files are renamed to their final names when all of them are complete, so an earlier
-/// failure leaves the directory unchanged. An interruption of the renaming leaves a dataset.json that is marked
-/// incomplete, which readers refuse. Removes temporary files of killed conversions. Throws Error (data) if a file
-/// cannot be written, and if another part of the directory has other class names; Error (input) if the directory
-/// already has shards of this part and `overwrite` is not set.
-PartDescription write_shards(const RecordSource& source, const ShardOptions& options, const Progress& progress = {});
+/// Writes all records of `source` (which must have classes) to shards whose sizes differ by at most
+/// one record, and dataset.json next to them. The files are renamed to their final names when all
+/// of them are complete, so an earlier failure leaves the directory unchanged. An interruption of
+/// the renaming leaves a dataset.json that is marked incomplete, which readers refuse. Removes
+/// temporary files of killed conversions. Throws Error (data) if a file cannot be written, and if
+/// another part of the directory has other class names; Error (input) if the directory already has
+/// shards of this part and `overwrite` is not set.
+PartDescription write_shards(const RecordSource& source, const ShardOptions& options,
+                             const Progress& progress = {});
 
 }  // namespace lockstep::data

@@ -16,13 +16,15 @@
 namespace lockstep::data {
 namespace {
 
-/// Files up to this total size are mapped if the program allows it. Touched pages of a mapping count as memory of the
-/// process, so a larger data set is read with pread. This costs nothing: the first touch of a page is as slow.
+/// Files up to this total size are mapped if the program allows it. Touched pages of a mapping
+/// count as memory of the process, so a larger data set is read with pread. This costs nothing: the
+/// first touch of a page is as slow.
 constexpr std::uint64_t kMaxMappedBytes = std::uint64_t{1} << 30;
 
 std::vector<std::string> glob_names(const std::string& pattern) {
   glob_t found = {};
-  const int result = ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE | GLOB_NOSORT, nullptr, &found);
+  const int result =
+      ::glob(pattern.c_str(), GLOB_BRACE | GLOB_TILDE | GLOB_NOSORT, nullptr, &found);
   std::vector<std::string> names;
   if (result == 0) names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
@@ -31,7 +33,8 @@ std::vector<std::string> glob_names(const std::string& pattern) {
 
 bool is_record_file(const std::filesystem::path& path) {
   std::error_code ignored;
-  return path.extension() != ".index" && path.extension() != ".json" && !std::filesystem::is_directory(path, ignored);
+  return path.extension() != ".index" && path.extension() != ".json" &&
+         !std::filesystem::is_directory(path, ignored);
 }
 
 }  // namespace
@@ -44,16 +47,18 @@ std::vector<std::filesystem::path> matching_files(const std::vector<std::string>
       if (is_record_file(name)) files.emplace_back(name);
     }
     if (files.size() == before) {
-      throw Error(ErrorCategory::data, pattern, "expected TFRecord files that match this pattern", "there are none");
+      throw Error(ErrorCategory::data, pattern, "expected TFRecord files that match this pattern",
+                  "there are none");
     }
   }
-  std::sort(files.begin(), files.end(), [](const auto& a, const auto& b) { return a.native() < b.native(); });
+  std::sort(files.begin(), files.end(),
+            [](const auto& a, const auto& b) { return a.native() < b.native(); });
   files.erase(std::unique(files.begin(), files.end()), files.end());
   return files;
 }
 
-TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files, const TFRecordOptions& options,
-                               std::string description)
+TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files,
+                               const TFRecordOptions& options, std::string description)
     : index_dir_(options.index_dir),
       skip_damage_(options.skip_damage),
       description_(std::move(description)),
@@ -68,7 +73,8 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   std::int64_t records = 0;
   shards_.reserve(files.size());
   for (const auto& path : files) {
-    RecordFile file(path, skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail);
+    RecordFile file(path,
+                    skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail);
     Shard& shard = shards_.emplace_back(Shard{path, nullptr, file.stamp(), {}, IndexState::kept});
     find_records(shard, file);
     first_records_.push_back(std::exchange(records, records + shard.index.records()));
@@ -79,15 +85,18 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   map_files();
   if (records == 0) {
     throw Error(ErrorCategory::data, files.front().string(), "expected at least one record",
-                !damage_.empty()    ? damage_.front().text()
-                : files.size() == 1 ? "the file is empty"
-                                    : fmt::format("it and {} more files are empty", files.size() - 1));
+                !damage_.empty() ? damage_.front().text()
+                : files.size() == 1
+                    ? "the file is empty"
+                    : fmt::format("it and {} more files are empty", files.size() - 1));
   }
 }
 
 void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
   // For a decompressed file that was cut, a stored index would list records that do not exist.
-  auto kept = file.is_cut() ? std::nullopt : load_record_index(record_index_path(shard.path, index_dir_), shard.stamp);
+  auto kept = file.is_cut()
+                  ? std::nullopt
+                  : load_record_index(record_index_path(shard.path, index_dir_), shard.stamp);
   if (kept && kept->offsets.back() == file.size()) {
     shard.index = *std::move(kept);
     return;
@@ -108,7 +117,8 @@ void TFRecordSource::map_files() {
 RecordFile TFRecordSource::open_again(const Shard& shard) {
   RecordFile file(shard.path);
   if (file.stamp() != shard.stamp)
-    throw Error(ErrorCategory::data, shard.path.string(), "expected the file as it was when the data set was opened",
+    throw Error(ErrorCategory::data, shard.path.string(),
+                "expected the file as it was when the data set was opened",
                 "the file has changed; restart the run");
   return file;
 }
@@ -125,7 +135,8 @@ void TFRecordSource::with_record(std::size_t shard_number, std::int64_t record, 
   if (was_mapped && !shard.file->is_mapped()) use(record_of(shard, *shard.file, record));
 }
 
-std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file, std::int64_t record) {
+std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file,
+                                           std::int64_t record) {
   thread_local ReadWindow window;
   const std::uint64_t offset = shard.index.offsets[static_cast<std::size_t>(record)];
   return file.record(record, offset, shard.index.length(record), window);
@@ -136,7 +147,8 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   for (const Shard& shard : shards_) paths.push_back(shard.path);
   const auto described = find_description(paths);
   RecordSchema schema = first_schema(options, described);
-  if (schema.spec.classes == 0 && schema.spec.targets == 0) schema.spec.classes = count_classes(schema.label_feature);
+  if (schema.spec.classes == 0 && schema.spec.targets == 0)
+    schema.spec.classes = count_classes(schema.label_feature);
   decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
 }
 
@@ -190,13 +202,16 @@ void TFRecordSource::keep_indexes() {
   }
 }
 
-LabelRange TFRecordSource::scan_labels(std::size_t shard, const std::string& label_feature, bool& is_whole) const {
+LabelRange TFRecordSource::scan_labels(std::size_t shard, const std::string& label_feature,
+                                       bool& is_whole) const {
   LabelRange range{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
   for (std::int64_t record = 0; record < shards_[shard].index.records(); ++record) {
     std::int64_t label = 0;
     std::optional<SampleProblem> problem;
     try {
-      with_record(shard, record, [&](std::string_view bytes) { problem = read_class(bytes, label_feature, label); });
+      with_record(shard, record, [&](std::string_view bytes) {
+        problem = read_class(bytes, label_feature, label);
+      });
       if (problem) fail({shard, record}, *problem);
     } catch (const Error&) {
       if (!skip_damage_) throw;
@@ -215,7 +230,8 @@ RecordLocation TFRecordSource::location(std::size_t shard, std::int64_t record) 
 }
 
 void TFRecordSource::fail(const Place& place, const SampleProblem& problem) const {
-  throw Error(ErrorCategory::data, location(place.shard, place.record).text(), problem.expected, problem.actual);
+  throw Error(ErrorCategory::data, location(place.shard, place.record).text(), problem.expected,
+              problem.actual);
 }
 
 TFRecordSource::Place TFRecordSource::place_of(std::int64_t record_id) const {
@@ -237,7 +253,8 @@ std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t r
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     const Shard& shard = shards_[i];
     const bool is_packed = shard.file && shard.file->compression() != Compression::none;
-    if (first_records_[i] < records && shard.index.records() > 0 && !is_packed) files.push_back(shard.path);
+    if (first_records_[i] < records && shard.index.records() > 0 && !is_packed)
+      files.push_back(shard.path);
   }
   return files;
 }
@@ -264,7 +281,8 @@ void TFRecordSource::will_need(Range record_ids) const {
     const Shard& shard = shards_[first.shard];
     const std::int64_t count = std::min(record_ids.size(), shard.index.records() - first.record);
     const std::uint64_t begin = shard.index.offsets[static_cast<std::size_t>(first.record)];
-    const std::uint64_t bytes = shard.index.offsets[static_cast<std::size_t>(first.record + count)] - begin;
+    const std::uint64_t bytes =
+        shard.index.offsets[static_cast<std::size_t>(first.record + count)] - begin;
     if (shard.file)
       shard.file->will_need(begin, bytes);
     else
@@ -281,7 +299,8 @@ void TFRecordSource::release_pages() const {
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
   const Place place = place_of(record_id);
   std::optional<SampleProblem> problem;
-  with_record(place.shard, place.record, [&](std::string_view bytes) { problem = decoder_->decode(bytes, sample); });
+  with_record(place.shard, place.record,
+              [&](std::string_view bytes) { problem = decoder_->decode(bytes, sample); });
   if (problem) fail(place, *problem);
 }
 

@@ -16,19 +16,20 @@
 
 namespace lockstep::data {
 
-/// The files that match the glob patterns, sorted by name, without indexes and descriptions next to them. Throws Error
-/// (data) if a pattern matches nothing.
+/// The files that match the glob patterns, sorted by name, without indexes and descriptions next to
+/// them. Throws Error (data) if a pattern matches nothing.
 std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns);
 
-/// Record ids count through the files in the given order. Opening reads headers (or an index) and decompresses
-/// compressed files. If the number of classes is not given, all labels are read once and the result is stored with the
-/// index.
+/// Record ids count through the files in the given order. Opening reads headers (or an index) and
+/// decompresses compressed files. If the number of classes is not given, all labels are read once
+/// and the result is stored with the index.
 class TFRecordSource final : public RecordSource {
  public:
-  /// Throws Error (data) for damage, with file, record, offset and kind; for files without any record; for records that
-  /// do not match the schema. Throws Error (input) if an option is required to interpret the records. With
-  /// `skip_damage`, damage() reports the skipped part of files whose records cannot all be located, and unusable
-  /// records are skipped here; read() always throws for them.
+  /// Throws Error (data) for damage, with file, record, offset and kind; for files without any
+  /// record; for records that do not match the schema. Throws Error (input) if an option is
+  /// required to interpret the records. With `skip_damage`, damage() reports the skipped part of
+  /// files whose records cannot all be located, and unusable records are skipped here; read()
+  /// always throws for them.
   TFRecordSource(const std::vector<std::filesystem::path>& files, const TFRecordOptions& options,
                  std::string description);
 
@@ -45,18 +46,21 @@ class TFRecordSource final : public RecordSource {
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
   std::string stored(std::int64_t record_id) const;
-  /// The files of records 0 to `records` - 1 that are read in place, without compressed files, whose records are in
-  /// memory.
+  /// The files of records 0 to `records` - 1 that are read in place, without compressed files,
+  /// whose records are in memory.
   std::vector<std::filesystem::path> unpacked_files(std::int64_t records) const;
-  /// Releases mapped pages to the system, which can then drop them from the page cache. Reading loads them again.
+  /// Releases mapped pages to the system, which can then drop them from the page cache. Reading
+  /// loads them again.
   void release_pages() const;
 
  private:
-  /// Whether the index on disk is current, must be written, or is not written because the file is damaged.
+  /// Whether the index on disk is current, must be written, or is not written because the file is
+  /// damaged.
   enum class IndexState { kept, new_or_changed, not_worth_keeping };
   struct Shard {
     std::filesystem::path path;
-    std::unique_ptr<RecordFile> file;  // empty if there are too many files to keep open: then in recent_
+    std::unique_ptr<RecordFile>
+        file;  // empty if there are too many files to keep open: then in recent_
     FileStamp stamp;
     RecordIndex index;
     IndexState state = IndexState::kept;
@@ -71,7 +75,8 @@ class TFRecordSource final : public RecordSource {
   static RecordFile open_again(const Shard& shard);
   void map_files();
   void find_decoder(const TFRecordOptions& options);
-  RecordSchema first_schema(const TFRecordOptions& options, const std::optional<PartDescription>& described) const;
+  RecordSchema first_schema(const TFRecordOptions& options,
+                            const std::optional<PartDescription>& described) const;
   RecordSchema schema_of(std::int64_t record_id, const TFRecordOptions& options,
                          const std::optional<PartDescription>& described) const;
   /// Sets `is_whole` to false if records were skipped.
@@ -82,11 +87,14 @@ class TFRecordSource final : public RecordSource {
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
   RecordLocation location(std::size_t shard, std::int64_t record) const;
   [[noreturn]] void fail(const Place& place, const SampleProblem& problem) const;
-  /// Calls use(data) for one record; again with data from pread if its mapping lost a page in the meantime.
+  /// Calls use(data) for one record; again with data from pread if its mapping lost a page in the
+  /// meantime.
   template <typename Use>
   void with_record(std::size_t shard, std::int64_t record, Use use) const;
-  /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads the next record.
-  static std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record);
+  /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads
+  /// the next record.
+  static std::string_view record_of(const Shard& shard, const RecordFile& file,
+                                    std::int64_t record);
 
   std::filesystem::path index_dir_;
   bool skip_damage_;

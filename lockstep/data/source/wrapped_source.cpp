@@ -39,16 +39,19 @@ void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
   sample.images->take_stored(image, sample);
 }
 
-RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records, std::string word)
+RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records,
+                         std::string word)
     : WrappedSource(std::move(source), std::move(word)), records_(records) {
-  LOCKSTEP_CHECK(records.begin >= 0 && records.begin <= records.end && records.end <= this->source().size());
+  LOCKSTEP_CHECK(records.begin >= 0 && records.begin <= records.end &&
+                 records.end <= this->source().size());
 }
 
 RepeatedSource::RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times)
     : WrappedSource(std::move(source), fmt::format("{} times", times)), times_(times) {
   if (times < 1)
     throw Error(ErrorCategory::input, "repeat",
-                "expected at least 1 repetition (a stream without a last step repeats its epochs indefinitely)",
+                "expected at least 1 repetition (a stream without a last step repeats its epochs "
+                "indefinitely)",
                 fmt::format("got {}", times));
   if (std::int64_t records = 0; __builtin_mul_overflow(this->source().size(), times, &records))
     throw Error(ErrorCategory::input, "repeat", "expected fewer than 2^63 records",
@@ -71,7 +74,8 @@ struct Kept {
 
 /// Examines `records` until `stop()`.
 template <typename Id, typename Stop>
-Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range records, Stop stop) {
+Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range records,
+                 Stop stop) {
   Kept<Id> kept;
   try {
     std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
@@ -99,7 +103,9 @@ std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, 
         const Range records = split(source.size(), threads, static_cast<std::int64_t>(i));
         parts[i] = look_at<Id>(source, keep, records, [&] { return first_failed.load() < i; });
         if (!parts[i].error) return;
-        for (std::size_t seen = first_failed; i < seen && !first_failed.compare_exchange_weak(seen, i);) continue;
+        for (std::size_t seen = first_failed;
+             i < seen && !first_failed.compare_exchange_weak(seen, i);)
+          continue;
       }));
     }
   }
@@ -115,7 +121,8 @@ std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, 
 
 }  // namespace
 
-FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep, int threads)
+FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source,
+                               const SamplePredicate& keep, int threads)
     : WrappedSource(std::move(source)) {
   LOCKSTEP_CHECK_OP(threads, >=, 1);
   if (!keep) throw Error(ErrorCategory::input, "filter", "expected a predicate", "it is empty");
@@ -123,7 +130,8 @@ FilteredSource::FilteredSource(std::shared_ptr<const RecordSource> source, const
     ids_ = ids_of<std::uint32_t>(this->source(), keep, threads);
   else
     ids_ = ids_of<std::int64_t>(this->source(), keep, threads);
-  set_word(fmt::format("{} of {} records by a filter", FilteredSource::size(), this->source().size()));
+  set_word(
+      fmt::format("{} of {} records by a filter", FilteredSource::size(), this->source().size()));
 }
 
 std::int64_t FilteredSource::size() const {
@@ -132,20 +140,24 @@ std::int64_t FilteredSource::size() const {
 
 void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
   const auto id = std::visit(
-      [&](const auto& ids) { return static_cast<std::int64_t>(ids[static_cast<std::size_t>(record_id)]); }, ids_);
+      [&](const auto& ids) {
+        return static_cast<std::int64_t>(ids[static_cast<std::size_t>(record_id)]);
+      },
+      ids_);
   source().read(id, sample);
 }
 
 namespace {
 
 std::string text_of(const SampleSpec& spec) {
-  return fmt::format(
-      "[{}] with {}", fmt::join(spec.shape, ", "),
-      spec.targets > 0 ? fmt::format("{} targets", spec.targets) : fmt::format("{} classes", spec.classes));
+  return fmt::format("[{}] with {}", fmt::join(spec.shape, ", "),
+                     spec.targets > 0 ? fmt::format("{} targets", spec.targets)
+                                      : fmt::format("{} classes", spec.classes));
 }
 
 template <typename TextOf>
-std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& inputs, TextOf text_of_input) {
+std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& inputs,
+                   TextOf text_of_input) {
   std::vector<std::string> texts;
   for (const auto& input : inputs) texts.push_back(text_of_input(*input));
   return fmt::format("{}", fmt::join(texts, "; "));
@@ -153,8 +165,8 @@ std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& input
 
 }  // namespace
 
-JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word,
-                           std::string how)
+JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs,
+                           std::string_view word, std::string how)
     : inputs_(std::move(inputs)), how_(std::move(how)) {
   LOCKSTEP_CHECK_OP(inputs_.size(), >=, 1u);
   const SampleSpec& first = inputs_.front()->spec();
@@ -162,18 +174,22 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
     if (input->spec() != first)
       throw Error(
           ErrorCategory::input, word,
-          fmt::format("expected data sets of samples {}, as in {}", text_of(first), inputs_.front()->description()),
+          fmt::format("expected data sets of samples {}, as in {}", text_of(first),
+                      inputs_.front()->description()),
           fmt::format("the samples of {} are {}", input->description(), text_of(input->spec())));
     if (__builtin_add_overflow(size_, input->size(), &size_))
-      throw Error(ErrorCategory::input, word, "expected fewer than 2^63 records", "the data sets have more in total");
+      throw Error(ErrorCategory::input, word, "expected fewer than 2^63 records",
+                  "the data sets have more in total");
     const auto names = input->class_names();
     if (class_names_.empty()) class_names_ = names;
     if (!names.empty() && names != class_names_)
-      throw Error(ErrorCategory::input, word,
-                  fmt::format("expected data sets of the same classes, {}", fmt::join(class_names_, ", ")),
-                  fmt::format("the classes of {} are {}", input->description(), fmt::join(names, ", ")));
+      throw Error(
+          ErrorCategory::input, word,
+          fmt::format("expected data sets of the same classes, {}", fmt::join(class_names_, ", ")),
+          fmt::format("the classes of {} are {}", input->description(), fmt::join(names, ", ")));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
-    has_images_ = has_images_ && input->has_images() && input->normalization() == inputs_.front()->normalization();
+    has_images_ = has_images_ && input->has_images() &&
+                  input->normalization() == inputs_.front()->normalization();
   }
 }
 
@@ -202,11 +218,14 @@ void JoinedSource::read_of(std::size_t input, std::int64_t index, Sample& sample
 }
 
 std::string JoinedSource::description() const {
-  return fmt::format("({}) {}", joined(inputs_, [](const RecordSource& input) { return input.description(); }), how_);
+  return fmt::format("({}) {}",
+                     joined(inputs_, [](const RecordSource& input) { return input.description(); }),
+                     how_);
 }
 
 std::string JoinedSource::preparation() const {
-  return fmt::format(", {} data sets {} ({})", inputs_.size(), how_, joined(inputs_, [](const RecordSource& input) {
+  return fmt::format(", {} data sets {} ({})", inputs_.size(), how_,
+                     joined(inputs_, [](const RecordSource& input) {
                        return fmt::format("{} records{}", input.size(), input.preparation());
                      }));
 }
@@ -217,7 +236,8 @@ ConcatenatedSource::ConcatenatedSource(std::vector<std::shared_ptr<const RecordS
 }
 
 void ConcatenatedSource::read(std::int64_t record_id, Sample& sample) const {
-  const auto input = static_cast<std::size_t>(std::ranges::upper_bound(ends_, record_id) - ends_.begin());
+  const auto input =
+      static_cast<std::size_t>(std::ranges::upper_bound(ends_, record_id) - ends_.begin());
   read_of(input, input == 0 ? record_id : record_id - ends_[input - 1], sample);
 }
 
@@ -225,10 +245,12 @@ namespace {
 
 constexpr const char* kWord = "interleave";
 
-std::vector<std::shared_ptr<const RecordSource>> checked(std::vector<std::shared_ptr<const RecordSource>> inputs,
-                                                         std::int64_t cycle_length, std::int64_t block_length) {
+std::vector<std::shared_ptr<const RecordSource>> checked(
+    std::vector<std::shared_ptr<const RecordSource>> inputs, std::int64_t cycle_length,
+    std::int64_t block_length) {
   const auto require = [](std::int64_t actual, std::string_view expected) {
-    if (actual < 1) throw Error(ErrorCategory::input, kWord, expected, fmt::format("got {}", actual));
+    if (actual < 1)
+      throw Error(ErrorCategory::input, kWord, expected, fmt::format("got {}", actual));
   };
   require(static_cast<std::int64_t>(inputs.size()), "expected at least 1 data set");
   require(cycle_length, "expected a cycle of at least 1 data set");
@@ -238,10 +260,11 @@ std::vector<std::shared_ptr<const RecordSource>> checked(std::vector<std::shared
 
 }  // namespace
 
-InterleavedSource::InterleavedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::int64_t cycle_length,
-                                     std::int64_t block_length)
-    : JoinedSource(checked(std::move(inputs), cycle_length, block_length), kWord,
-                   fmt::format("interleaved, {} at a time, in blocks of {}", cycle_length, block_length)),
+InterleavedSource::InterleavedSource(std::vector<std::shared_ptr<const RecordSource>> inputs,
+                                     std::int64_t cycle_length, std::int64_t block_length)
+    : JoinedSource(
+          checked(std::move(inputs), cycle_length, block_length), kWord,
+          fmt::format("interleaved, {} at a time, in blocks of {}", cycle_length, block_length)),
       order_(sizes(), cycle_length, block_length) {}
 
 void InterleavedSource::read(std::int64_t record_id, Sample& sample) const {

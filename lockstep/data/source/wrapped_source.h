@@ -15,8 +15,9 @@
 
 namespace lockstep::data {
 
-/// Applies the operations before a record operation: recipe, maps and normalization. Their random choices depend on the
-/// pass (Sample) and on the record id in this source, not on later operations.
+/// Applies the operations before a record operation: recipe, maps and normalization. Their random
+/// choices depend on the pass (Sample) and on the record id in this source, not on later
+/// operations.
 class PreparedSource final : public RecordSource {
  public:
   /// The pipeline's order and batches are ignored.
@@ -31,8 +32,12 @@ class PreparedSource final : public RecordSource {
   std::vector<DamagedFile> damage() const override { return pipeline_.source->damage(); }
   std::vector<StoredFile> files() const override { return pipeline_.source->files(); }
   void will_need(Range record_ids) const override { pipeline_.source->will_need(record_ids); }
-  std::string description() const override { return pipeline_.source->description() + pipeline_.preparation(); }
-  std::string preparation() const override { return pipeline_.source->preparation() + pipeline_.preparation(); }
+  std::string description() const override {
+    return pipeline_.source->description() + pipeline_.preparation();
+  }
+  std::string preparation() const override {
+    return pipeline_.source->preparation() + pipeline_.preparation();
+  }
 
  private:
   Pipeline pipeline_;
@@ -54,7 +59,8 @@ class WrappedSource : public RecordSource {
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
 
  protected:
-  /// `word` describes the operation: "the first 100 records". It can be set later, when it is known.
+  /// `word` describes the operation: "the first 100 records". It can be set later, when it is
+  /// known.
   explicit WrappedSource(std::shared_ptr<const RecordSource> source, std::string word = "")
       : source_(std::move(source)), word_(std::move(word)) {}
   void set_word(std::string word) { word_ = std::move(word); }
@@ -80,9 +86,9 @@ class RangeSource final : public WrappedSource {
   Range records_;
 };
 
-/// All records of another source, several times. Each repetition is a separate epoch for the operations before it:
-/// epoch e of this source consists of epochs e * times to e * times + times - 1 of those maps and recipes, so their
-/// random choices differ.
+/// All records of another source, several times. Each repetition is a separate epoch for the
+/// operations before it: epoch e of this source consists of epochs e * times to e * times + times -
+/// 1 of those maps and recipes, so their random choices differ.
 class RepeatedSource final : public WrappedSource {
  public:
   /// Throws Error (input) for less than one repetition, or for more than 2^63 - 1 records.
@@ -97,10 +103,11 @@ class RepeatedSource final : public WrappedSource {
 
 class FilteredSource final : public WrappedSource {
  public:
-  /// The records of another source for which a predicate returns true. Reads every record once, with `threads` threads,
-  /// as in epoch 0 of seed 0, and stores the ids of the selected records: 4 bytes each, 8 if `source` has 2^32 records
-  /// or more. Throws the first error in record order.
-  FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep, int threads);
+  /// The records of another source for which a predicate returns true. Reads every record once,
+  /// with `threads` threads, as in epoch 0 of seed 0, and stores the ids of the selected records: 4
+  /// bytes each, 8 if `source` has 2^32 records or more. Throws the first error in record order.
+  FilteredSource(std::shared_ptr<const RecordSource> source, const SamplePredicate& keep,
+                 int threads);
 
   std::int64_t size() const override;
   void read(std::int64_t record_id, Sample& sample) const override;
@@ -109,8 +116,8 @@ class FilteredSource final : public WrappedSource {
   std::variant<std::vector<std::uint32_t>, std::vector<std::int64_t>> ids_;
 };
 
-/// Base class. If the images of the sources have different normalizations, or some records are not images, all records
-/// are delivered as features.
+/// Base class. If the images of the sources have different normalizations, or some records are not
+/// images, all records are delivered as features.
 class JoinedSource : public RecordSource {
  public:
   const SampleSpec& spec() const override { return inputs_.front()->spec(); }
@@ -124,13 +131,15 @@ class JoinedSource : public RecordSource {
   std::string preparation() const override;
 
  protected:
-  /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the other"). Throws
-  /// Error (input) that describes the difference if the specs of the samples or the class names differ.
-  JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word, std::string how);
+  /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the
+  /// other"). Throws Error (input) that describes the difference if the specs of the samples or the
+  /// class names differ.
+  JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word,
+               std::string how);
 
   std::vector<std::int64_t> sizes() const;
-  /// Reads a record of one input. The random choices of its maps and recipes differ from those of all other inputs,
-  /// even of inputs with the same source.
+  /// Reads a record of one input. The random choices of its maps and recipes differ from those of
+  /// all other inputs, even of inputs with the same source.
   void read_of(std::size_t input, std::int64_t index, Sample& sample) const;
 
  private:
@@ -144,8 +153,8 @@ class JoinedSource : public RecordSource {
 
 class ConcatenatedSource final : public JoinedSource {
  public:
-  /// The records of several sources, one source after the other. At least one input. Throws Error (input) if their
-  /// samples differ.
+  /// The records of several sources, one source after the other. At least one input. Throws Error
+  /// (input) if their samples differ.
   explicit ConcatenatedSource(std::vector<std::shared_ptr<const RecordSource>> inputs);
 
   void read(std::int64_t record_id, Sample& sample) const override;
@@ -156,10 +165,10 @@ class ConcatenatedSource final : public JoinedSource {
 
 class InterleavedSource final : public JoinedSource {
  public:
-  /// Blocks of records from several sources in turn. Throws Error (input) without inputs, if their samples differ, and
-  /// for a cycle or a block of less than 1.
-  InterleavedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::int64_t cycle_length,
-                    std::int64_t block_length);
+  /// Blocks of records from several sources in turn. Throws Error (input) without inputs, if their
+  /// samples differ, and for a cycle or a block of less than 1.
+  InterleavedSource(std::vector<std::shared_ptr<const RecordSource>> inputs,
+                    std::int64_t cycle_length, std::int64_t block_length);
 
   void read(std::int64_t record_id, Sample& sample) const override;
 

@@ -10,8 +10,9 @@ namespace lockstep::device::cuda {
 void check(cudaError_t status, std::string_view what) {
   if (status == cudaSuccess) return;
   static_cast<void>(cudaGetLastError());  // otherwise a later call would report this error
-  throw Error(ErrorCategory::device, "gpu", fmt::format("expected {}", what),
-              fmt::format("CUDA returned {} ({})", cudaGetErrorString(status), cudaGetErrorName(status)));
+  throw Error(
+      ErrorCategory::device, "gpu", fmt::format("expected {}", what),
+      fmt::format("CUDA returned {} ({})", cudaGetErrorString(status), cudaGetErrorName(status)));
 }
 
 void check_available(int index) {
@@ -21,17 +22,19 @@ void check_available(int index) {
     count = 0;
   }
   if (index >= 0 && index < count) return;
-  throw Error(ErrorCategory::device, "gpu", fmt::format("expected gpu:{}", index),
-              count == 0 ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
+  throw Error(
+      ErrorCategory::device, "gpu", fmt::format("expected gpu:{}", index),
+      count == 0 ? gpu_unavailable_reason() : fmt::format("this process sees {} GPUs", count));
 }
 
 bool has_context(int index) noexcept {
-  // The runtime has no such query, and the driver library is not linked, so that programs start without a driver.
+  // The runtime has no such query, and the driver library is not linked, so that programs start
+  // without a driver.
   void* function = nullptr;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
   constexpr unsigned kSince = 7000;  // CUDA 7.0
-  if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, kSince, cudaEnableDefault, &found) !=
-          cudaSuccess ||
+  if (cudaGetDriverEntryPointByVersion("cuDevicePrimaryCtxGetState", &function, kSince,
+                                       cudaEnableDefault, &found) != cudaSuccess ||
       found != cudaDriverEntryPointSuccess) {
     static_cast<void>(cudaGetLastError());
     return false;

@@ -9,18 +9,21 @@
 
 namespace lockstep::device::cuda {
 
-/// Throws Error (device) unless `status` is success. `what` is the expected result, such as "a stream on gpu:0".
+/// Throws Error (device) unless `status` is success. `what` is the expected result, such as "a
+/// stream on gpu:0".
 void check(cudaError_t status, std::string_view what);
 
 /// Throws Error (device) unless the driver reports GPU `index`.
 void check_available(int index);
 
-/// Whether this process has a context on GPU `index`. A context takes several hundred megabytes of GPU memory.
+/// Whether this process has a context on GPU `index`. A context takes several hundred megabytes of
+/// GPU memory.
 bool has_context(int index) noexcept;
 
-/// Makes `index` the calling thread's current device until the end of the scope. The destructor restores the previous
-/// device only if this process has a context there: cudaSetDevice() creates a context, and gpu:0, which is current in a
-/// new thread, may belong to another process. Throws Error (device).
+/// Makes `index` the calling thread's current device until the end of the scope. The destructor
+/// restores the previous device only if this process has a context there: cudaSetDevice() creates a
+/// context, and gpu:0, which is current in a new thread, may belong to another process. Throws
+/// Error (device).
 class DeviceScope {
  public:
   explicit DeviceScope(int index);
@@ -33,8 +36,8 @@ class DeviceScope {
   bool has_changed_ = false;
 };
 
-/// Deleter for handles. Errors are ignored: they repeat an earlier failure of the device, and a destructor must not
-/// throw.
+/// Deleter for handles. Errors are ignored: they repeat an earlier failure of the device, and a
+/// destructor must not throw.
 template <auto destroy>
 struct Destroy {
   template <typename T>
@@ -43,7 +46,8 @@ struct Destroy {
   }
 };
 
-using StreamHandle = std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy<cudaStreamDestroy>>;
+using StreamHandle =
+    std::unique_ptr<std::remove_pointer_t<cudaStream_t>, Destroy<cudaStreamDestroy>>;
 using EventHandle = std::unique_ptr<std::remove_pointer_t<cudaEvent_t>, Destroy<cudaEventDestroy>>;
 
 }  // namespace lockstep::device::cuda

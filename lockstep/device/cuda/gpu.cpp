@@ -33,7 +33,9 @@ int driver_version() noexcept {
 }
 
 // CUDA encodes versions as 1000 * major + 10 * minor.
-std::string version_text(int version) { return fmt::format("{}.{}", version / 1000, version % 1000 / 10); }
+std::string version_text(int version) {
+  return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
 
 std::string uuid_text(const cudaUUID_t& uuid) {
   std::string text = "GPU-";
@@ -64,14 +66,16 @@ class GpuAllocator final : public Allocator {
     const cudaError_t status = cudaMalloc(&data, size);
     if (status == cudaErrorMemoryAllocation) {
       static_cast<void>(cudaGetLastError());
-      throw Error(ErrorCategory::device, "memory", fmt::format("expected {} bytes on gpu:{}", bytes, index_),
+      throw Error(ErrorCategory::device, "memory",
+                  fmt::format("expected {} bytes on gpu:{}", bytes, index_),
                   fmt::format("{} are free", gpu_free_bytes(index_)));
     }
     cuda::check(status, fmt::format("{} bytes on gpu:{}", bytes, index_));
     Buffer buffer(data, bytes, Device{DeviceKind::gpu, index_},
                   [](void* memory) { static_cast<void>(cudaFree(memory)); });
     cuda::check(cudaMemset(data, 0, size), "zeroed memory");
-    // Our streams do not wait for the default stream, so the zeros must be written before the buffer is returned.
+    // Our streams do not wait for the default stream, so the zeros must be written before the
+    // buffer is returned.
     cuda::check(cudaStreamSynchronize(cudaStreamLegacy), "zeroed memory");
     return buffer;
   }
@@ -80,8 +84,9 @@ class GpuAllocator final : public Allocator {
   int index_;
 };
 
-// A GPU on which this process has a context: preferably the calling thread's current one. Page-locked memory is
-// accessible to all GPUs, but allocating it creates a context on the current one.
+// A GPU on which this process has a context: preferably the calling thread's current one.
+// Page-locked memory is accessible to all GPUs, but allocating it creates a context on the current
+// one.
 int gpu_in_use() {
   int current = 0;
   cuda::check(cudaGetDevice(&current), "the current GPU");
@@ -101,7 +106,8 @@ class PinnedAllocator final : public Allocator {
     cuda::check(cudaHostAlloc(&data, size, cudaHostAllocPortable),
                 fmt::format("{} bytes of page-locked host memory", bytes));
     std::fill_n(static_cast<std::byte*>(data), size, std::byte{0});
-    return Buffer(data, bytes, Device{}, [](void* memory) { static_cast<void>(cudaFreeHost(memory)); });
+    return Buffer(data, bytes, Device{},
+                  [](void* memory) { static_cast<void>(cudaFreeHost(memory)); });
   }
 };
 
@@ -114,16 +120,19 @@ std::string gpu_unavailable_reason() {
   if (gpus.count > 0) return "";
   const int driver = driver_version();
   if (driver == 0)
-    return "no NVIDIA driver was found: install one, or give the container access to the GPUs; nvidia-smi must list "
+    return "no NVIDIA driver was found: install one, or give the container access to the GPUs; "
+           "nvidia-smi must list "
            "them";
   if (gpus.status == cudaErrorInsufficientDriver)
     return fmt::format(
-        "the NVIDIA driver supports CUDA {} and this build needs {}: update the driver, or build with an older toolkit",
+        "the NVIDIA driver supports CUDA {} and this build needs {}: update the driver, or build "
+        "with an older toolkit",
         version_text(driver), cuda_built_version());
   if (gpus.status == cudaErrorNoDevice || gpus.status == cudaSuccess) {
     const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    return fmt::format("the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is {}): check nvidia-smi",
-                       visible == nullptr ? "not set" : fmt::format("\"{}\"", visible));
+    return fmt::format(
+        "the NVIDIA driver reports no GPU (CUDA_VISIBLE_DEVICES is {}): check nvidia-smi",
+        visible == nullptr ? "not set" : fmt::format("\"{}\"", visible));
   }
   return fmt::format("CUDA returned {} ({}): check nvidia-smi", cudaGetErrorString(gpus.status),
                      cudaGetErrorName(gpus.status));

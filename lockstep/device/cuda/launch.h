@@ -7,8 +7,9 @@
 
 namespace lockstep::device::cuda {
 
-/// Launches `kernel` on `stream` with `threads` threads in each of `blocks` blocks and no dynamic shared memory. Throws
-/// Error (device) if the launch fails; errors during execution are reported by a later call.
+/// Launches `kernel` on `stream` with `threads` threads in each of `blocks` blocks and no dynamic
+/// shared memory. Throws Error (device) if the launch fails; errors during execution are reported
+/// by a later call.
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {

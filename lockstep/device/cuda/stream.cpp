@@ -41,7 +41,8 @@ class GpuStream final : public StreamImpl {
     cuda::check_available(index);
     const cuda::DeviceScope scope(index);
     cudaStream_t stream = nullptr;
-    cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), fmt::format("a stream on gpu:{}", index));
+    cuda::check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking),
+                fmt::format("a stream on gpu:{}", index));
     stream_.reset(stream);
   }
 
@@ -60,7 +61,8 @@ class GpuStream final : public StreamImpl {
   void wait(const EventImpl& event) override {
     const cuda::DeviceScope scope(index_);
     if (const auto* other = dynamic_cast<const GpuEvent*>(&event))
-      cuda::check(cudaStreamWaitEvent(stream_.get(), other->native(), 0), "a dependency between streams");
+      cuda::check(cudaStreamWaitEvent(stream_.get(), other->native(), 0),
+                  "a dependency between streams");
     else
       event.synchronize();
   }
@@ -97,8 +99,10 @@ class GpuStream final : public StreamImpl {
   cuda::StreamHandle stream_;
 };
 
-using GraphHandle = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, cuda::Destroy<cudaGraphDestroy>>;
-using ExecutableHandle = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, cuda::Destroy<cudaGraphExecDestroy>>;
+using GraphHandle =
+    std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, cuda::Destroy<cudaGraphDestroy>>;
+using ExecutableHandle =
+    std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, cuda::Destroy<cudaGraphExecDestroy>>;
 
 class GpuRecording final : public RecordingImpl {
  public:
@@ -118,16 +122,20 @@ class GpuRecording final : public RecordingImpl {
 std::unique_ptr<RecordingImpl> GpuStream::end_recording() {
   const cuda::DeviceScope scope(index_);
   cudaGraph_t raw = nullptr;
-  cuda::check(cudaStreamEndCapture(stream_.get(), &raw), fmt::format("a recording on gpu:{}", index_));
+  cuda::check(cudaStreamEndCapture(stream_.get(), &raw),
+              fmt::format("a recording on gpu:{}", index_));
   const GraphHandle graph(raw);
   cudaGraphExec_t executable = nullptr;
-  cuda::check(cudaGraphInstantiate(&executable, graph.get(), 0), fmt::format("a recording on gpu:{}", index_));
+  cuda::check(cudaGraphInstantiate(&executable, graph.get(), 0),
+              fmt::format("a recording on gpu:{}", index_));
   return std::make_unique<GpuRecording>(ExecutableHandle(executable));
 }
 
 }  // namespace
 
-std::unique_ptr<StreamImpl> make_gpu_stream(int index) { return std::make_unique<GpuStream>(index); }
+std::unique_ptr<StreamImpl> make_gpu_stream(int index) {
+  return std::make_unique<GpuStream>(index);
+}
 
 cudaStream_t cuda::native(Stream& stream) {
   const auto* gpu = dynamic_cast<const GpuStream*>(&stream.impl());

@@ -13,12 +13,13 @@
 namespace lockstep::torch {
 namespace {
 
-/// LibTorch operations on Lockstep's stream, each ordered after the earlier and before the later work on LibTorch's
-/// current stream.
+/// LibTorch operations on Lockstep's stream, each ordered after the earlier and before the later
+/// work on LibTorch's current stream.
 class CudaGradientMath final : public interop::GradientMath {
  public:
   CudaGradientMath(int index, cudaStream_t stream)
-      : index_(static_cast<c10::DeviceIndex>(index)), stream_(c10::cuda::getStreamFromExternal(stream, index_)) {}
+      : index_(static_cast<c10::DeviceIndex>(index)),
+        stream_(c10::cuda::getStreamFromExternal(stream, index_)) {}
 
   void assign(std::span<float> to, std::span<const float> from, float factor) override {
     in_order([&] { view(to).copy_(view(from)).mul_(factor); });
@@ -26,7 +27,8 @@ class CudaGradientMath final : public interop::GradientMath {
   void add(std::span<float> to, std::span<const float> from, float factor) override {
     in_order([&] { view(to).add_(view(from)).mul_(factor); });
   }
-  // Also for a factor of 1, so that LibTorch's stream waits for the reductions that this stream has waited for.
+  // Also for a factor of 1, so that LibTorch's stream waits for the reductions that this stream has
+  // waited for.
   void scale(std::span<float> values, float factor) override {
     in_order([&] {
       if (factor != 1) view(values).mul_(factor);
@@ -49,7 +51,8 @@ class CudaGradientMath final : public interop::GradientMath {
 
  private:
   static at::Tensor wrap(std::span<const float> values, const at::TensorOptions& options) {
-    return at::from_blob(const_cast<float*>(values.data()), {static_cast<std::int64_t>(values.size())}, options);
+    return at::from_blob(const_cast<float*>(values.data()),
+                         {static_cast<std::int64_t>(values.size())}, options);
   }
   at::Tensor view(std::span<const float> values) const {
     return wrap(values, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, index_));

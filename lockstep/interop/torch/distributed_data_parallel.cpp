@@ -19,9 +19,11 @@ interop::ReducerOptions passes_add_up(job::Workers& workers, interop::ReducerOpt
   interop::check_together(workers, kWhere, [&] {
     if (options.backward_passes_per_step != defaults.backward_passes_per_step ||
         options.average_passes != defaults.average_passes)
-      throw Error(ErrorCategory::input, kWhere,
-                  "expected the defaults of backward_passes_per_step and average_passes: passes under no_sync() add up",
-                  fmt::format("got {} and {}", options.backward_passes_per_step, options.average_passes));
+      throw Error(
+          ErrorCategory::input, kWhere,
+          "expected the defaults of backward_passes_per_step and average_passes: passes under "
+          "no_sync() add up",
+          fmt::format("got {} and {}", options.backward_passes_per_step, options.average_passes));
     return std::string();
   });
   options.average_passes = false;
@@ -30,14 +32,16 @@ interop::ReducerOptions passes_add_up(job::Workers& workers, interop::ReducerOpt
 
 }  // namespace
 
-ModuleExchange::ModuleExchange(job::Workers& workers, ::torch::nn::Module& module, const DataParallelOptions& options)
+ModuleExchange::ModuleExchange(job::Workers& workers, ::torch::nn::Module& module,
+                               const DataParallelOptions& options)
     : batch_dimension_(options.batch_dimension),
-      gradients_(workers, module.named_parameters(), passes_add_up(workers, options.gradients),
-                 {.where = kWhere,
-                  .unchanged = "between backward() under no_sync() and the backward() that reduces them: "
-                               "call zero_grad() after it",
-                  .plan = [this] { return plan_pass(); },
-                  .ended = [this] { pass_ended(); }}),
+      gradients_(
+          workers, module.named_parameters(), passes_add_up(workers, options.gradients),
+          {.where = kWhere,
+           .unchanged = "between backward() under no_sync() and the backward() that reduces them: "
+                        "call zero_grad() after it",
+           .plan = [this] { return plan_pass(); },
+           .ended = [this] { pass_ended(); }}),
       buffers_(workers, module.named_buffers(), options.buffers) {
   broadcast_tensors(workers, module.named_parameters());
   broadcast_tensors(workers, module.named_buffers());
@@ -51,12 +55,14 @@ void ModuleExchange::forward_begins(const at::Tensor* batch) {
     return;
   }
   if (batch == nullptr)
-    gradients_.usage_error("expected a tensor with the samples among the arguments of forward()",
-                           "there is none: reset DataParallelOptions::batch_dimension to give all ranks the "
-                           "same weight");
+    gradients_.usage_error(
+        "expected a tensor with the samples among the arguments of forward()",
+        "there is none: reset DataParallelOptions::batch_dimension to give all ranks the "
+        "same weight");
   if (*batch_dimension_ >= batch->dim())
-    gradients_.usage_error(fmt::format("expected a tensor whose dimension {} counts the samples", *batch_dimension_),
-                           fmt::format("forward() got one with {} dimensions", batch->dim()));
+    gradients_.usage_error(
+        fmt::format("expected a tensor whose dimension {} counts the samples", *batch_dimension_),
+        fmt::format("forward() got one with {} dimensions", batch->dim()));
   samples_ = static_cast<double>(batch->size(*batch_dimension_));
 }
 
@@ -65,7 +71,8 @@ PassPlan ModuleExchange::plan_pass() {
     gradients_.usage_error(
         "expected a forward pass through the wrapper before each backward pass: net(x) or "
         "net.forward(x), rather than net->forward(x)",
-        "there was none since the last backward pass; the one of a retained graph counts only once");
+        "there was none since the last backward pass; the one of a retained graph counts only "
+        "once");
   const double samples = *samples_;
   samples_.reset();
   samples_of_step_ += samples;

@@ -19,12 +19,13 @@ namespace lockstep::torch {
 
 /// Options of DistributedDataParallel, the same on all ranks.
 struct DataParallelOptions {
-  /// Buckets, compression, groups, predivide factor, clipping. Leave backward_passes_per_step and average_passes at
-  /// their defaults: use no_sync() for accumulation.
+  /// Buckets, compression, groups, predivide factor, clipping. Leave backward_passes_per_step and
+  /// average_passes at their defaults: use no_sync() for accumulation.
   interop::ReducerOptions gradients = {};
-  BufferSync buffers =
-      BufferSync::broadcast;  ///< how buffers are synchronized at the end of each reduced backward pass
-  /// The dimension of the first tensor argument of forward() that counts samples; nullopt: equal weights of ranks.
+  BufferSync buffers = BufferSync::broadcast;  ///< how buffers are synchronized at the end of each
+                                               ///< reduced backward pass
+  /// The dimension of the first tensor argument of forward() that counts samples; nullopt: equal
+  /// weights of ranks.
   std::optional<std::int64_t> batch_dimension = 0;
 };
 
@@ -32,7 +33,8 @@ struct DataParallelOptions {
 class ModuleExchange {
  public:
   /// `workers` must outlive this object. Collective.
-  ModuleExchange(job::Workers& workers, ::torch::nn::Module& module, const DataParallelOptions& options);
+  ModuleExchange(job::Workers& workers, ::torch::nn::Module& module,
+                 const DataParallelOptions& options);
 
   /// `batch`: the first tensor argument of forward(); null if there is none.
   void forward_begins(const at::Tensor* batch);
@@ -54,12 +56,13 @@ class ModuleExchange {
   ModuleBuffers buffers_;
 };
 
-/// While it exists, backward passes accumulate gradients without reduction; the first one after it reduces the sum.
-/// The time of the call of backward() decides.
+/// While it exists, backward passes accumulate gradients without reduction; the first one after it
+/// reduces the sum. The time of the call of backward() decides.
 class [[nodiscard]] NoSync {
  public:
   /// Turns reduction off until the destructor.
-  explicit NoSync(ModuleExchange& exchange) : exchange_(exchange), before_(exchange.is_synchronizing()) {
+  explicit NoSync(ModuleExchange& exchange)
+      : exchange_(exchange), before_(exchange.is_synchronizing()) {
     exchange_.set_synchronizing(false);
   }
   NoSync(const NoSync&) = delete;
@@ -78,29 +81,32 @@ class [[nodiscard]] NoSync {
 ///     ::torch::optim::SGD optimizer(net->parameters(), 0.1);
 ///     for (auto& batch : *loader) {
 ///       optimizer.zero_grad();
-///       loss_of(net(batch.data), batch.target).backward();   // returns with the gradients of all ranks
-///       optimizer.step();
+///       loss_of(net(batch.data), batch.target).backward();   // returns with the gradients of all
+///       ranks optimizer.step();
 ///     }
 ///
-/// The constructor copies the parameters and buffers of rank 0 to all ranks. Gradients are averaged over all samples of
-/// all ranks: the weight of a rank is the size of its batch, as forward() receives it, and the loss is a mean over the
-/// batch. So N ranks train like one process with the same global batch, up to float rounding, also with a smaller last
-/// batch. Passes under no_sync() are summed, as in autograd: k passes give k times the average over their samples.
-/// Parameters without a gradient on a rank count as zero there; no option is needed.
+/// The constructor copies the parameters and buffers of rank 0 to all ranks. Gradients are averaged
+/// over all samples of all ranks: the weight of a rank is the size of its batch, as forward()
+/// receives it, and the loss is a mean over the batch. So N ranks train like one process with the
+/// same global batch, up to float rounding, also with a smaller last batch. Passes under no_sync()
+/// are summed, as in autograd: k passes give k times the average over their samples. Parameters
+/// without a gradient on a rank count as zero there; no option is needed.
 ///
-/// All ranks run the same number of backward passes, each after a forward pass through this object: net(x) or
-/// net.forward(x), not net->forward(x), which bypasses it. After several forward passes the last one sets the number of
-/// samples, so add up their losses and call backward() once. A backward pass without a forward pass, such as the second
-/// one over a retained graph, throws Error (input) on all ranks.
+/// All ranks run the same number of backward passes, each after a forward pass through this object:
+/// net(x) or net.forward(x), not net->forward(x), which bypasses it. After several forward passes
+/// the last one sets the number of samples, so add up their losses and call backward() once. A
+/// backward pass without a forward pass, such as the second one over a retained graph, throws Error
+/// (input) on all ranks.
 ///
-/// Call net->to(...) and requires_grad_() before wrapping the module. Otherwise the next forward pass throws Error
-/// (input) on all ranks. It also throws after a backward pass that ended with an exception: some of its gradients are
-/// already being reduced, so the job cannot continue.
+/// Call net->to(...) and requires_grad_() before wrapping the module. Otherwise the next forward
+/// pass throws Error (input) on all ranks. It also throws after a backward pass that ended with an
+/// exception: some of its gradients are already being reduced, so the job cannot continue.
 template <typename Module>
 class DistributedDataParallel {
  public:
-  /// Collective. `session` must outlive this object. Throws, on all ranks, Error (input) for invalid options or
-  /// parameters, and Error (communication) with the name of the first parameter that differs between ranks.
+  /// Collective. `session` must outlive this object. Throws, on all ranks, Error (input) for
+  /// invalid options or parameters, and Error (communication) with the name of the first parameter
+  /// that differs between ranks.
   DistributedDataParallel(job::Session& session, std::shared_ptr<Module> module,
                           const DataParallelOptions& options = {})
       : DistributedDataParallel(session.workers(), std::move(module), options) {}
@@ -134,7 +140,8 @@ class DistributedDataParallel {
   Module& operator*() const { return *module_; }                     ///< the wrapped module
   const std::shared_ptr<Module>& module() const { return module_; }  ///< the wrapped module, shared
 
-  /// For gradient accumulation: { auto passes = net.no_sync(); … backward(); … } and one backward() after it.
+  /// For gradient accumulation: { auto passes = net.no_sync(); … backward(); … } and one backward()
+  /// after it.
   NoSync no_sync() { return NoSync(exchange_); }
 
   /// The reducer, with its buckets and statistics of the last step.

@@ -23,8 +23,8 @@ std::vector<std::size_t> group_sizes(const ::torch::optim::Optimizer& optimizer)
   return sizes;
 }
 
-/// Checks that `parameters` has all parameters of the optimizer and no others. A tensor with two names may be in the
-/// optimizer twice.
+/// Checks that `parameters` has all parameters of the optimizer and no others. A tensor with two
+/// names may be in the optimizer twice.
 void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
   std::unordered_set<const void*> named, updated;
   for (const auto& [name, tensor] : parameters.pairs()) named.insert(tensor.unsafeGetTensorImpl());
@@ -32,9 +32,10 @@ void check_names(const ::torch::optim::Optimizer& optimizer, const NamedTensors&
   for (const auto& group : optimizer.param_groups())
     for (const at::Tensor& parameter : group.params()) {
       if (!named.contains(parameter.unsafeGetTensorImpl()))
-        throw Error(ErrorCategory::input, kWhere, "expected a name for each parameter of the optimizer",
-                    fmt::format("its parameter {} of shape {} is not among the named parameters", number,
-                                fmt::join(parameter.sizes().vec(), " x ")));
+        throw Error(ErrorCategory::input, kWhere,
+                    "expected a name for each parameter of the optimizer",
+                    fmt::format("its parameter {} of shape {} is not among the named parameters",
+                                number, fmt::join(parameter.sizes().vec(), " x ")));
       updated.insert(parameter.unsafeGetTensorImpl());
       ++number;
     }
@@ -52,7 +53,8 @@ void check_kind(const ::torch::optim::Optimizer& optimizer) {
 
 std::string options_key(std::size_t group) { return fmt::format("options_{}", group); }
 
-/// The state of an optimizer and the options of its groups, which its own load() ignores in some versions.
+/// The state of an optimizer and the options of its groups, which its own load() ignores in some
+/// versions.
 std::string serialize(const ::torch::optim::Optimizer& optimizer) {
   ::torch::serialize::OutputArchive archive;
   ::torch::serialize::OutputArchive state(archive.compilation_unit());
@@ -69,7 +71,8 @@ std::string serialize(const ::torch::optim::Optimizer& optimizer) {
 }
 
 // Removes all previous state, including that of parameters that are not in the archive.
-void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer, c10::Device device) {
+void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer,
+                 c10::Device device) {
   std::istringstream stream(bytes);
   ::torch::serialize::InputArchive archive;
   archive.load_from(stream, device);
@@ -79,8 +82,9 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer,
   optimizer.load(state);
   for (const auto& [parameter, kept] : optimizer.state())
     if (kept == nullptr)
-      throw Error(ErrorCategory::input, kWhere, "expected each parameter only once in the optimizer",
-                  "LibTorch restores the state of a repeated parameter only for its first occurrence");
+      throw Error(
+          ErrorCategory::input, kWhere, "expected each parameter only once in the optimizer",
+          "LibTorch restores the state of a repeated parameter only for its first occurrence");
   for (std::size_t group = 0; group < optimizer.param_groups().size(); ++group) {
     ::torch::serialize::InputArchive options;
     archive.read(options_key(group), options);
@@ -88,7 +92,8 @@ void deserialize(const std::string& bytes, ::torch::optim::Optimizer& optimizer,
   }
 }
 
-NamedTensors checked(job::Workers& workers, ::torch::optim::Optimizer& optimizer, const NamedTensors& parameters) {
+NamedTensors checked(job::Workers& workers, ::torch::optim::Optimizer& optimizer,
+                     const NamedTensors& parameters) {
   interop::check_together(workers, kWhere, [&] {
     check_kind(optimizer);
     check_names(optimizer, parameters);
@@ -100,13 +105,15 @@ NamedTensors checked(job::Workers& workers, ::torch::optim::Optimizer& optimizer
 }  // namespace
 
 OptimizerExchange::OptimizerExchange(job::Workers& workers, ::torch::optim::Optimizer& optimizer,
-                                     const NamedTensors& parameters, const interop::ReducerOptions& options)
+                                     const NamedTensors& parameters,
+                                     const interop::ReducerOptions& options)
     : optimizer_(optimizer),
-      gradients_(workers, checked(workers, optimizer, parameters), options,
-                 {.where = kWhere,
-                  .unchanged = "from backward() to step(): call synchronize() before changing them and "
-                               "zero_grad() after step()",
-                  .plan = [this] { return PassPlan{samples_}; }}),
+      gradients_(
+          workers, checked(workers, optimizer, parameters), options,
+          {.where = kWhere,
+           .unchanged = "from backward() to step(): call synchronize() before changing them and "
+                        "zero_grad() after step()",
+           .plan = [this] { return PassPlan{samples_}; }}),
       group_sizes_(group_sizes(optimizer)) {}
 
 void OptimizerExchange::broadcast_parameters(int root) {
@@ -117,8 +124,9 @@ void OptimizerExchange::broadcast_parameters(int root) {
 void OptimizerExchange::broadcast_optimizer_state(int root) {
   gradients_.reducer().require_between_steps("broadcast_optimizer_state()");
   job::Workers& workers = gradients_.reducer().workers();
-  interop::check_together(
-      workers, kWhere, [&] { return fmt::format("parameter groups of {}", fmt::join(group_sizes(optimizer_), ", ")); });
+  interop::check_together(workers, kWhere, [&] {
+    return fmt::format("parameter groups of {}", fmt::join(group_sizes(optimizer_), ", "));
+  });
   const c10::Device device = gradients_.parameters().front().second.device();
   broadcast_archive(
       workers, kWhere, root, [&] { return serialize(optimizer_); },
@@ -129,8 +137,8 @@ void OptimizerExchange::broadcast_optimizer_state(int root) {
 void OptimizerExchange::require_same_groups() {
   if (const std::vector<std::size_t> sizes = group_sizes(optimizer_); sizes != group_sizes_)
     gradients_.usage_error("expected the parameters that the optimizer had when it was wrapped",
-                           fmt::format("it had groups of {} and now has groups of {}", fmt::join(group_sizes_, ", "),
-                                       fmt::join(sizes, ", ")));
+                           fmt::format("it had groups of {} and now has groups of {}",
+                                       fmt::join(group_sizes_, ", "), fmt::join(sizes, ", ")));
 }
 
 bool OptimizerExchange::step() {

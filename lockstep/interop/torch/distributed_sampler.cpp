@@ -25,7 +25,8 @@ std::int64_t read_number(::torch::serialize::InputArchive& archive, const std::s
 
 }  // namespace
 
-DistributedSampler::DistributedSampler(int rank, int ranks, std::int64_t size, const SamplerOptions& options)
+DistributedSampler::DistributedSampler(int rank, int ranks, std::int64_t size,
+                                       const SamplerOptions& options)
     : rank_(rank), ranks_(ranks), size_(size), options_(options) {
   check();
 }
@@ -34,13 +35,16 @@ void DistributedSampler::check() const {
   require(options_.global_batch >= 1, "expected a global_batch of at least 1 sample",
           fmt::format("got {}", options_.global_batch));
   require(size_ >= 1, "expected a data set with samples", fmt::format("it has {}", size_));
-  require(!options_.drop_last || size_ >= options_.global_batch, "expected at least one full batch with drop_last",
+  require(!options_.drop_last || size_ >= options_.global_batch,
+          "expected at least one full batch with drop_last",
           fmt::format("got {} samples in batches of {}", size_, options_.global_batch));
   if (options_.empty_parts) return;
   const std::int64_t smallest = std::min(global_samples(0), global_samples(steps_per_epoch() - 1));
   require(smallest >= ranks_,
-          "expected a sample for each rank in every batch, because LibTorch's loader cannot make an empty batch",
-          fmt::format("{} samples in batches of {} on {} ranks leave one of {}: choose another batch size, drop_last, "
+          "expected a sample for each rank in every batch, because LibTorch's loader cannot make "
+          "an empty batch",
+          fmt::format("{} samples in batches of {} on {} ranks leave one of {}: choose another "
+                      "batch size, drop_last, "
                       "or lockstep::torch::make_data_loader, which makes empty batches",
                       size_, options_.global_batch, ranks_, smallest));
 }
@@ -56,8 +60,8 @@ void DistributedSampler::reset(OptionalSize new_size) {
 void DistributedSampler::set_position(const EpochPosition& position) {
   require(position.epoch >= 0 && position.step >= 0 && position.step <= steps_per_epoch(),
           "expected an epoch of at least 0 and a step within it",
-          fmt::format("got epoch {} and step {} with {} steps per epoch", position.epoch, position.step,
-                      steps_per_epoch()));
+          fmt::format("got epoch {} and step {} with {} steps per epoch", position.epoch,
+                      position.step, steps_per_epoch()));
   epoch_ = position.epoch;
   step_ = position.step;
   is_placed_ = true;
@@ -79,12 +83,15 @@ data::Range DistributedSampler::part(std::int64_t step) const {
 }
 
 DistributedSampler::OptionalIndices DistributedSampler::next(std::size_t batch_size) {
-  require(static_cast<std::int64_t>(batch_size) == options_.global_batch,
-          "expected the loader's batch size to be the global batch, which the sampler cuts into parts",
-          fmt::format("the loader requests {}, the sampler was created for {}", batch_size, options_.global_batch));
+  require(
+      static_cast<std::int64_t>(batch_size) == options_.global_batch,
+      "expected the loader's batch size to be the global batch, which the sampler cuts into parts",
+      fmt::format("the loader requests {}, the sampler was created for {}", batch_size,
+                  options_.global_batch));
   is_placed_ = false;
   if (step_ >= steps_per_epoch()) return {};
-  if (options_.shuffle && !order_) order_.emplace(options_.seed, epoch_, data::OrderShape{.records = size_});
+  if (options_.shuffle && !order_)
+    order_.emplace(options_.seed, epoch_, data::OrderShape{.records = size_});
   const data::Range positions = part(step_++);
   Indices indices;
   indices.reserve(static_cast<std::size_t>(positions.size()));

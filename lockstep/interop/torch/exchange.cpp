@@ -21,9 +21,9 @@ namespace {
 std::vector<allreduce::LayoutEntry> describe(const NamedTensors& tensors) {
   std::vector<allreduce::LayoutEntry> entries;
   for (const auto& [name, tensor] : tensors.pairs())
-    entries.push_back(
-        {fmt::format("{} [{}] {}", name, fmt::join(tensor.sizes().vec(), ", "), c10::toString(tensor.scalar_type())),
-         static_cast<std::uint64_t>(tensor.numel())});
+    entries.push_back({fmt::format("{} [{}] {}", name, fmt::join(tensor.sizes().vec(), ", "),
+                                   c10::toString(tensor.scalar_type())),
+                       static_cast<std::uint64_t>(tensor.numel())});
   return entries;
 }
 
@@ -48,7 +48,8 @@ void broadcast_archive(job::Workers& workers, std::string_view where, int root,
       try {
         work();
       } catch (const c10::Error& error) {
-        throw Error(ErrorCategory::input, where, "expected an object that LibTorch can save and load",
+        throw Error(ErrorCategory::input, where,
+                    "expected an object that LibTorch can save and load",
                     error.what_without_backtrace());
       }
       return std::string();

@@ -12,17 +12,18 @@
 
 namespace lockstep::torch {
 
-/// Copies the tensors of rank `root`, of any type, layout and device, to all ranks. For tensors that no wrapper
-/// broadcasts, such as a module's buffers with DistributedOptimizer. Collective. Throws Error (communication) that
-/// names the first tensor whose name, shape or type differs between ranks.
+/// Copies the tensors of rank `root`, of any type, layout and device, to all ranks. For tensors
+/// that no wrapper broadcasts, such as a module's buffers with DistributedOptimizer. Collective.
+/// Throws Error (communication) that names the first tensor whose name, shape or type differs
+/// between ranks.
 void broadcast_tensors(job::Workers& workers, const NamedTensors& tensors, int root = 0);
 /// The same over all ranks of `session`.
 inline void broadcast_tensors(job::Session& session, const NamedTensors& tensors, int root = 0) {
   broadcast_tensors(session.workers(), tensors, root);
 }
 
-/// Serializes on rank `root` and deserializes the result on all other ranks. Collective. A LibTorch error in either
-/// function becomes an Error (input) on all ranks that names `where`.
+/// Serializes on rank `root` and deserializes the result on all other ranks. Collective. A LibTorch
+/// error in either function becomes an Error (input) on all ranks that names `where`.
 void broadcast_archive(job::Workers& workers, std::string_view where, int root,
                        const std::function<std::string()>& serialize,
                        const std::function<void(const std::string&)>& deserialize);

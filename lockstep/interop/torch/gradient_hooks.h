@@ -19,8 +19,8 @@ namespace lockstep::torch {
 class BackwardListener {
  public:
   virtual ~BackwardListener() = default;
-  /// Called before the first gradient of the pass is accumulated. Returns whether to accumulate: false leaves every
-  /// grad() unchanged.
+  /// Called before the first gradient of the pass is accumulated. Returns whether to accumulate:
+  /// false leaves every grad() unchanged.
   virtual bool backward_begins() = 0;
   /// Called when the gradient of a parameter, by index, is in its grad(), if the pass computed one.
   virtual void gradient_ready(std::size_t parameter) = 0;
@@ -28,8 +28,9 @@ class BackwardListener {
   virtual void backward_ends() = 0;
 };
 
-/// Hooks on the graph nodes that accumulate gradients in parameters; the destructor removes them. A backward pass that
-/// reaches none of the parameters causes no event. A pass that ends with an exception has no end event.
+/// Hooks on the graph nodes that accumulate gradients in parameters; the destructor removes them. A
+/// backward pass that reaches none of the parameters causes no event. A pass that ends with an
+/// exception has no end event.
 class GradientHooks {
  public:
   /// `parameters` are leaves that require gradients. `listener` must outlive this object.
@@ -38,15 +39,16 @@ class GradientHooks {
   GradientHooks& operator=(const GradientHooks&) = delete;
   ~GradientHooks();
 
-  /// The index of the first parameter whose hooks were lost, if any: a change of its type or device gives it a new
-  /// node.
+  /// The index of the first parameter whose hooks were lost, if any: a change of its type or device
+  /// gives it a new node.
   std::optional<std::size_t> first_lost() const;
 
  private:
   class Before;
   class After;
   /// The type of shared pointer depends on the version of LibTorch.
-  using NodePointer = decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
+  using NodePointer =
+      decltype(::torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
 
   void before();
   void ended();

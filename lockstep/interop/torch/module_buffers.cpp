@@ -14,13 +14,15 @@ namespace {
 // Alignment of views, sufficient for every type.
 constexpr std::size_t kAlignment = 16;
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
 
 /// A view of the next `buffer.numel()` elements of `values` with the shape of `buffer`.
 template <typename T>
 at::Tensor next_view(std::vector<T>& values, std::size_t& position, const at::Tensor& buffer) {
-  at::Tensor view =
-      at::from_blob(values.data() + position, buffer.sizes(), at::TensorOptions().dtype(c10::CppTypeToScalarType<T>()));
+  at::Tensor view = at::from_blob(values.data() + position, buffer.sizes(),
+                                  at::TensorOptions().dtype(c10::CppTypeToScalarType<T>()));
   position += static_cast<std::size_t>(buffer.numel());
   return view;
 }
@@ -66,7 +68,8 @@ void ModuleBuffers::broadcast(double samples) {
   workers_.all_reduce(std::span(&root, 1), allreduce::ReduceOp::min);
   if (root == workers_.size()) return;
   const auto view_at = [&](std::size_t position, const Kept& kept) {
-    return at::from_blob(bytes_.data() + position, kept.sizes, at::TensorOptions().dtype(kept.type));
+    return at::from_blob(bytes_.data() + position, kept.sizes,
+                         at::TensorOptions().dtype(kept.type));
   };
   const auto each = [&](const auto& copy) {
     std::size_t position = 0;
@@ -105,11 +108,13 @@ void ModuleBuffers::take_largest() {
   if (whole_.empty()) return;
   std::size_t position = 0;
   for (const Kept& kept : buffers_)
-    if (!kept.buffer.is_floating_point()) next_view(whole_, position, kept.buffer).copy_(kept.buffer);
+    if (!kept.buffer.is_floating_point())
+      next_view(whole_, position, kept.buffer).copy_(kept.buffer);
   workers_.all_reduce(std::span(whole_), allreduce::ReduceOp::max);
   position = 0;
   for (const Kept& kept : buffers_)
-    if (!kept.buffer.is_floating_point()) kept.buffer.copy_(next_view(whole_, position, kept.buffer));
+    if (!kept.buffer.is_floating_point())
+      kept.buffer.copy_(next_view(whole_, position, kept.buffer));
 }
 
 }  // namespace lockstep::torch

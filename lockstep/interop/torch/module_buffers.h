@@ -1,4 +1,5 @@
-// Synchronizes module buffers that depend on data, such as the running statistics of batch normalization.
+// Synchronizes module buffers that depend on data, such as the running statistics of batch
+// normalization.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,11 +24,12 @@ enum class BufferSync {
 /// Makes the buffers of all ranks equal, once per step.
 class ModuleBuffers {
  public:
-  /// `workers` must outlive this object. All ranks have the same names, shapes and types of buffers.
+  /// `workers` must outlive this object. All ranks have the same names, shapes and types of
+  /// buffers.
   ModuleBuffers(job::Workers& workers, const NamedTensors& buffers, BufferSync sync);
 
-  /// Collective. `samples`: number of samples that this rank has processed since the last call. Throws Error (input) on
-  /// all ranks if a buffer was resized or converted.
+  /// Collective. `samples`: number of samples that this rank has processed since the last call.
+  /// Throws Error (input) on all ranks if a buffer was resized or converted.
   void synchronize(double samples);
 
  private:

@@ -10,8 +10,8 @@
 
 namespace lockstep::torch {
 
-/// Tensors with names, in the order of the forward pass: the result of Module::named_parameters(), or pairs from
-/// several modules.
+/// Tensors with names, in the order of the forward pass: the result of Module::named_parameters(),
+/// or pairs from several modules.
 class NamedTensors {
  public:
   using Pairs = std::vector<std::pair<std::string, at::Tensor>>;  ///< Names and tensors, in order.
@@ -19,7 +19,8 @@ class NamedTensors {
   /// From a list of pairs.
   NamedTensors(Pairs pairs) : pairs_(std::move(pairs)) {}  // NOLINT(google-explicit-constructor)
   /// From the result of named_parameters() or named_buffers().
-  NamedTensors(const ::torch::OrderedDict<std::string, at::Tensor>& tensors) {  // NOLINT(google-explicit-constructor)
+  NamedTensors(const ::torch::OrderedDict<std::string, at::Tensor>&
+                   tensors) {  // NOLINT(google-explicit-constructor)
     for (const auto& item : tensors) pairs_.emplace_back(item.key(), item.value());
   }
 

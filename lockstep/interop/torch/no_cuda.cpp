@@ -6,7 +6,8 @@ namespace lockstep::torch {
 
 GradientDevice make_gradient_device(device::Device device) {
   if (device.kind == device::DeviceKind::cpu) return {};
-  throw Error(ErrorCategory::device, "torch", "expected LibTorch and Lockstep built with CUDA for gradients on a GPU",
+  throw Error(ErrorCategory::device, "torch",
+              "expected LibTorch and Lockstep built with CUDA for gradients on a GPU",
               "got " + to_string(device));
 }
 

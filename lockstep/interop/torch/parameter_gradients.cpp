@@ -20,11 +20,14 @@ void check_parameter(const std::string& where, const std::string& name, const at
   const auto refuse = [&](const std::string& expected, const std::string& actual) {
     throw Error(ErrorCategory::input, where, expected, actual);
   };
-  if (!tensor.defined()) refuse("expected parameters with values", fmt::format("{} is an undefined tensor", name));
+  if (!tensor.defined())
+    refuse("expected parameters with values", fmt::format("{} is an undefined tensor", name));
   if (!tensor.requires_grad()) return;
-  if (!tensor.is_leaf()) refuse("expected leaf tensors", fmt::format("{} is computed from other tensors", name));
+  if (!tensor.is_leaf())
+    refuse("expected leaf tensors", fmt::format("{} is computed from other tensors", name));
   if (tensor.scalar_type() != at::kFloat)
-    refuse("expected float32 parameters", fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
+    refuse("expected float32 parameters",
+           fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
   if (place_of(tensor) != device)
     refuse(fmt::format("expected parameters on {} (SessionOptions::workers)", to_string(device)),
            fmt::format("{} is on {}", name, tensor.device().str()));
@@ -55,18 +58,21 @@ ParameterGradients::ParameterGradients(job::Workers& workers, const NamedTensors
       }
     }
     if (watched_.empty())
-      throw Error(ErrorCategory::input, owner_.where, "expected a parameter that requires gradients", "there is none");
+      throw Error(ErrorCategory::input, owner_.where,
+                  "expected a parameter that requires gradients", "there is none");
     return std::string();
   });
   device_ = make_gradient_device(workers.device());
-  reducer_ = std::make_unique<interop::GradientReducer>(workers, layouts_of(names_, watched_), options,
-                                                        device_.stream.get(), std::move(device_.math), owner_.where);
+  reducer_ = std::make_unique<interop::GradientReducer>(workers, layouts_of(names_, watched_),
+                                                        options, device_.stream.get(),
+                                                        std::move(device_.math), owner_.where);
   if (!reducer_->is_alone())
     for (std::size_t i = 0; i < watched_.size(); ++i) views_.push_back(view_of(i));
   hooks_ = std::make_unique<GradientHooks>(watched_, static_cast<BackwardListener&>(*this));
 }
 
-// Autograd gives a gradient the strides of its parameter if that is dense and non-overlapping, else row-major strides.
+// Autograd gives a gradient the strides of its parameter if that is dense and non-overlapping, else
+// row-major strides.
 at::Tensor ParameterGradients::view_of(std::size_t parameter) const {
   const at::Tensor& tensor = watched_[parameter];
   float* values = reducer_->gradient(parameter).data();
@@ -96,7 +102,8 @@ void ParameterGradients::check() {
 void ParameterGradients::require_same_parameters() {
   if (const auto lost = hooks_->first_lost())
     usage_error(
-        "expected parameters to keep the type and device with which they were wrapped: wrap a module after its to()",
+        "expected parameters to keep the type and device with which they were wrapped: wrap a "
+        "module after its to()",
         fmt::format("{} was converted or moved later", names_[*lost]));
   for (const auto& [name, tensor] : frozen_)
     if (tensor.requires_grad())
@@ -115,7 +122,8 @@ bool ParameterGradients::backward_begins() {
   return pass_has_samples_;
 }
 
-// Like GradientReducer::weigh: rescales the gradients of earlier passes to the number of samples of this pass.
+// Like GradientReducer::weigh: rescales the gradients of earlier passes to the number of samples of
+// this pass.
 void ParameterGradients::weigh_alone(double samples) {
   if (unit_ > 0) scale_alone(unit_ / samples);
   unit_ = samples;
@@ -132,7 +140,8 @@ void ParameterGradients::scale_alone(double factor) {
 void ParameterGradients::gradient_ready(std::size_t parameter) {
   if (!pass_has_samples_ || !watched_[parameter].grad().defined()) return;
   if (views_.empty()) {
-    reducer_->take(parameter, reducer_->gradient(parameter));  // only marks it: the values are already there
+    reducer_->take(parameter,
+                   reducer_->gradient(parameter));  // only marks it: the values are already there
     return;
   }
   if (watched_[parameter].grad().is_same(views_[parameter]))
@@ -151,7 +160,8 @@ void ParameterGradients::move_to_view(std::size_t parameter) {
     reducer_->written(parameter);
   } else {
     if (values.strides() != view.strides())
-      values = at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
+      values =
+          at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
     reducer_->take(parameter, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
   }
   gradient = view;
@@ -175,7 +185,8 @@ void ParameterGradients::require_untouched() {
     const Mark mark = mark_of(i);
     if (mark == marks_[i]) continue;
     usage_error("expected gradients to stay unchanged " + owner_.unchanged,
-                fmt::format("the gradient of {} was {}", names_[i], mark.tensor == nullptr ? "removed" : "changed"));
+                fmt::format("the gradient of {} was {}", names_[i],
+                            mark.tensor == nullptr ? "removed" : "changed"));
   }
 }
 

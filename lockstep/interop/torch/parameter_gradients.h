@@ -27,45 +27,47 @@ struct PassPlan {
 
 /// The wrapper that owns the gradients.
 struct GradientOwner {
-  std::string where;                 ///< location in error messages, such as "distributed_optimizer"
-  std::string unchanged;             ///< when gradients must not be changed, for error messages
-  std::function<PassPlan()> plan;    ///< called at the start of each backward pass
+  std::string where;               ///< location in error messages, such as "distributed_optimizer"
+  std::string unchanged;           ///< when gradients must not be changed, for error messages
+  std::function<PassPlan()> plan;  ///< called at the start of each backward pass
   std::function<void()> ended = {};  ///< called at the end of the pass, before backward() returns
 };
 
-/// Gradients of the parameters that require them, float32 and all on one device. Autograd creates each gradient as a
-/// separate tensor, which is copied into the reducer's memory and replaced by a view of it. Later
-/// passes are accumulated in place. When ranks are on different nodes, complete buckets are reduced during the backward
-/// pass. Sparse gradients become dense.
+/// Gradients of the parameters that require them, float32 and all on one device. Autograd creates
+/// each gradient as a separate tensor, which is copied into the reducer's memory and replaced by a
+/// view of it. Later passes are accumulated in place. When ranks are on different nodes, complete
+/// buckets are reduced during the backward pass. Sparse gradients become dense.
 ///
-/// With one rank and no clipping, gradients stay in autograd's tensors and are only scaled if passes have different
-/// numbers of samples.
+/// With one rank and no clipping, gradients stay in autograd's tensors and are only scaled if
+/// passes have different numbers of samples.
 ///
-/// A pass without samples adds nothing to the gradients, whatever its loss is. Gradients may outlive this object: each
-/// view keeps the memory alive.
+/// A pass without samples adds nothing to the gradients, whatever its loss is. Gradients may
+/// outlive this object: each view keeps the memory alive.
 class ParameterGradients final : private BackwardListener {
  public:
-  /// Collective. A tensor with two names counts once, under its first name. `workers` must outlive this object. Throws,
-  /// on all ranks, Error (input) for parameters that are undefined, not leaves, not float32 or on several devices, and
-  /// like GradientReducer.
-  ParameterGradients(job::Workers& workers, const NamedTensors& parameters, const interop::ReducerOptions& options,
-                     GradientOwner owner);
+  /// Collective. A tensor with two names counts once, under its first name. `workers` must outlive
+  /// this object. Throws, on all ranks, Error (input) for parameters that are undefined, not
+  /// leaves, not float32 or on several devices, and like GradientReducer.
+  ParameterGradients(job::Workers& workers, const NamedTensors& parameters,
+                     const interop::ReducerOptions& options, GradientOwner owner);
 
   /// All parameters, including those that require no gradients.
   const NamedTensors::Pairs& parameters() const { return all_; }
 
-  /// Throws Error (input), on all ranks, if parameters have been moved, converted or made to require gradients since
-  /// construction, or if the last backward pass did not complete.
+  /// Throws Error (input), on all ranks, if parameters have been moved, converted or made to
+  /// require gradients since construction, or if the last backward pass did not complete.
   void check();
-  /// Reduces the gradients: grad() of each parameter is then the same on all ranks. If no rank had a gradient of a
-  /// parameter, its grad() is as in one process: undefined, or zeros if it was zeros before.
+  /// Reduces the gradients: grad() of each parameter is then the same on all ranks. If no rank had
+  /// a gradient of a parameter, its grad() is as in one process: undefined, or zeros if it was
+  /// zeros before.
   void reduce();
   /// The same for an incomplete step; false if no rank has a gradient.
   bool reduce_rest();
-  /// Removes gradients (`set_to_none`) or sets existing ones to zero. Throws Error (input) between a backward pass and
-  /// the step.
+  /// Removes gradients (`set_to_none`) or sets existing ones to zero. Throws Error (input) between
+  /// a backward pass and the step.
   void clear(bool set_to_none);
-  /// Ends the group and throws Error (input) "[where] expected …, got …" with the `where` of the owner.
+  /// Ends the group and throws Error (input) "[where] expected …, got …" with the `where` of the
+  /// owner.
   [[noreturn]] void usage_error(const std::string& expected, const std::string& actual);
   interop::GradientReducer& reducer() { return *reducer_; }  ///< the reducer of the gradients
 
@@ -98,8 +100,9 @@ class ParameterGradients final : private BackwardListener {
   GradientOwner owner_;
   GradientDevice device_;
   std::unique_ptr<interop::GradientReducer> reducer_;
-  std::vector<at::Tensor> views_;  // of the reducer's memory, with the layout of the parameters; empty for one rank
-  std::vector<Mark> marks_;        // after the last backward pass; empty when gradients may be changed
+  std::vector<at::Tensor>
+      views_;  // of the reducer's memory, with the layout of the parameters; empty for one rank
+  std::vector<Mark> marks_;  // after the last backward pass; empty when gradients may be changed
   bool pass_has_samples_ = false;
   double unit_ = 0;    // for one rank: samples of the latest pass of this step that had any
   double weight_ = 0;  // for one rank: samples of all passes of this step

@@ -12,8 +12,9 @@
 
 namespace lockstep::torch {
 
-/// Calls torch::save(value, path) on the chief only. The file is replaced atomically. May be called by all ranks, which
-/// do not wait for the file. Throws Error (data) on the chief if the file cannot be written.
+/// Calls torch::save(value, path) on the chief only. The file is replaced atomically. May be called
+/// by all ranks, which do not wait for the file. Throws Error (data) on the chief if the file
+/// cannot be written.
 template <typename Value>
 void save(const job::Session& session, const Value& value, const std::filesystem::path& path) {
   if (!session.is_chief()) return;

@@ -43,11 +43,14 @@ class CpuBackend final : public Backend {
   device::Allocator& allocator() override { return allocator_; }
   device::Stream& stream() override { return stream_; }
 
-  std::unique_ptr<Operation> compile(const BuiltinLayer& layer, const CompileContext& context) override {
+  std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
+                                     const CompileContext& context) override {
     return layer.compile_cpu(context, context_);
   }
 
-  void begin_pass(const PassContext& /*pass*/, const GradientScale& scale) override { scale_ = scale; }
+  void begin_pass(const PassContext& /*pass*/, const GradientScale& scale) override {
+    scale_ = scale;
+  }
 
   TensorView load(const TensorView& input, const BatchView& batch, bool /*staged*/) override {
     targets_ = batch.targets;
@@ -66,14 +69,18 @@ class CpuBackend final : public Backend {
                     const TensorView& gradient) override {
     const std::span<const float> values = widened(outputs, wide_outputs_);
     if (gradient.type() != Precision::float32) wide_gradient_.resize(gradient.size());
-    const std::span<float> target =
-        gradient.type() == Precision::float32 ? gradient.as<float>() : std::span<float>(wide_gradient_);
-    const double divisor = static_cast<double>(scale_.divisor) / static_cast<double>(scale_.loss_scale);
+    const std::span<float> target = gradient.type() == Precision::float32
+                                        ? gradient.as<float>()
+                                        : std::span<float>(wide_gradient_);
+    const double divisor =
+        static_cast<double>(scale_.divisor) / static_cast<double>(scale_.loss_scale);
     sums_ += model::compute_loss(loss, values, samples, targets_, divisor, target);
     if (gradient.type() != Precision::float32) narrow(gradient, target);
   }
 
-  void write_sums(std::span<float> summable) override { SummableMetrics(sums_).write(summable.data()); }
+  void write_sums(std::span<float> summable) override {
+    SummableMetrics(sums_).write(summable.data());
+  }
   void clear_sums() override { sums_ = {}; }
   MetricSums read_sums() override { return sums_; }
 
@@ -112,17 +119,20 @@ class CpuBackend final : public Backend {
   std::vector<float> wide_gradient_;
 };
 
-// oneDNN reports this only for the first convolution that needs it. Checking here gives a better message.
+// oneDNN reports this only for the first convolution that needs it. Checking here gives a better
+// message.
 void require_bfloat16(const device::Device& device) {
   try {
     const cpu::Context context;
     const auto array = cpu::image(cpu::memory::data_type::bf16, 1, 16, 4, 4);
-    cpu::describe_forward(context.engine, dnnl::prop_kind::forward_training,
-                          cpu::BatchNormalizationArrays{array, 1e-5f, dnnl::normalization_flags::none}, {});
+    cpu::describe_forward(
+        context.engine, dnnl::prop_kind::forward_training,
+        cpu::BatchNormalizationArrays{array, 1e-5f, dnnl::normalization_flags::none}, {});
   } catch (const dnnl::error&) {
-    throw Error(ErrorCategory::input, "precision",
-                fmt::format("expected a processor with AVX-512 for bfloat16 on {}", to_string(device)),
-                "this processor does not have it; use float32");
+    throw Error(
+        ErrorCategory::input, "precision",
+        fmt::format("expected a processor with AVX-512 for bfloat16 on {}", to_string(device)),
+        "this processor does not have it; use float32");
   }
 }
 

@@ -11,8 +11,8 @@ dnnl::primitive_attr user_scratchpad() {
   return attributes;
 }
 
-memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels, std::int64_t height,
-                   std::int64_t width) {
+memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,
+                   std::int64_t height, std::int64_t width) {
   return {{batch, channels, height, width}, type, memory::format_tag::nhwc};
 }
 
@@ -20,20 +20,25 @@ memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t colu
   return {{rows, columns}, type, memory::format_tag::ab};
 }
 
-memory::desc vector(memory::data_type type, std::int64_t elements) { return {{elements}, type, memory::format_tag::a}; }
+memory::desc vector(memory::data_type type, std::int64_t elements) {
+  return {{elements}, type, memory::format_tag::a};
+}
 
 Primitive::Primitive(Context& context, dnnl::primitive primitive,
-                     const std::vector<std::pair<int, memory::desc>>& arguments, const memory::desc& scratchpad)
+                     const std::vector<std::pair<int, memory::desc>>& arguments,
+                     const memory::desc& scratchpad)
     : context_(&context), primitive_(std::move(primitive)), scratch_bytes_(scratchpad.get_size()) {
   for (const auto& [argument, description] : arguments)
     arguments_.emplace(argument, memory(description, context.engine, nullptr));
-  if (scratch_bytes_ > 0) arguments_.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, context.engine, nullptr));
+  if (scratch_bytes_ > 0)
+    arguments_.emplace(DNNL_ARG_SCRATCHPAD, memory(scratchpad, context.engine, nullptr));
 }
 
 void Primitive::place(int argument, const void* data) {
   memory& target = arguments_.at(argument);
   // oneDNN has one type for arrays that it reads and arrays that it writes.
-  if (target.get_data_handle() != data) cpu::place(target, const_cast<void*>(data), context_->stream);
+  if (target.get_data_handle() != data)
+    cpu::place(target, const_cast<void*>(data), context_->stream);
 }
 
 void Primitive::run(std::span<std::byte> scratch) {
@@ -79,11 +84,13 @@ void Reorder::write(float* destination) {
 Relu::Relu(Context& context, std::int64_t elements, bool training) {
   const memory::desc array = vector(context.type, elements);
   const auto forward = describe_relu(context.engine, training, array);
-  forward_ = Primitive(context, dnnl::eltwise_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}});
+  forward_ = Primitive(context, dnnl::eltwise_forward(forward),
+                       {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}});
   if (!training) return;
   const auto backward = describe_relu_backward(context.engine, array, forward);
-  backward_ = Primitive(context, dnnl::eltwise_backward(backward),
-                        {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}});
+  backward_ =
+      Primitive(context, dnnl::eltwise_backward(backward),
+                {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}});
 }
 
 void Relu::forward(const TensorView& input, const TensorView& output) {
@@ -92,7 +99,8 @@ void Relu::forward(const TensorView& input, const TensorView& output) {
   forward_.run({});
 }
 
-void Relu::backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient) {
+void Relu::backward(const TensorView& output, const TensorView& output_gradient,
+                    const TensorView& input_gradient) {
   backward_.place(DNNL_ARG_DST, output);
   backward_.place(DNNL_ARG_DIFF_DST, output_gradient);
   backward_.place(DNNL_ARG_DIFF_SRC, input_gradient);

@@ -1,5 +1,5 @@
-// Shared by the CPU operations: the context of a replica, primitives whose arguments change address, and reorders of
-// weights.
+// Shared by the CPU operations: the context of a replica, primitives whose arguments change
+// address, and reorders of weights.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -22,25 +22,30 @@ using dnnl::memory;
 struct Context {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  memory::data_type type = memory::data_type::f32;  ///< type of activations and of the weights that products read
-  StatisticsExchange* statistics = nullptr;         ///< for batch normalization; null: the replica's own statistics
+  memory::data_type type =
+      memory::data_type::f32;  ///< type of activations and of the weights that products read
+  StatisticsExchange* statistics =
+      nullptr;  ///< for batch normalization; null: the replica's own statistics
 };
 
 /// Attributes for scratch memory from the plan's arena instead of the library.
 dnnl::primitive_attr user_scratchpad();
 
 /// The descriptor of an image array [batch, height, width, channels]: logical NCHW, channels last.
-memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels, std::int64_t height,
-                   std::int64_t width);
+memory::desc image(memory::data_type type, std::int64_t batch, std::int64_t channels,
+                   std::int64_t height, std::int64_t width);
 memory::desc matrix(memory::data_type type, std::int64_t rows, std::int64_t columns);
 memory::desc vector(memory::data_type type, std::int64_t elements);
 
-/// A primitive and its arguments. Memory objects are created once; run() only changes their addresses.
+/// A primitive and its arguments. Memory objects are created once; run() only changes their
+/// addresses.
 class Primitive {
  public:
   Primitive() = default;
-  /// `arguments` are pairs of DNNL_ARG_… and descriptor; `scratchpad` is the descriptor from the primitive descriptor.
-  Primitive(Context& context, dnnl::primitive primitive, const std::vector<std::pair<int, memory::desc>>& arguments,
+  /// `arguments` are pairs of DNNL_ARG_… and descriptor; `scratchpad` is the descriptor from the
+  /// primitive descriptor.
+  Primitive(Context& context, dnnl::primitive primitive,
+            const std::vector<std::pair<int, memory::desc>>& arguments,
             const memory::desc& scratchpad = {});
 
   explicit operator bool() const { return context_ != nullptr; }
@@ -59,8 +64,8 @@ class Primitive {
   std::size_t scratch_bytes_ = 0;
 };
 
-/// A copy of an array in the layout that a primitive prefers, refreshed before each use. No copy is made if the layouts
-/// are equal.
+/// A copy of an array in the layout that a primitive prefers, refreshed before each use. No copy is
+/// made if the layouts are equal.
 class Reorder {
  public:
   Reorder() = default;
@@ -69,8 +74,11 @@ class Reorder {
   bool needed() const { return needed_; }
   /// Returns the source in the target's layout: `source` itself, or the copy.
   const void* read(const void* source);
-  /// For the opposite direction, from a primitive's output to our layout: the address to which the primitive writes.
-  void* target_of(float* destination) { return needed_ ? memory_from_.get_data_handle() : destination; }
+  /// For the opposite direction, from a primitive's output to our layout: the address to which the
+  /// primitive writes.
+  void* target_of(float* destination) {
+    return needed_ ? memory_from_.get_data_handle() : destination;
+  }
   /// Copies the data written at target_of(destination) to `destination`.
   void write(float* destination);
 
@@ -93,7 +101,8 @@ class Relu {
 
   void forward(const TensorView& input, const TensorView& output);
   /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.
-  void backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient);
+  void backward(const TensorView& output, const TensorView& output_gradient,
+                const TensorView& input_gradient);
 
  private:
   Primitive forward_;

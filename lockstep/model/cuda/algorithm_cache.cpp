@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::size_t kMaxBytes = std::size_t{16} << 20;  // a line of a hundred bytes for each convolution
+constexpr std::size_t kMaxBytes = std::size_t{16}
+                                  << 20;  // a line of a hundred bytes for each convolution
 
 /// Null if the file is not JSON: the cache is then rebuilt.
 nlohmann::json read_json(const fs::path& file) {
@@ -56,8 +57,8 @@ void AlgorithmCache::read() {
   const auto all = read_json(file_);
   if (!all.is_object()) return;
   for (const auto& [name, one] : all.items()) {
-    if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() || !one[1].is_number_integer() ||
-        !one[2].is_number_unsigned())
+    if (!one.is_array() || one.size() != 3 || !one[0].is_number_integer() ||
+        !one[1].is_number_integer() || !one[2].is_number_unsigned())
       continue;
     known_[name] = {one[0].get<int>(), one[1].get<int>(), one[2].get<std::size_t>()};
   }
@@ -89,8 +90,10 @@ fs::path AlgorithmCache::default_file() {
   };
   constexpr const char* kName = "convolutions.json";
   if (const fs::path given = variable("LOCKSTEP_CACHE_DIR"); !given.empty()) return given / kName;
-  if (const fs::path caches = variable("XDG_CACHE_HOME"); !caches.empty()) return caches / "lockstep" / kName;
-  if (const fs::path home = variable("HOME"); !home.empty()) return home / ".cache" / "lockstep" / kName;
+  if (const fs::path caches = variable("XDG_CACHE_HOME"); !caches.empty())
+    return caches / "lockstep" / kName;
+  if (const fs::path home = variable("HOME"); !home.empty())
+    return home / ".cache" / "lockstep" / kName;
   return {};
 }
 

@@ -18,9 +18,9 @@ struct ConvolutionAlgorithm {
   bool operator==(const ConvolutionAlgorithm&) const = default;
 };
 
-/// A JSON file that several threads and processes may use concurrently. Each merges its results with the file's
-/// contents, writes them to a separate temporary file, and renames that. A missing, damaged or unwritable file costs
-/// time but does not change results.
+/// A JSON file that several threads and processes may use concurrently. Each merges its results
+/// with the file's contents, writes them to a separate temporary file, and renames that. A missing,
+/// damaged or unwritable file costs time but does not change results.
 class AlgorithmCache {
  public:
   /// No file is used if `file` is empty.
@@ -29,8 +29,8 @@ class AlgorithmCache {
   std::optional<ConvolutionAlgorithm> find(const std::string& convolution) const;
   void add(const std::string& convolution, const ConvolutionAlgorithm& algorithm);
 
-  /// convolutions.json in $LOCKSTEP_CACHE_DIR, $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; empty if none of the
-  /// variables is set.
+  /// convolutions.json in $LOCKSTEP_CACHE_DIR, $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; empty
+  /// if none of the variables is set.
   static std::filesystem::path default_file();
 
  private:

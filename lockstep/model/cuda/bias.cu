@@ -9,7 +9,8 @@ namespace {
 using device::cuda::launch;
 
 template <typename T, int kWidth>
-__global__ void add_bias_rows(T* values, const T* bias, bool relu, std::int64_t packs, std::int64_t channels) {
+__global__ void add_bias_rows(T* values, const T* bias, bool relu, std::int64_t packs,
+                              std::int64_t channels) {
   for (auto index = static_cast<std::int64_t>(first_index()); index < packs;
        index += static_cast<std::int64_t>(index_stride())) {
     Values<T, kWidth> v = load<T, kWidth>(values + index * kWidth);
@@ -61,7 +62,8 @@ __global__ void pad(const T* image, Frame f, std::int64_t count, T* padded) {
     const std::int64_t number = index / (f.packs * f.padded_width * f.padded_height);
     Values<T, kWidth> values{};
     if (row >= 0 && row < f.height && column >= 0 && column < f.width)
-      values = load<T, kWidth>(image + (((number * f.height + row) * f.width + column) * f.packs + pack) * kWidth);
+      values = load<T, kWidth>(
+          image + (((number * f.height + row) * f.width + column) * f.packs + pack) * kWidth);
     store<T, kWidth>(padded + index * kWidth, values);
   }
 }
@@ -76,8 +78,10 @@ __global__ void crop(const T* padded, Frame f, std::int64_t count, T* image) {
     const std::int64_t number = index / (f.packs * f.width * f.height);
     store<T, kWidth>(
         image + index * kWidth,
-        load<T, kWidth>(padded +
-                        (((number * f.padded_height + row) * f.padded_width + column) * f.packs + pack) * kWidth));
+        load<T, kWidth>(
+            padded +
+            (((number * f.padded_height + row) * f.padded_width + column) * f.packs + pack) *
+                kWidth));
   }
 }
 
@@ -96,41 +100,47 @@ Frame frame_of(const WindowGeometry& w, int width) {
 void add_bias(const TensorView& values, const TensorView& bias, bool relu, cudaStream_t stream) {
   if (values.empty() || (bias.empty() && !relu)) return;
   const auto channels = static_cast<std::int64_t>(bias.empty() ? values.size() : bias.size());
-  with_width(values.type(), channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    launch(add_bias_rows<T, kWidth>, blocks_for(values.size() / kWidth), kThreads, stream, data<T>(values),
-           data<T>(bias), relu, static_cast<std::int64_t>(values.size()) / kWidth, channels);
-  });
+  with_width(values.type(), channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               launch(add_bias_rows<T, kWidth>, blocks_for(values.size() / kWidth), kThreads,
+                      stream, data<T>(values), data<T>(bias), relu,
+                      static_cast<std::int64_t>(values.size()) / kWidth, channels);
+             });
 }
 
 void column_sums(const TensorView& values, const ChannelLayout& layout, void* partials, float* sums,
                  cudaStream_t stream) {
   auto* const pairs = static_cast<Pair*>(partials);
-  with_width(values.type(), layout.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    launch(column_sums_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream, data<T>(values), layout.rows,
-           layout.channels, pairs);
-  });
-  launch(add_column_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs, layout.row_blocks, layout.channels,
-         sums);
+  with_width(values.type(), layout.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               launch(column_sums_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream,
+                      data<T>(values), layout.rows, layout.channels, pairs);
+             });
+  launch(add_column_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs,
+         layout.row_blocks, layout.channels, sums);
 }
 
-void pad_image(const TensorView& image, const WindowGeometry& window, std::int64_t batch, const TensorView& padded,
-               cudaStream_t stream) {
-  with_width(image.type(), window.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    const Frame frame = frame_of(window, kWidth);
-    const std::int64_t count = batch * frame.padded_height * frame.padded_width * frame.packs;
-    launch(pad<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream, data<T>(image), frame, count,
-           data<T>(padded));
-  });
+void pad_image(const TensorView& image, const WindowGeometry& window, std::int64_t batch,
+               const TensorView& padded, cudaStream_t stream) {
+  with_width(image.type(), window.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               const Frame frame = frame_of(window, kWidth);
+               const std::int64_t count =
+                   batch * frame.padded_height * frame.padded_width * frame.packs;
+               launch(pad<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
+                      data<T>(image), frame, count, data<T>(padded));
+             });
 }
 
-void crop_image(const TensorView& padded, const WindowGeometry& window, std::int64_t batch, const TensorView& image,
-                cudaStream_t stream) {
-  with_width(image.type(), window.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    const Frame frame = frame_of(window, kWidth);
-    const std::int64_t count = batch * frame.height * frame.width * frame.packs;
-    launch(crop<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream, data<T>(padded), frame,
-           count, data<T>(image));
-  });
+void crop_image(const TensorView& padded, const WindowGeometry& window, std::int64_t batch,
+                const TensorView& image, cudaStream_t stream) {
+  with_width(image.type(), window.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               const Frame frame = frame_of(window, kWidth);
+               const std::int64_t count = batch * frame.height * frame.width * frame.packs;
+               launch(crop<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads,
+                      stream, data<T>(padded), frame, count, data<T>(image));
+             });
 }
 
 }  // namespace lockstep::model::cuda

@@ -1,5 +1,5 @@
-// Sums over the rows of [rows, channels] inside kernels: each block sums some rows of some channels, then one kernel
-// adds the results of the blocks. The order depends only on the shape.
+// Sums over the rows of [rows, channels] inside kernels: each block sums some rows of some
+// channels, then one kernel adds the results of the blocks. The order depends only on the shape.
 #pragma once
 
 #include "lockstep/model/cuda/channels.h"
@@ -7,7 +7,8 @@
 
 namespace lockstep::model::cuda {
 
-// A block of kThreads as columns x lanes: adjacent threads process adjacent channels; lanes process rows.
+// A block of kThreads as columns x lanes: adjacent threads process adjacent channels; lanes process
+// rows.
 struct Tile {
   int columns;
   int lanes;
@@ -23,7 +24,8 @@ __host__ __device__ inline Tile tile_of(std::int64_t packs) {
 inline dim3 grid_of(const ChannelLayout& layout, int width) {
   const std::int64_t packs = layout.channels / width;
   const int columns = tile_of(packs).columns;
-  return {static_cast<unsigned>((packs + columns - 1) / columns), static_cast<unsigned>(layout.row_blocks)};
+  return {static_cast<unsigned>((packs + columns - 1) / columns),
+          static_cast<unsigned>(layout.row_blocks)};
 }
 
 // Two sums of one channel, computed together.
@@ -40,15 +42,19 @@ struct Walk {
 
   __device__ explicit Walk(std::int64_t channels)
       : tile(tile_of(channels / kWidth)),
-        channel((static_cast<std::int64_t>(blockIdx.x) * tile.columns + static_cast<int>(threadIdx.x) % tile.columns) *
+        channel((static_cast<std::int64_t>(blockIdx.x) * tile.columns +
+                 static_cast<int>(threadIdx.x) % tile.columns) *
                 kWidth),
-        first_row(static_cast<std::int64_t>(blockIdx.y) * tile.lanes + static_cast<int>(threadIdx.x) / tile.columns),
+        first_row(static_cast<std::int64_t>(blockIdx.y) * tile.lanes +
+                  static_cast<int>(threadIdx.x) / tile.columns),
         row_stride(static_cast<std::int64_t>(gridDim.y) * tile.lanes) {}
 };
 
-// Adds the sums of a column's lanes in lane order and writes the result to partials[block][channel].
+// Adds the sums of a column's lanes in lane order and writes the result to
+// partials[block][channel].
 template <int kWidth>
-__device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, std::int64_t channels, Pair* partials) {
+__device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk,
+                          std::int64_t channels, Pair* partials) {
   __shared__ Pair found[kThreads];
   const int columns = walk.tile.columns;
   const int column = static_cast<int>(threadIdx.x) % columns;
@@ -66,7 +72,8 @@ __device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk, 
   }
 }
 
-// The second kernel: each block handles a warp's width of channels, each summed by kSumLanes threads.
+// The second kernel: each block handles a warp's width of channels, each summed by kSumLanes
+// threads.
 constexpr int kSumColumns = 32;
 constexpr int kSumLanes = 32;
 constexpr unsigned kSumThreads = kSumColumns * kSumLanes;
@@ -90,13 +97,15 @@ __device__ inline bool has_sum(std::int64_t channels) {
 }
 
 // Must be called by all threads.
-__device__ inline WidePair sum_partials(const Pair* partials, int row_blocks, std::int64_t channels) {
+__device__ inline WidePair sum_partials(const Pair* partials, int row_blocks,
+                                        std::int64_t channels) {
   __shared__ WidePair found[kSumThreads];
   const std::int64_t channel = summed_channel();
   const int column = static_cast<int>(threadIdx.x) % kSumColumns;
   WidePair sum;
   if (channel < channels)
-    for (int block = static_cast<int>(threadIdx.x) / kSumColumns; block < row_blocks; block += kSumLanes) {
+    for (int block = static_cast<int>(threadIdx.x) / kSumColumns; block < row_blocks;
+         block += kSumLanes) {
       const Pair part = partials[static_cast<std::int64_t>(block) * channels + channel];
       sum.first += static_cast<double>(part.first);
       sum.second += static_cast<double>(part.second);

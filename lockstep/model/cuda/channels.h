@@ -14,15 +14,21 @@ struct ChannelLayout {
 };
 
 constexpr ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels) {
-  constexpr std::int64_t kRowsOfABlock = 128;   // with fewer, the second sum would be as long as the first
-  constexpr std::int64_t kMaxRowBlocks = 1024;  // roughly the number of blocks that a large GPU runs concurrently
+  constexpr std::int64_t kRowsOfABlock =
+      128;  // with fewer, the second sum would be as long as the first
+  constexpr std::int64_t kMaxRowBlocks =
+      1024;  // roughly the number of blocks that a large GPU runs concurrently
   const std::int64_t blocks = (rows + kRowsOfABlock - 1) / kRowsOfABlock;
-  return {rows, channels, static_cast<int>(blocks < 1 ? 1 : blocks > kMaxRowBlocks ? kMaxRowBlocks : blocks)};
+  return {rows, channels,
+          static_cast<int>(blocks < 1               ? 1
+                           : blocks > kMaxRowBlocks ? kMaxRowBlocks
+                                                    : blocks)};
 }
 
 /// Bytes of scratch for the sums of all blocks.
 constexpr std::size_t partial_bytes(const ChannelLayout& layout) {
-  return static_cast<std::size_t>(layout.row_blocks) * static_cast<std::size_t>(layout.channels) * 2 * sizeof(float);
+  return static_cast<std::size_t>(layout.row_blocks) * static_cast<std::size_t>(layout.channels) *
+         2 * sizeof(float);
 }
 
 // Statistics that a convolution passes to the following normalization.

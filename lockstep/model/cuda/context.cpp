@@ -20,10 +20,12 @@ void check(cudnnStatus_t status, std::string_view what) {
 void check(cublasStatus_t status, std::string_view what) {
   if (status == CUBLAS_STATUS_SUCCESS) return;
   throw Error(ErrorCategory::device, "cublas", fmt::format("expected {}", what),
-              fmt::format("cuBLASLt {} returned {}", cublasLtGetVersion(), cublasLtGetStatusString(status)));
+              fmt::format("cuBLASLt {} returned {}", cublasLtGetVersion(),
+                          cublasLtGetStatusString(status)));
 }
 
-Staging::Staging(Context& context) : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
+Staging::Staging(Context& context)
+    : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
 
 void Staging::reserve(std::size_t bytes) {
   context_.stream().synchronize();
@@ -52,7 +54,9 @@ constexpr std::size_t kMaxKeys = 1024;
 
 }  // namespace
 
-PassKeys::PassKeys(Context& context) : staging_(context) { staging_.reserve(kMaxKeys * sizeof(PassKey)); }
+PassKeys::PassKeys(Context& context) : staging_(context) {
+  staging_.reserve(kMaxKeys * sizeof(PassKey));
+}
 
 const PassKey* PassKeys::of(const std::string& layer) {
   const std::size_t place = places_.try_emplace(layer, places_.size()).first->second;

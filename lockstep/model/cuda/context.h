@@ -1,5 +1,5 @@
-// State shared by the operations of a GPU replica: stream, library handles, values that the host sets for each pass,
-// and the layout of scratch memory.
+// State shared by the operations of a GPU replica: stream, library handles, values that the host
+// sets for each pass, and the layout of scratch memory.
 #pragma once
 
 #include <cublasLt.h>
@@ -23,7 +23,8 @@
 
 namespace lockstep::model::cuda {
 
-/// Lays out parts of scratch memory; each starts at a multiple of 256 bytes, as libraries require of a workspace.
+/// Lays out parts of scratch memory; each starts at a multiple of 256 bytes, as libraries require
+/// of a workspace.
 class ScratchPlan {
  public:
   static constexpr std::size_t kAlignment = 256;
@@ -49,7 +50,8 @@ inline std::byte* part_of(std::span<std::byte> scratch, std::size_t offset) {
   return scratch.data() + (aligned - address) + offset;
 }
 
-/// Throw Error (device) unless `status` is success. `what` names the attempted operation, such as "a convolution".
+/// Throw Error (device) unless `status` is success. `what` names the attempted operation, such as
+/// "a convolution".
 void check(cudnnStatus_t status, std::string_view what);
 void check(cublasStatus_t status, std::string_view what);
 
@@ -61,9 +63,10 @@ using CublasLtHandle = Owned<cublasLtHandle_t, cublasLtDestroy>;
 
 class Context;
 
-/// GPU memory that the host updates repeatedly. Values are copied to one of two alternating page-locked buffers, and
-/// from there on a separate stream, overlapped with computation. Readers on the context's stream are ordered after the
-/// copy, and the next copy is ordered after the readers.
+/// GPU memory that the host updates repeatedly. Values are copied to one of two alternating
+/// page-locked buffers, and from there on a separate stream, overlapped with computation. Readers
+/// on the context's stream are ordered after the copy, and the next copy is ordered after the
+/// readers.
 class Staging {
  public:
   explicit Staging(Context& context);
@@ -72,8 +75,9 @@ class Staging {
   void reserve(std::size_t bytes);
   std::byte* data() const { return static_cast<std::byte*>(device_.data()); }  ///< on the GPU
 
-  /// Copies the bytes to data(). Work enqueued on the context's stream later reads them; work enqueued before reads the
-  /// old contents. Does not wait for the GPU, except for the copy before the previous one.
+  /// Copies the bytes to data(). Work enqueued on the context's stream later reads them; work
+  /// enqueued before reads the old contents. Does not wait for the GPU, except for the copy before
+  /// the previous one.
   void bring(std::span<const std::byte> bytes);
 
  private:
@@ -116,8 +120,8 @@ class PassKeys {
   std::map<std::string, std::size_t> places_;
 };
 
-/// The stream, library handles and precision options of a GPU replica. Used by one thread, with the stream's GPU as its
-/// current device.
+/// The stream, library handles and precision options of a GPU replica. Used by one thread, with the
+/// stream's GPU as its current device.
 class Context {
  public:
   /// Throws Error (device) if the GPU is not available.

@@ -34,7 +34,9 @@ class CudaBackend final : public Backend {
         sums_(context_.allocator().allocate(sizeof(MetricSums))),
         fetched_(device::make_pinned_allocator()->allocate(sizeof(MetricSums))) {}
 
-  std::string name() const override { return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()}); }
+  std::string name() const override {
+    return to_string(device::Device{device::DeviceKind::gpu, context_.gpu()});
+  }
   bool runs_on_host() const override { return false; }
   Fusions fusions() const override {
     return {.additions = true, .statistics = cuda::may_sum_channels(context_.options())};
@@ -44,7 +46,8 @@ class CudaBackend final : public Backend {
   std::size_t free_bytes() override { return device::gpu_free_bytes(context_.gpu()); }
   device::Stream& stream() override { return context_.stream(); }
 
-  std::unique_ptr<Operation> compile(const BuiltinLayer& layer, const CompileContext& context) override {
+  std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
+                                     const CompileContext& context) override {
     make_current();
     return layer.compile_gpu(context, context_);
   }
@@ -53,8 +56,8 @@ class CudaBackend final : public Backend {
     make_current();
     trains_ = pass.training;
     if (!pass.training) return;
-    pass_.set({.gradient_factor =
-                   static_cast<float>(static_cast<double>(scale.loss_scale) / static_cast<double>(scale.divisor))});
+    pass_.set({.gradient_factor = static_cast<float>(static_cast<double>(scale.loss_scale) /
+                                                     static_cast<double>(scale.divisor))});
     context_.keys().begin(pass);
   }
 
@@ -65,7 +68,8 @@ class CudaBackend final : public Backend {
   TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
     feed_.load(input, batch, staged);
     // A recording with mixup cannot be replayed without it, and vice versa.
-    if (const bool mixed = feed_.partner_labels() != nullptr; trains_ && mixed != std::exchange(trains_mixed_, mixed))
+    if (const bool mixed = feed_.partner_labels() != nullptr;
+        trains_ && mixed != std::exchange(trains_mixed_, mixed))
       ++placement_;
     // Space for the result of each sample, or of each of its values.
     const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
@@ -80,17 +84,18 @@ class CudaBackend final : public Backend {
 
   void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
                     const TensorView& gradient) override {
-    const cuda::LossArguments arguments{.outputs = outputs,
-                                        .gradient = gradient,
-                                        .labels = feed_.labels(),
-                                        .partner_labels = feed_.partner_labels(),
-                                        .weights = feed_.weights(),
-                                        .targets = feed_.values(),
-                                        .gradient_factor = &pass_.data()->gradient_factor,
-                                        .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
-                                        .sums = sums_.as<MetricSums>().data(),
-                                        .samples = samples,
-                                        .width = static_cast<std::int64_t>(outputs.size()) / samples};
+    const cuda::LossArguments arguments{
+        .outputs = outputs,
+        .gradient = gradient,
+        .labels = feed_.labels(),
+        .partner_labels = feed_.partner_labels(),
+        .weights = feed_.weights(),
+        .targets = feed_.values(),
+        .gradient_factor = &pass_.data()->gradient_factor,
+        .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
+        .sums = sums_.as<MetricSums>().data(),
+        .samples = samples,
+        .width = static_cast<std::int64_t>(outputs.size()) / samples};
     if (const auto* entropy = std::get_if<SparseCategoricalCrossentropy>(&loss))
       cuda::cross_entropy(arguments, entropy->label_smoothing, context_.native());
     else
@@ -104,7 +109,9 @@ class CudaBackend final : public Backend {
     make_current();
     fill(sums_.data(), sizeof(MetricSums));
   }
-  void fetch_sums() override { device::copy(fetched_.data(), sums_.data(), sizeof(MetricSums), context_.stream()); }
+  void fetch_sums() override {
+    device::copy(fetched_.data(), sums_.data(), sizeof(MetricSums), context_.stream());
+  }
   MetricSums read_sums() override {
     context_.stream().synchronize();
     return fetched_.as<MetricSums>().front();
@@ -118,7 +125,9 @@ class CudaBackend final : public Backend {
   void copy(const TensorView& target, const TensorView& source) override {
     device::copy(target.data(), source.data(), target.size_bytes(), context_.stream());
   }
-  void fill_with_zeros(std::span<float> target) override { fill(target.data(), target.size_bytes()); }
+  void fill_with_zeros(std::span<float> target) override {
+    fill(target.data(), target.size_bytes());
+  }
   void narrow(const TensorView& target, std::span<const float> source) override {
     make_current();
     cuda::convert(TensorView::reading(source), target, context_.native());

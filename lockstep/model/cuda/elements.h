@@ -1,5 +1,5 @@
-// Element access in kernels: elements are loaded as float32 and rounded once when stored. A thread accesses 16 bytes at
-// a time if the memory is aligned.
+// Element access in kernels: elements are loaded as float32 and rounded once when stored. A thread
+// accesses 16 bytes at a time if the memory is aligned.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -41,7 +41,8 @@ struct alignas(kPackBytes) Pack {
   T elements[kElements];
 };
 
-/// The elements that one thread processes together: a pack, or one element if rows are not whole packs.
+/// The elements that one thread processes together: a pack, or one element if rows are not whole
+/// packs.
 template <typename T, int kWidth>
 struct Values {
   float elements[kWidth];
@@ -75,12 +76,16 @@ __device__ void store(T* to, const Values<T, kWidth>& values) {
 }
 
 /// The index of this thread in the grid, and the number of threads.
-__device__ inline std::size_t first_index() { return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x; }
-__device__ inline std::size_t index_stride() { return static_cast<std::size_t>(gridDim.x) * blockDim.x; }
+__device__ inline std::size_t first_index() {
+  return static_cast<std::size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ inline std::size_t index_stride() {
+  return static_cast<std::size_t>(gridDim.x) * blockDim.x;
+}
 
 constexpr unsigned kThreads = 256;
-/// Number of blocks of kThreads for `items` work items. Each thread then loops, so that the grid stays close to the
-/// capacity of the GPU.
+/// Number of blocks of kThreads for `items` work items. Each thread then loops, so that the grid
+/// stays close to the capacity of the GPU.
 inline unsigned blocks_for(std::size_t items) {
   constexpr std::size_t kMaxBlocks = 2048;
   const std::size_t blocks = (items + kThreads - 1) / kThreads;
@@ -100,8 +105,8 @@ void with_type(Precision precision, Function&& function) {
   }
 }
 
-/// Calls function(T{}, std::integral_constant<int, width>{}), where width is the number of elements per thread for rows
-/// of `row_elements`.
+/// Calls function(T{}, std::integral_constant<int, width>{}), where width is the number of elements
+/// per thread for rows of `row_elements`.
 template <typename Function>
 void with_width(Precision precision, std::int64_t row_elements, Function&& function) {
   with_type(precision, [&]<typename T>(T zero) {
@@ -119,13 +124,15 @@ T* data(const TensorView& view) {
   return static_cast<T*>(view.data());
 }
 
-/// Sum over a block of up to 1024 threads, in a fixed order. Thread 0 gets the result. Must be called by all threads.
+/// Sum over a block of up to 1024 threads, in a fixed order. Thread 0 gets the result. Must be
+/// called by all threads.
 template <typename T>
 __device__ T block_sum(T value) {
   constexpr unsigned kWarp = 32;
   constexpr unsigned kAll = 0xffffffffU;
   __shared__ T of_warps[kWarp];
-  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAll, value, offset);
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2)
+    value += __shfl_down_sync(kAll, value, offset);
   const unsigned lane = threadIdx.x % kWarp;
   const unsigned warp = threadIdx.x / kWarp;
   __syncthreads();  // the previous call may still be reading
@@ -133,7 +140,8 @@ __device__ T block_sum(T value) {
   __syncthreads();
   if (warp != 0) return value;
   value = lane < (blockDim.x + kWarp - 1) / kWarp ? of_warps[lane] : T{};
-  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2) value += __shfl_down_sync(kAll, value, offset);
+  for (unsigned offset = kWarp / 2; offset > 0; offset /= 2)
+    value += __shfl_down_sync(kAll, value, offset);
   return value;
 }
 

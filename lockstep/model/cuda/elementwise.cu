@@ -14,7 +14,9 @@ struct Relu {
   __device__ float operator()(float x) const { return x <= 0 ? 0.0f : x; }
 };
 struct ReluGradient {
-  __device__ float operator()(float output, float gradient) const { return output > 0 ? gradient : 0.0f; }
+  __device__ float operator()(float output, float gradient) const {
+    return output > 0 ? gradient : 0.0f;
+  }
 };
 struct Sum {
   __device__ float operator()(float a, float b) const { return a + b; }
@@ -46,7 +48,8 @@ __global__ void map_two(const T* a, const T* b, T* to, std::size_t count, Functi
     Values<T, kElements> values = load<T, kElements>(a + pack * kElements);
     const Values<T, kElements> others = load<T, kElements>(b + pack * kElements);
 #pragma unroll
-    for (int i = 0; i < kElements; ++i) values.elements[i] = function(values.elements[i], others.elements[i]);
+    for (int i = 0; i < kElements; ++i)
+      values.elements[i] = function(values.elements[i], others.elements[i]);
     store<T, kElements>(to + pack * kElements, values);
   }
   for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
@@ -67,7 +70,8 @@ __global__ void convert_elements(const From* from, To* to, std::size_t count) {
     const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
     Target target;
 #pragma unroll
-    for (std::size_t i = 0; i < kElements; ++i) target.elements[i] = narrow<To>(widen(source.elements[i]));
+    for (std::size_t i = 0; i < kElements; ++i)
+      target.elements[i] = narrow<To>(widen(source.elements[i]));
     *reinterpret_cast<Target*>(to + pack * kElements) = target;
   }
   for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
@@ -94,7 +98,8 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
   const auto channels = static_cast<std::size_t>(normalization.channels);
   const auto convert_one = [&](std::uint8_t pixel, std::size_t i) {
     const std::size_t channel = i % channels;
-    return narrow<To>(normalized(static_cast<float>(pixel) / 255.0f, mean[channel], deviation[channel]));
+    return narrow<To>(
+        normalized(static_cast<float>(pixel) / 255.0f, mean[channel], deviation[channel]));
   };
   const std::size_t packs = count / kElements;
   for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
@@ -111,8 +116,8 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
 
 // Four features of a sample use one block of random words, as on the CPU.
 template <typename T>
-__global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features, const PassKey* drawn_from,
-                     float rate) {
+__global__ void drop(const T* from, T* to, std::size_t samples, std::size_t features,
+                     const PassKey* drawn_from, float rate) {
   constexpr std::size_t kWords = 4;
   const PassKey drawn = *drawn_from;
   const r123::Philox4x32::key_type key = {
@@ -124,7 +129,8 @@ __global__ void drop(const T* from, T* to, std::size_t samples, std::size_t feat
     const std::size_t block = index % blocks;
     const std::uint64_t number = drawn.first_sample + sample;
     const r123::Philox4x32::ctr_type counter = {
-        {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(static_cast<std::uint64_t>(block) >> 32),
+        {static_cast<std::uint32_t>(block),
+         static_cast<std::uint32_t>(static_cast<std::uint64_t>(block) >> 32),
          static_cast<std::uint32_t>(number), static_cast<std::uint32_t>(number >> 32)}};
     const r123::Philox4x32::ctr_type words = r123::Philox4x32()(counter, key);
     for (std::size_t k = 0; k < kWords && block * kWords + k < features; ++k) {
@@ -139,17 +145,18 @@ template <typename Function>
 void map(const TensorView& from, const TensorView& to, Function function, cudaStream_t stream) {
   if (from.empty()) return;
   with_type(from.type(), [&]<typename T>(T) {
-    launch(map_one<T, Function>, blocks_for(from.size_bytes() / kPackBytes), kThreads, stream, data<T>(from),
-           data<T>(to), from.size(), function);
+    launch(map_one<T, Function>, blocks_for(from.size_bytes() / kPackBytes), kThreads, stream,
+           data<T>(from), data<T>(to), from.size(), function);
   });
 }
 
 template <typename Function>
-void map(const TensorView& a, const TensorView& b, const TensorView& to, Function function, cudaStream_t stream) {
+void map(const TensorView& a, const TensorView& b, const TensorView& to, Function function,
+         cudaStream_t stream) {
   if (a.empty()) return;
   with_type(a.type(), [&]<typename T>(T) {
-    launch(map_two<T, Function>, blocks_for(a.size_bytes() / kPackBytes), kThreads, stream, data<T>(a), data<T>(b),
-           data<T>(to), a.size(), function);
+    launch(map_two<T, Function>, blocks_for(a.size_bytes() / kPackBytes), kThreads, stream,
+           data<T>(a), data<T>(b), data<T>(to), a.size(), function);
   });
 }
 
@@ -159,12 +166,13 @@ void relu_forward(const TensorView& input, const TensorView& output, cudaStream_
   map(input, output, Relu(), stream);
 }
 
-void relu_backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient,
-                   cudaStream_t stream) {
+void relu_backward(const TensorView& output, const TensorView& output_gradient,
+                   const TensorView& input_gradient, cudaStream_t stream) {
   map(output, output_gradient, input_gradient, ReluGradient(), stream);
 }
 
-void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output, cudaStream_t stream) {
+void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,
+         cudaStream_t stream) {
   if (relu)
     map(a, b, output, SumRelu(), stream);
   else
@@ -175,31 +183,31 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) 
   if (from.empty()) return;
   with_type(from.type(), [&]<typename From>(From) {
     with_type(to.type(), [&]<typename To>(To) {
-      launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream, data<From>(from), data<To>(to),
-             from.size());
+      launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream,
+             data<From>(from), data<To>(to), from.size());
     });
   });
 }
 
-void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization, const TensorView& to,
-                    cudaStream_t stream) {
+void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization,
+                    const TensorView& to, cudaStream_t stream) {
   if (to.empty()) return;
   ChannelNormalization effective = normalization;
   if (effective.channels == 0) effective = {.channels = 1};  // (x - 0) / 1
   with_type(to.type(), [&]<typename To>(To) {
-    launch(convert_pixel_elements<To>, blocks_for(to.size() / 4), kThreads, stream, pixels, data<To>(to), to.size(),
-           effective);
+    launch(convert_pixel_elements<To>, blocks_for(to.size() / 4), kThreads, stream, pixels,
+           data<To>(to), to.size(), effective);
   });
 }
 
-void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate, const TensorView& output,
-             cudaStream_t stream) {
+void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate,
+             const TensorView& output, cudaStream_t stream) {
   if (input.empty()) return;
   const auto width = static_cast<std::size_t>(features);
   const std::size_t samples = input.size() / width;
   with_type(input.type(), [&]<typename T>(T) {
-    launch(drop<T>, blocks_for(samples * ((width + 3) / 4)), kThreads, stream, data<T>(input), data<T>(output), samples,
-           width, key, rate);
+    launch(drop<T>, blocks_for(samples * ((width + 3) / 4)), kThreads, stream, data<T>(input),
+           data<T>(output), samples, width, key, rate);
   });
 }
 

@@ -1,5 +1,5 @@
-// Elementwise kernels. All functions return when the work is enqueued on `stream`. Views are on its GPU, 16-byte
-// aligned.
+// Elementwise kernels. All functions return when the work is enqueued on `stream`. Views are on its
+// GPU, 16-byte aligned.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,29 +15,32 @@ namespace lockstep::model::cuda {
 /// max(x, 0), optionally in place. NaN propagates.
 void relu_forward(const TensorView& input, const TensorView& output, cudaStream_t stream);
 /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.
-void relu_backward(const TensorView& output, const TensorView& output_gradient, const TensorView& input_gradient,
-                   cudaStream_t stream);
+void relu_backward(const TensorView& output, const TensorView& output_gradient,
+                   const TensorView& input_gradient, cudaStream_t stream);
 
 /// output = a + b, or max(a + b, 0); the output may alias an input.
-void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output, cudaStream_t stream);
+void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,
+         cudaStream_t stream);
 
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
 
-/// to[i] = pixels[i] / 255, normalized: device::pixels_to_features with the same roundings, then rounded to the type of
-/// `to`.
-void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization, const TensorView& to,
-                    cudaStream_t stream);
+/// to[i] = pixels[i] / 255, normalized: device::pixels_to_features with the same roundings, then
+/// rounded to the type of `to`.
+void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization,
+                    const TensorView& to, cudaStream_t stream);
 
-/// The random key of a layer in one pass, in GPU memory, so that a recorded pass reads the current values.
+/// The random key of a layer in one pass, in GPU memory, so that a recorded pass reads the current
+/// values.
 struct PassKey {
   std::uint64_t key = 0;           ///< device::random_key(seed, layer, step)
   std::uint64_t first_sample = 0;  ///< index in the global batch
 };
 
-/// output = input / (1 - rate) where the mask is set, otherwise 0; the mask equals the CPU's for the same key. Used for
-/// forward and backward; optionally in place. `features` is the number of elements per sample.
-void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate, const TensorView& output,
-             cudaStream_t stream);
+/// output = input / (1 - rate) where the mask is set, otherwise 0; the mask equals the CPU's for
+/// the same key. Used for forward and backward; optionally in place. `features` is the number of
+/// elements per sample.
+void dropout(const TensorView& input, const PassKey* key, std::int64_t features, float rate,
+             const TensorView& output, cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

@@ -23,7 +23,8 @@ Bytes inputs_of(const BatchView& batch) {
 std::array<Bytes, 3> targets_of(const BatchView& batch) {
   const Targets& targets = batch.targets;
   if (targets.labels.empty()) return {std::as_bytes(targets.values)};
-  return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels), std::as_bytes(targets.weights)};
+  return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels),
+          std::as_bytes(targets.weights)};
 }
 
 std::size_t target_bytes_of(const BatchView& batch) {
@@ -35,7 +36,9 @@ std::size_t target_bytes_of(const BatchView& batch) {
 /// The offset of the targets after `bytes` bytes of inputs.
 std::size_t targets_at(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-std::size_t bytes_of(const BatchView& batch) { return targets_at(inputs_of(batch).size()) + target_bytes_of(batch); }
+std::size_t bytes_of(const BatchView& batch) {
+  return targets_at(inputs_of(batch).size()) + target_bytes_of(batch);
+}
 
 void copy_bytes(const Bytes& from, std::byte* to) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
@@ -43,7 +46,8 @@ void copy_bytes(const Bytes& from, std::byte* to) {
 
 }  // namespace
 
-InputFeed::InputFeed(Context& context) : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
+InputFeed::InputFeed(Context& context)
+    : context_(context), pinned_allocator_(device::make_pinned_allocator()) {}
 
 InputFeed::~InputFeed() {
   try {
@@ -67,8 +71,8 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
   } else {
     which = staged_ ? 1 - *staged_ : std::exchange(next_, 1 - next_);
     bring(batch, slots_[which]);
-    // Also reserves memory for the next batch: a GPU allocation may wait for all work in progress on the GPU, and the
-    // work of a step may wait for other ranks.
+    // Also reserves memory for the next batch: a GPU allocation may wait for all work in progress
+    // on the GPU, and the work of a step may wait for other ranks.
     if (!staged_) reserve(bytes_of(batch), slots_[1 - which]);
   }
   Slot& slot = slots_[which];
@@ -79,11 +83,14 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
     convert(TensorView(data, batch.features.size(), Precision::float32), input, context_.native());
   } else {
     LOCKSTEP_CHECK_OP(batch.pixels.size(), ==, input.size());
-    convert_pixels(reinterpret_cast<const std::uint8_t*>(data), batch.normalization, input, context_.native());
+    convert_pixels(reinterpret_cast<const std::uint8_t*>(data), batch.normalization, input,
+                   context_.native());
   }
   const std::size_t bytes = target_bytes_of(batch);
   reserve_targets(bytes);
-  if (bytes > 0) device::copy(targets_.data(), data + targets_at(inputs_of(batch).size()), bytes, context_.stream());
+  if (bytes > 0)
+    device::copy(targets_.data(), data + targets_at(inputs_of(batch).size()), bytes,
+                 context_.stream());
   mixed_samples_ = batch.targets.partner_labels.size();
   slot.taken = context_.stream().record();
 }

@@ -14,10 +14,11 @@
 
 namespace lockstep::model::cuda {
 
-/// Transfers batches from host memory to the buffers that passes read, in two stages. The first stage is the long copy
-/// over the bus, on a separate stream: from page-locked memory to one of two slots on the GPU, overlapped with the pass
-/// on the previous batch. The second stage, on the context's stream, copies from the slot: features in the plan's type,
-/// targets to addresses that stay the same for all batches, as recorded work requires.
+/// Transfers batches from host memory to the buffers that passes read, in two stages. The first
+/// stage is the long copy over the bus, on a separate stream: from page-locked memory to one of two
+/// slots on the GPU, overlapped with the pass on the previous batch. The second stage, on the
+/// context's stream, copies from the slot: features in the plan's type, targets to addresses that
+/// stay the same for all batches, as recorded work requires.
 class InputFeed {
  public:
   explicit InputFeed(Context& context);
@@ -25,7 +26,8 @@ class InputFeed {
   InputFeed(const InputFeed&) = delete;
   InputFeed& operator=(const InputFeed&) = delete;
 
-  /// Stage one of a batch, for the next load() with `staged`. Does not wait for the context's stream.
+  /// Stage one of a batch, for the next load() with `staged`. Does not wait for the context's
+  /// stream.
   void stage(const BatchView& batch);
   /// Stage two of `batch`; also stage one unless `staged`. `input` has its size.
   void load(const TensorView& input, const BatchView& batch, bool staged);
@@ -34,14 +36,18 @@ class InputFeed {
   const std::int32_t* labels() const { return targets_.as<std::int32_t>().data(); }
   const float* values() const { return targets_.as<float>().data(); }
   /// Null without mixup.
-  const std::int32_t* partner_labels() const { return mixed_samples_ > 0 ? labels() + mixed_samples_ : nullptr; }
-  const float* weights() const { return mixed_samples_ > 0 ? values() + 2 * mixed_samples_ : nullptr; }
+  const std::int32_t* partner_labels() const {
+    return mixed_samples_ > 0 ? labels() + mixed_samples_ : nullptr;
+  }
+  const float* weights() const {
+    return mixed_samples_ > 0 ? values() + 2 * mixed_samples_ : nullptr;
+  }
   /// Increases when these arrays have moved.
   std::uint64_t placement() const { return placement_; }
 
  private:
-  /// One batch: features or pixels, followed by labels, with mixup also partner labels and weights, or by target
-  /// values.
+  /// One batch: features or pixels, followed by labels, with mixup also partner labels and weights,
+  /// or by target values.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;

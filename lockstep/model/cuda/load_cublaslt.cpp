@@ -9,11 +9,12 @@ namespace {
 
 const lockstep::LoadedLibrary& cublaslt() {
   static const lockstep::LoadedLibrary loaded = [] {
-    lockstep::LoadedLibrary library({.name = "cuBLASLt",
-                                     .file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
-                                     .folder = LOCKSTEP_CUBLASLT_FOLDER,
-                                     .use = "layers on GPUs",
-                                     .advice = fmt::format("install cuBLAS for CUDA {}", CUBLAS_VER_MAJOR)});
+    lockstep::LoadedLibrary library(
+        {.name = "cuBLASLt",
+         .file = fmt::format("libcublasLt.so.{}", CUBLAS_VER_MAJOR),
+         .folder = LOCKSTEP_CUBLASLT_FOLDER,
+         .use = "layers on GPUs",
+         .advice = fmt::format("install cuBLAS for CUDA {}", CUBLAS_VER_MAJOR)});
     const auto version = library.function<decltype(cublasLtGetVersion)>("cublasLtGetVersion")();
     library.check_major_version(static_cast<int>(version / 10000), CUBLAS_VER_MAJOR);
     return library;

@@ -9,12 +9,12 @@ namespace {
 
 const lockstep::LoadedLibrary& cudnn() {
   static const lockstep::LoadedLibrary loaded = [] {
-    lockstep::LoadedLibrary library(
-        {.name = "cuDNN",
-         .file = fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
-         .folder = LOCKSTEP_CUDNN_FOLDER,
-         .use = "layers on GPUs",
-         .advice = fmt::format("install cuDNN {} for CUDA {}", CUDNN_MAJOR, CUDART_VERSION / 1000)});
+    lockstep::LoadedLibrary library({.name = "cuDNN",
+                                     .file = fmt::format("libcudnn.so.{}", CUDNN_MAJOR),
+                                     .folder = LOCKSTEP_CUDNN_FOLDER,
+                                     .use = "layers on GPUs",
+                                     .advice = fmt::format("install cuDNN {} for CUDA {}",
+                                                           CUDNN_MAJOR, CUDART_VERSION / 1000)});
     const auto version = library.function<decltype(cudnnGetVersion)>("cudnnGetVersion")();
     library.check_major_version(static_cast<int>(version / 10000), CUDNN_MAJOR);
     return library;

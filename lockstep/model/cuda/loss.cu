@@ -60,8 +60,8 @@ __global__ void softmax_rows(const T* input, std::int64_t rows, std::int64_t wid
 }
 
 template <typename T>
-__global__ void softmax_gradient_rows(const T* output, const T* output_gradient, std::int64_t rows, std::int64_t width,
-                                      T* input_gradient) {
+__global__ void softmax_gradient_rows(const T* output, const T* output_gradient, std::int64_t rows,
+                                      std::int64_t width, T* input_gradient) {
   const std::int64_t row = row_of_warp();
   if (row >= rows) return;
   const T* const y = output + row * width;
@@ -73,8 +73,8 @@ __global__ void softmax_gradient_rows(const T* output, const T* output_gradient,
     input_gradient[row * width + k] = narrow<T>(widen(y[k]) * (widen(g[k]) - dot));
 }
 
-// Number of outputs that precede the label's when sorted in descending order, ties in index order; NaN outputs come
-// first.
+// Number of outputs that precede the label's when sorted in descending order, ties in index order;
+// NaN outputs come first.
 template <typename T>
 __device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t label) {
   const float chosen = widen(row[label]);
@@ -101,7 +101,8 @@ __device__ inline TrueClasses classes_of(const LossArguments& a, std::int64_t ro
 }
 
 template <typename T>
-__global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient, float smoothing) {
+__global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient,
+                                   float smoothing) {
   const std::int64_t row = row_of_warp();
   if (row >= a.samples) return;
   const T* const z = outputs + row * a.width;
@@ -124,20 +125,25 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
     for (std::int64_t k = lane(); k < a.width; k += kWarp) {
       float value = expf(widen(z[k]) - largest) * normalizer - off_target;
       if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
-      if (k == classes.partner && classes.weight < 1) value -= factor * (1 - smoothing) * (1 - classes.weight);
+      if (k == classes.partner && classes.weight < 1)
+        value -= factor * (1 - smoothing) * (1 - classes.weight);
       gradient[row * a.width + k] = narrow<T>(value);
     }
   }
   const std::int64_t rank = rank_of(z, a.width, classes.label);
   if (lane() != 0) return;
-  // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the product is NaN.
+  // An output of minus infinity, an excluded class, must not be multiplied by a weight of 0: the
+  // product is NaN.
   double of_classes = 0;
   if (classes.weight > 0)
-    of_classes = static_cast<double>(classes.weight) * static_cast<double>(widen(z[classes.label]) - largest);
+    of_classes = static_cast<double>(classes.weight) *
+                 static_cast<double>(widen(z[classes.label]) - largest);
   if (classes.weight < 1)
-    of_classes += static_cast<double>(1 - classes.weight) * static_cast<double>(widen(z[classes.partner]) - largest);
+    of_classes += static_cast<double>(1 - classes.weight) *
+                  static_cast<double>(widen(z[classes.partner]) - largest);
   double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
-  if (smoothing != 0) loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
+  if (smoothing != 0)
+    loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
   a.of_samples[row] = {loss, rank};
 }
 
@@ -150,14 +156,16 @@ __global__ void squared_error_rows(LossArguments a, const T* outputs, T* gradien
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
     const float difference = widen(outputs[row * a.width + k]) - a.targets[row * a.width + k];
     sum += static_cast<double>(difference) * static_cast<double>(difference);
-    if (gradient != nullptr) gradient[row * a.width + k] = narrow<T>(*a.gradient_factor * 2 * difference / width);
+    if (gradient != nullptr)
+      gradient[row * a.width + k] = narrow<T>(*a.gradient_factor * 2 * difference / width);
   }
   sum = warp_sum(sum);
   if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), 0};
 }
 
 // One block; each thread handles every kThreads-th sample.
-__global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, bool has_accuracy, MetricSums* sums) {
+__global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, bool has_accuracy,
+                            MetricSums* sums) {
   double loss = 0;
   int correct = 0;
   int correct_top5 = 0;
@@ -178,38 +186,42 @@ __global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, 
   sums->correct_top5 += correct_top5;
 }
 
-__global__ void write_sums(const MetricSums* sums, float* summable) { SummableMetrics(*sums).write(summable); }
+__global__ void write_sums(const MetricSums* sums, float* summable) {
+  SummableMetrics(*sums).write(summable);
+}
 
 }  // namespace
 
-void softmax_forward(const TensorView& input, std::int64_t width, const TensorView& output, cudaStream_t stream) {
+void softmax_forward(const TensorView& input, std::int64_t width, const TensorView& output,
+                     cudaStream_t stream) {
   const std::int64_t rows = static_cast<std::int64_t>(input.size()) / width;
   with_type(input.type(), [&]<typename T>(T) {
-    launch(softmax_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(input), rows, width, data<T>(output));
+    launch(softmax_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(input), rows, width,
+           data<T>(output));
   });
 }
 
-void softmax_backward(const TensorView& output, const TensorView& output_gradient, std::int64_t width,
-                      const TensorView& input_gradient, cudaStream_t stream) {
+void softmax_backward(const TensorView& output, const TensorView& output_gradient,
+                      std::int64_t width, const TensorView& input_gradient, cudaStream_t stream) {
   const std::int64_t rows = static_cast<std::int64_t>(output.size()) / width;
   with_type(output.type(), [&]<typename T>(T) {
-    launch(softmax_gradient_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(output), data<T>(output_gradient),
-           rows, width, data<T>(input_gradient));
+    launch(softmax_gradient_rows<T>, blocks_for_rows(rows), kThreads, stream, data<T>(output),
+           data<T>(output_gradient), rows, width, data<T>(input_gradient));
   });
 }
 
 void cross_entropy(const LossArguments& a, float label_smoothing, cudaStream_t stream) {
   with_type(a.outputs.type(), [&]<typename T>(T) {
-    launch(cross_entropy_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a, data<T>(a.outputs),
-           data<T>(a.gradient), label_smoothing);
+    launch(cross_entropy_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a,
+           data<T>(a.outputs), data<T>(a.gradient), label_smoothing);
   });
   launch(add_samples, 1, kThreads, stream, a.of_samples, a.samples, true, a.sums);
 }
 
 void mean_squared_error(const LossArguments& a, cudaStream_t stream) {
   with_type(a.outputs.type(), [&]<typename T>(T) {
-    launch(squared_error_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a, data<T>(a.outputs),
-           data<T>(a.gradient));
+    launch(squared_error_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a,
+           data<T>(a.outputs), data<T>(a.gradient));
   });
   launch(add_samples, 1, kThreads, stream, a.of_samples, a.samples, false, a.sums);
 }

@@ -1,5 +1,5 @@
-// Kernels of softmax and of the losses over [samples, width]. All functions return when the work is enqueued on
-// `stream`.
+// Kernels of softmax and of the losses over [samples, width]. All functions return when the work is
+// enqueued on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,9 +12,10 @@
 namespace lockstep::model::cuda {
 
 /// exp(x) / sum of exp(x) over each row.
-void softmax_forward(const TensorView& input, std::int64_t width, const TensorView& output, cudaStream_t stream);
-void softmax_backward(const TensorView& output, const TensorView& output_gradient, std::int64_t width,
-                      const TensorView& input_gradient, cudaStream_t stream);
+void softmax_forward(const TensorView& input, std::int64_t width, const TensorView& output,
+                     cudaStream_t stream);
+void softmax_backward(const TensorView& output, const TensorView& output_gradient,
+                      std::int64_t width, const TensorView& input_gradient, cudaStream_t stream);
 
 /// One sample's contribution to the sums; stored in a scratch array of the batch size.
 struct SampleLoss {
@@ -36,8 +37,8 @@ struct LossArguments {
   std::int64_t samples = 0;
   std::int64_t width = 0;
 };
-/// As model::compute_loss. The loss of a sample is computed in float32; the sums are accumulated in double, in sample
-/// order.
+/// As model::compute_loss. The loss of a sample is computed in float32; the sums are accumulated in
+/// double, in sample order.
 void cross_entropy(const LossArguments& arguments, float label_smoothing, cudaStream_t stream);
 void mean_squared_error(const LossArguments& arguments, cudaStream_t stream);
 

@@ -7,28 +7,29 @@
 namespace lockstep::model::cuda {
 namespace {
 
-constexpr std::uint64_t kMaxWorkspace = std::uint64_t{32}
-                                        << 20;  // required by the fastest cuBLASLt algorithms on Hopper
-constexpr std::uint32_t kAlignment = 16;        // bytes, of all arrays
+constexpr std::uint64_t kMaxWorkspace =
+    std::uint64_t{32} << 20;              // required by the fastest cuBLASLt algorithms on Hopper
+constexpr std::uint32_t kAlignment = 16;  // bytes, of all arrays
 
 template <typename Value>
-void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute, const Value& value,
-         const std::string& description) {
+void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
+         const Value& value, const std::string& description) {
   check(cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof(value)), description);
 }
 
 template <typename Value>
-void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute, const Value& value,
-         const std::string& description) {
-  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)), description);
+void set(cublasLtMatmulPreference_t preference, cublasLtMatmulPreferenceAttributes_t attribute,
+         const Value& value, const std::string& description) {
+  check(cublasLtMatmulPreferenceSetAttribute(preference, attribute, &value, sizeof(value)),
+        description);
 }
 
 // cuBLASLt is column-major, so it sees a row-major [rows, columns] as its transpose.
 cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64_t columns,
                               const std::string& description) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns), static_cast<std::uint64_t>(rows),
-                                   columns),
+  check(cublasLtMatrixLayoutCreate(&made, type, static_cast<std::uint64_t>(columns),
+                                   static_cast<std::uint64_t>(rows), columns),
         description);
   return made;
 }
@@ -43,14 +44,17 @@ cublasLtEpilogue_t epilogue(const ProductSpec& spec) {
 MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
     : context_(context),
       spec_(spec),
-      description_(fmt::format("a product [{}, {}] x [{}, {}] in {}", spec.rows, spec.inner, spec.inner, spec.columns,
-                               to_string(context.options().precision))) {
-  const bool may_round = context.options().precision == Precision::float32 && context.options().tf32;
+      description_(fmt::format("a product [{}, {}] x [{}, {}] in {}", spec.rows, spec.inner,
+                               spec.inner, spec.columns, to_string(context.options().precision))) {
+  const bool may_round =
+      context.options().precision == Precision::float32 && context.options().tf32;
   cublasLtMatmulDesc_t operation = nullptr;
-  check(cublasLtMatmulDescCreate(&operation, may_round ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
+  check(cublasLtMatmulDescCreate(
+            &operation, may_round ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
         description_);
   operation_.reset(operation);
-  // Both sides are transposed: result' = right' x left', where ' is cuBLASLt's view of a row-major array.
+  // Both sides are transposed: result' = right' x left', where ' is cuBLASLt's view of a row-major
+  // array.
   const cublasOperation_t right = spec.right_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   const cublasOperation_t left = spec.left_is_transposed ? CUBLAS_OP_T : CUBLAS_OP_N;
   set(operation, CUBLASLT_MATMUL_DESC_TRANSA, right, description_);
@@ -62,27 +66,29 @@ MatrixProduct::MatrixProduct(Context& context, const ProductSpec& spec)
                                         : layout(type, spec.inner, spec.columns, description_));
   left_.reset(spec.left_is_transposed ? layout(type, spec.inner, spec.rows, description_)
                                       : layout(type, spec.rows, spec.inner, description_));
-  result_.reset(layout(spec.result_is_float32 ? CUDA_R_32F : type, spec.rows, spec.columns, description_));
+  result_.reset(
+      layout(spec.result_is_float32 ? CUDA_R_32F : type, spec.rows, spec.columns, description_));
   choose();
 }
 
 void MatrixProduct::choose() {
   // The algorithm choice depends only on the alignment of the bias pointer, not on its value.
   if (spec_.bias)
-    set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, reinterpret_cast<const void*>(std::uintptr_t{kAlignment}),
-        description_);
+    set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+        reinterpret_cast<const void*>(std::uintptr_t{kAlignment}), description_);
   cublasLtMatmulPreference_t raw = nullptr;
   check(cublasLtMatmulPreferenceCreate(&raw), description_);
   const Owned<cublasLtMatmulPreference_t, cublasLtMatmulPreferenceDestroy> preference(raw);
   set(raw, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kMaxWorkspace, description_);
-  for (const auto side : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
-                          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
+  for (const auto side :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(raw, side, kAlignment, description_);
   cublasLtMatmulHeuristicResult_t result{};
   int count = 0;
   const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(context_.cublas(), operation_.get(), right_.get(), left_.get(), result_.get(),
-                                     result_.get(), raw, 1, &result, &count);
+      cublasLtMatmulAlgoGetHeuristic(context_.cublas(), operation_.get(), right_.get(), left_.get(),
+                                     result_.get(), result_.get(), raw, 1, &result, &count);
   if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0))
     throw Error(ErrorCategory::device, "cublas", fmt::format("expected {}", description_),
                 fmt::format("cuBLASLt {} has no algorithm for it", cublasLtGetVersion()));
@@ -91,14 +97,15 @@ void MatrixProduct::choose() {
   workspace_bytes_ = result.workspaceSize;
 }
 
-void MatrixProduct::run(const void* left, const void* right, const void* bias, void* workspace, void* result) {
+void MatrixProduct::run(const void* left, const void* right, const void* bias, void* workspace,
+                        void* result) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   if (spec_.bias) set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, description_);
-  check(
-      cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left, left_.get(), &kZero, result,
-                     result_.get(), result, result_.get(), &algorithm_, workspace, workspace_bytes_, context_.native()),
-      description_);
+  check(cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left,
+                       left_.get(), &kZero, result, result_.get(), result, result_.get(),
+                       &algorithm_, workspace, workspace_bytes_, context_.native()),
+        description_);
 }
 
 }  // namespace lockstep::model::cuda

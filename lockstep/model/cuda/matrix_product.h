@@ -10,8 +10,8 @@
 
 namespace lockstep::model::cuda {
 
-/// A product of two matrices, row-major as all arrays of this project: result [rows, columns] = left [rows, inner] x
-/// right [inner, columns]. Each operand may be stored transposed.
+/// A product of two matrices, row-major as all arrays of this project: result [rows, columns] =
+/// left [rows, inner] x right [inner, columns]. Each operand may be stored transposed.
 struct ProductSpec {
   std::int64_t rows = 0;
   std::int64_t inner = 0;
@@ -31,7 +31,8 @@ class MatrixProduct {
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// Enqueues the product on the context's stream. `bias` is used if the spec has one; arrays are 16-byte aligned.
+  /// Enqueues the product on the context's stream. `bias` is used if the spec has one; arrays are
+  /// 16-byte aligned.
   void run(const void* left, const void* right, const void* bias, void* workspace, void* result);
 
  private:

@@ -1,5 +1,5 @@
-// For builds without CUDA or cuDNN: refuses to train on GPUs and states what to install. Without a backend for GPUs, no
-// layer is compiled for one.
+// For builds without CUDA or cuDNN: refuses to train on GPUs and states what to install. Without a
+// backend for GPUs, no layer is compiled for one.
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/backend.h"
@@ -8,23 +8,42 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Backend> make_gpu_backend(device::Device device, const ComputeOptions& /*options*/) {
+std::unique_ptr<Backend> make_gpu_backend(device::Device device,
+                                          const ComputeOptions& /*options*/) {
   const std::string reason = device::gpu_unavailable_reason();
   throw Error(
-      ErrorCategory::device, to_string(device), "expected a build with CUDA and cuDNN to train on it",
-      reason.empty() ? "cuDNN was not found when this build was configured: install cuDNN 9 and reconfigure" : reason);
+      ErrorCategory::device, to_string(device),
+      "expected a build with CUDA and cuDNN to train on it",
+      reason.empty()
+          ? "cuDNN was not found when this build was configured: install cuDNN 9 and reconfigure"
+          : reason);
 }
 
-std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext&, cuda::Context&) const {
+std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext&,
+                                                           cuda::Context&) const {
   return nullptr;
 }
-std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
-std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
-std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
-std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
-std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
-std::unique_ptr<Operation> Add::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
-std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext&, cuda::Context&) const { return nullptr; }
+std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> Add::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
 
 std::string cudnn_built_version() { return "absent"; }
 std::string cudnn_loaded_version() { return "absent"; }

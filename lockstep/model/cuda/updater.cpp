@@ -29,10 +29,12 @@ struct LayerTable {
       first_chunks.push_back(static_cast<std::uint32_t>(chunks.size()));
       for (std::size_t begin = 0; begin < entries[p].count; begin += kChunkElements)
         chunks.push_back({.parameter = static_cast<std::uint32_t>(p),
-                          .elements = static_cast<std::uint32_t>(std::min(kChunkElements, entries[p].count - begin)),
+                          .elements = static_cast<std::uint32_t>(
+                              std::min(kChunkElements, entries[p].count - begin)),
                           .begin = entries[p].offset + begin});
       const std::size_t end = p + 1 < entries.size() ? entries[p + 1].offset : table.flat_size();
-      parameter_of.insert(parameter_of.end(), (end - entries[p].offset) / kFlatBlock, static_cast<std::uint32_t>(p));
+      parameter_of.insert(parameter_of.end(), (end - entries[p].offset) / kFlatBlock,
+                          static_cast<std::uint32_t>(p));
     }
     first_chunks.push_back(static_cast<std::uint32_t>(chunks.size()));
   }
@@ -51,14 +53,16 @@ std::vector<std::uint8_t> decays_of_blocks(const ParameterTable& table) {
 template <typename Options>
 class GpuUpdater final : public Updater {
  public:
-  GpuUpdater(Context& context, const Options& options, const ParameterTable& table, const UpdateArrays& arrays)
+  GpuUpdater(Context& context, const Options& options, const ParameterTable& table,
+             const UpdateArrays& arrays)
       : Updater(options),
         context_(context),
         chosen_(options),
         arrays_(arrays),
         numbers_(context),
         decision_numbers_(context),
-        partials_(context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
+        partials_(
+            context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
         decision_(context.allocator().allocate(sizeof(Decision))),
         fetched_decision_(device::make_pinned_allocator()->allocate(sizeof(Decision))),
         decays_(upload(decays_of_blocks(table))) {
@@ -83,7 +87,9 @@ class GpuUpdater final : public Updater {
 
   void begin(const UpdateRequest& request) override {
     const auto numbers = [&](bool decays) {
-      return update_of(chosen_, {.learning_rate = request.learning_rate, .step = request.update, .decays = decays});
+      return update_of(
+          chosen_,
+          {.learning_rate = request.learning_rate, .step = request.update, .decays = decays});
     };
     numbers_.set({numbers(false), numbers(true)});
     decision_numbers_.set({.clip_norm = request.clip_norm, .loss_scale = request.loss_scale});
@@ -94,8 +100,8 @@ class GpuUpdater final : public Updater {
     auto* const decision = decision_.as<Decision>().data();
     double* const partials = partials_.as<double>().data();
     square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
-    decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()), decision_numbers_.data(), decision,
-           stream);
+    decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()),
+           decision_numbers_.data(), decision, stream);
     const FlatArrays flat = flat_arrays();
     if constexpr (std::is_same_v<Options, Sgd>)
       descend(flat, chosen_, numbers_.data(), decision, stream);
@@ -158,8 +164,8 @@ class GpuUpdater final : public Updater {
 
 }  // namespace
 
-std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options, const ParameterTable& table,
-                                      const UpdateArrays& arrays) {
+std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options,
+                                      const ParameterTable& table, const UpdateArrays& arrays) {
   return std::visit(
       [&]<typename Options>(const Options& chosen) -> std::unique_ptr<Updater> {
         return std::make_unique<GpuUpdater<Options>>(context, chosen, table, arrays);

@@ -12,14 +12,16 @@ namespace {
 
 using device::cuda::launch;
 
-constexpr int kTake = 4;  // float32 elements per pack; all packs are whole, since arrays consist of whole flat blocks
+constexpr int kTake =
+    4;  // float32 elements per pack; all packs are whole, since arrays consist of whole flat blocks
 
 __global__ void square(const float* values, std::size_t count, double* partials) {
   double sum = 0;
   for (std::size_t pack = first_index(); pack < count / kTake; pack += index_stride()) {
     const Values<float, kTake> v = load<float, kTake>(values + pack * kTake);
 #pragma unroll
-    for (int i = 0; i < kTake; ++i) sum += static_cast<double>(v.elements[i]) * static_cast<double>(v.elements[i]);
+    for (int i = 0; i < kTake; ++i)
+      sum += static_cast<double>(v.elements[i]) * static_cast<double>(v.elements[i]);
   }
   sum = block_sum(sum);
   if (threadIdx.x == 0) partials[blockIdx.x] = sum;
@@ -42,14 +44,16 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   *decision = made;
 }
 
-__global__ void restore(const Decision* decision, const float* kept, float* values, std::size_t count) {
+__global__ void restore(const Decision* decision, const float* kept, float* values,
+                        std::size_t count) {
   if (decision->applied != 0) return;
   for (std::size_t i = first_index(); i < count; i += index_stride()) values[i] = kept[i];
 }
 
 // Writes four parameters, and their 16-bit copy if there is one.
 template <typename Weight>
-__device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, float* parameters, Weight* weights) {
+__device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, float* parameters,
+                                 Weight* weights) {
   store<float, kTake>(parameters + at, w);
   if constexpr (!std::is_same_v<Weight, float>) {
     struct alignas(kTake * sizeof(Weight)) Narrow {
@@ -61,12 +65,13 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
-// Applies a formula to FlatArrays: function(w, first, second, g, numbers, rate). A slot that the optimizer does not
-// have is passed as a temporary zero.
+// Applies a formula to FlatArrays: function(w, first, second, g, numbers, rate). A slot that the
+// optimizer does not have is passed as a temporary zero.
 template <typename Weight, typename Update, int kSlots, typename Formula>
 __global__ void __launch_bounds__(kThreads)
-    descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers, const Decision* decision,
-                const std::uint32_t* parameter_of, const float* rates, Formula formula) {
+    descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers,
+                const Decision* decision, const std::uint32_t* parameter_of, const float* rates,
+                Formula formula) {
   if (decision->applied == 0) return;
   __shared__ Update of_kind[2];
   if (threadIdx.x < 2) {
@@ -110,28 +115,32 @@ struct Nesterov {
   }
 };
 struct TwoMoments {
-  __device__ void operator()(float& w, float& m, float& v, float g, const AdamUpdate& c, float) const {
+  __device__ void operator()(float& w, float& m, float& v, float g, const AdamUpdate& c,
+                             float) const {
     descend_with_moments(w, m, v, g, c);
   }
 };
 struct LayerRate {
-  __device__ void operator()(float& w, float& v, float&, float g, const LarsUpdate& c, float rate) const {
+  __device__ void operator()(float& w, float& v, float&, float g, const LarsUpdate& c,
+                             float rate) const {
     descend_with_layer_rate(w, v, g, rate, c);
   }
 };
 struct AlongDirection {
-  __device__ void operator()(float& w, float& m, float& v, float, const LambUpdate& c, float rate) const {
+  __device__ void operator()(float& w, float& m, float& v, float, const LambUpdate& c,
+                             float rate) const {
     descend_along(w, m, v, rate, c);
   }
 };
 
 template <int kSlots, typename Update, typename Formula>
-void descend_by(const FlatArrays& arrays, const Numbers<Update>* numbers, const Decision* decision, Formula formula,
-                cudaStream_t stream, const Layers& layers = {}) {
+void descend_by(const FlatArrays& arrays, const Numbers<Update>* numbers, const Decision* decision,
+                Formula formula, cudaStream_t stream, const Layers& layers = {}) {
   if (arrays.count == 0) return;
   with_type(arrays.weights.type(), [&]<typename Weight>(Weight) {
-    launch(descend_all<Weight, Update, kSlots, Formula>, blocks_for(arrays.count / kTake), kThreads, stream, arrays,
-           data<Weight>(arrays.weights), numbers, decision, layers.parameter_of, layers.rates, formula);
+    launch(descend_all<Weight, Update, kSlots, Formula>, blocks_for(arrays.count / kTake), kThreads,
+           stream, arrays, data<Weight>(arrays.weights), numbers, decision, layers.parameter_of,
+           layers.rates, formula);
   });
 }
 
@@ -184,13 +193,15 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
   if (parameter >= layers.parameters) return;
   double first = 0;
   double second = 0;
-  for (std::uint32_t chunk = layers.first_chunks[parameter]; chunk < layers.first_chunks[parameter + 1]; ++chunk) {
+  for (std::uint32_t chunk = layers.first_chunks[parameter];
+       chunk < layers.first_chunks[parameter + 1]; ++chunk) {
     first += layers.partials[2 * chunk];
     second += layers.partials[2 * chunk + 1];
   }
   const std::size_t begin = layers.chunks[layers.first_chunks[parameter]].begin;
   const Update update = (*numbers)[a.decays[begin / kFlatBlock]];
-  layers.rates[parameter] = update.adapts ? layer_rate(update, sqrt(first), sqrt(second)) : update.rate;
+  layers.rates[parameter] =
+      update.adapts ? layer_rate(update, sqrt(first), sqrt(second)) : update.rate;
 }
 
 }  // namespace
@@ -204,18 +215,19 @@ void square_sums(const float* values, std::size_t count, double* partials, cudaS
   launch(square, square_sum_parts(count), kThreads, stream, values, count, partials);
 }
 
-void decide(const float* summable, const double* partials, unsigned parts, const DecisionNumbers* numbers,
-            Decision* decision, cudaStream_t stream) {
+void decide(const float* summable, const double* partials, unsigned parts,
+            const DecisionNumbers* numbers, Decision* decision, cudaStream_t stream) {
   launch(decide_at_once, 1, kThreads, stream, summable, partials, parts, numbers, decision);
 }
 
-void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,
-                            cudaStream_t stream) {
-  if (count > 0) launch(restore, blocks_for(count), kThreads, stream, decision, kept, values, count);
+void restore_unless_applied(const Decision* decision, const float* kept, float* values,
+                            std::size_t count, cudaStream_t stream) {
+  if (count > 0)
+    launch(restore, blocks_for(count), kThreads, stream, decision, kept, values, count);
 }
 
-void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers, const Decision* decision,
-             cudaStream_t stream) {
+void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers,
+             const Decision* decision, cudaStream_t stream) {
   if (sgd.momentum == 0)
     descend_by<0>(arrays, numbers, decision, Plain(), stream);
   else if (sgd.nesterov)
@@ -233,7 +245,8 @@ void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LarsU
              const Decision* decision, cudaStream_t stream) {
   if (layers.chunk_count == 0) return;
   launch(norms_for_lars, layers.chunk_count, kThreads, stream, arrays, layers, numbers, decision);
-  launch(rates_of_layers<LarsUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays, layers, numbers);
+  launch(rates_of_layers<LarsUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays,
+         layers, numbers);
   descend_by<1>(arrays, numbers, decision, LayerRate(), stream, layers);
 }
 
@@ -241,7 +254,8 @@ void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LambU
              const Decision* decision, cudaStream_t stream) {
   if (layers.chunk_count == 0) return;
   launch(norms_for_lamb, layers.chunk_count, kThreads, stream, arrays, layers, numbers, decision);
-  launch(rates_of_layers<LambUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays, layers, numbers);
+  launch(rates_of_layers<LambUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays,
+         layers, numbers);
   descend_by<2>(arrays, numbers, decision, AlongDirection(), stream, layers);
 }
 

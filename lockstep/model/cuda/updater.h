@@ -1,4 +1,5 @@
-// Kernels of an update over flat arrays. All functions return when the work is enqueued on `stream`.
+// Kernels of an update over flat arrays. All functions return when the work is enqueued on
+// `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -47,16 +48,18 @@ struct Decision {
 unsigned square_sum_parts(std::size_t count);
 /// partials[i] = sum of squares of the i-th part of `values`, in double.
 void square_sums(const float* values, std::size_t count, double* partials, cudaStream_t stream);
-/// Decides whether to apply the step, and computes the factor on its gradient. `summable` is a SummableMetrics on the
-/// GPU, summed over all replicas. `partials` are the `parts` square sums of the gradient, which are finite if all its
-/// elements are: squares of float32 do not overflow a double.
-void decide(const float* summable, const double* partials, unsigned parts, const DecisionNumbers* numbers,
-            Decision* decision, cudaStream_t stream);
+/// Decides whether to apply the step, and computes the factor on its gradient. `summable` is a
+/// SummableMetrics on the GPU, summed over all replicas. `partials` are the `parts` square sums of
+/// the gradient, which are finite if all its elements are: squares of float32 do not overflow a
+/// double.
+void decide(const float* summable, const double* partials, unsigned parts,
+            const DecisionNumbers* numbers, Decision* decision, cudaStream_t stream);
 /// values = kept, unless the step is applied.
-void restore_unless_applied(const Decision* decision, const float* kept, float* values, std::size_t count,
-                            cudaStream_t stream);
+void restore_unless_applied(const Decision* decision, const float* kept, float* values,
+                            std::size_t count, cudaStream_t stream);
 
-/// The flat arrays of an update, with the slots of the optimizer. `count` is a multiple of kFlatBlock.
+/// The flat arrays of an update, with the slots of the optimizer. `count` is a multiple of
+/// kFlatBlock.
 struct FlatArrays {
   float* parameters = nullptr;
   const float* gradients = nullptr;
@@ -68,8 +71,8 @@ struct FlatArrays {
 };
 
 /// No effect unless the step is applied.
-void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers, const Decision* decision,
-             cudaStream_t stream);
+void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers,
+             const Decision* decision, cudaStream_t stream);
 void descend(const FlatArrays& arrays, const Numbers<AdamUpdate>* numbers, const Decision* decision,
              cudaStream_t stream);
 
@@ -90,7 +93,7 @@ void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LambU
 
 // The updater of a GPU. Decisions are made on the GPU, so that the host waits once per step.
 
-std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options, const ParameterTable& table,
-                                      const UpdateArrays& arrays);
+std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options,
+                                      const ParameterTable& table, const UpdateArrays& arrays);
 
 }  // namespace lockstep::model::cuda

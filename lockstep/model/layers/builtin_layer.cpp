@@ -4,7 +4,8 @@
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> BuiltinLayer::compile(const CompileContext& context, Backend& backend) const {
+std::unique_ptr<Operation> BuiltinLayer::compile(const CompileContext& context,
+                                                 Backend& backend) const {
   return backend.compile(*this, context);
 }
 

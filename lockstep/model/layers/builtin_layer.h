@@ -14,16 +14,18 @@ namespace cuda {
 class Context;
 }
 
-/// A layer with an implementation for each kind of device, in the folder of its kind: cpu.cpp, and cuda.cpp, for which
-/// cuda/no_cuda.cpp stands in where CUDA is absent. layers.h names all kinds.
+/// A layer with an implementation for each kind of device, in the folder of its kind: cpu.cpp, and
+/// cuda.cpp, for which cuda/no_cuda.cpp stands in where CUDA is absent. layers.h names all kinds.
 class BuiltinLayer : public Layer {
  public:
   std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const final;
 
   /// compile() for a CPU replica. `cpu` must outlive the operation.
-  virtual std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const = 0;
+  virtual std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                                 cpu::Context& cpu) const = 0;
   /// compile() for a GPU replica, whose GPU is current. `gpu` must outlive the operation.
-  virtual std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const = 0;
+  virtual std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                                 cuda::Context& gpu) const = 0;
 };
 
 }  // namespace lockstep::model

@@ -15,16 +15,20 @@ namespace lockstep::model {
 
 using nlohmann::json;
 
-JsonObject::JsonObject(const json& object, std::string where) : object_(object), where_(std::move(where)) {
-  if (!object_.is_object()) refuse("expected an object {...}", fmt::format("got {}", describe_json(object_)));
+JsonObject::JsonObject(const json& object, std::string where)
+    : object_(object), where_(std::move(where)) {
+  if (!object_.is_object())
+    refuse("expected an object {...}", fmt::format("got {}", describe_json(object_)));
 }
 
 void JsonObject::refuse(std::string_view expected, std::string_view actual) const {
   throw Error(ErrorCategory::input, where_, expected, actual);
 }
 
-void JsonObject::refuse_value(const char* key, std::string_view expected, const json& actual) const {
-  refuse(fmt::format("expected \"{}\" to be {}", key, expected), fmt::format("got {}", describe_json(actual)));
+void JsonObject::refuse_value(const char* key, std::string_view expected,
+                              const json& actual) const {
+  refuse(fmt::format("expected \"{}\" to be {}", key, expected),
+         fmt::format("got {}", describe_json(actual)));
 }
 
 const json* JsonObject::find(const char* key) {
@@ -55,7 +59,8 @@ std::optional<std::int64_t> JsonObject::as_count(const json& value) const {
   // The parser stores every nonnegative integer as unsigned.
   if (!value.is_number_unsigned()) return std::nullopt;
   const auto number = value.get<std::uint64_t>();
-  if (number < 1 || number > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max())) return std::nullopt;
+  if (number < 1 || number > static_cast<std::uint64_t>(std::numeric_limits<std::int32_t>::max()))
+    return std::nullopt;
   return static_cast<std::int64_t>(number);
 }
 
@@ -66,7 +71,9 @@ std::int64_t JsonObject::count(const char* key) {
   return *result;
 }
 
-std::int64_t JsonObject::count(const char* key, std::int64_t fallback) { return has(key) ? count(key) : fallback; }
+std::int64_t JsonObject::count(const char* key, std::int64_t fallback) {
+  return has(key) ? count(key) : fallback;
+}
 
 float JsonObject::number(const char* key, float fallback) {
   if (!has(key)) return fallback;
@@ -93,7 +100,9 @@ Extent2D JsonObject::extent(const char* key) {
   refuse_value(key, "a positive integer or [height, width]", value);
 }
 
-Extent2D JsonObject::extent(const char* key, Extent2D fallback) { return has(key) ? extent(key) : fallback; }
+Extent2D JsonObject::extent(const char* key, Extent2D fallback) {
+  return has(key) ? extent(key) : fallback;
+}
 
 std::vector<std::int64_t> JsonObject::counts(const char* key) {
   const json& value = required(key);
@@ -110,8 +119,9 @@ std::vector<std::int64_t> JsonObject::counts(const char* key) {
 
 std::vector<std::string> JsonObject::texts(const char* key) {
   const json& value = required(key);
-  const bool all_text =
-      value.is_array() && std::ranges::all_of(value, [](const json& element) { return element.is_string(); });
+  const bool all_text = value.is_array() && std::ranges::all_of(value, [](const json& element) {
+                          return element.is_string();
+                        });
   if (!all_text) refuse_value(key, "a list of strings", value);
   return value.get<std::vector<std::string>>();
 }
@@ -129,7 +139,9 @@ auto JsonObject::word(const char* key, std::string_view fallback, Parse parse) {
 
 Padding JsonObject::padding(const char* key) { return word(key, "valid", parse_padding); }
 
-Initializer::Kind JsonObject::initializer(const char* key) { return word(key, "glorot_uniform", parse_initializer); }
+Initializer::Kind JsonObject::initializer(const char* key) {
+  return word(key, "glorot_uniform", parse_initializer);
+}
 
 void JsonObject::finish() const {
   for (const auto& [key, value] : object_.items())

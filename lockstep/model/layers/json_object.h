@@ -12,9 +12,9 @@
 
 namespace lockstep::model {
 
-/// One object of a JSON description, read key by key. Every key that is read becomes a known key, so finish() can
-/// refuse the others by name. Keeps a reference to the JSON value, which must outlive it. All functions throw Error
-/// (input).
+/// One object of a JSON description, read key by key. Every key that is read becomes a known key,
+/// so finish() can refuse the others by name. Keeps a reference to the JSON value, which must
+/// outlive it. All functions throw Error (input).
 class JsonObject {
  public:
   /// Refuses anything but an object.
@@ -49,7 +49,8 @@ class JsonObject {
 
  private:
   const nlohmann::json* find(const char* key);
-  [[noreturn]] void refuse_value(const char* key, std::string_view expected, const nlohmann::json& actual) const;
+  [[noreturn]] void refuse_value(const char* key, std::string_view expected,
+                                 const nlohmann::json& actual) const;
   template <typename Parse>
   auto word(const char* key, std::string_view fallback, Parse parse);
   std::optional<std::int64_t> as_count(const nlohmann::json& value) const;

@@ -16,11 +16,13 @@ const Shape& BuildContext::input() const {
 
 const Shape& BuildContext::image_input() const {
   const Shape& shape = input();
-  if (shape.size() != 3) refuse("expected an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
+  if (shape.size() != 3)
+    refuse("expected an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
   return shape;
 }
 
-void BuildContext::parameter(std::string_view name, Shape shape, Initializer initializer, bool decay) {
+void BuildContext::parameter(std::string_view name, Shape shape, Initializer initializer,
+                             bool decay) {
   parameters_.push_back({.name = fmt::format("{}/{}", layer_, name),
                          .shape = std::move(shape),
                          .decay = decay,

@@ -20,17 +20,20 @@ class JsonObject;
 
 /// What the data set determines about a model that is trained on it.
 struct DataShape {
-  std::optional<Shape> input;           ///< shape of one sample; used if the description has no "input"
+  std::optional<Shape> input;  ///< shape of one sample; used if the description has no "input"
   std::optional<std::int64_t> classes;  ///< replaces "classes" in a layer with "units": "classes"
 };
 
 /// What a layer reads and declares while the network is built.
 class BuildContext {
  public:
-  /// For the layer `layer` of kind `kind`; `inputs` are the shapes of its inputs, without the batch.
+  /// For the layer `layer` of kind `kind`; `inputs` are the shapes of its inputs, without the
+  /// batch.
   BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs);
 
-  const std::vector<Shape>& inputs() const { return inputs_; }  ///< shapes of the layer's inputs, without the batch
+  const std::vector<Shape>& inputs() const {
+    return inputs_;
+  }  ///< shapes of the layer's inputs, without the batch
   /// The only input; refuses if there are several.
   const Shape& input() const;
   /// The only input as [H, W, C]; refuses other ranks.
@@ -65,19 +68,22 @@ struct PassContext {
   std::int64_t first_sample = 0;  ///< index of the part's first sample in the global batch
 };
 
-/// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major; images are NHWC.
-/// Activations and their gradients have the plan's precision, the other arrays are float32.
+/// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
+/// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
+/// float32.
 struct Operands {
-  std::vector<TensorView> inputs;                     ///< read only
-  TensorView output;                                  ///< written by forward
-  TensorView output_gradient;                         ///< backward may overwrite it: it is not read later
-  std::vector<TensorView> input_gradients;            ///< written, not added to; empty if not needed
-  std::vector<TensorView> weights;                    ///< the parameters in the plan's precision; read only
-  std::vector<std::span<float>> parameters;           ///< read only, in declaration order
+  std::vector<TensorView> inputs;            ///< read only
+  TensorView output;                         ///< written by forward
+  TensorView output_gradient;                ///< backward may overwrite it: it is not read later
+  std::vector<TensorView> input_gradients;   ///< written, not added to; empty if not needed
+  std::vector<TensorView> weights;           ///< the parameters in the plan's precision; read only
+  std::vector<std::span<float>> parameters;  ///< read only, in declaration order
   std::vector<std::span<float>> parameter_gradients;  ///< written by backward
   std::vector<std::span<float>> buffers;              ///< read and, in training, updated
-  std::span<std::byte> saved;       ///< kept from forward to backward, Needs::saved_bytes bytes, 64-byte aligned
-  std::span<std::byte> scratch;     ///< workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned
+  std::span<std::byte>
+      saved;  ///< kept from forward to backward, Needs::saved_bytes bytes, 64-byte aligned
+  std::span<std::byte>
+      scratch;  ///< workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned
   std::span<std::byte> statistics;  ///< 64-byte aligned; see Needs::statistics_bytes
 };
 
@@ -89,8 +95,8 @@ struct Needs {
   bool in_place = false;
   std::size_t saved_bytes = 0;    ///< bytes kept from forward to backward
   std::size_t scratch_bytes = 0;  ///< bytes of workspace during one call
-  /// Bytes of statistics that forward computes about its output for its only reader, in a format private to the two
-  /// operations. Nonzero only with CompileContext::fused_statistics.
+  /// Bytes of statistics that forward computes about its output for its only reader, in a format
+  /// private to the two operations. Nonzero only with CompileContext::fused_statistics.
   std::size_t statistics_bytes = 0;
 };
 
@@ -99,43 +105,51 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual Needs needs() const = 0;  ///< called once, before memory is planned
-  virtual void forward(const Operands& operands, const PassContext& pass) = 0;  ///< writes the output and `saved`
+  virtual void forward(const Operands& operands,
+                       const PassContext& pass) = 0;  ///< writes the output and `saved`
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
 
-  /// Replace forward and backward if this replica has no samples but other replicas have: an operation that
-  /// communicates with them must take part. The operands are those of a plan for one sample. Only parameters, buffers
-  /// and `saved` are meaningful; `saved` is kept from one call to the other.
+  /// Replace forward and backward if this replica has no samples but other replicas have: an
+  /// operation that communicates with them must take part. The operands are those of a plan for one
+  /// sample. Only parameters, buffers and `saved` are meaningful; `saved` is kept from one call to
+  /// the other.
   virtual void forward_without_samples(const Operands& /*operands*/) {}
-  virtual void backward_without_samples(const Operands& /*operands*/) {}  ///< see forward_without_samples()
+  virtual void backward_without_samples(const Operands& /*operands*/) {
+  }  ///< see forward_without_samples()
 };
 
 /// The values that compiling a layer depends on.
 struct CompileContext {
-  std::string name;               ///< name of the node
-  std::int64_t batch = 0;         ///< samples
-  std::vector<Shape> inputs;      ///< without the batch
-  Shape output;                   ///< without the batch
-  bool training = false;          ///< whether a backward pass follows
-  bool fused_add = false;         ///< also add the second input to the output; only with Traits::absorbs_addition
-  bool fused_relu = false;        ///< also apply max(x, 0) to the output; only with Traits::absorbs_relu
-  bool fused_statistics = false;  ///< forward may compute the statistics that the following layer needs
+  std::string name;           ///< name of the node
+  std::int64_t batch = 0;     ///< samples
+  std::vector<Shape> inputs;  ///< without the batch
+  Shape output;               ///< without the batch
+  bool training = false;      ///< whether a backward pass follows
+  bool fused_add =
+      false;  ///< also add the second input to the output; only with Traits::absorbs_addition
+  bool fused_relu = false;  ///< also apply max(x, 0) to the output; only with Traits::absorbs_relu
+  bool fused_statistics =
+      false;  ///< forward may compute the statistics that the following layer needs
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
 };
 
 /// What the fusion pass (graph.h) has to know about a layer.
 struct Traits {
-  /// A function that other layers may compute as part of theirs: max(x, 0), or the sum of the inputs.
+  /// A function that other layers may compute as part of theirs: max(x, 0), or the sum of the
+  /// inputs.
   enum class Function { other, relu, addition };
-  /// Per-channel sums of an array: this layer may compute those of its output (CompileContext::fused_statistics), or
-  /// use those of its input (`input_statistics`), on devices that fuse statistics.
+  /// Per-channel sums of an array: this layer may compute those of its output
+  /// (CompileContext::fused_statistics), or use those of its input (`input_statistics`), on devices
+  /// that fuse statistics.
   enum class Statistics { none, computes, uses };
-  Function function = Function::other;       ///< what it computes
-  bool absorbs_relu = false;                 ///< compile() honors `fused_relu`
-  bool absorbs_addition = false;             ///< compile() honors `fused_add` on devices that fuse additions
+  Function function = Function::other;  ///< what it computes
+  bool absorbs_relu = false;            ///< compile() honors `fused_relu`
+  bool absorbs_addition = false;  ///< compile() honors `fused_add` on devices that fuse additions
   Statistics statistics = Statistics::none;  ///< its part in fused statistics
-  /// max(x, 0) can move from before this layer to after it without changing any result, as with max pooling.
+  /// max(x, 0) can move from before this layer to after it without changing any result, as with max
+  /// pooling.
   bool commutes_with_relu = false;
 };
 
@@ -153,9 +167,10 @@ class Layer {
   virtual std::string kind() const = 0;
   /// Checks the inputs, declares parameters and returns the output shape.
   virtual Shape build(BuildContext& context) const = 0;
-  /// Creates the operation. Null if the output is the input's memory under another shape or name (Flatten; Dropout in
-  /// inference).
-  virtual std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const = 0;
+  /// Creates the operation. Null if the output is the input's memory under another shape or name
+  /// (Flatten; Dropout in inference).
+  virtual std::unique_ptr<Operation> compile(const CompileContext& context,
+                                             Backend& backend) const = 0;
 
   /// What it allows the fusion pass to do; by default nothing.
   virtual Traits traits() const { return {}; }

@@ -40,12 +40,13 @@ Axis slide(std::int64_t input, std::int64_t kernel, std::int64_t stride, Padding
 }  // namespace
 
 Padding parse_padding(std::string_view name) {
-  static constexpr auto kPaddings =
-      enum_names<Padding>({{Padding::valid, "valid"}, {Padding::same, "same"}, {Padding::symmetric, "symmetric"}});
+  static constexpr auto kPaddings = enum_names<Padding>(
+      {{Padding::valid, "valid"}, {Padding::same, "same"}, {Padding::symmetric, "symmetric"}});
   return kPaddings.parse("padding", name);
 }
 
-WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides, Padding padding) {
+WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
+                               Padding padding) {
   const Axis vertical = slide(input[0], kernel.height, strides.height, padding);
   const Axis horizontal = slide(input[1], kernel.width, strides.width, padding);
   return {.height = input[0],
@@ -63,12 +64,12 @@ WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D str
           .pad_right = horizontal.after};
 }
 
-WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides,
-                               Padding padding) {
+WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
+                               Extent2D strides, Padding padding) {
   if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
     context.refuse("expected a positive window and stride",
-                   fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height, kernel.width,
-                               strides.height, strides.width));
+                   fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height,
+                               kernel.width, strides.height, strides.width));
   const WindowGeometry geometry = window_geometry(input, kernel, strides, padding);
   if (geometry.output_height <= 0 || geometry.output_width <= 0)
     context.refuse(fmt::format("expected an image of at least {}x{}", kernel.height, kernel.width),

@@ -12,15 +12,16 @@ namespace lockstep::model {
 struct Extent2D {
   /// The same in both directions: `.kernel = 3`.
   Extent2D(std::int64_t both)
-      : height(both), width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
+      : height(both),
+        width(both) {}  // NOLINT(google-explicit-constructor): `.kernel = 3` is the point
   Extent2D(std::int64_t h, std::int64_t w) : height(h), width(w) {}  ///< `h` rows and `w` columns
   std::int64_t height;                                               ///< rows
   std::int64_t width;                                                ///< columns
 };
 
-/// valid: windows inside the input only. same: ceil(input / stride) outputs, padded with zeros, an odd zero at the end
-/// (as in TensorFlow). symmetric: the same number of zeros on both sides, (kernel - 1) / 2 rounded up (as in PyTorch's
-/// ResNet).
+/// valid: windows inside the input only. same: ceil(input / stride) outputs, padded with zeros, an
+/// odd zero at the end (as in TensorFlow). symmetric: the same number of zeros on both sides,
+/// (kernel - 1) / 2 rounded up (as in PyTorch's ResNet).
 enum class Padding { valid, same, symmetric };
 
 Padding parse_padding(std::string_view name);  ///< throws Error (input) that lists the names
@@ -42,11 +43,13 @@ struct WindowGeometry {
   std::int64_t pad_right = 0;      ///< columns of zeros on the right
 };
 
-/// Refuses, through `context`, extents that are not positive and windows larger than the padded input.
-WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel, Extent2D strides,
-                               Padding padding);
+/// Refuses, through `context`, extents that are not positive and windows larger than the padded
+/// input.
+WindowGeometry window_geometry(const BuildContext& context, const Shape& input, Extent2D kernel,
+                               Extent2D strides, Padding padding);
 
 /// The same without checks, for shapes that build() has accepted.
-WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides, Padding padding);
+WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
+                               Padding padding);
 
 }  // namespace lockstep::model

@@ -39,11 +39,13 @@ class Builder {
     convolve(model::kInput, "conv1", options_.width, imagenet ? 7 : 3, imagenet ? 2 : 1);
     normalize("bn1");
     const NodeId end = network_.add(model::ReLU());
-    return imagenet ? network_.add(model::MaxPool2D({.pool = 3, .strides = 2, .padding = model::Padding::symmetric}))
+    return imagenet ? network_.add(model::MaxPool2D(
+                          {.pool = 3, .strides = 2, .padding = model::Padding::symmetric}))
                     : end;
   }
 
-  NodeId basic_block(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
+  NodeId basic_block(NodeId input, const std::string& name, std::int64_t filters,
+                     std::int64_t stride) {
     convolve(input, name + ".conv1", filters, 3, stride);
     normalize(name + ".bn1");
     const NodeId middle = network_.add(model::ReLU());
@@ -52,7 +54,8 @@ class Builder {
     return join(residual, shortcut(input, name, filters, stride));
   }
 
-  NodeId bottleneck_block(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
+  NodeId bottleneck_block(NodeId input, const std::string& name, std::int64_t filters,
+                          std::int64_t stride) {
     convolve(input, name + ".conv1", filters, 1, 1);
     normalize(name + ".bn1");
     const NodeId reduced = network_.add(model::ReLU());
@@ -65,7 +68,8 @@ class Builder {
   }
 
  private:
-  NodeId convolve(NodeId input, std::string name, std::int64_t filters, std::int64_t kernel, std::int64_t stride) {
+  NodeId convolve(NodeId input, std::string name, std::int64_t filters, std::int64_t kernel,
+                  std::int64_t stride) {
     return network_.add(model::Conv2D({.filters = filters,
                                        .kernel = kernel,
                                        .strides = stride,
@@ -77,12 +81,14 @@ class Builder {
 
   NodeId normalize(std::string name, bool zero_gamma = false) {
     return network_.add(
-        model::BatchNormalization({.momentum = 0.9f, .epsilon = 1e-5f, .initial_gamma = zero_gamma ? 0.0f : 1.0f}),
+        model::BatchNormalization(
+            {.momentum = 0.9f, .epsilon = 1e-5f, .initial_gamma = zero_gamma ? 0.0f : 1.0f}),
         {network_.last()}, std::move(name));
   }
 
   // The block's input, or its projection if extents or channels change.
-  NodeId shortcut(NodeId input, const std::string& name, std::int64_t filters, std::int64_t stride) {
+  NodeId shortcut(NodeId input, const std::string& name, std::int64_t filters,
+                  std::int64_t stride) {
     if (stride == 1 && network_.shape(input).back() == filters) return input;
     convolve(input, name + ".downsample.0", filters, 1, stride);
     return normalize(name + ".downsample.1");
@@ -101,7 +107,8 @@ Stem stem_for(const Shape& input) {
   return std::max(input[0], input[1]) <= kLargestCifarInput ? Stem::cifar : Stem::imagenet;
 }
 
-Network build(const Design& design, Shape input, std::int64_t classes, const ResNetOptions& options) {
+Network build(const Design& design, Shape input, std::int64_t classes,
+              const ResNetOptions& options) {
   if (input.size() != 3)
     throw Error(ErrorCategory::input, design.name, "expected an input [height, width, channels]",
                 fmt::format("got {}", model::to_string(input)));
@@ -149,8 +156,8 @@ namespace {
 using model::Network;
 using model::Shape;
 
-constexpr std::int64_t kFirstFilters =
-    24;  // twice the number of values in a 2x2x3 patch, as for whitening filters and their negatives
+constexpr std::int64_t kFirstFilters = 24;  // twice the number of values in a 2x2x3 patch, as for
+                                            // whitening filters and their negatives
 
 void convolve(Network& network, std::int64_t filters) {
   network.add(model::Conv2D({.filters = filters,
@@ -169,8 +176,8 @@ void normalize_and_activate(Network& network) {
 
 Network fast_cifar(Shape input, std::int64_t classes, const FastCifarOptions& options) {
   Network network(std::move(input), "fast_cifar");
-  network.add(
-      model::Conv2D({.filters = kFirstFilters, .kernel = 2, .initializer = model::Initializer::Kind::he_normal}));
+  network.add(model::Conv2D(
+      {.filters = kFirstFilters, .kernel = 2, .initializer = model::Initializer::Kind::he_normal}));
   network.add(model::ReLU());
   for (const std::int64_t filters : {options.width, 4 * options.width, 4 * options.width}) {
     convolve(network, filters);
@@ -200,12 +207,18 @@ const std::array<Recipe, 9> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
-    {"fast_cifar", [](Shape input, std::int64_t classes) { return fast_cifar(std::move(input), classes); }},
-    {"resnet18", [](Shape input, std::int64_t classes) { return resnet18(std::move(input), classes); }},
-    {"resnet34", [](Shape input, std::int64_t classes) { return resnet34(std::move(input), classes); }},
-    {"resnet50", [](Shape input, std::int64_t classes) { return resnet50(std::move(input), classes); }},
-    {"resnet101", [](Shape input, std::int64_t classes) { return resnet101(std::move(input), classes); }},
-    {"resnet152", [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
+    {"fast_cifar",
+     [](Shape input, std::int64_t classes) { return fast_cifar(std::move(input), classes); }},
+    {"resnet18",
+     [](Shape input, std::int64_t classes) { return resnet18(std::move(input), classes); }},
+    {"resnet34",
+     [](Shape input, std::int64_t classes) { return resnet34(std::move(input), classes); }},
+    {"resnet50",
+     [](Shape input, std::int64_t classes) { return resnet50(std::move(input), classes); }},
+    {"resnet101",
+     [](Shape input, std::int64_t classes) { return resnet101(std::move(input), classes); }},
+    {"resnet152",
+     [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
@@ -219,7 +232,8 @@ std::vector<std::int64_t> hidden_sizes(std::string_view name) {
     const auto [stop, error] = std::from_chars(begin, end, size);
     const bool ends_here = stop == end || *stop == ',';
     if (error != std::errc() || !ends_here || size < 1)
-      throw Error(ErrorCategory::input, "model", "expected the sizes of hidden layers, such as mlp:128,128",
+      throw Error(ErrorCategory::input, "model",
+                  "expected the sizes of hidden layers, such as mlp:128,128",
                   fmt::format("got \"{}\"", name));
     sizes.push_back(size);
     if (stop == end) return sizes;
@@ -240,7 +254,8 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
   const std::vector<std::string_view> known = names();
-  throw Error(ErrorCategory::input, "model", fmt::format("expected one of {}, or a FILE.json", list_names(known)),
+  throw Error(ErrorCategory::input, "model",
+              fmt::format("expected one of {}, or a FILE.json", list_names(known)),
               got_name(name, known));
 }
 

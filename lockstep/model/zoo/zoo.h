@@ -1,5 +1,5 @@
-// Ready-made networks, including residual networks (He et al., "Deep residual learning for image recognition", CVPR
-// 2016).
+// Ready-made networks, including residual networks (He et al., "Deep residual learning for image
+// recognition", CVPR 2016).
 #pragma once
 
 #include <cstdint>
@@ -21,57 +21,75 @@ enum class Stem {
 struct ResNetOptions {
   /// filters of the first stage; each of the three following stages doubles them
   std::int64_t width = 64;
-  std::optional<Stem> stem = std::nullopt;  ///< default: cifar for inputs up to 64x64, otherwise imagenet
-  bool zero_last_gamma = false;  ///< start every block as the identity (Goyal et al., arXiv 1706.02677, section 5.1)
+  std::optional<Stem> stem =
+      std::nullopt;  ///< default: cifar for inputs up to 64x64, otherwise imagenet
+  bool zero_last_gamma =
+      false;  ///< start every block as the identity (Goyal et al., arXiv 1706.02677, section 5.1)
 };
 
-/// Structure and names follow torchvision ("layer1.0.conv1"), so weights convert in both directions by renaming and
-/// transposing. In blocks of three convolutions, the 3x3 convolution has the stride (the "v1.5" form). Convolutions
-/// have no bias and use He-normal initialization with fan-in (torchvision: fan-out; for most layers the two are equal).
-/// Batch normalization: momentum 0.9, epsilon 1e-5. `input` is [height, width, channels]. For [224, 224, 3] and 1000
-/// classes they have 11,689,512, 21,797,672, 25,557,032, 44,549,160 and 60,192,808 parameters.
-model::Network resnet18(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
-model::Network resnet34(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
-model::Network resnet50(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
-model::Network resnet101(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
-model::Network resnet152(model::Shape input, std::int64_t classes, const ResNetOptions& options = {});
+/// Structure and names follow torchvision ("layer1.0.conv1"), so weights convert in both directions
+/// by renaming and transposing. In blocks of three convolutions, the 3x3 convolution has the stride
+/// (the "v1.5" form). Convolutions have no bias and use He-normal initialization with fan-in
+/// (torchvision: fan-out; for most layers the two are equal). Batch normalization: momentum 0.9,
+/// epsilon 1e-5. `input` is [height, width, channels]. For [224, 224, 3] and 1000 classes they have
+/// 11,689,512, 21,797,672, 25,557,032, 44,549,160 and 60,192,808 parameters.
+model::Network resnet18(model::Shape input, std::int64_t classes,
+                        const ResNetOptions& options = {});
+model::Network resnet34(model::Shape input, std::int64_t classes,
+                        const ResNetOptions& options = {});
+model::Network resnet50(model::Shape input, std::int64_t classes,
+                        const ResNetOptions& options = {});
+model::Network resnet101(model::Shape input, std::int64_t classes,
+                         const ResNetOptions& options = {});
+model::Network resnet152(model::Shape input, std::int64_t classes,
+                         const ResNetOptions& options = {});
 
 // A wide, shallow network that learns CIFAR-10 in few epochs.
 
 /// Options of fast_cifar().
 struct FastCifarOptions {
-  std::int64_t width = 64;  ///< filters of the first block; the second and third blocks have four times as many
+  std::int64_t width =
+      64;  ///< filters of the first block; the second and third blocks have four times as many
 };
 
-/// Based on the published speed-run networks for CIFAR-10: Page, "How to train your ResNet" (myrtle.ai, 2018), whose
-/// residual connections later networks dropped, and Jordan, "94% on CIFAR-10 in 3.29 seconds on a single GPU" (arXiv
-/// 2404.00498), whose sizes are used here. A 2x2 convolution to 24 channels, then three blocks of 64, 256 and 256
-/// filters: 3x3 convolution, 2x2 max pooling, normalization, activation, 3x3 convolution, normalization, activation.
-/// Then the maximum of each channel and one dense layer. Differences from the paper: the first convolution is trained
-/// (there it whitens patches of the data), activations are ReLU (GELU), normalization has a scale, kernels use
-/// He-normal initialization (partial identities) and logits are not scaled. The moving statistics adapt quickly
-/// (momentum 0.6), for trainings of a few hundred steps.
+/// Based on the published speed-run networks for CIFAR-10: Page, "How to train your ResNet"
+/// (myrtle.ai, 2018), whose residual connections later networks dropped, and Jordan, "94% on
+/// CIFAR-10 in 3.29 seconds on a single GPU" (arXiv 2404.00498), whose sizes are used here. A 2x2
+/// convolution to 24 channels, then three blocks of 64, 256 and 256 filters: 3x3 convolution, 2x2
+/// max pooling, normalization, activation, 3x3 convolution, normalization, activation. Then the
+/// maximum of each channel and one dense layer. Differences from the paper: the first convolution
+/// is trained (there it whitens patches of the data), activations are ReLU (GELU), normalization
+/// has a scale, kernels use He-normal initialization (partial identities) and logits are not
+/// scaled. The moving statistics adapt quickly (momentum 0.6), for trainings of a few hundred
+/// steps.
 ///
-/// `input` is [height, width, channels], at least 16x16. It has 1,972,802 parameters for [32, 32, 3] and 10 classes.
-model::Network fast_cifar(model::Shape input, std::int64_t classes, const FastCifarOptions& options = {});
+/// `input` is [height, width, channels], at least 16x16. It has 1,972,802 parameters for [32, 32,
+/// 3] and 10 classes.
+model::Network fast_cifar(model::Shape input, std::int64_t classes,
+                          const FastCifarOptions& options = {});
 
-// All networks end in one output per class: logits without a softmax, as the cross-entropy loss expects.
+// All networks end in one output per class: logits without a softmax, as the cross-entropy loss
+// expects.
 
 /// One dense layer on the flattened input: softmax regression.
 model::Network linear(model::Shape input, std::int64_t classes);
 
-/// Dense layers of the sizes `hidden` on the flattened input, each followed by a ReLU, then one of `classes`.
-model::Network mlp(model::Shape input, std::int64_t classes, const std::vector<std::int64_t>& hidden = {128, 128});
+/// Dense layers of the sizes `hidden` on the flattened input, each followed by a ReLU, then one of
+/// `classes`.
+model::Network mlp(model::Shape input, std::int64_t classes,
+                   const std::vector<std::int64_t>& hidden = {128, 128});
 
-/// Two 3x3 convolutions (32 and 64 filters, valid) with ReLU and 2x2 max pooling, a dense layer of 128 with ReLU, and
-/// one of `classes`. It has 225,034 parameters for [28, 28, 1] and 10 classes. The image must be at least 10x10.
+/// Two 3x3 convolutions (32 and 64 filters, valid) with ReLU and 2x2 max pooling, a dense layer of
+/// 128 with ReLU, and one of `classes`. It has 225,034 parameters for [28, 28, 1] and 10 classes.
+/// The image must be at least 10x10.
 model::Network cnn(model::Shape input, std::int64_t classes);
 
-/// Creates the network `name`: one of names(), or an mlp with other hidden layers, "mlp:10,10". Throws Error (input)
-/// for an unknown name.
+/// Creates the network `name`: one of names(), or an mlp with other hidden layers, "mlp:10,10".
+/// Throws Error (input) for an unknown name.
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
 
-/// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, resnet152.
+/// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
+/// resnet101, resnet152.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

@@ -31,15 +31,17 @@ void add_metrics(Json& event, const std::string& prefix, const model::MetricSums
 }
 
 /// Mean milliseconds per step of exposed communication, and of waiting for slower replicas.
-void add_communication(Json& event, const allreduce::CommunicationTimes& times, std::int64_t steps) {
+void add_communication(Json& event, const allreduce::CommunicationTimes& times,
+                       std::int64_t steps) {
   const double milliseconds = 1000.0 / static_cast<double>(steps);
   event["exposed_communication_ms"] = (times.exposed - times.waited) * milliseconds;
   event["waiting_ms"] = times.waited * milliseconds;
 }
 
 Json device_of(const job::Placement& place) {
-  Json device = {{"replica", place.replica},       {"rank", place.rank},     {"host", place.host},
-                 {"local_rank", place.local_rank}, {"device", place.device}, {"cores", place.cores}};
+  Json device = {{"replica", place.replica}, {"rank", place.rank},
+                 {"host", place.host},       {"local_rank", place.local_rank},
+                 {"device", place.device},   {"cores", place.cores}};
   if (!place.interface.empty()) device["interface"] = place.interface;
   if (!place.is_on_gpu()) return device;
   device["gpu"] = place.gpu.name;
@@ -87,11 +89,14 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
   event["shares"] = Json::array();
   for (std::size_t rank = 0; rank < begin.shares.size(); ++rank) {
     const data::WorkerShare& share = begin.shares[rank];
-    event["shares"].push_back(
-        {{"rank", rank}, {"files", share.files}, {"records", share.records}, {"bytes", share.bytes}});
+    event["shares"].push_back({{"rank", rank},
+                               {"files", share.files},
+                               {"records", share.records},
+                               {"bytes", share.bytes}});
   }
   event["damaged_files"] = Json::array();
-  for (const data::DamagedFile& file : begin.damaged_files) event["damaged_files"].push_back(file.text());
+  for (const data::DamagedFile& file : begin.damaged_files)
+    event["damaged_files"].push_back(file.text());
   event["devices"] = Json::array();
   for (const job::Placement& place : begin.placements) event["devices"].push_back(device_of(place));
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
@@ -147,7 +152,8 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   event["times_seen"] = logs.times_seen;
   event["bad_records"] = Json::array();
   for (const BadFile& bad : logs.bad_files)
-    event["bad_records"].push_back({{"file", bad.file}, {"records", bad.records}, {"first", bad.first}});
+    event["bad_records"].push_back(
+        {{"file", bad.file}, {"records", bad.records}, {"first", bad.first}});
   event["input_wait_seconds"] = logs.input_wait_seconds;
   event["data_workers"] = logs.data_workers;
   event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
@@ -156,7 +162,10 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
 }
 
 void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
-  write({{"event", "checkpoint"}, {"step", logs.step}, {"path", logs.path.string()}, {"seconds", logs.seconds}});
+  write({{"event", "checkpoint"},
+         {"step", logs.step},
+         {"path", logs.path.string()},
+         {"seconds", logs.seconds}});
 }
 
 void JsonEvents::on_train_end(const TrainEnd& end) {

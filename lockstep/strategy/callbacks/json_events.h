@@ -10,19 +10,20 @@
 
 namespace lockstep::strategy {
 
-/// Writes the events start, step, epoch, checkpoint and end to `out` as they happen, one JSON object per line. Use only
-/// on the chief. Lost output (a full disk, a closed pipe) does not end the training: nothing more is written, and
-/// std::ferror(out) is set.
+/// Writes the events start, step, epoch, checkpoint and end to `out` as they happen, one JSON
+/// object per line. Use only on the chief. Lost output (a full disk, a closed pipe) does not end
+/// the training: nothing more is written, and std::ferror(out) is set.
 class JsonEvents final : public Callback {
  public:
   /// `log_every`: number of steps between step events; 0 for none. `out` must outlive this object.
   JsonEvents(std::FILE* out, std::int64_t log_every) : out_(out), log_every_(log_every) {}
 
-  void on_train_begin(const TrainBegin& begin) override;    ///< writes the event `start`
-  void on_train_end(const TrainEnd& end) override;          ///< writes the event `end`
-  void on_epoch_begin(std::int64_t epoch) override;         ///< resets the rate of samples
-  void on_epoch_end(const EpochLogs& logs) override;        ///< writes the event `epoch`
-  void on_batch_end(const StepLogs& logs) override;         ///< writes the event `step` every `log_every` steps
+  void on_train_begin(const TrainBegin& begin) override;  ///< writes the event `start`
+  void on_train_end(const TrainEnd& end) override;        ///< writes the event `end`
+  void on_epoch_begin(std::int64_t epoch) override;       ///< resets the rate of samples
+  void on_epoch_end(const EpochLogs& logs) override;      ///< writes the event `epoch`
+  void on_batch_end(
+      const StepLogs& logs) override;  ///< writes the event `step` every `log_every` steps
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
   bool may_stop_at_batches() const override { return false; }
 

@@ -13,14 +13,18 @@ std::vector<std::string> names_of_replicas(const Strategy& strategy) {
   std::vector<std::string> names;
   for (const job::Placement& place : strategy.placements())
     names.push_back(one_a_rank ? fmt::format("rank {} (host {})", place.rank, place.host)
-                               : fmt::format("replica {} (rank {}, host {})", place.replica, place.rank, place.host));
+                               : fmt::format("replica {} (rank {}, host {})", place.replica,
+                                             place.rank, place.host));
   return names;
 }
 
 }  // namespace
 
 Stragglers::Stragglers(const Strategy& strategy, std::int64_t steps)
-    : logger_(strategy.session().logger()), names_(names_of_replicas(strategy)), steps_(steps), report_(names_.size()) {
+    : logger_(strategy.session().logger()),
+      names_(names_of_replicas(strategy)),
+      steps_(steps),
+      report_(names_.size()) {
   LOCKSTEP_CHECK_OP(steps, >, 0);
 }
 

@@ -13,8 +13,8 @@
 
 namespace lockstep::strategy {
 
-/// Logs a warning for each replica that was slow in the last interval: by how much, and whether in input or
-/// computation. Use only on the chief.
+/// Logs a warning for each replica that was slow in the last interval: by how much, and whether in
+/// input or computation. Use only on the chief.
 class Stragglers final : public Callback {
  public:
   /// Evaluates the measurements every `steps` steps, at least 1.

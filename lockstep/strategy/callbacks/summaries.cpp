@@ -17,7 +17,8 @@
 namespace lockstep::strategy {
 namespace {
 
-// Field numbers of the messages (tensorflow's event.proto, summary.proto, tensor.proto) that an event file needs.
+// Field numbers of the messages (tensorflow's event.proto, summary.proto, tensor.proto) that an
+// event file needs.
 using Tag = protozero::pbf_tag_type;
 enum class Event : Tag { wall_time = 1, step = 2, file_version = 3, summary = 5 };
 enum class Summary : Tag { value = 1 };
@@ -60,15 +61,17 @@ std::string plugin_metadata(std::string_view plugin) {
 
 }  // namespace
 
-SummaryWriter::SummaryWriter(const std::filesystem::path& directory) : last_flush_(std::chrono::steady_clock::now()) {
+SummaryWriter::SummaryWriter(const std::filesystem::path& directory)
+    : last_flush_(std::chrono::steady_clock::now()) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) fail(directory, error.value());
   const double now = seconds_since_1970();
   // Several writers of one process may start in the same second; use the first free number.
   for (int number = 0; descriptor_ < 0; ++number) {
-    path_ = directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}.v2", static_cast<std::int64_t>(now),
-                                    host_name(), ::getpid(), number);
+    path_ =
+        directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}.v2",
+                                static_cast<std::int64_t>(now), host_name(), ::getpid(), number);
     descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
     if (descriptor_ < 0 && errno != EEXIST) fail(path_, errno);
   }
@@ -114,7 +117,8 @@ SummaryWriter::~SummaryWriter() {
   ::close(descriptor_);
 }
 
-void SummaryWriter::scalar(std::string_view tag, std::int64_t step, double value, std::optional<double> wall_time) {
+void SummaryWriter::scalar(std::string_view tag, std::int64_t step, double value,
+                           std::optional<double> wall_time) {
   std::string bytes;
   protozero::pbf_builder<Tensor> tensor(bytes);
   tensor.add_enum(Tensor::dtype, kFloatType);
@@ -134,8 +138,8 @@ void SummaryWriter::text(std::string_view tag, std::int64_t step, std::string_vi
   add(tag, "text", step, bytes, wall_time);
 }
 
-void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int64_t step, std::string_view tensor,
-                        std::optional<double> wall_time) {
+void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int64_t step,
+                        std::string_view tensor, std::optional<double> wall_time) {
   std::string bytes;
   {
     protozero::pbf_builder<Event> event(bytes);
@@ -149,7 +153,9 @@ void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int6
   }
   data::append_record(pending_, bytes);
   ++pending_events_;
-  if (pending_.size() >= kFlushBytes || std::chrono::steady_clock::now() - last_flush_ >= kFlushInterval) flush();
+  if (pending_.size() >= kFlushBytes ||
+      std::chrono::steady_clock::now() - last_flush_ >= kFlushInterval)
+    flush();
 }
 
 void SummaryWriter::flush() {
@@ -186,8 +192,8 @@ void SummaryWriter::write(std::string_view bytes) {
   good_bytes_ += static_cast<std::int64_t>(bytes.size());
 }
 
-Summaries::Summaries(const std::filesystem::path& directory, std::int64_t log_every, const std::string& configuration,
-                     std::shared_ptr<Logger> logger)
+Summaries::Summaries(const std::filesystem::path& directory, std::int64_t log_every,
+                     const std::string& configuration, std::shared_ptr<Logger> logger)
     : directory_(directory),
       log_every_(log_every),
       logger_(logger ? std::move(logger) : make_logger()),
@@ -209,7 +215,8 @@ void Summaries::add(SummaryWriter& writer, const char* tag, std::int64_t step, d
   attempt([&] { writer.scalar(tag, step, value); });
 }
 
-void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch, const model::MetricSums& metrics) {
+void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
+                          const model::MetricSums& metrics) {
   add(writer, "epoch_loss", epoch, metrics.mean_loss());
   if (!metrics.has_accuracy) return;
   add(writer, "epoch_accuracy", epoch, metrics.accuracy());
@@ -246,8 +253,10 @@ void Summaries::on_checkpoint(const CheckpointLogs& /*logs*/) { flush(train_); }
 
 void Summaries::on_train_end(const TrainEnd& /*end*/) {
   flush(train_);
-  const std::int64_t lost = train_.lost_events() + (validation_ ? validation_->lost_events() : 0) + unwritten_;
-  if (lost > 0) logger_->warn("[{}] {} points of the summaries are lost", directory_.string(), lost);
+  const std::int64_t lost =
+      train_.lost_events() + (validation_ ? validation_->lost_events() : 0) + unwritten_;
+  if (lost > 0)
+    logger_->warn("[{}] {} points of the summaries are lost", directory_.string(), lost);
 }
 
 }  // namespace lockstep::strategy

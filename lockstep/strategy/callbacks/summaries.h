@@ -1,4 +1,5 @@
-// Summaries for TensorBoard. An event file is a TFRecord file of tensorflow.Event messages that grows during training.
+// Summaries for TensorBoard. An event file is a TFRecord file of tensorflow.Event messages that
+// grows during training.
 #pragma once
 
 #include <chrono>
@@ -16,13 +17,15 @@
 
 namespace lockstep::strategy {
 
-/// Appends to one event file. As in Keras, there is one writer for DIR/train and one for DIR/validation, with tags such
-/// as "epoch_loss", "epoch_accuracy", "batch_loss". Use only on the chief, from one thread. Throws Error (data) with
-/// the path; the writer can be used again after an error.
+/// Appends to one event file. As in Keras, there is one writer for DIR/train and one for
+/// DIR/validation, with tags such as "epoch_loss", "epoch_accuracy", "batch_loss". Use only on the
+/// chief, from one thread. Throws Error (data) with the path; the writer can be used again after an
+/// error.
 class SummaryWriter {
  public:
-  /// Creates `directory` and in it a new event file, `events.out.tfevents.SECONDS.HOST.PID.NUMBER.v2`. If the file can
-  /// be created but not written (a full disk), the next flush reports the error.
+  /// Creates `directory` and in it a new event file,
+  /// `events.out.tfevents.SECONDS.HOST.PID.NUMBER.v2`. If the file can be created but not written
+  /// (a full disk), the next flush reports the error.
   explicit SummaryWriter(const std::filesystem::path& directory);
   SummaryWriter(SummaryWriter&& other) noexcept;
   SummaryWriter& operator=(SummaryWriter&& other) noexcept;
@@ -32,20 +35,23 @@ class SummaryWriter {
   const std::filesystem::path& path() const { return path_; }  ///< path of the event file
 
   /// `wall_time`: seconds since 1970; nullopt for the current time.
-  void scalar(std::string_view tag, std::int64_t step, double value, std::optional<double> wall_time = {});
+  void scalar(std::string_view tag, std::int64_t step, double value,
+              std::optional<double> wall_time = {});
   /// TensorBoard renders the text as Markdown.
-  void text(std::string_view tag, std::int64_t step, std::string_view value, std::optional<double> wall_time = {});
+  void text(std::string_view tag, std::int64_t step, std::string_view value,
+            std::optional<double> wall_time = {});
 
-  /// Writes all pending events to the file. The writer also flushes every second or every 64 KiB. A failure (such as a
-  /// full disk) loses the events since the last flush; the file stays readable, and the next flush tries again.
+  /// Writes all pending events to the file. The writer also flushes every second or every 64 KiB. A
+  /// failure (such as a full disk) loses the events since the last flush; the file stays readable,
+  /// and the next flush tries again.
   void flush();
 
   std::int64_t lost_events() const { return lost_events_; }  ///< events lost in failed flushes
 
  private:
   void write(std::string_view bytes);
-  void add(std::string_view tag, std::string_view plugin, std::int64_t step, std::string_view tensor,
-           std::optional<double> wall_time);
+  void add(std::string_view tag, std::string_view plugin, std::int64_t step,
+           std::string_view tensor, std::optional<double> wall_time);
 
   std::filesystem::path path_;
   int descriptor_ = -1;
@@ -58,21 +64,23 @@ class SummaryWriter {
   std::set<std::string, std::less<>> known_tags_;
 };
 
-/// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy, epoch_top5_accuracy,
-/// epoch_learning_rate and epoch_samples_per_second over epochs; batch_loss, batch_accuracy and batch_learning_rate
-/// over steps; and the configuration as text. Use only on the chief.
+/// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy,
+/// epoch_top5_accuracy, epoch_learning_rate and epoch_samples_per_second over epochs; batch_loss,
+/// batch_accuracy and batch_learning_rate over steps; and the configuration as text. Use only on
+/// the chief.
 ///
-/// A write error does not end the training: the first one is logged as a warning, events that cannot be written are
-/// dropped, each flush tries again, and the number of lost events is logged at the end.
+/// A write error does not end the training: the first one is logged as a warning, events that
+/// cannot be written are dropped, each flush tries again, and the number of lost events is logged
+/// at the end.
 class Summaries final : public Callback {
  public:
-  /// `log_every`: number of steps between points of the curves over steps; 0 for none. `configuration`: Markdown text.
-  /// `logger`: receives the warnings; null for standard error. Throws Error (data) if no file can be created in
-  /// `directory`.
-  Summaries(const std::filesystem::path& directory, std::int64_t log_every, const std::string& configuration,
-            std::shared_ptr<Logger> logger = nullptr);
+  /// `log_every`: number of steps between points of the curves over steps; 0 for none.
+  /// `configuration`: Markdown text. `logger`: receives the warnings; null for standard error.
+  /// Throws Error (data) if no file can be created in `directory`.
+  Summaries(const std::filesystem::path& directory, std::int64_t log_every,
+            const std::string& configuration, std::shared_ptr<Logger> logger = nullptr);
 
-  void on_train_end(const TrainEnd& end) override;    ///< flushes, and logs the number of lost events
+  void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
   /// Flushes, so that the curves are complete up to the checkpoint.

@@ -30,7 +30,8 @@ constexpr milliseconds kSoon{2000};
 /// Lets bytes arrive until `happened`.
 void await(const std::function<bool()>& happened) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (!happened() && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  while (!happened() && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(milliseconds(1));
 }
 
 /// Calls receive until it finds something.
@@ -68,7 +69,8 @@ class Posts : public ::testing::Test {
   }
 
   void join(int rank) {
-    while_listening([&] { members_.push_back(std::make_unique<Member>(rank, "K", center_->invitation())); });
+    while_listening(
+        [&] { members_.push_back(std::make_unique<Member>(rank, "K", center_->invitation())); });
   }
 
   /// Whether rank 0 turns a rank that comes with `invitation` away.
@@ -107,9 +109,10 @@ TEST_F(Posts, SeeAtOnceThatARankIsGone) {
   const auto finding = await_finding(*center_, 1);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->reporter, Finding::Reporter::this_rank);
+  EXPECT_THAT(finding->text, StartsWith("[watchdog] expected every rank to stay connected; rank 2, "
+                                        "host K, is gone (its connection "));
   EXPECT_THAT(finding->text,
-              StartsWith("[watchdog] expected every rank to stay connected; rank 2, host K, is gone (its connection "));
-  EXPECT_THAT(finding->text, HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
+              HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
 }
 
 TEST_F(Posts, TellTheOthersTheVerdict) {
@@ -147,10 +150,10 @@ TEST_F(Posts, NameARankThatTheOthersWaitFor) {
     return (finding = center_->beat(1, {inside(9, 0, 120, 101)}, kBuckets)).has_value();
   });
   ASSERT_TRUE(finding);
-  EXPECT_EQ(
-      finding->text,
-      "[watchdog] expected progress within 120 s; rank 2, host K, step 100, waiting before bucket 0 (layers fc3) for "
-      "122 s in compute; ranks 0,1 are in it");
+  EXPECT_EQ(finding->text,
+            "[watchdog] expected progress within 120 s; rank 2, host K, step 100, waiting before "
+            "bucket 0 (layers fc3) for "
+            "122 s in compute; ranks 0,1 are in it");
 }
 
 TEST_F(Posts, LetARankGoThatSaysGoodbye) {
@@ -202,9 +205,10 @@ TEST_F(Posts, NameRankZeroWhenItIsGone) {
   EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
   EXPECT_EQ(finding->patience, milliseconds(50)) << "rank 1 speaks first";
   EXPECT_FALSE(finding->job.empty());
+  EXPECT_THAT(finding->text, StartsWith("[watchdog] expected every rank to stay connected; rank 0, "
+                                        "host G, is gone (its connection "));
   EXPECT_THAT(finding->text,
-              StartsWith("[watchdog] expected every rank to stay connected; rank 0, host G, is gone (its connection "));
-  EXPECT_THAT(finding->text, HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
+              HasSubstr("at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)"));
 }
 
 TEST_F(Posts, NameRankZeroWhenItIsNotHeardOf) {
@@ -227,12 +231,14 @@ TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
   center_.reset();
   EXPECT_FALSE(member(1).receive(2));
   EXPECT_FALSE(member(1).beat(5000, {outside(8, 3, 5000, Phase::idle)}, kBuckets));
-  EXPECT_FALSE(member(1).beat(5100, {inside(9, 0, 100)}, kBuckets)) << "it may be at the end of its last collective";
+  EXPECT_FALSE(member(1).beat(5100, {inside(9, 0, 100)}, kBuckets))
+      << "it may be at the end of its last collective";
   const auto finding = member(1).beat(5121, {inside(9, 0, 121)}, kBuckets);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
   EXPECT_EQ(finding->text,
-            "[watchdog] expected progress within 120 s; rank 0, host G, has left; no other rank has made progress for "
+            "[watchdog] expected progress within 120 s; rank 0, host G, has left; no other rank "
+            "has made progress for "
             "121 s: rank "
             "1 is at step 100, in all_reduce of bucket 0 (layers fc3)");
   member(1).say_goodbye(false, kSoon);
@@ -250,8 +256,9 @@ TEST_F(Posts, DropStrangers) {
   const net::FileDescriptor browser =
       net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why);
   ASSERT_TRUE(browser.is_open()) << why;
-  net::Connection stranger{net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
-                           kMessageLimits};
+  net::Connection stranger{
+      net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
+      kMessageLimits};
   stranger.send({MessageKind::verdict, "all out!"});
   await([&] {
     EXPECT_FALSE(center_->receive(1));
@@ -267,7 +274,8 @@ TEST_F(Posts, FindRoomAmongThoseWhoSayNothing) {
   std::vector<net::FileDescriptor> idle;
   std::string why;
   for (int i = 0; i < 100; ++i)
-    idle.push_back(net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why));
+    idle.push_back(
+        net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why));
   std::atomic<bool> done{false};
   std::thread listens([&] {
     for (double now = 0; !done; now += 0.002) {
@@ -283,14 +291,17 @@ TEST_F(Posts, FindRoomAmongThoseWhoSayNothing) {
 TEST_F(Posts, ListenWhereTheyAreToldTo) {
   start(2);
   std::string why;
-  EXPECT_FALSE(net::connect_to("127.0.0.2", center_->invitation().endpoints.front().port, kSoon, why).is_open());
+  EXPECT_FALSE(
+      net::connect_to("127.0.0.2", center_->invitation().endpoints.front().port, kSoon, why)
+          .is_open());
 }
 
 TEST_F(Posts, ForgetWhoSaysNothing) {
   start(2);
   std::string why;
-  net::Connection mute{net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
-                       kMessageLimits};
+  net::Connection mute{
+      net::connect_to("127.0.0.1", center_->invitation().endpoints.front().port, kSoon, why),
+      kMessageLimits};
   await([&] {
     EXPECT_FALSE(center_->receive(1));
     EXPECT_FALSE(center_->receive(7));
@@ -306,8 +317,9 @@ TEST_F(Posts, SayWhatWasTriedWhereRankZeroCannotBeReached) {
     const net::Listener listener;
     closed = listener.port();
   }
-  const Invitation invitation{
-      .secret = "a secret of this job", .host = "G", .endpoints = {{"127.0.0.1", closed}, {"::1", closed}}};
+  const Invitation invitation{.secret = "a secret of this job",
+                              .host = "G",
+                              .endpoints = {{"127.0.0.1", closed}, {"::1", closed}}};
   std::string message;
   try {
     const Member unreachable(3, "G", invitation);
@@ -316,9 +328,10 @@ TEST_F(Posts, SayWhatWasTriedWhereRankZeroCannotBeReached) {
     message = error.what();
   }
   EXPECT_THAT(message,
-              StartsWith(fmt::format("[watchdog] expected a TCP connection from rank 3 (host G) to rank 0 (host G); "
-                                     "tried 127.0.0.1 port {} (Connection refused), ::1 port {} (",
-                                     closed, closed)));
+              StartsWith(fmt::format(
+                  "[watchdog] expected a TCP connection from rank 3 (host G) to rank 0 (host G); "
+                  "tried 127.0.0.1 port {} (Connection refused), ::1 port {} (",
+                  closed, closed)));
 }
 
 }  // namespace

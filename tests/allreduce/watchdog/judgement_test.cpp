@@ -31,10 +31,10 @@ TEST(JudgeProgress, NamesTheRankThatTheOthersWaitFor) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::absent);
   EXPECT_THAT(verdict->ranks, ElementsAre(2));
-  EXPECT_EQ(
-      verdict->text,
-      "[watchdog] expected progress within 120 s; rank 2, host H, step 100, waiting before bucket 3 (layers conv4 .. "
-      "fc1) for 121 s in compute; ranks 0,1,3 are in it");
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected progress within 120 s; rank 2, host H, step 100, waiting before "
+            "bucket 3 (layers conv4 .. "
+            "fc1) for 121 s in compute; ranks 0,1,3 are in it");
 }
 
 TEST(JudgeProgress, WaitsUntilTheTimeIsUp) {
@@ -49,26 +49,29 @@ TEST(JudgeProgress, NeverNamesWhoMakesProgress) {
 
 // The absent one that is still may wait for a thread of its own rank, which is at work.
 TEST(JudgeProgress, NamesNobodyWhileAnyOfTheAbsentMakesProgress) {
-  EXPECT_FALSE(progress({rank_with({inside(8, 3, 500)}), rank_with({busy(7, 2, 500, 3), outside(7, 2, 500)})}));
+  EXPECT_FALSE(progress(
+      {rank_with({inside(8, 3, 500)}), rank_with({busy(7, 2, 500, 3), outside(7, 2, 500)})}));
 }
 
 TEST(JudgeProgress, CountsThoseInItWhoCameLater) {
-  const auto verdict =
-      progress({rank_with({inside(8, 3, 130)}), rank_with({inside(8, 3, 20)}), rank_with({outside(7, 2, 130)})});
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({inside(8, 3, 20)}),
+                                 rank_with({outside(7, 2, 130)})});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->text, HasSubstr("; ranks 0,1 are in it"));
 }
 
 TEST(JudgeProgress, NamesAllThatAreFurthestBehind) {
-  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(6, 1, 130, Phase::input)}, "G"),
-                                 rank_with({outside(6, 1, 131)}, "K"), rank_with({outside(7, 2, 130)})});
+  const auto verdict =
+      progress({rank_with({inside(8, 3, 130)}), rank_with({outside(6, 1, 130, Phase::input)}, "G"),
+                rank_with({outside(6, 1, 131)}, "K"), rank_with({outside(7, 2, 130)})});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
-  EXPECT_EQ(
-      verdict->text,
-      "[watchdog] expected progress within 120 s; rank 1, host G, step 100, waiting before bucket 2 (layers conv9 .. "
-      "conv5) for 130 s in input; rank 2, host K, step 100, waiting before bucket 2 (layers conv9 .. conv5) for "
-      "131 s in compute; rank 0 is in it");
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected progress within 120 s; rank 1, host G, step 100, waiting before "
+            "bucket 2 (layers conv9 .. "
+            "conv5) for 130 s in input; rank 2, host K, step 100, waiting before bucket 2 (layers "
+            "conv9 .. conv5) for "
+            "131 s in compute; rank 0 is in it");
 }
 
 TEST(JudgeProgress, NamesAFewOfMany) {
@@ -85,29 +88,34 @@ TEST(JudgeProgress, NamesAFewOfMany) {
 TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
   ReplicaView waiting = inside(3, -1, 130, -1);
   waiting.state.operation = "all_gather";
-  const auto verdict = progress({rank_with({outside(2, -1, 130, Phase::starting, -1)}), rank_with({waiting})});
+  const auto verdict =
+      progress({rank_with({outside(2, -1, 130, Phase::starting, -1)}), rank_with({waiting})});
   ASSERT_TRUE(verdict);
-  EXPECT_EQ(
-      verdict->text,
-      "[watchdog] expected progress within 120 s; rank 0, host H, before the first step, waiting before all_gather "
-      "for 130 s in starting; rank 1 is in it");
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected progress within 120 s; rank 0, host H, before the first step, "
+            "waiting before all_gather "
+            "for 130 s in starting; rank 1 is in it");
 }
 
 TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
-  const auto verdict = progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(7, 2, 130)})});
+  const auto verdict =
+      progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(7, 2, 130)})});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->text, HasSubstr("waiting before bucket 3 (layers conv4 .. fc1)"));
   // After the last bucket comes the first one.
-  const auto next_step = progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(8, 3, 130)})});
+  const auto next_step =
+      progress({rank_with({inside(10, 1, 130, 101)}), rank_with({outside(8, 3, 130)})});
   ASSERT_TRUE(next_step);
   EXPECT_THAT(next_step->text, HasSubstr("waiting before bucket 0 (layers fc3)"));
-  const auto unknown = progress({rank_with({inside(10, 1, 130)}), rank_with({outside(7, -1, 130)})});
+  const auto unknown =
+      progress({rank_with({inside(10, 1, 130)}), rank_with({outside(7, -1, 130)})});
   ASSERT_TRUE(unknown);
   EXPECT_THAT(unknown->text, HasSubstr("waiting before the next collective for"));
 }
 
 TEST(JudgeProgress, ManagesWithoutKnowingTheLayers) {
-  const std::vector<RankView> ranks = {rank_with({inside(8, 3, 130)}), rank_with({outside(7, 2, 130)})};
+  const std::vector<RankView> ranks = {rank_with({inside(8, 3, 130)}),
+                                       rank_with({outside(7, 2, 130)})};
   const auto verdict = judge_progress(ranks, kTimeout, {});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->text, HasSubstr("waiting before bucket 3 for 130 s"));
@@ -119,18 +127,22 @@ TEST(JudgeProgress, CallsReplicasByTheirNumberWhereRanksDriveSeveral) {
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_EQ(verdict->text,
-            "[watchdog] expected progress within 120 s; replica 3 (rank 1, host H), step 100, waiting before bucket 3 "
+            "[watchdog] expected progress within 120 s; replica 3 (rank 1, host H), step 100, "
+            "waiting before bucket 3 "
             "(layers conv4 .. fc1) for 130 s in compute; replicas 0,1,2 are in it");
 }
 
 TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
-  const auto verdict = progress({rank_with({inside(8, 3, 130)}), leaving(rank_with({outside(7, 2, 500)}), Link::failed),
+  const auto verdict = progress({rank_with({inside(8, 3, 130)}),
+                                 leaving(rank_with({outside(7, 2, 500)}), Link::failed),
                                  leaving(rank_with({outside(7, 2, 500)}), Link::left)});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
   EXPECT_EQ(verdict->text,
-            "[watchdog] expected progress within 120 s; rank 1, host H, has left after an error; rank 2, host H, has "
-            "left; no other rank has made progress for 130 s: rank 0 is at step 100, in all_reduce of bucket 3 (layers "
+            "[watchdog] expected progress within 120 s; rank 1, host H, has left after an error; "
+            "rank 2, host H, has "
+            "left; no other rank has made progress for 130 s: rank 0 is at step 100, in all_reduce "
+            "of bucket 3 (layers "
             "conv4 .. "
             "fc1)");
 }
@@ -154,10 +166,11 @@ TEST(JudgeProgress, SaysSoWhereAllAreInAndNobodyMoves) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
   EXPECT_THAT(verdict->ranks, IsEmpty());
-  EXPECT_EQ(
-      verdict->text,
-      "[watchdog] expected progress within 120 s; no rank has made progress for 121 s: ranks 0,1 are at step 100, in "
-      "all_reduce of bucket 3 (layers conv4 .. fc1); no rank is missing, so a connection between them may be broken");
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected progress within 120 s; no rank has made progress for 121 s: ranks "
+            "0,1 are at step 100, in "
+            "all_reduce of bucket 3 (layers conv4 .. fc1); no rank is missing, so a connection "
+            "between them may be broken");
 }
 
 TEST(JudgeProgress, LeavesALongCollectiveAloneWhileAnyoneTicks) {
@@ -168,45 +181,52 @@ TEST(JudgeProgress, LeavesALongCollectiveAloneWhileAnyoneTicks) {
 
 // A ring that breaks lets some members finish.
 TEST(JudgeProgress, TellsWhereEachIsInABrokenRing) {
-  const auto verdict = progress(
-      {rank_with({inside(8, 3, 130)}), rank_with({inside(9, 0, 130, 101)}), rank_with({inside(9, 0, 130, 101)})});
+  const auto verdict =
+      progress({rank_with({inside(8, 3, 130)}), rank_with({inside(9, 0, 130, 101)}),
+                rank_with({inside(9, 0, 130, 101)})});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
   EXPECT_THAT(
       verdict->text,
       HasSubstr(
-          "no rank has made progress for 130 s: rank 0 at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1); "
+          "no rank has made progress for 130 s: rank 0 at step 100, in all_reduce of bucket 3 "
+          "(layers conv4 .. fc1); "
           "ranks 1,2 at step 101, in all_reduce of bucket 0 (layers fc3); no rank is missing"));
 }
 
 // Rank 1 has left a collective that rank 0 cannot leave.
 TEST(JudgeProgress, SeesThatOneCannotLeaveWhatOthersLeft) {
-  const auto verdict = progress({rank_with({inside(8, 3, 130)}), rank_with({outside(8, 3, 130, Phase::update)})});
+  const auto verdict =
+      progress({rank_with({inside(8, 3, 130)}), rank_with({outside(8, 3, 130, Phase::update)})});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
-  EXPECT_THAT(verdict->text, HasSubstr("rank 1 at step 100, in update, before bucket 0 (layers fc3)"));
+  EXPECT_THAT(verdict->text,
+              HasSubstr("rank 1 at step 100, in update, before bucket 0 (layers fc3)"));
 }
 
 // --- Still
 
 TEST(JudgeProgress, EndsAJobInWhichAllStandStill) {
-  const auto verdict =
-      progress({rank_with({outside(8, 3, 130, Phase::input)}), rank_with({outside(8, 3, 125, Phase::input)})});
+  const auto verdict = progress({rank_with({outside(8, 3, 130, Phase::input)}),
+                                 rank_with({outside(8, 3, 125, Phase::input)})});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::still);
   EXPECT_EQ(verdict->text,
-            "[watchdog] expected progress within 120 s; no rank has made progress for 125 s: ranks 0,1 are at step "
+            "[watchdog] expected progress within 120 s; no rank has made progress for 125 s: ranks "
+            "0,1 are at step "
             "100, in input, "
             "before bucket 0 (layers fc3)");
 }
 
 TEST(JudgeProgress, LetsAJobRestOutsideOfTraining) {
   for (const Phase phase : {Phase::idle, Phase::starting})
-    EXPECT_FALSE(progress({rank_with({outside(8, 3, 5000, phase)}), rank_with({outside(8, 3, 5000, phase)})}));
+    EXPECT_FALSE(progress(
+        {rank_with({outside(8, 3, 5000, phase)}), rank_with({outside(8, 3, 5000, phase)})}));
 }
 
 TEST(JudgeProgress, DoesNotLetOneRestWhileOthersWaitForIt) {
-  const auto verdict = progress({rank_with({outside(7, 2, 130, Phase::idle)}), rank_with({inside(8, 3, 130)})});
+  const auto verdict =
+      progress({rank_with({outside(7, 2, 130, Phase::idle)}), rank_with({inside(8, 3, 130)})});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(0));
 }
@@ -226,7 +246,8 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
   EXPECT_EQ(verdict->kind, Kind::gone);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_EQ(verdict->text,
-            "[watchdog] expected every rank to stay connected; rank 1, host K, is gone (its connection closed); 0.4 s "
+            "[watchdog] expected every rank to stay connected; rank 1, host K, is gone (its "
+            "connection closed); 0.4 s "
             "before it "
             "was at step 100, in "
             "all_reduce of bucket 3 (layers conv4 .. fc1)");
@@ -235,12 +256,13 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
 TEST(JudgeSignsOfLife, TellsWhatARankThatIsGoneWasAt) {
   const auto computing = signs_of_life({leaving(rank_with({outside(8, 2, 1)}), Link::gone, "x")});
   ASSERT_TRUE(computing);
-  EXPECT_THAT(
-      computing->text,
-      HasSubstr("is gone (x); 0.0 s before it was at step 100, in compute, before bucket 3 (layers conv4 .. fc1)"));
-  const auto early = signs_of_life({leaving(rank_with({outside(0, -1, 1, Phase::starting, -1)}), Link::gone, "x")});
+  EXPECT_THAT(computing->text, HasSubstr("is gone (x); 0.0 s before it was at step 100, in "
+                                         "compute, before bucket 3 (layers conv4 .. fc1)"));
+  const auto early = signs_of_life(
+      {leaving(rank_with({outside(0, -1, 1, Phase::starting, -1)}), Link::gone, "x")});
   ASSERT_TRUE(early);
-  EXPECT_THAT(early->text, HasSubstr("is gone (x); 0.0 s before it was before the first step, in starting"));
+  EXPECT_THAT(early->text,
+              HasSubstr("is gone (x); 0.0 s before it was before the first step, in starting"));
 }
 
 TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
@@ -250,11 +272,12 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::silent);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
-  EXPECT_EQ(
-      verdict->text,
-      "[watchdog] expected a heartbeat from every rank within 120 s; rank 1, host K, has not been heard from for 121 "
-      "s (stopped, or its host is unreachable); before that it was at step 100, in compute, before bucket 3 (layers "
-      "conv4 .. fc1)");
+  EXPECT_EQ(verdict->text,
+            "[watchdog] expected a heartbeat from every rank within 120 s; rank 1, host K, has not "
+            "been heard from for 121 "
+            "s (stopped, or its host is unreachable); before that it was at step 100, in compute, "
+            "before bucket 3 (layers "
+            "conv4 .. fc1)");
 }
 
 // They were last heard of within a heartbeat of each other; one that is merely late is not named.
@@ -273,7 +296,8 @@ TEST(JudgeSignsOfLife, NamesAllRanksOfAHostThatIsCutOff) {
 TEST(JudgeSignsOfLife, ReportsTheGoneBeforeTheSilent) {
   RankView silent = rank_with({outside(7, 2, 1)});
   silent.silent_seconds = 500;
-  const auto verdict = signs_of_life({silent, leaving(rank_with({}), Link::gone, "its connection closed")});
+  const auto verdict =
+      signs_of_life({silent, leaving(rank_with({}), Link::gone, "its connection closed")});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::gone);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));

@@ -9,8 +9,8 @@ namespace {
 
 TEST(Message, IsOfAKnownKind) {
   net::FrameReader reader(kMessageLimits);
-  for (const MessageKind kind : {MessageKind::hello, MessageKind::welcome, MessageKind::beat, MessageKind::verdict,
-                                 MessageKind::ending, MessageKind::goodbye}) {
+  for (const MessageKind kind : {MessageKind::hello, MessageKind::welcome, MessageKind::beat,
+                                 MessageKind::verdict, MessageKind::ending, MessageKind::goodbye}) {
     reader.add(net::encode(kind));
     const auto message = reader.next();
     ASSERT_TRUE(message);
@@ -48,11 +48,12 @@ TEST(Message, CarriesReplicas) {
 }
 
 TEST(Message, CarriesAnInvitation) {
-  const auto invitation = read_invitation(write_invitation({.secret = "secret",
-                                                            .host = "node0",
-                                                            .endpoints = {{"127.0.0.1", 40001}, {"10.0.0.1", 40002}},
-                                                            .stall_timeout = 120,
-                                                            .heartbeat = 1}));
+  const auto invitation =
+      read_invitation(write_invitation({.secret = "secret",
+                                        .host = "node0",
+                                        .endpoints = {{"127.0.0.1", 40001}, {"10.0.0.1", 40002}},
+                                        .stall_timeout = 120,
+                                        .heartbeat = 1}));
   ASSERT_TRUE(invitation);
   EXPECT_EQ(invitation->secret, "secret");
   EXPECT_EQ(invitation->host, "node0");
@@ -73,9 +74,12 @@ TEST(Message, CarriesWhyARankLeaves) {
 TEST(Message, ReadsNothingFromPartsOfABody) {
   const std::string hello = write_hello({.rank = 3, .host = "node3"});
   const std::string beat = write_beat(std::vector{inside(8, 3, 1)});
-  const std::string invitation = write_invitation({.secret = "t", .host = "h", .endpoints = {{"a", 1}}});
-  for (std::size_t size = 0; size < hello.size(); ++size) EXPECT_FALSE(read_hello(hello.substr(0, size)));
-  for (std::size_t size = 0; size < beat.size(); ++size) EXPECT_FALSE(read_beat(beat.substr(0, size)));
+  const std::string invitation =
+      write_invitation({.secret = "t", .host = "h", .endpoints = {{"a", 1}}});
+  for (std::size_t size = 0; size < hello.size(); ++size)
+    EXPECT_FALSE(read_hello(hello.substr(0, size)));
+  for (std::size_t size = 0; size < beat.size(); ++size)
+    EXPECT_FALSE(read_beat(beat.substr(0, size)));
   for (std::size_t size = 0; size < invitation.size(); ++size)
     EXPECT_FALSE(read_invitation(invitation.substr(0, size)));
   EXPECT_FALSE(read_hello(hello + "x"));

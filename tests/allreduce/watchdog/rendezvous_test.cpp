@@ -32,10 +32,13 @@ TEST(Rendezvous, SharesWhatEveryRankSays) {
 
 TEST(Rendezvous, KeepsToLoopbackWhereAllRanksAreOnOneHost) {
   const std::vector<std::string> addresses = addresses_for_ranks(MPI_COMM_WORLD);
-  EXPECT_EQ(addresses, rank_of_job() == 0 ? std::vector<std::string>{"127.0.0.1"} : std::vector<std::string>{});
+  EXPECT_EQ(addresses, rank_of_job() == 0 ? std::vector<std::string>{"127.0.0.1"}
+                                          : std::vector<std::string>{});
 }
 
-TEST(Rendezvous, PassesWhereNobodyMetAnError) { EXPECT_NO_THROW(raise_first(MPI_COMM_WORLD, std::nullopt)); }
+TEST(Rendezvous, PassesWhereNobodyMetAnError) {
+  EXPECT_NO_THROW(raise_first(MPI_COMM_WORLD, std::nullopt));
+}
 
 TEST(Rendezvous, ThrowsTheSameOnAllRanks) {
   const ErrorMessage mine{"watchdog", "expected a port", "refused; twice"};
@@ -50,8 +53,8 @@ TEST(Rendezvous, ThrowsTheSameOnAllRanks) {
 
 TEST(Rendezvous, TakesTheErrorOfTheLowestRank) {
   try {
-    raise_first(MPI_COMM_WORLD,
-                ErrorMessage{"watchdog", "expected a port", fmt::format("rank {} has none", rank_of_job())});
+    raise_first(MPI_COMM_WORLD, ErrorMessage{"watchdog", "expected a port",
+                                             fmt::format("rank {} has none", rank_of_job())});
     ADD_FAILURE() << "nothing was thrown";
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(), "[watchdog] expected a port; rank 0 has none");

@@ -11,7 +11,8 @@ namespace lockstep::allreduce {
 inline constexpr double kTimeout = 120;
 
 /// Inside collective number `number` (1 is the first), reducing `bucket`, for `seconds`.
-inline ReplicaView inside(std::uint64_t number, int bucket, double seconds, std::int64_t step = 100) {
+inline ReplicaView inside(std::uint64_t number, int bucket, double seconds,
+                          std::int64_t step = 100) {
   return {.state = {.step = step,
                     .phase = Phase::compute,
                     .entered = number,
@@ -24,8 +25,8 @@ inline ReplicaView inside(std::uint64_t number, int bucket, double seconds, std:
 }
 
 /// Outside, after collective number `number` that reduced `bucket`; nothing changed for `seconds`.
-inline ReplicaView outside(std::uint64_t number, int bucket, double seconds, Phase phase = Phase::compute,
-                           std::int64_t step = 100) {
+inline ReplicaView outside(std::uint64_t number, int bucket, double seconds,
+                           Phase phase = Phase::compute, std::int64_t step = 100) {
   ReplicaView view = inside(number, bucket, seconds, step);
   view.state.phase = phase;
   view.state.left = number;

@@ -21,9 +21,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const VersionFacts kVersions = {{"lockstep", "0.1.0"},    {"mpi built", "MPI 3.1"},   {"mpi loaded", "Open MPI v4.1.4"},
-                                {"onednn built", "2.6"},  {"onednn loaded", "2.6.3"}, {"processor", "Zen"},
-                                {"cuda built", "absent"}, {"cuda loaded", "absent"}};
+const VersionFacts kVersions = {
+    {"lockstep", "0.1.0"},    {"mpi built", "MPI 3.1"},   {"mpi loaded", "Open MPI v4.1.4"},
+    {"onednn built", "2.6"},  {"onednn loaded", "2.6.3"}, {"processor", "Zen"},
+    {"cuda built", "absent"}, {"cuda loaded", "absent"}};
 
 TEST(JudgedVersions, AreFineWhereAllAreEqual) {
   const Outcome outcome = judge_versions(on_hosts<VersionFacts>({kVersions, kVersions}));
@@ -34,7 +35,8 @@ TEST(JudgedVersions, AreFineWhereAllAreEqual) {
 TEST(JudgedVersions, NameTheRanksThatDiffer) {
   VersionFacts other = kVersions;
   other["mpi loaded"] = "Open MPI v5.0.1";
-  const Finding finding = only(judge_versions(on_one_host<VersionFacts>({kVersions, other, kVersions, other})));
+  const Finding finding =
+      only(judge_versions(on_one_host<VersionFacts>({kVersions, other, kVersions, other})));
   EXPECT_EQ(finding.level, Level::problem);
   EXPECT_THAT(finding.ranks, ElementsAre(1, 3));
   EXPECT_EQ(finding.what, "mpi loaded is Open MPI v5.0.1 on a, and Open MPI v4.1.4 on rank 0");
@@ -66,16 +68,18 @@ TEST(JudgedVersions, TellWhetherTheRanksUnderstandEachOther) {
 
 TEST(JudgedVersions, NameRanksThatDidNotAnswer) {
   Reports<VersionFacts> reports = on_hosts<VersionFacts>({kVersions});
-  reports.missing.push_back({{.rank = 1, .node = 1, .local_rank = 0, .host = "b"}, "this check failed: no memory"});
+  reports.missing.push_back(
+      {{.rank = 1, .node = 1, .local_rank = 0, .host = "b"}, "this check failed: no memory"});
   const Finding finding = only(judge_versions(reports));
   EXPECT_EQ(finding.what, "this check failed: no memory");
   EXPECT_THAT(finding.ranks, ElementsAre(1));
 }
 
 TEST(JudgedOpenFiles, TellHowTheLimitIsRaised) {
-  const Outcome outcome = judge_open_files(on_one_host<LimitFacts>({{.open_files = 256, .open_files_hard = 4096},
-                                                                    {.open_files = 256, .open_files_hard = 256},
-                                                                    {.open_files = -1, .open_files_hard = -1}}));
+  const Outcome outcome =
+      judge_open_files(on_one_host<LimitFacts>({{.open_files = 256, .open_files_hard = 4096},
+                                                {.open_files = 256, .open_files_hard = 256},
+                                                {.open_files = -1, .open_files_hard = -1}}));
   ASSERT_EQ(outcome.findings.size(), 2U);
   EXPECT_EQ(outcome.level(), Level::problem);
   EXPECT_EQ(outcome.findings[0].what, "may open 256 files, and a training may need 326");
@@ -87,7 +91,8 @@ TEST(JudgedLockedMemory, CountsWhereThereAreRdmaCards) {
   LimitFacts facts{.open_files = 1024, .open_files_hard = 1024, .locked_bytes = 65536};
   EXPECT_EQ(judge_locked_memory(on_one_host<LimitFacts>({facts})).level(), Level::ok);
   facts.has_rdma = true;
-  EXPECT_THAT(only(judge_locked_memory(on_one_host<LimitFacts>({facts}))).remedy, HasSubstr("ulimit -l unlimited"));
+  EXPECT_THAT(only(judge_locked_memory(on_one_host<LimitFacts>({facts}))).remedy,
+              HasSubstr("ulimit -l unlimited"));
   facts.locked_bytes = -1;
   EXPECT_EQ(judge_locked_memory(on_one_host<LimitFacts>({facts})).level(), Level::ok);
 }
@@ -98,7 +103,8 @@ TEST(JudgedCores, AreAProblemWhereTwoRanksHaveOneAndOthersAreFree) {
   EXPECT_EQ(finding.level, Level::problem);
   EXPECT_EQ(finding.what, "2 ranks are bound to processor 3 of a, which has 8 processors");
   EXPECT_THAT(finding.remedy, HasSubstr("--bind-to core"));
-  EXPECT_EQ(judge_cores(on_hosts<CoreFacts>({bound, bound})).level(), Level::warning) << "of two hosts, but idle ones";
+  EXPECT_EQ(judge_cores(on_hosts<CoreFacts>({bound, bound})).level(), Level::warning)
+      << "of two hosts, but idle ones";
 }
 
 TEST(JudgedCores, AreAWarningWhereThereAreNoMore) {
@@ -110,27 +116,34 @@ TEST(JudgedCores, AreAWarningWhereThereAreNoMore) {
 }
 
 TEST(JudgedCores, MayBeLeftIdle) {
-  const Finding finding =
-      only(judge_cores(on_one_host<CoreFacts>({{.processors = {0}, .online = 64}, {.processors = {1}, .online = 64}})));
+  const Finding finding = only(judge_cores(on_one_host<CoreFacts>(
+      {{.processors = {0}, .online = 64}, {.processors = {1}, .online = 64}})));
   EXPECT_EQ(finding.what, "the ranks of a may use 2 of its 64 processors");
   EXPECT_THAT(finding.remedy, HasSubstr("--use-hwthread-cpus --map-by slot:PE=32"));
 }
 
 TEST(JudgedCores, HoldThreadsQuotaAndClockAgainstThem) {
   const std::vector<int> two = {0, 1};
-  EXPECT_EQ(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .threads = 8}}))).what,
-            "OMP_NUM_THREADS requests 8 threads on 2 processors");
-  EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .quota = 0.5}}))).what,
-              HasSubstr("limits the ranks of a to the time of 0.5 processors, and they run on 2"));
-  CoreFacts sleepy{.processors = two, .online = 2, .governor = "powersave", .driver = "acpi-cpufreq"};
-  EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({sleepy}))).remedy, HasSubstr("cpupower frequency-set"));
+  EXPECT_EQ(
+      only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .threads = 8}})))
+          .what,
+      "OMP_NUM_THREADS requests 8 threads on 2 processors");
+  EXPECT_THAT(
+      only(judge_cores(on_one_host<CoreFacts>({{.processors = two, .online = 2, .quota = 0.5}})))
+          .what,
+      HasSubstr("limits the ranks of a to the time of 0.5 processors, and they run on 2"));
+  CoreFacts sleepy{
+      .processors = two, .online = 2, .governor = "powersave", .driver = "acpi-cpufreq"};
+  EXPECT_THAT(only(judge_cores(on_one_host<CoreFacts>({sleepy}))).remedy,
+              HasSubstr("cpupower frequency-set"));
   sleepy.driver = "intel_pstate";
   EXPECT_EQ(judge_cores(on_one_host<CoreFacts>({sleepy})).level(), Level::ok);
 }
 
 TEST(JudgedCores, HoldAQuotaAgainstThoseOfAllRanksThatShareIt) {
   std::vector<CoreFacts> four;
-  for (int core = 0; core < 4; ++core) four.push_back({.processors = {core}, .online = 4, .quota = 2});
+  for (int core = 0; core < 4; ++core)
+    four.push_back({.processors = {core}, .online = 4, .quota = 2});
   const Finding finding = only(judge_cores(on_one_host<CoreFacts>(four)));
   EXPECT_THAT(finding.ranks, ElementsAre(0, 1, 2, 3));
   EXPECT_THAT(finding.what, HasSubstr("the time of 2.0 processors, and they run on 4"));
@@ -163,16 +176,19 @@ TEST(JudgedSharedMemory, MayBeDoneWithoutUnlessItIsAskedFor) {
 TEST(JudgedSharedMemory, NeedsRoomForMpi) {
   MemoryFacts facts = kRoomy;
   facts.shm_bytes = facts.shm_free_bytes = 30'000'000;
-  EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false)).level, Level::warning);
+  EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false)).level,
+            Level::warning);
   facts.shm_free_bytes = 1'000'000;
-  const Finding finding = only(judge_shared_memory(on_one_host<MemoryFacts>({facts, facts}), false));
+  const Finding finding =
+      only(judge_shared_memory(on_one_host<MemoryFacts>({facts, facts}), false));
   EXPECT_EQ(finding.level, Level::problem) << "once for a host";
   EXPECT_THAT(finding.remedy, HasSubstr("--shm-size=1g"));
 }
 
 TEST(JudgedSharedMemory, NeedsRoomForNcclWhereThereAreGpus) {
   MemoryFacts facts = kRoomy;
-  facts.shm_bytes = facts.shm_free_bytes = std::int64_t{64} << 20;  // as of a container that was not told otherwise
+  facts.shm_bytes = facts.shm_free_bytes = std::int64_t{64}
+                                           << 20;  // as of a container that was not told otherwise
   EXPECT_EQ(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false).level(), Level::ok);
   EXPECT_EQ(only(judge_shared_memory(on_one_host<MemoryFacts>({facts}), false, {0})).what,
             "/dev/shm of a has 67 of 67 MB free; MPI and NCCL may need 128 MB");
@@ -206,10 +222,11 @@ TEST(JudgedMemory, IsDividedByTheRanksOfAHost) {
 }
 
 TEST(JudgedDevices, NameSickGpusOncePerHost) {
-  const DeviceFacts facts{.gpus = {"H100", "H100"},
-                          .has_cuda = true,
-                          .health = {{.name = "H100", .uuid = "GPU-1", .total_bytes = 80, .uncorrected_errors = 0},
-                                     {.name = "H100", .uuid = "GPU-2", .total_bytes = 80, .uncorrected_errors = 3}}};
+  const DeviceFacts facts{
+      .gpus = {"H100", "H100"},
+      .has_cuda = true,
+      .health = {{.name = "H100", .uuid = "GPU-1", .total_bytes = 80, .uncorrected_errors = 0},
+                 {.name = "H100", .uuid = "GPU-2", .total_bytes = 80, .uncorrected_errors = 3}}};
   const Finding finding = only(judge_devices(on_one_host<DeviceFacts>({facts, facts})));
   EXPECT_EQ(finding.level, Level::problem);
   EXPECT_EQ(finding.what, "GPU 1 of a (GPU-2) has 3 uncorrected ECC errors");
@@ -223,9 +240,11 @@ TEST(JudgedDevices, MustSufficeForTheRanks) {
   EXPECT_THAT(finding.remedy, HasSubstr("--share-gpus"));
   DeviceFacts second = one;
   second.uuids = {"GPU-2"};
-  EXPECT_EQ(judge_devices(on_one_host<DeviceFacts>({one, second})).level(), Level::ok) << "each its own";
+  EXPECT_EQ(judge_devices(on_one_host<DeviceFacts>({one, second})).level(), Level::ok)
+      << "each its own";
   const DeviceFacts other{.gpus = {"A100"}, .uuids = {"GPU-3"}, .has_cuda = true};
-  EXPECT_EQ(only(judge_devices(on_hosts<DeviceFacts>({one, other}))).what, "sees 1 x A100, and rank 0 sees 1 x H100");
+  EXPECT_EQ(only(judge_devices(on_hosts<DeviceFacts>({one, other}))).what,
+            "sees 1 x A100, and rank 0 sees 1 x H100");
 }
 
 TEST(JudgedDevices, TellWhichHostsHaveSome) {
@@ -234,8 +253,10 @@ TEST(JudgedDevices, TellWhichHostsHaveSome) {
 }
 
 TEST(JudgedSpeed, NamesTheSlowRank) {
-  const Outcome outcome = judge_product(on_hosts<SpeedFacts>(
-      {{.gigaflops = 100, .copied_gigabytes = 20}, {.gigaflops = 60, .copied_gigabytes = 20}, {.gigaflops = 20}}));
+  const Outcome outcome =
+      judge_product(on_hosts<SpeedFacts>({{.gigaflops = 100, .copied_gigabytes = 20},
+                                          {.gigaflops = 60, .copied_gigabytes = 20},
+                                          {.gigaflops = 20}}));
   ASSERT_EQ(outcome.findings.size(), 2U);
   EXPECT_EQ(outcome.findings[0].level, Level::warning);
   EXPECT_THAT(outcome.findings[0].what,
@@ -245,21 +266,24 @@ TEST(JudgedSpeed, NamesTheSlowRank) {
 }
 
 TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
-  const auto reports = on_hosts<SpeedFacts>(
-      {{.gigaflops = 100, .copied_gigabytes = 20}, {.gigaflops = 99, .copied_gigabytes = 8, .share_of_cores = 0.52}});
+  const auto reports =
+      on_hosts<SpeedFacts>({{.gigaflops = 100, .copied_gigabytes = 20},
+                            {.gigaflops = 99, .copied_gigabytes = 8, .share_of_cores = 0.52}});
   EXPECT_EQ(only(judge_product(reports)).what, "got at most 60 % of the time of its cores on b");
   EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
 }
 
 TEST(SlowestCopy, IsThatOfTheSlowestRank) {
-  EXPECT_EQ(slowest_copy(on_hosts<SpeedFacts>({{.copied_gigabytes = 9}, {.copied_gigabytes = 7}})), 7);
+  EXPECT_EQ(slowest_copy(on_hosts<SpeedFacts>({{.copied_gigabytes = 9}, {.copied_gigabytes = 7}})),
+            7);
   EXPECT_EQ(slowest_copy({}), 0);
 }
 
 TEST(JudgedData, MustBeTheSameOnAllRanks) {
   const DataFacts whole{.files = 8, .bytes = 8000, .fingerprint = "x"};
   const DataFacts part{.files = 7, .bytes = 7000, .fingerprint = "y"};
-  const Finding finding = only(judge_data(on_hosts<DataFacts>({whole, whole, part}), "d/*.tfrecord"));
+  const Finding finding =
+      only(judge_data(on_hosts<DataFacts>({whole, whole, part}), "d/*.tfrecord"));
   EXPECT_EQ(finding.level, Level::problem);
   EXPECT_EQ(finding.what, "c has 7 files of 7 kB, and rank 0 has different ones: 8 files of 8 kB");
   EXPECT_EQ(judge_data({}, "").level(), Level::skipped);
@@ -324,14 +348,17 @@ TEST(JudgedCheckpoints, MayHaveAFolderThatIsYetToBeMade) {
   EXPECT_EQ(try_folder(run, 10).parent, "");
   EXPECT_TRUE(std::filesystem::is_empty(run));
   std::filesystem::create_symlink("/nowhere/at/all", run / "link");
-  EXPECT_EQ(try_folder(run / "link" / "run", 10).failure, (run / "link").string() + " is not a folder");
+  EXPECT_EQ(try_folder(run / "link" / "run", 10).failure,
+            (run / "link").string() + " is not a folder");
 }
 
 TEST(JudgedFolders, HaveRemediesOfTheirOwn) {
-  const FolderFacts slow{.writes = true, .folder = "/tmp", .free_bytes = 9'000'000'000, .megabytes_per_second = 2};
+  const FolderFacts slow{
+      .writes = true, .folder = "/tmp", .free_bytes = 9'000'000'000, .megabytes_per_second = 2};
   EXPECT_THAT(only(judge_checkpoint_folder(on_one_host<FolderFacts>({slow}), "/tmp")).remedy,
               HasSubstr("--save-every"));
-  EXPECT_THAT(only(judge_temporary_folder(on_one_host<FolderFacts>({slow}))).remedy, HasSubstr("TMPDIR"));
+  EXPECT_THAT(only(judge_temporary_folder(on_one_host<FolderFacts>({slow}))).remedy,
+              HasSubstr("TMPDIR"));
 }
 
 }  // namespace

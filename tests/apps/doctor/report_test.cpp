@@ -39,13 +39,14 @@ class ReportOfTwo : public ::testing::Test {
  protected:
   ReportOfTwo() {
     report_.add({.check = "clocks", .summary = "0.1 s apart at most"});
-    report_.add({.check = "open-files",
-                 .summary = "at least 100 on every rank",
-                 .findings = {{.ranks = {1}, .level = Level::problem, .what = "few", .remedy = "more"}}});
+    report_.add(
+        {.check = "open-files",
+         .summary = "at least 100 on every rank",
+         .findings = {{.ranks = {1}, .level = Level::problem, .what = "few", .remedy = "more"}}});
   }
 
-  Report report_{
-      {{.rank = 0, .node = 0, .local_rank = 0, .host = "a"}, {.rank = 1, .node = 1, .local_rank = 0, .host = "b"}}};
+  Report report_{{{.rank = 0, .node = 0, .local_rank = 0, .host = "a"},
+                  {.rank = 1, .node = 1, .local_rank = 0, .host = "b"}}};
 };
 
 TEST_F(ReportOfTwo, IsATableWithALineForEachFinding) {
@@ -74,18 +75,23 @@ TEST_F(ReportOfTwo, IsAnObjectForScripts) {
 TEST(WorkWithin, IsLeftWhereItDoesNotEnd) {
   EXPECT_EQ(within<int>(std::chrono::seconds(60), [] { return 7; }), 7);
   auto never = std::make_shared<std::promise<int>>();
-  EXPECT_EQ(within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }), std::nullopt);
+  EXPECT_EQ(
+      within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }),
+      std::nullopt);
   never->set_value(0);  // its thread may end
 }
 
 TEST(WorkWithin, SaysWhyThereIsNothing) {
   EXPECT_EQ(measured_within<int>(std::chrono::seconds(60), [] { return 7; }).facts, 7);
-  EXPECT_EQ(measured_within<int>(std::chrono::seconds(60),
-                                 []() -> int { throw std::system_error(EAGAIN, std::generic_category()); })
+  EXPECT_EQ(measured_within<int>(
+                std::chrono::seconds(60),
+                []() -> int { throw std::system_error(EAGAIN, std::generic_category()); })
                 .why_none,
             "this check failed: Resource temporarily unavailable");
   auto never = std::make_shared<std::promise<int>>();
-  EXPECT_EQ(measured_within<int>(std::chrono::milliseconds(1), [never] { return never->get_future().get(); }).why_none,
+  EXPECT_EQ(measured_within<int>(std::chrono::milliseconds(1),
+                                 [never] { return never->get_future().get(); })
+                .why_none,
             "this check did not finish within 0 s");
   never->set_value(0);
 }
@@ -100,7 +106,8 @@ TEST(Measurement, IsAsShortAsOthersLeaveItButNotShorterThanItMustBe) {
 TEST(Measurement, ThatFailsIsOfItsRankAlone) {
   job::Session session;
   Ranks ranks(session);
-  const auto reports = ranks.measure<Place>("test", []() -> Place { throw std::runtime_error("out of order"); });
+  const auto reports =
+      ranks.measure<Place>("test", []() -> Place { throw std::runtime_error("out of order"); });
   ASSERT_EQ(reports.missing.size(), 1U);
   EXPECT_EQ(reports.missing.front().why, "this check failed: out of order");
 }
@@ -108,7 +115,8 @@ TEST(Measurement, ThatFailsIsOfItsRankAlone) {
 TEST(Measurement, MayMeetNamesThatAreNoUtf8) {
   job::Session session;
   Ranks ranks(session);
-  const auto reports = ranks.measure<Place>("test", [] { return Place{.rank = 3, .host = "\xff"}; });
+  const auto reports =
+      ranks.measure<Place>("test", [] { return Place{.rank = 3, .host = "\xff"}; });
   ASSERT_EQ(reports.answered.size(), 1U);
   EXPECT_EQ(reports.answered.front().facts.rank, 3);
   EXPECT_EQ(reports.answered.front().facts.host, "\xef\xbf\xbd") << "the replacement character";

@@ -23,7 +23,8 @@ Reports<Facts> on_one_host(std::vector<Facts> facts) {
   Reports<Facts> reports;
   for (Facts& mine : facts) {
     const auto rank = static_cast<int>(reports.answered.size());
-    reports.answered.push_back({{.rank = rank, .node = 0, .local_rank = rank, .host = "a"}, std::move(mine)});
+    reports.answered.push_back(
+        {{.rank = rank, .node = 0, .local_rank = rank, .host = "a"}, std::move(mine)});
   }
   return reports;
 }
@@ -34,9 +35,11 @@ Reports<Facts> on_hosts(std::vector<Facts> facts) {
   Reports<Facts> reports;
   for (Facts& mine : facts) {
     const auto rank = static_cast<int>(reports.answered.size());
-    reports.answered.push_back(
-        {{.rank = rank, .node = rank, .local_rank = 0, .host = std::string(1, static_cast<char>('a' + rank))},
-         std::move(mine)});
+    reports.answered.push_back({{.rank = rank,
+                                 .node = rank,
+                                 .local_rank = 0,
+                                 .host = std::string(1, static_cast<char>('a' + rank))},
+                                std::move(mine)});
   }
   return reports;
 }

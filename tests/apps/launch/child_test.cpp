@@ -21,7 +21,8 @@ std::vector<pid_t> ranks_of(const Child& child) {
 
 TEST(Child, EndsRanksThatHaveGroupsOfTheirOwn) {
   auto daemon = std::make_unique<Child>(
-      std::vector<std::string>{"sh", "-c", "OMPI_COMM_WORLD_RANK=0 setsid sleep 1000 & wait"}, ChildOptions{});
+      std::vector<std::string>{"sh", "-c", "OMPI_COMM_WORLD_RANK=0 setsid sleep 1000 & wait"},
+      ChildOptions{});
   const std::vector<pid_t> ranks = ranks_of(*daemon);
   ASSERT_EQ(ranks.size(), 1U);
   const Watched rank(ranks.front());
@@ -35,7 +36,8 @@ TEST(Child, NeedsItsProgram) {
     FAIL() << "no error";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_STREQ(error.what(), "[launch] expected no-such-program in PATH; No such file or directory");
+    EXPECT_STREQ(error.what(),
+                 "[launch] expected no-such-program in PATH; No such file or directory");
   }
 }
 

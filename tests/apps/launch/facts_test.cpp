@@ -41,7 +41,9 @@ const JoinRequest kJoinRequest{.job = "j",
                                .addresses = {"10.0.0.1", "::2"},
                                .port = 65535};
 
-TEST(JoinRequest, IsReadAsItWasSent) { EXPECT_EQ(parse_join_request(to_text(kJoinRequest)), kJoinRequest); }
+TEST(JoinRequest, IsReadAsItWasSent) {
+  EXPECT_EQ(parse_join_request(to_text(kJoinRequest)), kJoinRequest);
+}
 
 TEST(JoinRequest, HasNothingInItThatIsNotAsItIsToBe) {
   const auto with = [](const char* name, const json& value) {
@@ -63,46 +65,48 @@ TEST(JoinRequest, HasNothingInItThatIsNotAsItIsToBe) {
 }
 
 TEST(JoinRequest, IsNotWhatStrangersSend) {
-  for (const std::string& text : {std::string(), std::string("{}"), std::string("[]"), std::string("[1"),
-                                  std::string(200000, '['), "[" + std::string(100000, '0')})
+  for (const std::string& text :
+       {std::string(), std::string("{}"), std::string("[]"), std::string("[1"),
+        std::string(200000, '['), "[" + std::string(100000, '0')})
     EXPECT_NE(refusal_of([&] { parse_join_request(text); }), "");
 }
 
 // As Open MPI 4.1 calls its agent, quotes for a shell included.
-const std::vector<std::string> kWords = {"PATH=/opt/bin:$PATH ; export PATH ; /opt/bin/orted",
-                                         "-mca",
-                                         "orte_leave_session_attached",
-                                         "\"1\"",
-                                         "-mca",
-                                         "ess",
-                                         "\"env\"",
-                                         "-mca",
-                                         "ess_base_jobid",
-                                         "\"1469054976\"",
-                                         "-mca",
-                                         "ess_base_vpid",
-                                         "1",
-                                         "-mca",
-                                         "ess_base_num_procs",
-                                         "\"2\"",
-                                         "-mca",
-                                         "orte_node_regex",
-                                         "\"vm,host[1:1]@0(2)\"",
-                                         "-mca",
-                                         "orte_hnp_uri",
-                                         "\"1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749\"",
-                                         "--mca",
-                                         "btl_tcp_if_include",
-                                         "\"eth0\"",
-                                         "--mca",
-                                         "plm_rsh_agent",
-                                         "\"/proc/1/exe launch-agent\"",
-                                         "-mca",
-                                         "orte_launch_agent",
-                                         "\"/tmp/mine\"",
-                                         "-mca",
-                                         "pmix",
-                                         "\"^s1,s2,cray,isolated\""};
+const std::vector<std::string> kWords = {
+    "PATH=/opt/bin:$PATH ; export PATH ; /opt/bin/orted",
+    "-mca",
+    "orte_leave_session_attached",
+    "\"1\"",
+    "-mca",
+    "ess",
+    "\"env\"",
+    "-mca",
+    "ess_base_jobid",
+    "\"1469054976\"",
+    "-mca",
+    "ess_base_vpid",
+    "1",
+    "-mca",
+    "ess_base_num_procs",
+    "\"2\"",
+    "-mca",
+    "orte_node_regex",
+    "\"vm,host[1:1]@0(2)\"",
+    "-mca",
+    "orte_hnp_uri",
+    "\"1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749\"",
+    "--mca",
+    "btl_tcp_if_include",
+    "\"eth0\"",
+    "--mca",
+    "plm_rsh_agent",
+    "\"/proc/1/exe launch-agent\"",
+    "-mca",
+    "orte_launch_agent",
+    "\"/tmp/mine\"",
+    "-mca",
+    "pmix",
+    "\"^s1,s2,cray,isolated\""};
 
 TEST(Daemon, IsToldFactsAndNoCommand) {
   const DaemonFacts facts = read_daemon_command(kWords, kOrte);
@@ -110,8 +114,8 @@ TEST(Daemon, IsToldFactsAndNoCommand) {
   EXPECT_EQ(facts.number, 1);
   EXPECT_EQ(facts.daemons, 2);
   EXPECT_EQ(facts.nodes, "vm,host[1:1]@0(2)");
-  EXPECT_THAT(facts.parameters,
-              ElementsAre(std::pair("btl_tcp_if_include", "eth0"), std::pair("pmix", "^s1,s2,cray,isolated")))
+  EXPECT_THAT(facts.parameters, ElementsAre(std::pair("btl_tcp_if_include", "eth0"),
+                                            std::pair("pmix", "^s1,s2,cray,isolated")))
       << "none that names a program";
   EXPECT_THAT(addresses_of_uri(facts.uri), ElementsAre("10.0.0.1", "192.0.2.2", "fd00::2"));
   EXPECT_EQ(parse_daemon(to_text(facts), kOrte), facts);
@@ -121,10 +125,11 @@ TEST(Daemon, IsToldFactsAndNoCommand) {
 
 TEST(Daemon, IsStartedByWordsThatItsHostPutsTogether) {
   const DaemonFacts facts = read_daemon_command(kWords, kOrte);
-  const auto words =
-      daemon_command(facts, {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "pmix", "^s1"}, true, kOrte);
+  const auto words = daemon_command(
+      facts, {"--oversubscribe", "--mca", "btl", "self,tcp", "--mca", "pmix", "^s1"}, true, kOrte);
   EXPECT_EQ(words[0], "orted");
-  EXPECT_THAT(words, Contains("1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749"));
+  EXPECT_THAT(words,
+              Contains("1469054976.0;tcp://10.0.0.1,192.0.2.2:47663;tcp6://[fd00::2]:55749"));
   EXPECT_THAT(words, Contains("self,tcp")) << "of the task's own command line";
   EXPECT_THAT(words, Contains("^s1,s2,cray,isolated"));
   EXPECT_THAT(words, Not(Contains("^s1"))) << "which the facts have";
@@ -141,11 +146,13 @@ TEST(Daemon, IsNotStartedOnFactsThatAreNone) {
   EXPECT_EQ(with("number", 2), "");
   EXPECT_THAT(with("job", "1; id"), HasSubstr("the name of an mpirun job"));
   EXPECT_THAT(with("nodes", "$(id)"), HasSubstr("mpirun's list of nodes"));
-  for (const char* uri : {"", "1469054976.0", "1469054976.0;tcp://evil.example:1", "1469054976.0;tcp://10.0.0.1",
-                          "1469054976.0;tcp://10.0.0.1:0", "1469054976.0;file:///x:1", "1.0;tcp://10.0.0.1:1",
-                          "1469054976.0;tcp://10.0.0.1:1\n"})
+  for (const char* uri :
+       {"", "1469054976.0", "1469054976.0;tcp://evil.example:1", "1469054976.0;tcp://10.0.0.1",
+        "1469054976.0;tcp://10.0.0.1:0", "1469054976.0;file:///x:1", "1.0;tcp://10.0.0.1:1",
+        "1469054976.0;tcp://10.0.0.1:1\n"})
     EXPECT_NE(with("uri", uri), "") << uri;
-  for (const char* name : {"orte_launch_agent", "plm_rsh_agent", "mca_base_component_path", "orte_fork_agent"})
+  for (const char* name :
+       {"orte_launch_agent", "plm_rsh_agent", "mca_base_component_path", "orte_fork_agent"})
     EXPECT_THAT(with("parameters", json::array({json::array({name, "x"})})),
                 HasSubstr("an Open MPI parameter that mpirun may send"));
   EXPECT_NE(with("parameters", json::array({json::array({"pmix", "`id`"})})), "");
@@ -187,12 +194,17 @@ TEST(Daemon, OfOpenMpi5IsToldFactsAndNoCommand) {
   EXPECT_THAT(facts.parameters, ElementsAre(std::pair("prte_if_include", "eth0")));
   EXPECT_THAT(addresses_of_uri(facts.uri), ElementsAre("10.0.0.1", "192.0.2.2", "fd00::2"));
   EXPECT_EQ(parse_daemon(to_text(facts), kPrrte), facts);
-  EXPECT_THAT(refusal_of([&] { parse_daemon(to_text(facts), kOrte); }), HasSubstr("of ORTE (Open MPI 4)"));
+  EXPECT_THAT(refusal_of([&] { parse_daemon(to_text(facts), kOrte); }),
+              HasSubstr("of ORTE (Open MPI 4)"));
 
-  const auto words = daemon_command(facts, {"--mca", "btl", "self,tcp", "--prtemca", "x", "y"}, true, kPrrte);
+  const auto words =
+      daemon_command(facts, {"--mca", "btl", "self,tcp", "--prtemca", "x", "y"}, true, kPrrte);
   EXPECT_THAT(std::vector(words.begin(), words.begin() + 5),
               ElementsAre("prted", "--allow-run-as-root", "--prtemca", "ess", "env"));
-  EXPECT_THAT(words, Contains("prterun-vm-29242@0.0;tcp://10.0.0.1,192.0.2.2:59297:24,64;tcp6://[fd00::2]:36893:64"));
+  EXPECT_THAT(
+      words,
+      Contains(
+          "prterun-vm-29242@0.0;tcp://10.0.0.1,192.0.2.2:59297:24,64;tcp6://[fd00::2]:36893:64"));
   EXPECT_THAT(words, Contains("y")) << "of the task's own command line";
   EXPECT_THAT(words, Not(Contains("self,tcp"))) << "which mpirun hands to the ranks";
 }
@@ -200,7 +212,8 @@ TEST(Daemon, OfOpenMpi5IsToldFactsAndNoCommand) {
 TEST(Runtime, IsThatOfTheMpi) {
   EXPECT_EQ(runtime_of("Open MPI v4.1.4, package: Debian OpenMPI").daemon, "orted");
   EXPECT_EQ(runtime_of("Open MPI v5.0.7, package: Debian OpenMPI").daemon, "prted");
-  for (const char* other : {"MPICH Version:\t4.2.0\nMPICH Release date", "Open MPI v3.1.0, package", ""})
+  for (const char* other :
+       {"MPICH Version:\t4.2.0\nMPICH Release date", "Open MPI v3.1.0, package", ""})
     EXPECT_THAT([&] { runtime_of(other); },
                 ::testing::ThrowsMessage<Error>(HasSubstr("[launch] expected Open MPI 4 or 5")))
         << other;

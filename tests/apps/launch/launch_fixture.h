@@ -1,4 +1,5 @@
-// Jobs of lockstep launch with tasks as processes of their own: on one host, and on hosts that differ in name only.
+// Jobs of lockstep launch with tasks as processes of their own: on one host, and on hosts that
+// differ in name only.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +29,8 @@ using Words = std::vector<std::string>;
 /// A job of tasks that a controller starts, each with its environment.
 class LaunchTest : public ::testing::Test {
  protected:
-  /// `lockstep launch OPTIONS -- COMMAND` as task `rank`; the command's arguments end with this test's mark.
+  /// `lockstep launch OPTIONS -- COMMAND` as task `rank`; the command's arguments end with this
+  /// test's mark.
   Words task(int rank, const Words& options, const Words& command, int ranks = 2) const {
     Words words = {"env",
                    fmt::format("RANK={}", rank),
@@ -55,7 +57,8 @@ class LaunchTest : public ::testing::Test {
   }
   Words shell(const std::string& text) const { return {"sh", "-c", text, mark_}; }
 
-  /// Ends with the processes that have this test's mark in their command lines; false where they stay.
+  /// Ends with the processes that have this test's mark in their command lines; false where they
+  /// stay.
   bool nothing_is_left() const {
     for (int look = 0; look < 100; ++look) {
       if (marked_processes() == 0) return true;
@@ -74,20 +77,22 @@ class LaunchTest : public ::testing::Test {
     return false;
   }
 
-  /// A connection to the first task, which has told of itself what `join_request` says. Of this user, and no more is
-  /// asked of a job without a secret.
+  /// A connection to the first task, which has told of itself what `join_request` says. Of this
+  /// user, and no more is asked of a job without a secret.
   net::Connection come(const launch::JoinRequest& join_request) const {
     is_listening();
     std::string why;
     net::FileDescriptor socket = net::connect_to("127.0.0.1", port_, std::chrono::seconds(1), why);
-    EXPECT_TRUE(net::authenticate(socket, net::JobSecret::none(), net::kLaunchPurpose, std::chrono::seconds(20), why))
+    EXPECT_TRUE(net::authenticate(socket, net::JobSecret::none(), net::kLaunchPurpose,
+                                  std::chrono::seconds(20), why))
         << why;
     net::Connection link(std::move(socket), launch::kFrameLimits);
     link.send({launch::FrameKind::arrive, to_text(join_request)});
     return link;
   }
 
-  /// Waits for a frame of this kind; false where the connection ends without one, or its body does not start like this.
+  /// Waits for a frame of this kind; false where the connection ends without one, or its body does
+  /// not start like this.
   static bool hears(net::Connection& link, launch::FrameKind kind, const std::string& body = "") {
     while (link.is_open()) {
       pollfd ready = link.interest();

@@ -1,4 +1,5 @@
-// lockstep launch with tasks as processes of their own: on one host, and on hosts that differ in name only.
+// lockstep launch with tasks as processes of their own: on one host, and on hosts that differ in
+// name only.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,9 +25,17 @@ using checkpoint::ScratchDirectory;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const Words kTrain = {
-    "train",        "--model", "mlp",         "--data", "synthetic:8x8x1:4:512", "--global-batch", "64",
-    "--log-format", "json",    "--log-every", "1"};
+const Words kTrain = {"train",
+                      "--model",
+                      "mlp",
+                      "--data",
+                      "synthetic:8x8x1:4:512",
+                      "--global-batch",
+                      "64",
+                      "--log-format",
+                      "json",
+                      "--log-every",
+                      "1"};
 
 TEST_F(LaunchTest, TrainsAsMpirunDoes) {
   const Result one = run(program(kTrain));
@@ -43,12 +52,13 @@ TEST_F(LaunchTest, TrainsAsMpirunDoes) {
   for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(losses[i], one.losses()[i], 1e-5);
 }
 
-/// Two names for this machine are two hosts to mpirun, and one to the MPI_Comm_split_type of Open MPI 5, which then
-/// fails. The tests across the hosts of scripts/cluster have no such host.
+/// Two names for this machine are two hosts to mpirun, and one to the MPI_Comm_split_type of Open
+/// MPI 5, which then fails. The tests across the hosts of scripts/cluster have no such host.
 bool mpi_takes_two_hosts_for_one() { return launch::runtime_here().is_prrte; }
 
 TEST_F(LaunchTest, TrainsOnTwoHosts) {
-  if (mpi_takes_two_hosts_for_one()) GTEST_SKIP() << "Open MPI 5 sees one host; LaunchOnHosts.TrainsAsOneJob has two";
+  if (mpi_takes_two_hosts_for_one())
+    GTEST_SKIP() << "Open MPI 5 sees one host; LaunchOnHosts.TrainsAsOneJob has two";
   Process other(task_elsewhere(1, {}, program(kTrain)));
   const Result first = run(task_elsewhere(0, {}, program(kTrain)));
   ASSERT_EQ(first.status, 0) << first.errors;
@@ -60,7 +70,8 @@ TEST_F(LaunchTest, TrainsOnTwoHosts) {
 TEST_F(LaunchTest, LeavesWithTheStatusOfTheCommandEverywhere) {
   for (const bool elsewhere : {false, true}) {
     const auto line = [&](int rank) {
-      return elsewhere ? task_elsewhere(rank, {}, shell("exit 7")) : task(rank, {}, shell("exit 7"));
+      return elsewhere ? task_elsewhere(rank, {}, shell("exit 7"))
+                       : task(rank, {}, shell("exit 7"));
     };
     Process other(line(1));
     EXPECT_EQ(run(line(0)).status, 7);
@@ -70,9 +81,11 @@ TEST_F(LaunchTest, LeavesWithTheStatusOfTheCommandEverywhere) {
 }
 
 TEST_F(LaunchTest, GivesRanksNoVariablesOfTasks) {
-  const Words command = shell("echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE:$RANK$WORLD_SIZE$TF_CONFIG");
+  const Words command =
+      shell("echo $OMPI_COMM_WORLD_RANK of $OMPI_COMM_WORLD_SIZE:$RANK$WORLD_SIZE$TF_CONFIG");
   Process other(task_elsewhere(1, {}, command));
-  EXPECT_THAT(run(task_elsewhere(0, {}, command)).output, AllOf(HasSubstr("0 of 2:\n"), HasSubstr("1 of 2:\n")));
+  EXPECT_THAT(run(task_elsewhere(0, {}, command)).output,
+              AllOf(HasSubstr("0 of 2:\n"), HasSubstr("1 of 2:\n")));
   other.finish();
 }
 
@@ -80,8 +93,9 @@ TEST_F(LaunchTest, LeavesMpirunsNetworksToTheEnvironmentAndTakesNoArgumentsOfSsh
   const Words command = shell("echo by ${OMPI_MCA_btl_tcp_if_include:-any}");
   const auto line = [&](int rank) {
     Words words = task_elsewhere(rank, {}, command);
-    words.insert(words.begin() + 1, {"OMPI_MCA_btl_tcp_if_exclude=docker9", "OMPI_MCA_plm_rsh_args=-p 2222",
-                                     "PRTE_MCA_plm_ssh_args=-p 2222"});
+    words.insert(words.begin() + 1,
+                 {"OMPI_MCA_btl_tcp_if_exclude=docker9", "OMPI_MCA_plm_rsh_args=-p 2222",
+                  "PRTE_MCA_plm_ssh_args=-p 2222"});
     return words;
   };
   Process other(line(1));
@@ -123,14 +137,16 @@ TEST_F(LaunchTest, MeetsWhereTheCommandLineSaysInPlaceOfAPartOfTheEnvironment) {
   EXPECT_EQ(run(line(0)).status, 0);
   EXPECT_EQ(other.finish().status, 0);
   const Result elsewhere = run(task(1, {"--meet", "127.0.0.2", "--timeout", "1"}, {"true"}));
-  EXPECT_THAT(elsewhere.errors, HasSubstr(fmt::format("expected to connect to rank 0 at 127.0.0.2:{} ", port_)));
+  EXPECT_THAT(elsewhere.errors,
+              HasSubstr(fmt::format("expected to connect to rank 0 at 127.0.0.2:{} ", port_)));
 }
 
 TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
   Process other(task(2, {"--timeout", "20"}, shell("true"), 3));
   const Result first = run(task(0, {"--timeout", "2"}, shell("true"), 3));
   const std::string message = fmt::format(
-      "lockstep: error: [launch] expected all 3 tasks to connect to port {} of host {} within 2 s; 2 connected, "
+      "lockstep: error: [launch] expected all 3 tasks to connect to port {} of host {} within 2 s; "
+      "2 connected, "
       "missing rank 1\n",
       port_, host_name());
   EXPECT_EQ(first.status, 4);
@@ -143,15 +159,18 @@ TEST_F(LaunchTest, NamesTheTasksThatDoNotCome) {
 TEST_F(LaunchTest, NamesBothHostsAddressAndInterfaceWhereTheFirstTaskIsNotThere) {
   const Result result = run(task(1, {"--timeout", "1"}, shell("true")));
   EXPECT_EQ(result.status, 4);
-  EXPECT_EQ(result.errors,
-            fmt::format("lockstep: error: [launch] expected to connect to rank 0 at 127.0.0.1:{} within 1 s; "
-                        "from host {} by lo (127.0.0.1) to 127.0.0.1: Connection refused\n",
-                        port_, host_name()));
+  EXPECT_EQ(
+      result.errors,
+      fmt::format(
+          "lockstep: error: [launch] expected to connect to rank 0 at 127.0.0.1:{} within 1 s; "
+          "from host {} by lo (127.0.0.1) to 127.0.0.1: Connection refused\n",
+          port_, host_name()));
 }
 
 TEST_F(LaunchTest, ATaskOfSrunTellsWhatItAloneSees) {
-  const Result result = run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
-                             fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
+  const Result result =
+      run({"env", "SLURM_PROCID=1", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
+           fmt::format("127.0.0.1:{}", port_), "--timeout", "1", "--", "true"});
   EXPECT_EQ(result.status, 4);
   EXPECT_THAT(result.errors, HasSubstr("[launch] expected to connect to rank 0 at 127.0.0.1:"));
 }
@@ -160,8 +179,10 @@ TEST_F(LaunchTest, RefusesTasksThatContradictEachOther) {
   Process other(task(1, {}, shell("true"), 3));
   const Result first = run(task(0, {}, shell("true"), 2));
   EXPECT_EQ(first.status, 2);
-  EXPECT_THAT(first.errors, HasSubstr("[launch] expected the same number of tasks in the environment of every task; "
-                                      "rank 0 on host "));
+  EXPECT_THAT(
+      first.errors,
+      HasSubstr("[launch] expected the same number of tasks in the environment of every task; "
+                "rank 0 on host "));
   const Result second = other.finish();
   EXPECT_EQ(second.status, 2);
   EXPECT_EQ(second.errors, first.errors);
@@ -188,9 +209,10 @@ TEST_F(LaunchTest, RefusesTheTaskOfAnotherJob) {
   Process first(task(0, {"--job", "mine", "--timeout", "10"}, shell("true")));
   const Result stranger = run(task(1, {"--job", "yours"}, shell("true")));
   EXPECT_EQ(stranger.status, 2);
-  EXPECT_THAT(stranger.errors,
-              HasSubstr("[launch] expected a task of the job \"mine\", to which the task at this address "
-                        "belongs; this task belongs to the job \"yours\""));
+  EXPECT_THAT(
+      stranger.errors,
+      HasSubstr("[launch] expected a task of the job \"mine\", to which the task at this address "
+                "belongs; this task belongs to the job \"yours\""));
   EXPECT_EQ(run(task(1, {"--job", "mine"}, shell("true"))).status, 0);
   EXPECT_EQ(first.finish().status, 0);
 }
@@ -199,26 +221,31 @@ TEST_F(LaunchTest, RefusesAPortThatIsTaken) {
   const net::Listener taken(port_);
   const Result result = run(task(0, {}, shell("true")));
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors,
-              HasSubstr(fmt::format("expected TCP port {} to listen on; Address already in use", port_)));
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr(fmt::format("expected TCP port {} to listen on; Address already in use", port_)));
 }
 
 TEST_F(LaunchTest, RefusesWhatMpirunHasStarted) {
   const Result result = run(mpirun(1, "launch -- true"));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors,
-              HasSubstr("[launch] expected a process that was not started by an MPI launcher; mpirun started it as "
-                        "rank 0: remove `lockstep launch --`"));
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected a process that was not started by an MPI "
+                                       "launcher; mpirun started it as "
+                                       "rank 0: remove `lockstep launch --`"));
 }
 
 TEST_F(LaunchTest, NeedsACommandAndAnEnvironment) {
-  EXPECT_THAT(run_lockstep("launch true").errors, HasSubstr("[launch] expected a command after --"));
-  EXPECT_THAT(run_lockstep("launch -- true").errors, HasSubstr("[launch] expected RANK and WORLD_SIZE, TF_CONFIG, or "
-                                                               "the variables of a Slurm step"));
-  const Result nowhere = run({"env", "RANK=0", "WORLD_SIZE=2", LOCKSTEP_PROGRAM, "launch", "--", "true"});
+  EXPECT_THAT(run_lockstep("launch true").errors,
+              HasSubstr("[launch] expected a command after --"));
+  EXPECT_THAT(run_lockstep("launch -- true").errors,
+              HasSubstr("[launch] expected RANK and WORLD_SIZE, TF_CONFIG, or "
+                        "the variables of a Slurm step"));
+  const Result nowhere =
+      run({"env", "RANK=0", "WORLD_SIZE=2", LOCKSTEP_PROGRAM, "launch", "--", "true"});
   EXPECT_EQ(nowhere.status, 2);
-  EXPECT_THAT(nowhere.errors, HasSubstr("[launch] expected the host and port of the rendezvous: MASTER_ADDR and "
-                                        "MASTER_PORT"));
+  EXPECT_THAT(nowhere.errors,
+              HasSubstr("[launch] expected the host and port of the rendezvous: MASTER_ADDR and "
+                        "MASTER_PORT"));
 }
 
 TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
@@ -228,32 +255,39 @@ TEST_F(LaunchTest, PrintsTheRolesAndTheLineOfTfConfig) {
        LOCKSTEP_PROGRAM, "launch", "--print", "--", "lockstep", "train", "--model", "cnn"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(result.output,
-            "# rank 0: chief:0 on a, writes checkpoints\n# rank 1: worker:0 on b\n# rank 2: worker:1 on b\n"
+            "# rank 0: chief:0 on a, writes checkpoints\n# rank 1: worker:0 on b\n# rank 2: "
+            "worker:1 on b\n"
             "mpirun --bind-to none -np 3 -H a:1,b:2 lockstep train --model cnn\n");
 }
 
 TEST_F(LaunchTest, PrintsNoLineWithoutKnowingTheHosts) {
   const Result result = run(task(0, {"--print"}, {"true"}));
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] expected the host of every rank for --print, as TF_CONFIG and srun "
-                                       "provide it, got none from RANK and WORLD_SIZE"));
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("[launch] expected the host of every rank for --print, as TF_CONFIG and srun "
+                "provide it, got none from RANK and WORLD_SIZE"));
 }
 
 TEST_F(LaunchTest, PrintsOneLineForAStepOfSrun) {
   const auto line = [](int rank, const std::string& hosts) {
-    return run({"env", fmt::format("SLURM_PROCID={}", rank), "SLURM_STEP_NUM_TASKS=2", "SLURM_STEP_NODELIST=" + hosts,
-                "SLURM_STEP_TASKS_PER_NODE=1(x2)", LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
+    return run({"env", fmt::format("SLURM_PROCID={}", rank), "SLURM_STEP_NUM_TASKS=2",
+                "SLURM_STEP_NODELIST=" + hosts, "SLURM_STEP_TASKS_PER_NODE=1(x2)", LOCKSTEP_PROGRAM,
+                "launch", "--print", "--", "true"});
   };
   EXPECT_EQ(line(0, "a,b").output, "mpirun --bind-to none -np 2 -H a:1,b:1 true\n");
   EXPECT_EQ(line(1, "a,b").output, "");
 }
 
 TEST_F(LaunchTest, PrintsNoLineThatMpirunWouldMisread) {
-  const Result result =
-      run({"env", R"(TF_CONFIG={"cluster": {"worker": ["[::1]:1"]}, "task": {"type": "worker", "index": 0}})",
-           LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
+  const Result result = run(
+      {"env",
+       R"(TF_CONFIG={"cluster": {"worker": ["[::1]:1"]}, "task": {"type": "worker", "index": 0}})",
+       LOCKSTEP_PROGRAM, "launch", "--print", "--", "true"});
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[launch] expected names or IPv4 addresses of hosts for --print, got \"::1\""));
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("[launch] expected names or IPv4 addresses of hosts for --print, got \"::1\""));
 }
 
 TEST_F(LaunchTest, RefusesWhatIsNoNameOfAHost) {
@@ -277,13 +311,15 @@ TEST_F(LaunchTest, TakesAnyBytesAsTheNameOfAJob) {
 
 TEST_F(LaunchTest, ATaskOfSeveralIsNotTrainedAlone) {
   const auto alone = [](const std::string& variables) {
-    return run(
-        {"sh", "-c", fmt::format("{} {} train --model mlp --data synthetic:8x8x1:4:64", variables, LOCKSTEP_PROGRAM)});
+    return run({"sh", "-c",
+                fmt::format("{} {} train --model mlp --data synthetic:8x8x1:4:64", variables,
+                            LOCKSTEP_PROGRAM)});
   };
   const std::string advice = " in one job: put \"lockstep launch --\" in front of the command";
   const Result plain = alone("RANK=1 WORLD_SIZE=2");
   EXPECT_EQ(plain.status, 2);
-  EXPECT_THAT(plain.errors, HasSubstr("[session] expected the 2 tasks of RANK and WORLD_SIZE" + advice));
+  EXPECT_THAT(plain.errors,
+              HasSubstr("[session] expected the 2 tasks of RANK and WORLD_SIZE" + advice));
   const Result first = alone("SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=2");
   EXPECT_EQ(first.status, 2);
   EXPECT_THAT(first.errors, HasSubstr("[session] expected the 2 tasks of srun" + advice));
@@ -298,13 +334,15 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
   if (mpi_takes_two_hosts_for_one()) GTEST_SKIP() << "Open MPI 5 sees one host";
   const ScratchDirectory directory;
   Words train = kTrain;
-  for (const std::string& word : {std::string("--epochs"), std::string("100000"), std::string("--checkpoint-dir"),
-                                  (directory.path() / mark_).string()})
+  for (const std::string& word :
+       {std::string("--epochs"), std::string("100000"), std::string("--checkpoint-dir"),
+        (directory.path() / mark_).string()})
     train.push_back(word);
   Process first(task_elsewhere(0, {}, program(train)));
   Process other(task_elsewhere(1, {}, program(train)));
   ASSERT_TRUE(first.wait_for(R"("event":"step","step":5)"));
-  // Schedulers send it to mpirun, its agents and its daemons as well, whose end would end the ranks at once.
+  // Schedulers send it to mpirun, its agents and its daemons as well, whose end would end the ranks
+  // at once.
   for (const Process* task : {&first, &other})
     for (const pid_t process : task->descendants()) ::kill(process, SIGTERM);
   other.kill(SIGTERM);
@@ -316,7 +354,8 @@ TEST_F(LaunchTest, ASignalToAnyTaskLeadsToACheckpoint) {
 }
 
 TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
-  const Words command = shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
+  const Words command =
+      shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
   Process first(task(0, {}, command));
   Process other(task(1, {}, command));
   ASSERT_TRUE(first.wait_for("ready\nready"));
@@ -330,7 +369,8 @@ TEST_F(LaunchTest, ATerminalThatClosesAsksRanksToStop) {
 TEST_F(LaunchTest, ASignalReachesRanksThatThreadsOfMpirunHaveStarted) {
   // As mpirun does by itself where there are more ranks on a host.
   const Words options = {"--mpirun", "--oversubscribe --mca odls_base_num_threads 2"};
-  const Words command = shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
+  const Words command =
+      shell("trap 'echo asked; exit 0' TERM; echo ready; while :; do sleep 0.1; done");
   Process first(task(0, options, command, 4));
   Process second(task(1, options, command, 4));
   Process third(task(2, options, command, 4));
@@ -350,7 +390,8 @@ TEST_F(LaunchTest, ASecondSignalEndsWhatDoesNotHear) {
   first.kill(SIGTERM);
   std::this_thread::sleep_for(std::chrono::milliseconds(2500));  // what comes sooner is one wish
   other.kill(SIGTERM);
-  EXPECT_FALSE(Watched(first.id()).ends_within(3)) << "that is the same wish: schedulers tell one task after the other";
+  EXPECT_FALSE(Watched(first.id()).ends_within(3))
+      << "that is the same wish: schedulers tell one task after the other";
   first.kill(SIGTERM);
   EXPECT_NE(first.finish().status, 0);
   EXPECT_NE(other.finish().status, 0);
@@ -364,12 +405,14 @@ TEST_F(LaunchTest, SaysWhereMpirunAndADaemonDoNotFindEachOther) {
   std::ofstream(daemon) << "#!/bin/sh\nexec sleep 1000 # " << mark_ << "\n";
   std::filesystem::permissions(daemon, std::filesystem::perms::owner_all);
   Words words = task_elsewhere(1, {}, shell("true"));
-  words.insert(words.begin() + 1, fmt::format("PATH={}:{}", directory.path().string(), std::getenv("PATH")));
+  words.insert(words.begin() + 1,
+               fmt::format("PATH={}:{}", directory.path().string(), std::getenv("PATH")));
   Process other(words);
   const Result first = run(task_elsewhere(0, {"--timeout", "2"}, shell("true")));
   EXPECT_EQ(first.status, 4);
   EXPECT_THAT(first.errors, HasSubstr("[launch] expected mpirun on "));
-  EXPECT_THAT(first.errors, HasSubstr(" and its daemons on host1 to connect within 2 s; no rank started; "));
+  EXPECT_THAT(first.errors,
+              HasSubstr(" and its daemons on host1 to connect within 2 s; no rank started; "));
   EXPECT_EQ(other.finish().status, 4);
   EXPECT_TRUE(nothing_is_left());
 }
@@ -380,7 +423,8 @@ TEST_F(LaunchTest, NeedsMpirun) {
   Process other(task(1, {}, shell("true")));
   for (const Result& result : {run(words), other.finish()}) {
     EXPECT_EQ(result.status, 2);
-    EXPECT_EQ(result.errors, "lockstep: error: [launch] expected mpirun in PATH; No such file or directory\n");
+    EXPECT_EQ(result.errors,
+              "lockstep: error: [launch] expected mpirun in PATH; No such file or directory\n");
   }
 }
 
@@ -392,9 +436,9 @@ TEST_F(LaunchTest, ALostTaskEndsTheJobAndIsNamed) {
   other.kill(SIGKILL);
   const Result result = first.finish();
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors,
-              HasSubstr("[launch] expected every task to stay connected until the end of the job; lost rank 1 on host "
-                        "host1: "));
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected every task to stay connected until the "
+                                       "end of the job; lost rank 1 on host "
+                                       "host1: "));
   EXPECT_TRUE(nothing_is_left());
 }
 
@@ -406,8 +450,8 @@ TEST_F(LaunchTest, ALostFirstTaskEndsTheJob) {
   first.kill(SIGKILL);
   const Result result = other.finish();
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors,
-              HasSubstr("[launch] expected rank 0 to stay connected until the end of the job; its connection closed"));
+  EXPECT_THAT(result.errors, HasSubstr("[launch] expected rank 0 to stay connected until the end "
+                                       "of the job; its connection closed"));
   EXPECT_TRUE(nothing_is_left());
 }
 

@@ -46,20 +46,24 @@ class FileLimit {
 TEST(Reach, NeedsOneAddressThatAnswers) {
   const net::Listener listener;
   EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, listener.port()}}, milliseconds(2000)), IsEmpty());
-  EXPECT_THAT(try_to_reach({{"b", {"no address", "127.0.0.1"}, listener.port()}}, milliseconds(2000)), IsEmpty());
+  EXPECT_THAT(
+      try_to_reach({{"b", {"no address", "127.0.0.1"}, listener.port()}}, milliseconds(2000)),
+      IsEmpty());
 }
 
 TEST(Reach, NamesHostAddressAndInterfaceThatDoNot) {
   const net::Listener listener;
-  EXPECT_THAT(
-      try_to_reach({{"b", {"127.0.0.1"}, listener.port()}, {"c", {"127.0.0.1"}, port_of_nobody()}, {"d", {}, 1}},
-                   milliseconds(2000)),
-      ElementsAre("c at 127.0.0.1 by lo: Connection refused", "d: it has no address"));
+  EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1"}, listener.port()},
+                            {"c", {"127.0.0.1"}, port_of_nobody()},
+                            {"d", {}, 1}},
+                           milliseconds(2000)),
+              ElementsAre("c at 127.0.0.1 by lo: Connection refused", "d: it has no address"));
 }
 
 TEST(Reach, NamesTheAddressThatTellsMost) {
   const net::Silence silence;
-  EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1", "no address", "127.0.0.2"}, silence.port()}}, milliseconds(100)),
+  EXPECT_THAT(try_to_reach({{"b", {"127.0.0.1", "no address", "127.0.0.2"}, silence.port()}},
+                           milliseconds(100)),
               ElementsAre("b at 127.0.0.2 by lo: Connection timed out"))
       << "127.0.0.1 is this host's own address";
 }

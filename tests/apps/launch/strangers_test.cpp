@@ -1,4 +1,5 @@
-// Whoever is not of a job can neither take part in it, nor end it, nor keep its tasks out, nor have them run anything.
+// Whoever is not of a job can neither take part in it, nor end it, nor keep its tasks out, nor have
+// them run anything.
 #include <arpa/inet.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -40,12 +41,14 @@ class Strangers : public LaunchTest {
     return socket;
   }
 
-  /// Sends as much of `text`, `times` over, as the other end takes before it closes or stops to read.
+  /// Sends as much of `text`, `times` over, as the other end takes before it closes or stops to
+  /// read.
   static void send(const FileDescriptor& socket, const std::string& text, int times = 1) {
     for (int time = 0; time < times; ++time) {
       std::size_t sent = 0;
       while (sent < text.size()) {
-        const ssize_t count = ::send(socket.get(), text.data() + sent, text.size() - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+        const ssize_t count = ::send(socket.get(), text.data() + sent, text.size() - sent,
+                                     MSG_NOSIGNAL | MSG_DONTWAIT);
         if (count > 0) sent += static_cast<std::size_t>(count);
         pollfd ready{.fd = socket.get(), .events = POLLOUT, .revents = 0};
         if (count <= 0 && poll(&ready, 1, 2000) <= 0) return;
@@ -74,8 +77,9 @@ TEST_F(Strangers, EndNoJob) {
   Process first(task(0, {}, {"true"}));
   ASSERT_TRUE(is_listening());
   const launch::JoinRequest other{.rank = 1, .ranks = 3, .host = "evil", .place = "p", .port = 1};
-  for (const std::string& words : {frame(FrameKind::arrive, to_text(other)), frame(FrameKind::started, ""),
-                                   std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\xff')})
+  for (const std::string& words :
+       {frame(FrameKind::arrive, to_text(other)), frame(FrameKind::started, ""),
+        std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100000, '\xff')})
     send(knock(), words);
   const Result second = run(task(1, {}, {"true"}));
   EXPECT_EQ(second.status, 0) << second.errors;
@@ -179,7 +183,8 @@ TEST_F(FakeFirstTask, HasNothingRunByAPlainFrame) {
   pollfd ready{.fd = listener.descriptor(), .events = POLLIN, .revents = 0};
   ASSERT_EQ(poll(&ready, 1, 20000), 1);
   socket = listener.accept();
-  send(socket, frame(FrameKind::welcome, "") + frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump()) +
+  send(socket, frame(FrameKind::welcome, "") +
+                   frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump()) +
                    frame(FrameKind::leave, R"([0, ""])"));
   const Result result = other.finish();
   EXPECT_EQ(result.status, 4);
@@ -188,9 +193,12 @@ TEST_F(FakeFirstTask, HasNothingRunByAPlainFrame) {
 }
 
 TEST_F(FakeFirstTask, HasNoCommandRunAlthoughItIsOfTheSameUser) {
-  tell({frame(FrameKind::welcome, ""), frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump())});
+  tell({frame(FrameKind::welcome, ""),
+        frame(FrameKind::run, nlohmann::json({"touch " + pwned(), {0}}).dump())});
   EXPECT_EQ(result_.status, 4);
-  EXPECT_THAT(result_.errors, HasSubstr("it sent an invalid message ([launch] expected an object with \"job\", got "));
+  EXPECT_THAT(
+      result_.errors,
+      HasSubstr("it sent an invalid message ([launch] expected an object with \"job\", got "));
   EXPECT_FALSE(anything_ran());
 }
 
@@ -203,8 +211,10 @@ TEST_F(FakeFirstTask, HasNoDaemonStartedThatCallsAnotherHost) {
                                   .processors = {0}};
   tell({frame(FrameKind::welcome, ""), frame(FrameKind::run, launch::to_text(facts))});
   EXPECT_EQ(result_.status, 4);
-  EXPECT_THAT(result_.errors, HasSubstr("expected a contact address of this host, because the job has no secret, got "
-                                        "192.0.2.77"));
+  EXPECT_THAT(
+      result_.errors,
+      HasSubstr("expected a contact address of this host, because the job has no secret, got "
+                "192.0.2.77"));
   EXPECT_FALSE(anything_ran());
 }
 
@@ -221,8 +231,12 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
   std::filesystem::permissions(path + "/mpirun", std::filesystem::perms::owner_all);
   Process first(with(fmt::format("PATH={}:{}", path, std::getenv("PATH")), task(0, {}, {"true"})));
   const net::Listener reachable("127.0.0.1", 0);
-  net::Connection client =
-      come({.rank = 1, .ranks = 2, .host = "b", .place = "b", .addresses = {"127.0.0.1"}, .port = reachable.port()});
+  net::Connection client = come({.rank = 1,
+                                 .ranks = 2,
+                                 .host = "b",
+                                 .place = "b",
+                                 .addresses = {"127.0.0.1"},
+                                 .port = reachable.port()});
   ASSERT_TRUE(hears(client, FrameKind::probe));
   client.send({FrameKind::probed, "[]"});
   for (int look = 0; look < 1000 && !std::filesystem::exists(path + "/agent"); ++look)
@@ -231,8 +245,10 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
   std::string token;
   std::ifstream(path + "/agent") >> port >> token;
   std::string why;
-  FileDescriptor socket = net::connect_to("127.0.0.1", static_cast<std::uint16_t>(port), std::chrono::seconds(5), why);
-  ASSERT_TRUE(net::authenticate(socket, JobSecret(token, "test"), net::kAgentPurpose, std::chrono::seconds(20), why))
+  FileDescriptor socket =
+      net::connect_to("127.0.0.1", static_cast<std::uint16_t>(port), std::chrono::seconds(5), why);
+  ASSERT_TRUE(net::authenticate(socket, JobSecret(token, "test"), net::kAgentPurpose,
+                                std::chrono::seconds(20), why))
       << why;
   net::Connection agent(std::move(socket), launch::kFrameLimits);
   agent.send({FrameKind::call, R"(["b", "not a daemon"])"});
@@ -243,8 +259,9 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
   client.close("");
   const Result result = first.finish();
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.errors,
-              HasSubstr("lockstep: [launch] refused the call of an agent of mpirun: [launch] expected "));
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("lockstep: [launch] refused the call of an agent of mpirun: [launch] expected "));
 }
 
 // ---- With a secret
@@ -252,16 +269,19 @@ TEST_F(Strangers, EndNoJobByACallThatCannotBe) {
 TEST_F(Strangers, WithAnotherSecretAreRefusedAtBothEnds) {
   const std::string mine = fmt::format("LOCKSTEP_JOB_SECRET={}", kSecret);
   Process first(with(mine, task(0, {"--timeout", "4"}, {"true"})));
-  for (const Words& other : {with("LOCKSTEP_JOB_SECRET=another secret of a job", task(1, {"--timeout", "1"}, {"true"})),
-                             task(1, {"--timeout", "1"}, {"true"})}) {
+  for (const Words& other :
+       {with("LOCKSTEP_JOB_SECRET=another secret of a job", task(1, {"--timeout", "1"}, {"true"})),
+        task(1, {"--timeout", "1"}, {"true"})}) {
     const Result second = run(other);
     EXPECT_EQ(second.status, 4);
     EXPECT_THAT(second.errors, HasSubstr("it does not know the secret of this job"));
   }
   const Result result = first.finish();
   EXPECT_EQ(result.status, 4);
-  EXPECT_THAT(result.errors, AllOf(HasSubstr("missing rank 1; "),
-                                   HasSubstr("were refused because they did not authenticate with the job's secret")));
+  EXPECT_THAT(
+      result.errors,
+      AllOf(HasSubstr("missing rank 1; "),
+            HasSubstr("were refused because they did not authenticate with the job's secret")));
 }
 
 TEST_F(Strangers, AreNoneWhereAFileHasTheSecret) {
@@ -271,13 +291,16 @@ TEST_F(Strangers, AreNoneWhereAFileHasTheSecret) {
   std::ofstream(file) << kSecret << "\n";
   ::chmod(file.c_str(), 0600);
   const Words command = shell("echo secret: $LOCKSTEP_JOB_SECRET$LOCKSTEP_JOB_SECRET_FILE");
-  Process other(with(fmt::format("LOCKSTEP_JOB_SECRET={}", kSecret), task_elsewhere(1, {}, command)));
-  const Result first = run(with(fmt::format("LOCKSTEP_JOB_SECRET_FILE={}", file), task_elsewhere(0, {}, command)));
+  Process other(
+      with(fmt::format("LOCKSTEP_JOB_SECRET={}", kSecret), task_elsewhere(1, {}, command)));
+  const Result first =
+      run(with(fmt::format("LOCKSTEP_JOB_SECRET_FILE={}", file), task_elsewhere(0, {}, command)));
   EXPECT_EQ(first.status, 0) << first.errors;
   EXPECT_EQ(first.output, "secret:\nsecret:\n") << "ranks do not need it";
   EXPECT_EQ(other.finish().status, 0);
   ::chmod(file.c_str(), 0644);
-  const Result refused = run(with(fmt::format("LOCKSTEP_JOB_SECRET_FILE={}", file), task(0, {}, {"true"})));
+  const Result refused =
+      run(with(fmt::format("LOCKSTEP_JOB_SECRET_FILE={}", file), task(0, {}, {"true"})));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("has mode 644"));
 }
@@ -285,24 +308,29 @@ TEST_F(Strangers, AreNoneWhereAFileHasTheSecret) {
 TEST_F(Strangers, CouldComeWhereThereIsNoSecret) {
   for (const int rank : {0, 1}) {
     Words words = task(rank, {}, {"true"});
-    std::ranges::replace(words, std::string("MASTER_ADDR=127.0.0.1"), std::string("MASTER_ADDR=192.0.2.77"));
+    std::ranges::replace(words, std::string("MASTER_ADDR=127.0.0.1"),
+                         std::string("MASTER_ADDR=192.0.2.77"));
     const Result result = run(words);
     EXPECT_EQ(result.status, 2);
-    EXPECT_THAT(result.errors, AllOf(HasSubstr("[launch] expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or "
-                                               "LOCKSTEP_JOB_SECRET, because its rendezvous at 192.0.2.77"),
-                                     HasSubstr("export LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret")));
+    EXPECT_THAT(
+        result.errors,
+        AllOf(HasSubstr("[launch] expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or "
+                        "LOCKSTEP_JOB_SECRET, because its rendezvous at 192.0.2.77"),
+              HasSubstr("export LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret")));
   }
-  const Result slurm = run({"env", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM, "launch", "--meet",
-                            fmt::format("192.0.2.77:{}", port_), "--", "true"});
+  const Result slurm = run({"env", "SLURM_PROCID=0", "SLURM_STEP_NUM_TASKS=2", LOCKSTEP_PROGRAM,
+                            "launch", "--meet", fmt::format("192.0.2.77:{}", port_), "--", "true"});
   EXPECT_EQ(slurm.status, 2);
-  EXPECT_THAT(slurm.errors, HasSubstr("before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand -hex 16)"));
+  EXPECT_THAT(slurm.errors,
+              HasSubstr("before srun: export LOCKSTEP_JOB_SECRET=$(openssl rand -hex 16)"));
 }
 
 TEST_F(Strangers, DoNotComeToAJobOfOneHostThatNeedsNoSecret) {
   // As torchrun tells the tasks of one host, whatever it calls the host.
   const auto line = [&](int rank) {
     Words words = with("LOCAL_WORLD_SIZE=2", task(rank, {}, {"true"}));
-    std::ranges::replace(words, std::string("MASTER_ADDR=127.0.0.1"), std::string("MASTER_ADDR=192.0.2.77"));
+    std::ranges::replace(words, std::string("MASTER_ADDR=127.0.0.1"),
+                         std::string("MASTER_ADDR=192.0.2.77"));
     return words;
   };
   Process other(line(1));

@@ -19,9 +19,10 @@ SampleKey key_of(std::int64_t record) { return {.seed = 7, .epoch = 3, .record_i
 TEST(SampleRandom, DependsOnEveryPartOfItsKeyAndOnNothingElse) {
   const SampleKey key = {1, 2, 3};
   EXPECT_EQ(SampleRandom("flip", key).word(), SampleRandom("flip", key).word());
-  const std::set<std::uint32_t> words = {SampleRandom("flip", key).word(), SampleRandom("crop", key).word(),
-                                         SampleRandom("flip", {0, 2, 3}).word(), SampleRandom("flip", {1, 0, 3}).word(),
-                                         SampleRandom("flip", {1, 2, 0}).word()};
+  const std::set<std::uint32_t> words = {
+      SampleRandom("flip", key).word(), SampleRandom("crop", key).word(),
+      SampleRandom("flip", {0, 2, 3}).word(), SampleRandom("flip", {1, 0, 3}).word(),
+      SampleRandom("flip", {1, 2, 0}).word()};
   EXPECT_EQ(words.size(), 5u);
   SampleRandom random("flip", key);
   std::set<std::uint32_t> sequence;
@@ -50,7 +51,8 @@ TEST(ChoosePaddedCrop, ReachesEveryPlaceAboutAsOften) {
 
 TEST(ChoosePaddedCrop, NamesAnImageThatIsTooSmall) {
   EXPECT_EQ(data_error_of([] { choose_padded_crop(key_of(0), 23, 40, 4, 32, 32); }),
-            "[random crop] expected images of at least 24 x 24 for crops of 32 x 32 with padding 4; one is 23 x 40");
+            "[random crop] expected images of at least 24 x 24 for crops of 32 x 32 with padding "
+            "4; one is 23 x 40");
 }
 
 TEST(CenterOffset, RoundsHalvesToTheEvenSide) {
@@ -65,7 +67,8 @@ TEST(ChooseResizedCrop, IsUniformInAreaWithinTheRange) {
   double least = 1;
   double most = 0;
   for (int i = 0; i < kSamples; ++i) {
-    // Of an image this wide every area fits except the ratios that would make it higher than the image.
+    // Of an image this wide every area fits except the ratios that would make it higher than the
+    // image.
     const Rectangle part = choose_resized_crop(key_of(i), 2000, 2000, range);
     EXPECT_GE(part.x, 0);
     EXPECT_GE(part.y, 0);
@@ -82,7 +85,8 @@ TEST(ChooseResizedCrop, IsUniformInAreaWithinTheRange) {
   EXPECT_NEAR(least, 0.08, 0.002);
   EXPECT_GT(most, 0.98);
   EXPECT_LE(most, 1);
-  // An area a above 3/4 fits for -ln(a) / ln(4/3) of the ratios, which takes the mean from 0.54 to 0.4778.
+  // An area a above 3/4 fits for -ln(a) / ln(4/3) of the ratios, which takes the mean from 0.54 to
+  // 0.4778.
   EXPECT_NEAR(mean_area, 0.4778, 0.006);
 }
 
@@ -97,8 +101,10 @@ TEST(ChooseResizedCrop, HasRatiosUniformInTheLogarithm) {
 
 TEST(ChooseResizedCrop, TakesTheMiddleWhereNothingFits) {
   // A strip: each try is higher than 10, so the widest allowed part of the middle it is.
-  EXPECT_EQ(choose_resized_crop(key_of(1), 10, 1000, {{0.5, 1}, {0.75, 4.0 / 3}}), (Rectangle{493, 0, 13, 10}));
-  EXPECT_EQ(choose_resized_crop(key_of(1), 1000, 10, {{0.5, 1}, {0.75, 4.0 / 3}}), (Rectangle{0, 493, 10, 13}));
+  EXPECT_EQ(choose_resized_crop(key_of(1), 10, 1000, {{0.5, 1}, {0.75, 4.0 / 3}}),
+            (Rectangle{493, 0, 13, 10}));
+  EXPECT_EQ(choose_resized_crop(key_of(1), 1000, 10, {{0.5, 1}, {0.75, 4.0 / 3}}),
+            (Rectangle{0, 493, 10, 13}));
   // One pixel is always its own crop.
   EXPECT_EQ(choose_resized_crop(key_of(1), 1, 1, {}), (Rectangle{0, 0, 1, 1}));
 }
@@ -142,7 +148,8 @@ TEST(ChooseColorJitter, CoversItsRange) {
   double most = 0;
   for (int i = 0; i < 5000; ++i) {
     const SampleKey key = {1, 2, i};
-    const ColorJitter jitter = choose_color_jitter(key, {.brightness = 0.4, .contrast = 2, .saturation = 0});
+    const ColorJitter jitter =
+        choose_color_jitter(key, {.brightness = 0.4, .contrast = 2, .saturation = 0});
     EXPECT_EQ(jitter.brightness, choose_color_jitter(key, {.brightness = 0.4}).brightness);
     least = std::min(least, jitter.brightness);
     most = std::max(most, jitter.brightness);
@@ -160,7 +167,8 @@ TEST(JitterColors, LeavesPixelsAloneAtFactorsOfOne) {
 }
 
 TEST(JitterColors, BrightnessMultiplies) {
-  EXPECT_EQ(jittered({.brightness = 1.5}, constant_image(1, 1, {10, 101, 200})), (Bytes{15, 152, 255}));
+  EXPECT_EQ(jittered({.brightness = 1.5}, constant_image(1, 1, {10, 101, 200})),
+            (Bytes{15, 152, 255}));
   EXPECT_EQ(jittered({.brightness = 0}, constant_image(1, 1, {10, 101, 200})), (Bytes{0, 0, 0}));
 }
 

@@ -22,9 +22,11 @@ TEST(ImageDecoder, TellsFormatsByContent) {
 TEST(ImageDecoder, NamesTheFirstBytesOfWhatItDoesNotKnow) {
   ImageDecoder decoder;
   const Bytes gif = {'G', 'I', 'F', '8', '9', 'a', 1, 0, 1};
-  EXPECT_EQ(data_error_of([&] { decoder.open(gif); }),
-            "[image] expected a JPEG or a PNG image; its 9 bytes begin with 47 49 46 38 39 61 01 00");
-  EXPECT_EQ(data_error_of([&] { decoder.open({}); }), "[image] expected a JPEG or a PNG image; there are no bytes");
+  EXPECT_EQ(
+      data_error_of([&] { decoder.open(gif); }),
+      "[image] expected a JPEG or a PNG image; its 9 bytes begin with 47 49 46 38 39 61 01 00");
+  EXPECT_EQ(data_error_of([&] { decoder.open({}); }),
+            "[image] expected a JPEG or a PNG image; there are no bytes");
 }
 
 TEST(ImageDecoder, DeliversThePartOfAPng) {

@@ -14,8 +14,9 @@ namespace {
 using ::testing::HasSubstr;
 
 const std::vector<JpegStyle> kStyles = {
-    {JpegColor::ycc_420}, {JpegColor::ycc_422},           {JpegColor::ycc_444},
-    {JpegColor::rgb},     {JpegColor::ycc_420, 90, true}, {.color = JpegColor::ycc_420, .restart_rows = 1}};
+    {JpegColor::ycc_420},           {JpegColor::ycc_422},
+    {JpegColor::ycc_444},           {JpegColor::rgb},
+    {JpegColor::ycc_420, 90, true}, {.color = JpegColor::ycc_420, .restart_rows = 1}};
 
 Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, header.height}; }
 
@@ -61,7 +62,8 @@ TEST(JpegDecoder, ConvertsInkToLight) {
     EXPECT_LE(difference(decoder.decode(3, memory), original.view()).largest, 10);
     decoder.open(bytes);
     const std::uint8_t* pixel = original.view().at(11, 5);
-    EXPECT_NEAR(decoder.decode(1, memory).at(11, 5)[0], 0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2], 8);
+    EXPECT_NEAR(decoder.decode(1, memory).at(11, 5)[0],
+                0.299 * pixel[0] + 0.587 * pixel[1] + 0.114 * pixel[2], 8);
   }
 }
 
@@ -83,7 +85,8 @@ TEST(JpegDecoder, DecodesAtAFractionOfTheSize) {
     const int y = small.height / 2;
     const std::uint8_t* there =
         original.view().at(x * denominator + denominator / 2, y * denominator + denominator / 2);
-    for (int c = 0; c < 3; ++c) EXPECT_NEAR(small.at(x, y)[c], there[c], 8) << "at 1/" << denominator;
+    for (int c = 0; c < 3; ++c)
+      EXPECT_NEAR(small.at(x, y)[c], there[c], 8) << "at 1/" << denominator;
   }
 }
 
@@ -100,9 +103,11 @@ TEST(JpegDecoder, DecodesThePartOfTheWholeImage) {
       const ImageView all = decoder.decode(whole_of(size), denominator, 3, whole_memory);
       for (int x = 0; x < size.width; x += 3) {
         for (int y = 0; y < size.height; y += 5) {
-          const Rectangle part = {x, y, std::min(1 + x % 17, size.width - x), std::min(1 + y % 13, size.height - y)};
+          const Rectangle part = {x, y, std::min(1 + x % 17, size.width - x),
+                                  std::min(1 + y % 13, size.height - y)};
           decoder.open(bytes);
-          ASSERT_EQ(pixels_of(decoder.decode(part, denominator, 3, memory)), pixels_of(all.crop(part)))
+          ASSERT_EQ(pixels_of(decoder.decode(part, denominator, 3, memory)),
+                    pixels_of(all.crop(part)))
               << x << ", " << y << " at 1/" << denominator;
         }
       }
@@ -113,11 +118,13 @@ TEST(JpegDecoder, DecodesThePartOfTheWholeImage) {
 TEST(JpegDecoder, SaysWhatLibjpegSays) {
   JpegDecoder decoder;
   const Bytes nothing;
-  EXPECT_EQ(data_error_of([&] { decoder.open(nothing); }),
-            "[JPEG image] expected an intact image; the decoder reports: Premature end of input file");
+  EXPECT_EQ(
+      data_error_of([&] { decoder.open(nothing); }),
+      "[JPEG image] expected an intact image; the decoder reports: Premature end of input file");
   const Bytes text = {'h', 'e', 'l', 'l', 'o'};
   EXPECT_EQ(data_error_of([&] { decoder.open(text); }),
-            "[JPEG image] expected an intact image; the decoder reports: Not a JPEG file: starts with 0x68 0x65");
+            "[JPEG image] expected an intact image; the decoder reports: Not a JPEG file: starts "
+            "with 0x68 0x65");
 }
 
 TEST(JpegDecoder, RefusesMorePixelsThanAllowed) {
@@ -143,7 +150,8 @@ Bytes with_extents(Bytes bytes, int height, int width) {
 }
 
 TEST(JpegDecoder, RefusesMorePixelsThanTheDefault) {
-  const Bytes bytes = with_extents(encode_jpeg(smooth_image(16, 16).view(), {.progressive = true}), 16384, 16384);
+  const Bytes bytes =
+      with_extents(encode_jpeg(smooth_image(16, 16).view(), {.progressive = true}), 16384, 16384);
   EXPECT_LT(bytes.size(), 2000u);
   JpegDecoder decoder;
   EXPECT_EQ(data_error_of([&] { decoder.open(bytes); }),
@@ -208,10 +216,12 @@ TEST(JpegDecoder, FailsWhereverTheFileIsCutShort) {
 }
 
 /// What comes of one damaged image: pixels, or an Error (data).
-void decode_damaged(JpegDecoder& decoder, const Bytes& bytes, const Rectangle& part, Image& memory) {
+void decode_damaged(JpegDecoder& decoder, const Bytes& bytes, const Rectangle& part,
+                    Image& memory) {
   try {
     const ImageHeader size = decoder.open(bytes);
-    if (part.x + part.width <= size.width && part.y + part.height <= size.height) decoder.decode(part, 1, 3, memory);
+    if (part.x + part.width <= size.width && part.y + part.height <= size.height)
+      decoder.decode(part, 1, 3, memory);
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::data);
   }

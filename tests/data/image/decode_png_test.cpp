@@ -38,7 +38,8 @@ TEST(DecodePng, DropsAlpha) {
 TEST(DecodePng, RoundsSixteenBitsToEight) {
   Image memory;
   // 0x0080 is 0.498 of 255ths, 0x0081 0.502.
-  const Bytes bytes = encode_png({0x00, 0x80, 0x00, 0x81, 0xff, 0xff, 0x12, 0x12}, 1, 4, {.color_type = 0, .bits = 16});
+  const Bytes bytes = encode_png({0x00, 0x80, 0x00, 0x81, 0xff, 0xff, 0x12, 0x12}, 1, 4,
+                                 {.color_type = 0, .bits = 16});
   EXPECT_EQ(pixels_of(decode_png(bytes, 1, memory)), (Bytes{0, 1, 255, 0x12}));
 }
 
@@ -48,7 +49,8 @@ TEST(DecodePng, SpreadsFewBits) {
   EXPECT_EQ(pixels_of(decode_png(bits, 1, memory)), (Bytes{255, 0, 255}));
   const Bytes palette = encode_png({0b00011011}, 1, 4, {.color_type = 3, .bits = 2});
   EXPECT_EQ(read_png_header(palette), (ImageHeader{1, 4, 3}));
-  EXPECT_EQ(pixels_of(decode_png(palette, 3, memory)), (Bytes{0, 255, 7, 1, 254, 7, 2, 253, 7, 3, 252, 7}));
+  EXPECT_EQ(pixels_of(decode_png(palette, 3, memory)),
+            (Bytes{0, 255, 7, 1, 254, 7, 2, 253, 7, 3, 252, 7}));
 }
 
 TEST(DecodePng, ConvertsBetweenGrayAndColor) {
@@ -92,7 +94,8 @@ TEST(DecodePng, FailsOrIgnoresAFlippedBitAnywhere) {
       damaged[i] = static_cast<std::uint8_t>(damaged[i] ^ (1 << bit));
       // Every chunk has a checksum: what is not an error changed nothing that counts.
       try {
-        EXPECT_EQ(pixels_of(decode_png(damaged, 3, memory, 1 << 16)), pixels_of(original.view())) << "byte " << i;
+        EXPECT_EQ(pixels_of(decode_png(damaged, 3, memory, 1 << 16)), pixels_of(original.view()))
+            << "byte " << i;
       } catch (const Error& error) {
         EXPECT_EQ(error.category(), ErrorCategory::data);
       }

@@ -19,7 +19,8 @@ Image image_of(int height, int width, int channels, PixelAt pixel_at) {
   image.reshape(height, width, channels);
   for (int y = 0; y < height; ++y) {
     for (int x = 0; x < width; ++x) {
-      for (int c = 0; c < channels; ++c) image.span().at(x, y)[c] = static_cast<std::uint8_t>(pixel_at(y, x, c));
+      for (int c = 0; c < channels; ++c)
+        image.span().at(x, y)[c] = static_cast<std::uint8_t>(pixel_at(y, x, c));
     }
   }
   return image;
@@ -30,7 +31,8 @@ void set_color(jpeg_compress_struct& codec, JpegColor color) {
   if (color == JpegColor::rgb) jpeg_set_colorspace(&codec, JCS_RGB);
   if (color == JpegColor::adobe_ycck) jpeg_set_colorspace(&codec, JCS_YCCK);
   if (color == JpegColor::cmyk) codec.write_Adobe_marker = FALSE;
-  if (color != JpegColor::ycc_444 && color != JpegColor::ycc_422 && color != JpegColor::ycc_420) return;
+  if (color != JpegColor::ycc_444 && color != JpegColor::ycc_422 && color != JpegColor::ycc_420)
+    return;
   codec.comp_info[0].h_samp_factor = color == JpegColor::ycc_444 ? 1 : 2;
   codec.comp_info[0].v_samp_factor = color == JpegColor::ycc_420 ? 2 : 1;
 }
@@ -50,7 +52,9 @@ Bytes ink_of(const std::uint8_t* row, int width, bool inverted) {
 
 Image smooth_image(int height, int width, int channels) {
   return image_of(height, width, channels, [=](int y, int x, int c) {
-    return c == 0 ? 40 + 170 * x / width : c == 1 ? 200 - 150 * y / height : 60 + 100 * (x + y) / (width + height);
+    return c == 0   ? 40 + 170 * x / width
+           : c == 1 ? 200 - 150 * y / height
+                    : 60 + 100 * (x + y) / (width + height);
   });
 }
 
@@ -108,8 +112,9 @@ Bytes encode_png(const Bytes& rows, int height, int width, const PngStyle& style
         to.insert(to.end(), from, from + count);
       },
       nullptr);
-  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height), style.bits,
-               style.color_type, style.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
+  png_set_IHDR(png, info, static_cast<png_uint_32>(width), static_cast<png_uint_32>(height),
+               style.bits, style.color_type,
+               style.interlaced ? PNG_INTERLACE_ADAM7 : PNG_INTERLACE_NONE,
                PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   if (style.color_type == PNG_COLOR_TYPE_PALETTE) {
     std::vector<png_color> palette;
@@ -120,7 +125,8 @@ Bytes encode_png(const Bytes& rows, int height, int width, const PngStyle& style
   png_write_info(png, info);
   std::vector<png_bytep> row_pointers;
   const std::size_t row_size = rows.size() / static_cast<std::size_t>(height);
-  for (int y = 0; y < height; ++y) row_pointers.push_back(const_cast<png_bytep>(rows.data() + y * row_size));
+  for (int y = 0; y < height; ++y)
+    row_pointers.push_back(const_cast<png_bytep>(rows.data() + y * row_size));
   png_write_image(png, row_pointers.data());
   png_write_end(png, nullptr);
   png_destroy_write_struct(&png, &info);
@@ -128,18 +134,21 @@ Bytes encode_png(const Bytes& rows, int height, int width, const PngStyle& style
 }
 
 Bytes encode_png(const ImageView& image) {
-  return encode_png(pixels_of(image), image.height, image.width, {.color_type = image.channels == 1 ? 0 : 2});
+  return encode_png(pixels_of(image), image.height, image.width,
+                    {.color_type = image.channels == 1 ? 0 : 2});
 }
 
 Bytes pixels_of(const ImageView& view) {
   Bytes pixels;
   for (int y = 0; y < view.height; ++y)
-    pixels.insert(pixels.end(), view.row(y), view.row(y) + std::ptrdiff_t{view.width} * view.channels);
+    pixels.insert(pixels.end(), view.row(y),
+                  view.row(y) + std::ptrdiff_t{view.width} * view.channels);
   return pixels;
 }
 
 Difference difference(const ImageView& left, const ImageView& right) {
-  LOCKSTEP_CHECK(left.height == right.height && left.width == right.width && left.channels == right.channels);
+  LOCKSTEP_CHECK(left.height == right.height && left.width == right.width &&
+                 left.channels == right.channels);
   const Bytes ours = pixels_of(left);
   const Bytes theirs = pixels_of(right);
   Difference result;

@@ -36,7 +36,8 @@ struct PngStyle {
   bool interlaced = false;
 };
 
-/// `pixels` are rows as PNG stores them, [height, width, samples of the type]; a palette's entry i is (i, 255 - i, 7).
+/// `pixels` are rows as PNG stores them, [height, width, samples of the type]; a palette's entry i
+/// is (i, 255 - i, 7).
 Bytes encode_png(const Bytes& rows, int height, int width, const PngStyle& style = {});
 Bytes encode_png(const ImageView& image);
 

@@ -21,7 +21,8 @@ using ::testing::HasSubstr;
 std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
 
 std::string encoded_record(const Bytes& file, std::int64_t label) {
-  return serialize_example({{"image/encoded", BytesList{text_of(file)}}, {"image/class/label", Int64List{label}}});
+  return serialize_example(
+      {{"image/encoded", BytesList{text_of(file)}}, {"image/class/label", Int64List{label}}});
 }
 
 class ImageBatches : public testing::Test {
@@ -31,7 +32,8 @@ class ImageBatches : public testing::Test {
     std::vector<std::string> records;
     for (int i = 0; i < count; ++i) {
       const Image image = i % 3 == 0 ? noisy_image(height, width) : smooth_image(height, width);
-      records.push_back(encoded_record(i % 2 == 0 ? encode_jpeg(image.view()) : encode_png(image.view()), i % 4));
+      records.push_back(
+          encoded_record(i % 2 == 0 ? encode_jpeg(image.view()) : encode_png(image.view()), i % 4));
     }
     write_records(directory_ / "images", records);
     return open();
@@ -42,7 +44,8 @@ class ImageBatches : public testing::Test {
     if (options.last_step < 0) options.last_step = dataset.steps_per_epoch();
     const auto stream = dataset.stream(options);
     std::vector<Batch> batches;
-    for (std::vector<Batch> parts; stream->next(parts);) batches.insert(batches.end(), parts.begin(), parts.end());
+    for (std::vector<Batch> parts; stream->next(parts);)
+      batches.insert(batches.end(), parts.begin(), parts.end());
     return batches;
   }
 
@@ -63,7 +66,8 @@ TEST_F(ImageBatches, AnImageOfTooManyPixelsIsABadRecord) {
   const Bytes sound = encode_jpeg(smooth_image(12, 10).view());
   Bytes huge = sound;
   const std::array<std::uint8_t, 2> frame = {0xff, 0xc0};
-  const auto begin = std::search(huge.begin(), huge.end(), frame.begin(), frame.end()) - huge.begin();
+  const auto begin =
+      std::search(huge.begin(), huge.end(), frame.begin(), frame.end()) - huge.begin();
   for (const int at : {5, 7}) {  // the extents behind the marker, the length and the precision
     huge[static_cast<std::size_t>(begin + at)] = 0x40;
     huge[static_cast<std::size_t>(begin + at + 1)] = 0;
@@ -106,7 +110,8 @@ TEST_F(ImageBatches, AreThoseOfTheTransformForTheirKeys) {
       const ImageView image = view_of(std::span(stored[0].pixels).subspan(i * 360, 360), 12, 10, 3);
       std::vector<float> expected(size);
       transform.apply(image, {5, epoch, static_cast<std::int64_t>(i)}, expected, scratch);
-      const auto given = std::span(epochs[static_cast<std::size_t>(epoch)].features).subspan(i * size, size);
+      const auto given =
+          std::span(epochs[static_cast<std::size_t>(epoch)].features).subspan(i * size, size);
       EXPECT_EQ(std::vector<float>(given.begin(), given.end()), expected) << epoch << " " << i;
     }
   EXPECT_NE(epochs[0].features, epochs[1].features) << "an epoch has crops of its own";
@@ -140,19 +145,23 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 5).view()), 1)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("record 1 at byte "));
-  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
-              HasSubstr("] expected a usable image in image/encoded; [image recipe none] expected images of 4 x "
-                        "4; one is 4 x 5"));
+  EXPECT_THAT(
+      data_error_of([&] { batches_of(open().batch(2)); }),
+      HasSubstr(
+          "] expected a usable image in image/encoded; [image recipe none] expected images of 4 x "
+          "4; one is 4 x 5"));
   Bytes cut = encode_jpeg(smooth_image(4, 4).view());
   cut.resize(cut.size() / 2);
   write_records(directory_ / "images",
                 {encoded_record(encode_png(smooth_image(4, 4).view()), 0), encoded_record(cut, 1)});
-  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("[JPEG image] expected an intact image"));
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
+              HasSubstr("[JPEG image] expected an intact image"));
 }
 
 TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
-  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
-                                        encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
+  write_records(directory_ / "images",
+                {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
+                 encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
   const Dataset files = open();
   ImageRecipe recipe = ImageRecipe::parse("imagenet-test");
   recipe.height = recipe.width = 8;
@@ -177,38 +186,43 @@ TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
 TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4, 1).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 4).view()), 1)});
-  EXPECT_THAT(
-      data_error_of([&] { batches_of(open().batch(2)); }),
-      HasSubstr("[image recipe none] expected gray images, or the shape 4x4x3 for gray and colored ones; one has "
-                "3 channels"));
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
+              HasSubstr("[image recipe none] expected gray images, or the shape 4x4x3 for gray and "
+                        "colored ones; one has "
+                        "3 channels"));
   const TFRecordOptions told{.input_shape = {4, 4, 3}};
   const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), told);
   const Bytes pixels = pixels_of(smooth_image(4, 4).view());
   const std::vector<Batch> batches = batches_of(colored.batch(2), {.pixels = true});
   EXPECT_EQ(Bytes(batches[0].pixels.begin() + 48, batches[0].pixels.end()), pixels);
   EXPECT_EQ(batches[0].pixels[0], batches[0].pixels[2]) << "gray in three channels";
-  EXPECT_EQ(open().images(small_crops()).spec().shape.back(), 3) << "a recipe has channels of its own";
+  EXPECT_EQ(open().images(small_crops()).spec().shape.back(), 3)
+      << "a recipe has channels of its own";
 }
 
 TEST_F(ImageBatches, OfCifarHaveItsSizeInTrainingAndTesting) {
-  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(40, 32).view()), 0)});
+  write_records(directory_ / "images",
+                {encoded_record(encode_png(smooth_image(40, 32).view()), 0)});
   for (const std::string recipe : {"cifar10-train", "cifar10-test"})
-    EXPECT_THAT(data_error_of([&] { batches_of(open().images(ImageRecipe::parse(recipe)).batch(1)); }),
-                HasSubstr("[image recipe " + recipe + "] expected images of 32 x 32; one is 40 x 32"));
+    EXPECT_THAT(
+        data_error_of([&] { batches_of(open().images(ImageRecipe::parse(recipe)).batch(1)); }),
+        HasSubstr("[image recipe " + recipe + "] expected images of 32 x 32; one is 40 x 32"));
 }
 
 TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
-  write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
-                                        encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
+  write_records(directory_ / "images",
+                {encoded_record(encode_png(smooth_image(20, 30).view()), 0),
+                 encoded_record(encode_jpeg(smooth_image(31, 22).view()), 1)});
   const TFRecordOptions told{.input_shape = {224, 224, 3}};
   const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), told);
   EXPECT_EQ(batches_of(dataset.images(ImageRecipe::parse("imagenet-test")).batch(2))[0].samples, 2);
   EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(2)); }),
               HasSubstr("expected images of 224 x 224; one is 20 x 30"));
-  EXPECT_THAT(input_error_of([&] {
-                Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = {672, 224}});
-              }),
-              HasSubstr("expected a shape HxWxC for the images in image/encoded, got [672, 224]"));
+  EXPECT_THAT(
+      input_error_of([&] {
+        Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = {672, 224}});
+      }),
+      HasSubstr("expected a shape HxWxC for the images in image/encoded, got [672, 224]"));
 }
 
 TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
@@ -216,7 +230,8 @@ TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
   Bytes file = encode_png(image.view());
   ASSERT_LT(file.size(), 900U);
   file.resize(900);  // what follows the end is nobody's
-  write_records(directory_ / "images", {encoded_record(file, 0), encoded_record(encode_png(image.view()), 1)});
+  write_records(directory_ / "images",
+                {encoded_record(file, 0), encoded_record(encode_png(image.view()), 1)});
   const std::vector<Batch> batches = batches_of(open().batch(2), {.pixels = true});
   EXPECT_THAT(batches[0].pixels, testing::Each(7));
 }
@@ -224,24 +239,30 @@ TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
 TEST_F(ImageBatches, NeedTheChannelsOfTheRecipe) {
   std::vector<std::string> records = {image_record(0, 36, 1)};
   write_records(directory_ / "gray", records);
-  const Dataset gray = Dataset::from_tfrecords((directory_ / "gray").string(), {.input_shape = {6, 6, 1}});
-  EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }),
-              HasSubstr("[images] expected images [H, W, 3] for the recipe cifar10-train; the images of "));
+  const Dataset gray =
+      Dataset::from_tfrecords((directory_ / "gray").string(), {.input_shape = {6, 6, 1}});
+  EXPECT_THAT(
+      input_error_of([&] { gray.images(small_crops()); }),
+      HasSubstr("[images] expected images [H, W, 3] for the recipe cifar10-train; the images of "));
   EXPECT_THAT(input_error_of([&] { gray.images(small_crops()); }), HasSubstr(" are [6, 6, 1]"));
 }
 
 TEST_F(ImageBatches, OfAbsurdSizeAreRefused) {
   write_records(directory_ / "images", {image_record(0, 36, 1)});
-  for (const std::vector<std::int64_t>& shape : {std::vector<std::int64_t>{1 << 20, 1 << 20}, {1L << 40, 1L << 40}})
+  for (const std::vector<std::int64_t>& shape :
+       {std::vector<std::int64_t>{1 << 20, 1 << 20}, {1L << 40, 1L << 40}})
     EXPECT_THAT(
-        input_error_of([&] { Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = shape}); }),
+        input_error_of([&] {
+          Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = shape});
+        }),
         HasSubstr("expected a shape with positive extents and at most 2^28 elements, got ["));
 }
 
 TEST_F(ImageBatches, AreNotMadeOfNumbers) {
   const Dataset numbers = Dataset::synthetic({8, 8, 3}, 2, 4);
   EXPECT_EQ(input_error_of([&] { numbers.images(small_crops()); }),
-            "[images] expected image records; the records of 4 synthetic samples of 8x8x3 are not images");
+            "[images] expected image records; the records of 4 synthetic samples of 8x8x3 are not "
+            "images");
 }
 
 }  // namespace

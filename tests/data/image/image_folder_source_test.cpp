@@ -33,8 +33,10 @@ class ImageFolderTest : public ::testing::Test {
     return directory_ / name;
   }
   /// All pixels of it are `value`.
-  std::filesystem::path add_png(const std::string& name, std::uint8_t value, int height = 2, int width = 3) const {
-    return add(name, text_of(encode_png(constant_image(height, width, {value, value, value}).view())));
+  std::filesystem::path add_png(const std::string& name, std::uint8_t value, int height = 2,
+                                int width = 3) const {
+    return add(name,
+               text_of(encode_png(constant_image(height, width, {value, value, value}).view())));
   }
   std::string error() const {
     return data_error_of([&] { ImageFolderSource source(directory_.path()); });
@@ -79,7 +81,8 @@ TEST_F(ImageFolderTest, AFileIsWhatItsContentSays) {
 TEST_F(ImageFolderTest, RecipesMakeImagesOfAnySizeOne) {
   add_png("a/1.png", 1, 300, 400);
   add_png("b/1.png", 2, 260, 256);
-  const Dataset images = Dataset::from_images(directory_.path()).images(ImageRecipe::parse("imagenet-test")).batch(2);
+  const Dataset images =
+      Dataset::from_images(directory_.path()).images(ImageRecipe::parse("imagenet-test")).batch(2);
   EXPECT_EQ(images.spec().shape, (std::vector<std::int64_t>{224, 224, 3}));
   const auto stream = images.stream({.last_step = 1, .pixels = true});
   std::vector<Batch> parts;
@@ -93,8 +96,10 @@ TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
   add_png("a/1.png", 1);
   const auto other = add_png("a/2.png", 2, 3, 3);
   const ImageFolderSource source(directory_.path());
-  EXPECT_EQ(data_error_of([&] { read(source, 1); }),
-            of(other) + "expected a usable image; [image recipe none] expected images of 2 x 3; one is 3 x 3");
+  EXPECT_EQ(
+      data_error_of([&] { read(source, 1); }),
+      of(other) +
+          "expected a usable image; [image recipe none] expected images of 2 x 3; one is 3 x 3");
   const ImageFolderSource told(directory_.path(), {3, 3, 3});
   EXPECT_THAT(read(told, 1).features, Each(2.0f / 255));
   EXPECT_EQ(input_error_of([&] { ImageFolderSource(directory_.path(), {27}); }),
@@ -107,25 +112,32 @@ TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
   const auto text = add("a/3.jpeg", "no image");
   const auto cut = add("a/4.jpg", text_of(encode_jpeg(noisy_image(2, 3).view())).substr(0, 200));
   const ImageFolderSource source(directory_.path());
-  EXPECT_THAT(data_error_of([&] { read(source, 1); }), HasSubstr(of(empty) + "expected a usable image; "));
-  EXPECT_EQ(data_error_of([&] { read(source, 2); }),
-            of(text) +
-                "expected a usable image; [image] expected a JPEG or a PNG image; its 8 bytes begin with "
-                "6e 6f 20 69 6d 61 67 65");
-  EXPECT_THAT(data_error_of([&] { read(source, 3); }), StartsWith(of(cut) + "expected a usable image; "));
+  EXPECT_THAT(data_error_of([&] { read(source, 1); }),
+              HasSubstr(of(empty) + "expected a usable image; "));
+  EXPECT_EQ(
+      data_error_of([&] { read(source, 2); }),
+      of(text) +
+          "expected a usable image; [image] expected a JPEG or a PNG image; its 8 bytes begin with "
+          "6e 6f 20 69 6d 61 67 65");
+  EXPECT_THAT(data_error_of([&] { read(source, 3); }),
+              StartsWith(of(cut) + "expected a usable image; "));
   std::filesystem::remove(directory_ / "a/1.png");
-  EXPECT_EQ(data_error_of([&] { read(source, 0); }),
-            of(directory_ / "a/1.png") + "expected a file that can be read; No such file or directory");
+  EXPECT_EQ(
+      data_error_of([&] { read(source, 0); }),
+      of(directory_ / "a/1.png") + "expected a file that can be read; No such file or directory");
 }
 
 TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
   EXPECT_EQ(error(),
-            of(directory_.path()) + "expected a folder for each class, with images in it; there are no folders");
+            of(directory_.path()) +
+                "expected a folder for each class, with images in it; there are no folders");
   std::filesystem::create_directories(directory_ / "a");
   add("b/notes.txt", "text");
-  EXPECT_EQ(error(), of(directory_.path()) +
-                         "expected files that end in .jpg, .jpeg or .png in the class folders; there are none "
-                         "in a, b");
+  EXPECT_EQ(
+      error(),
+      of(directory_.path()) +
+          "expected files that end in .jpg, .jpeg or .png in the class folders; there are none "
+          "in a, b");
   EXPECT_EQ(data_error_of([] { ImageFolderSource source("nowhere"); }),
             "[nowhere] expected a readable directory; No such file or directory");
   EXPECT_FALSE(is_image_folder(directory_.path()));
@@ -140,7 +152,8 @@ TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
   options.tfrecord.classes = 3;
   EXPECT_EQ(data_error_of([&] { open_data("images:" + directory_.path().string(), options); }),
             of(directory_.path()) +
-                "expected folders of 3 classes, including empty ones, because their order defines the class numbers; "
+                "expected folders of 3 classes, including empty ones, because their order defines "
+                "the class numbers; "
                 "there are 2");
 }
 
@@ -151,12 +164,14 @@ TEST_F(ImageFolderTest, IsOpenedByItsName) {
   EXPECT_EQ(open_data("images:" + directory_.path().string()).size(), 1);
   DataSpecOptions options;
   options.tfrecord.input_shape = {4, 4, 3};
-  EXPECT_EQ(open_data(directory_.path().string(), options).spec().shape, options.tfrecord.input_shape);
+  EXPECT_EQ(open_data(directory_.path().string(), options).spec().shape,
+            options.tfrecord.input_shape);
 }
 
 TEST_F(ImageFolderTest, BecomesShardsOfTheSameFiles) {
   for (int i = 0; i < 20; ++i)
-    add_png(fmt::format("{}/{:02}.png", i < 10 ? "ant" : "bee", i), static_cast<std::uint8_t>(i), 2 + i, 3);
+    add_png(fmt::format("{}/{:02}.png", i < 10 ? "ant" : "bee", i), static_cast<std::uint8_t>(i),
+            2 + i, 3);
   const auto jpeg = text_of(encode_jpeg(noisy_image(5, 7).view()));
   add("bee/20.jpg", jpeg);
   const ImageFolderSource source(directory_.path());
@@ -176,7 +191,8 @@ TEST_F(ImageFolderTest, BecomesShardsOfTheSameFiles) {
       const std::string file = std::get<BytesList>(example.at("image/encoded")).at(0);
       files.insert(file);
       labels.push_back(std::get<Int64List>(example.at("image/class/label")).at(0));
-      EXPECT_EQ(example.at("image/class/text"), Feature(BytesList{labels.back() == 0 ? "ant" : "bee"}));
+      EXPECT_EQ(example.at("image/class/text"),
+                Feature(BytesList{labels.back() == 0 ? "ant" : "bee"}));
       if (file != jpeg) continue;
       EXPECT_EQ(example.at("image/format"), Feature(BytesList{"jpeg"}));
       EXPECT_EQ(example.at("image/height"), Feature(Int64List{5}));
@@ -184,14 +200,16 @@ TEST_F(ImageFolderTest, BecomesShardsOfTheSameFiles) {
       EXPECT_EQ(example.at("image/channels"), Feature(Int64List{3}));
     }
   EXPECT_EQ(files.size(), 21u);
-  for (std::int64_t i = 0; i < source.size(); ++i) EXPECT_TRUE(files.contains(read_bytes(source.path_of(i)))) << i;
+  for (std::int64_t i = 0; i < source.size(); ++i)
+    EXPECT_TRUE(files.contains(read_bytes(source.path_of(i)))) << i;
   EXPECT_EQ(std::ranges::count(labels, 0), 10);
   EXPECT_FALSE(std::ranges::is_sorted(labels));  // both classes in each shard
   const auto first_shard = std::span(labels).first(labels.size() / 2);
   EXPECT_GT(std::ranges::count(first_shard, 0), 0);
   EXPECT_GT(std::ranges::count(first_shard, 1), 0);
 
-  const Dataset shards = open_data(output.path().string()).images(ImageRecipe::parse("imagenet-test"));
+  const Dataset shards =
+      open_data(output.path().string()).images(ImageRecipe::parse("imagenet-test"));
   EXPECT_EQ(shards.spec(), (SampleSpec{{224, 224, 3}, 2, 0}));
   EXPECT_TRUE(shards.source().has_encoded_images());
 }

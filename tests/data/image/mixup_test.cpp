@@ -59,8 +59,10 @@ TEST(ChooseMixup, EndsForTheSmallestAlpha) {
 }
 
 TEST(ChooseMixup, RefusesOtherAlphas) {
-  EXPECT_EQ(input_error_of([] { choose_mixup({}, 10, 0); }), "[mixup] expected an alpha above 0 and up to 4, got 0");
-  EXPECT_EQ(input_error_of([] { choose_mixup({}, 10, 5); }), "[mixup] expected an alpha above 0 and up to 4, got 5");
+  EXPECT_EQ(input_error_of([] { choose_mixup({}, 10, 0); }),
+            "[mixup] expected an alpha above 0 and up to 4, got 0");
+  EXPECT_EQ(input_error_of([] { choose_mixup({}, 10, 5); }),
+            "[mixup] expected an alpha above 0 and up to 4, got 5");
 }
 
 TEST(Mix, WeighsBothSides) {

@@ -10,7 +10,8 @@ namespace lockstep::data {
 namespace {
 
 TEST(ImageRecipe, IsKnownByName) {
-  for (const std::string& name : ImageRecipe::names()) EXPECT_EQ(ImageRecipe::parse(name, 1, 1).name, name);
+  for (const std::string& name : ImageRecipe::names())
+    EXPECT_EQ(ImageRecipe::parse(name, 1, 1).name, name);
   const ImageRecipe cifar = ImageRecipe::parse("cifar10-train");
   EXPECT_EQ(cifar.height, 32);
   EXPECT_EQ(std::get<PaddedCrop>(cifar.geometry).padding, 4);
@@ -33,12 +34,14 @@ TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
 
 TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("cifar-train"); }),
-            "[image recipe] expected one of cifar10-train, cifar10-test, imagenet-train, imagenet-test, none, got "
+            "[image recipe] expected one of cifar10-train, cifar10-test, imagenet-train, "
+            "imagenet-test, none, got "
             "\"cifar-train\"");
 }
 
 TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
-  for (const std::string& name : ImageRecipe::names()) EXPECT_EQ(ImageRecipe::parse(name, 7, 7).description(), name);
+  for (const std::string& name : ImageRecipe::names())
+    EXPECT_EQ(ImageRecipe::parse(name, 7, 7).description(), name);
   ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
   recipe.flip = 0.25;
   recipe.cutout = 8;
@@ -51,20 +54,23 @@ TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
   recipe.scaled_decoding = false;
   recipe.normalization = {};
   EXPECT_EQ(recipe.description(),
-            "imagenet-train, 192x224x3, random resized crops of 0.25 to 1, ratio 1 to 1, area, decoded in full, not "
+            "imagenet-train, 192x224x3, random resized crops of 0.25 to 1, ratio 1 to 1, area, "
+            "decoded in full, not "
             "normalized");
   recipe = ImageRecipe::parse("imagenet-test");
   recipe.geometry = ResizedCenter{300};
   recipe.normalization.mean[0] = 0.5f;
   EXPECT_EQ(recipe.description(),
-            "imagenet-test, the middle of the shorter side resized to 300, normalized by (0.5, 0.456, 0.406) and "
+            "imagenet-test, the middle of the shorter side resized to 300, normalized by (0.5, "
+            "0.456, 0.406) and "
             "(0.229, 0.224, 0.225)");
   recipe = ImageRecipe::parse("cifar10-test");
   recipe.geometry = PaddedCrop{2};
   EXPECT_EQ(recipe.description(), "cifar10-test, crops with a border of 2, of any image");
   recipe.name = "ours";
   EXPECT_EQ(recipe.description(),
-            "ours, crops with a border of 2, of any image, normalized by (0.4914, 0.4822, 0.4465) and (0.247, 0.2435, "
+            "ours, crops with a border of 2, of any image, normalized by (0.4914, 0.4822, 0.4465) "
+            "and (0.247, 0.2435, "
             "0.2616)");
 }
 
@@ -94,20 +100,24 @@ TEST(ImageRecipe, RefusesWhatMakesNoSense) {
             "[image recipe cifar10-train] expected a padding of 0 to 32768 pixels, got 1073741824");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.cutout = 1 << 30; }),
             "[image recipe cifar10-train] expected a cutout of 0 to 32768 pixels, got 1073741824");
-  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.height = 1 << 20; }),
-            "[image recipe cifar10-train] expected an output of at most 32768 x 32768, got 1048576 x 32");
+  EXPECT_EQ(
+      refusal([](ImageRecipe& recipe) { recipe.height = 1 << 20; }),
+      "[image recipe cifar10-train] expected an output of at most 32768 x 32768, got 1048576 x 32");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.contrast = -0.1; }),
             "[image recipe cifar10-train] expected a jitter of contrast from 0 to 10, got -0.1");
-  EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.brightness = 1e9; }),
-            "[image recipe cifar10-train] expected a jitter of brightness from 0 to 10, got 1000000000");
+  EXPECT_EQ(
+      refusal([](ImageRecipe& recipe) { recipe.jitter.brightness = 1e9; }),
+      "[image recipe cifar10-train] expected a jitter of brightness from 0 to 10, got 1000000000");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.jitter.saturation = std::nan(""); }),
             "[image recipe cifar10-train] expected a jitter of saturation from 0 to 10, got nan");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) { recipe.geometry = ResizedCenter{31}; }),
-            "[image recipe cifar10-train] expected a shorter side no shorter than the output, got 31 for 32 x 32");
-  EXPECT_EQ(refusal([](ImageRecipe& recipe) {
-              recipe.geometry = RandomResizedCrop{{{0, 1}, {1, 1}}};
-            }),
-            "[image recipe cifar10-train] expected area fractions above 0 and at most 1, got 0 to 1");
+            "[image recipe cifar10-train] expected a shorter side no shorter than the output, got "
+            "31 for 32 x 32");
+  EXPECT_EQ(
+      refusal([](ImageRecipe& recipe) {
+        recipe.geometry = RandomResizedCrop{{{0, 1}, {1, 1}}};
+      }),
+      "[image recipe cifar10-train] expected area fractions above 0 and at most 1, got 0 to 1");
   EXPECT_EQ(refusal([](ImageRecipe& recipe) {
               recipe.geometry = RandomResizedCrop{{{0.5, 1}, {2, 1}}};
             }),

@@ -29,8 +29,8 @@ Image row_of(const Bytes& pixels) {
   return image;
 }
 
-/// The value between pixels by the definition, in real numbers: `kernel` gives the weight of a pixel by its distance
-/// from the output pixel's middle.
+/// The value between pixels by the definition, in real numbers: `kernel` gives the weight of a
+/// pixel by its distance from the output pixel's middle.
 double reference(const ImageView& image, double y, double x, double reach_y, double reach_x,
                  const std::function<double(double, double)>& kernel, int c) {
   double sum = 0;
@@ -78,13 +78,14 @@ TEST(Resize, IsWithinRoundingOfTheDefinition) {
             x = std::clamp(x, 0.5, s.from_width - 0.5);
             y = std::clamp(y, 0.5, s.from_height - 0.5);
           }
-          const double exact = filter == Filter::area       ? reference(image.view(), y, x, scale_y, scale_x, box, c)
-                               : filter == Filter::bilinear ? reference(image.view(), y, x, 1, 1, triangle, c)
-                                                            : reference(image.view(), y, x, std::max(scale_y, 1.0),
-                                                                        std::max(scale_x, 1.0), triangle, c);
+          const double exact =
+              filter == Filter::area       ? reference(image.view(), y, x, scale_y, scale_x, box, c)
+              : filter == Filter::bilinear ? reference(image.view(), y, x, 1, 1, triangle, c)
+                                           : reference(image.view(), y, x, std::max(scale_y, 1.0),
+                                                       std::max(scale_x, 1.0), triangle, c);
           ASSERT_NEAR(ours[static_cast<std::size_t>(i)], exact, 0.6)
-              << s.from_height << " x " << s.from_width << " to " << s.height << " x " << s.width << ", filter "
-              << static_cast<int>(filter) << ", element " << i;
+              << s.from_height << " x " << s.from_width << " to " << s.height << " x " << s.width
+              << ", filter " << static_cast<int>(filter) << ", element " << i;
         }
       }
     }
@@ -93,18 +94,20 @@ TEST(Resize, IsWithinRoundingOfTheDefinition) {
 
 TEST(Resize, HasItsCentersAtHalfPixels) {
   // Twice as wide: quarters of the way between neighbours, the ends repeated.
-  EXPECT_EQ(resized(row_of({0, 100, 200}), Filter::bilinear, 1, 6), (Bytes{0, 25, 75, 125, 175, 200}));
+  EXPECT_EQ(resized(row_of({0, 100, 200}), Filter::bilinear, 1, 6),
+            (Bytes{0, 25, 75, 125, 175, 200}));
   // Half as wide: bilinear looks between the middle two of four, at 1.0 and 3.0.
   EXPECT_EQ(resized(row_of({0, 100, 40, 60}), Filter::bilinear, 1, 2), (Bytes{50, 50}));
   // A third: bilinear sees one pixel of three, area all.
   EXPECT_EQ(resized(row_of({0, 90, 240}), Filter::bilinear, 1, 1), (Bytes{90}));
   EXPECT_EQ(resized(row_of({0, 90, 240}), Filter::area, 1, 1), (Bytes{110}));
   // Antialiased to a half: weights 1, 3, 3, 1 of 8, without those beyond the ends.
-  EXPECT_EQ(resized(row_of({70, 70, 140, 0, 70, 70}), Filter::antialiased, 1, 3), (Bytes{80, 70, 60}));
+  EXPECT_EQ(resized(row_of({70, 70, 140, 0, 70, 70}), Filter::antialiased, 1, 3),
+            (Bytes{80, 70, 60}));
 }
 
-/// torch.nn.functional.interpolate of the same row in float64, rounded: mode "bilinear", align_corners=False, antialias
-/// on and off; mode "area".
+/// torch.nn.functional.interpolate of the same row in float64, rounded: mode "bilinear",
+/// align_corners=False, antialias on and off; mode "area".
 TEST(Resize, AgreesWithPyTorch) {
   const Image row = row_of({12, 200, 33, 90, 255, 0, 71, 180, 64, 5, 143});
   EXPECT_EQ(resized(row, Filter::antialiased, 1, 4), (Bytes{97, 118, 96, 74}));
@@ -113,7 +116,8 @@ TEST(Resize, AgreesWithPyTorch) {
   const Bytes wider = {12, 112, 163, 49, 67, 136, 250, 88, 24, 74, 149, 133, 58, 18, 70, 143};
   EXPECT_EQ(resized(row, Filter::bilinear, 1, 16), wider);
   EXPECT_EQ(resized(row, Filter::antialiased, 1, 16), wider);
-  EXPECT_EQ(resized(row_of({12, 200, 33, 90, 255, 0, 71, 180, 64}), Filter::area, 1, 3), (Bytes{82, 115, 105}));
+  EXPECT_EQ(resized(row_of({12, 200, 33, 90, 255, 0, 71, 180, 64}), Filter::area, 1, 3),
+            (Bytes{82, 115, 105}));
 }
 
 TEST(Resize, LeavesAConstantImageConstant) {
@@ -150,7 +154,8 @@ TEST(Resize, MirrorsOnTheWay) {
 TEST(Resize, TakesAPartThatBeginsWithinAPixel) {
   const Image image = row_of({0, 40, 80, 120, 160, 200});
   // From 0.5 to 4.5 in four: the middles 1, 2, 3, 4 lie between pixels.
-  EXPECT_EQ(resized(DecodedPart{image.view(), 0.5, 0, 4, 1}, Filter::bilinear, 1, 4), (Bytes{20, 60, 100, 140}));
+  EXPECT_EQ(resized(DecodedPart{image.view(), 0.5, 0, 4, 1}, Filter::bilinear, 1, 4),
+            (Bytes{20, 60, 100, 140}));
 }
 
 }  // namespace

@@ -22,7 +22,8 @@ namespace {
 const SampleKey kKey = {.seed = 3, .epoch = 1, .record_id = 8};
 
 template <typename Value, typename Source>
-std::vector<Value> applied(const ImageTransform& transform, const Source& image, const SampleKey& key = kKey) {
+std::vector<Value> applied(const ImageTransform& transform, const Source& image,
+                           const SampleKey& key = kKey) {
   ImageScratch scratch;
   std::vector<Value> output(transform.output_size());
   transform.apply(image, key, std::span<Value>(output), scratch);
@@ -33,7 +34,8 @@ std::vector<Value> applied(const ImageTransform& transform, const Source& image,
 Bytes step_by_step(const ImageRecipe& recipe, const ImageView& image, const Rectangle& part) {
   Image output;
   output.reshape(recipe.height, recipe.width, 3);
-  PixelSink sink({output.span().pixels, pixels_of(output.view()).size()}, recipe.height, recipe.width, 3);
+  PixelSink sink({output.span().pixels, pixels_of(output.view()).size()}, recipe.height,
+                 recipe.width, 3);
   if (std::holds_alternative<PaddedCrop>(recipe.geometry)) {
     copy_part(image, part, false, sink);
   } else {
@@ -41,16 +43,20 @@ Bytes step_by_step(const ImageRecipe& recipe, const ImageView& image, const Rect
   }
   Bytes flipped(pixels_of(output.view()).size());
   PixelSink flipped_sink(flipped, recipe.height, recipe.width, 3);
-  copy_part(output.view(), {0, 0, recipe.width, recipe.height}, choose_flip(kKey, recipe.flip), flipped_sink);
+  copy_part(output.view(), {0, 0, recipe.width, recipe.height}, choose_flip(kKey, recipe.flip),
+            flipped_sink);
   return flipped;
 }
 
 TEST(ImageTransform, CropsPadsAndFlipsCifar) {
   const ImageTransform transform(ImageRecipe::parse("cifar10-train"));
   const Image image = noisy_image(32, 32);
-  const Bytes expected = step_by_step(transform.recipe(), image.view(), choose_padded_crop(kKey, 32, 32, 4, 32, 32));
+  const Bytes expected =
+      step_by_step(transform.recipe(), image.view(), choose_padded_crop(kKey, 32, 32, 4, 32, 32));
   EXPECT_EQ(applied<std::uint8_t>(transform, image.view()), expected);
-  EXPECT_EQ(applied<std::uint8_t>(transform, std::span<const std::uint8_t>(encode_png(image.view()))), expected);
+  EXPECT_EQ(
+      applied<std::uint8_t>(transform, std::span<const std::uint8_t>(encode_png(image.view()))),
+      expected);
 }
 
 TEST(ImageTransform, CropsResizesAndFlipsImageNet) {
@@ -84,13 +90,15 @@ TEST(ImageTransform, ScaledDecodingShowsTheSamePart) {
       const SampleKey key = {1, 0, record};
       const Bytes left = applied<std::uint8_t>(scaled, std::span<const std::uint8_t>(jpeg), key);
       const Bytes right = applied<std::uint8_t>(plain, std::span<const std::uint8_t>(jpeg), key);
-      EXPECT_LE(difference(view_of(left, 20, 20, 3), view_of(right, 20, 20, 3)).largest, 6) << name << " " << record;
+      EXPECT_LE(difference(view_of(left, 20, 20, 3), view_of(right, 20, 20, 3)).largest, 6)
+          << name << " " << record;
     }
   }
 }
 
 /// All of the image resized, then cropped.
-Bytes middle_after_all(const ImageView& image, int height, int width, Filter filter, const Rectangle& middle) {
+Bytes middle_after_all(const ImageView& image, int height, int width, Filter filter,
+                       const Rectangle& middle) {
   Bytes all(static_cast<std::size_t>(height) * width * 3);
   PixelSink sink(all, height, width, 3);
   Resizer().resize(whole(image), filter, false, sink);
@@ -152,7 +160,8 @@ TEST(ImageTransform, FloatsAreTheNormalizedBytes) {
 TEST(ImageTransform, CutsOutTheMeanColor) {
   ImageRecipe recipe = ImageRecipe::parse("cifar10-test");
   recipe.cutout = 8;
-  const Bytes output = applied<std::uint8_t>(ImageTransform(recipe), constant_image(32, 32, {0, 0, 0}).view());
+  const Bytes output =
+      applied<std::uint8_t>(ImageTransform(recipe), constant_image(32, 32, {0, 0, 0}).view());
   const Rectangle hole = choose_cutout(kKey, 32, 32, 8);
   const ImageView view = view_of(output, 32, 32, 3);
   EXPECT_EQ(pixels_of(view.crop({hole.x, hole.y, 1, 1})), (Bytes{125, 123, 114}));
@@ -170,8 +179,8 @@ TEST(ImageTransform, JittersTheOutput) {
   EXPECT_EQ(output, pixels_of(image.view()));
 }
 
-/// One number for everything that is chosen and computed: it must not depend on compiler, optimization or machine, and
-/// who changes it changes everybody's trainings.
+/// One number for everything that is chosen and computed: it must not depend on compiler,
+/// optimization or machine, and who changes it changes everybody's trainings.
 TEST(ImageTransform, GivesTheSameBitsEverywhere) {
   ImageRecipe recipe = ImageRecipe::parse("imagenet-train");
   recipe.jitter = {0.4, 0.4, 0.4};
@@ -191,7 +200,8 @@ TEST(ImageTransform, GivesTheSameBitsEverywhere) {
 
 TEST(ImageTransform, NoneGivesUnits) {
   const ImageTransform transform(ImageRecipe::parse("none", 1, 2, 1));
-  EXPECT_EQ(applied<float>(transform, constant_image(1, 2, {51}).view()), (std::vector<float>{0.2f, 0.2f}));
+  EXPECT_EQ(applied<float>(transform, constant_image(1, 2, {51}).view()),
+            (std::vector<float>{0.2f, 0.2f}));
 }
 
 TEST(ImageTransform, NamesTheSizeItNeeds) {
@@ -213,8 +223,8 @@ TEST(ImageTransform, GivesEveryThreadTheSame) {
       ImageScratch scratch;
       for (int i = 0; i < 6; ++i) {
         mine.emplace_back(transform.output_size());
-        transform.apply(std::span<const std::uint8_t>(files[static_cast<std::size_t>(i)]), {1, 1, i},
-                        std::span<float>(mine.back()), scratch);
+        transform.apply(std::span<const std::uint8_t>(files[static_cast<std::size_t>(i)]),
+                        {1, 1, i}, std::span<float>(mine.back()), scratch);
       }
     });
   }

@@ -26,31 +26,35 @@ std::vector<std::int64_t> sizes(const BatchPlan& plan, int replica) {
 }
 
 /// The positions of a worker's replicas, batch by batch, as tf.distribute's tests list them.
-std::vector<std::vector<std::int64_t>> batches(const BatchPlan& plan, ReplicaLayout layout, int worker) {
+std::vector<std::vector<std::int64_t>> batches(const BatchPlan& plan, ReplicaLayout layout,
+                                               int worker) {
   std::vector<std::vector<std::int64_t>> batches;
   for (std::int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
     for (int local = 0; local < layout.per_worker; ++local) {
       const Range range = plan.share(step, worker * layout.per_worker + local).positions;
       batches.emplace_back();
-      for (std::int64_t position = range.begin; position < range.end; ++position) batches.back().push_back(position);
+      for (std::int64_t position = range.begin; position < range.end; ++position)
+        batches.back().push_back(position);
     }
   }
   return batches;
 }
 
-BatchPlan own_sequences(std::vector<std::int64_t> records, std::int64_t global_batch, ReplicaLayout layout) {
+BatchPlan own_sequences(std::vector<std::int64_t> records, std::int64_t global_batch,
+                        ReplicaLayout layout) {
   return {ShardPolicy::file, std::move(records), global_batch, layout};
 }
 
 // The examples of batch_sizes_for_worker: (global batch, workers, replicas a worker).
 TEST(BatchPlan, DealsBatchSizesAsTfDistributeDoes) {
   const auto worker_sizes = [](std::int64_t batch, ReplicaLayout layout, int worker) {
-    const BatchPlan plan =
-        own_sequences(std::vector<std::int64_t>(static_cast<std::size_t>(layout.workers()), 1000), batch, layout);
+    const BatchPlan plan = own_sequences(
+        std::vector<std::int64_t>(static_cast<std::size_t>(layout.workers()), 1000), batch, layout);
     std::vector<std::int64_t> sizes;
     for (std::int64_t pull = 0; pull < layout.replicas; ++pull)
       sizes.push_back(
-          plan.share(pull / layout.per_worker, worker * layout.per_worker + static_cast<int>(pull) % layout.per_worker)
+          plan.share(pull / layout.per_worker,
+                     worker * layout.per_worker + static_cast<int>(pull) % layout.per_worker)
               .positions.size());
     return sizes;
   };
@@ -68,22 +72,27 @@ TEST(BatchPlan, GivesEveryWorkerAllRecordsWhereNothingIsSharded) {
   const BatchPlan plan(ShardPolicy::off, {12, 12}, 8, {2, 1});
   EXPECT_EQ(plan.steps_per_epoch(), 3);
   for (int worker = 0; worker < 2; ++worker)
-    EXPECT_THAT(batches(plan, {2, 1}, worker),
-                ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7), ElementsAre(8, 9, 10, 11)));
+    EXPECT_THAT(
+        batches(plan, {2, 1}, worker),
+        ElementsAre(ElementsAre(0, 1, 2, 3), ElementsAre(4, 5, 6, 7), ElementsAre(8, 9, 10, 11)));
 }
 
 TEST(BatchPlan, CutsSlicesOfEqualSizeByData) {
   const BatchPlan plan(ShardPolicy::data, {12}, 4, {2, 1});
-  EXPECT_THAT(batches(plan, {2, 1}, 0), ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5), ElementsAre(8, 9)));
-  EXPECT_THAT(batches(plan, {2, 1}, 1), ElementsAre(ElementsAre(2, 3), ElementsAre(6, 7), ElementsAre(10, 11)));
+  EXPECT_THAT(batches(plan, {2, 1}, 0),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(4, 5), ElementsAre(8, 9)));
+  EXPECT_THAT(batches(plan, {2, 1}, 1),
+              ElementsAre(ElementsAre(2, 3), ElementsAre(6, 7), ElementsAre(10, 11)));
 }
 
 TEST(BatchPlan, LeavesTheLastSlicesShortOrEmptyByData) {
   const BatchPlan three(ShardPolicy::data, {8}, 4, {3, 3});
-  EXPECT_THAT(batches(three, {3, 3}, 0), ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(),
-                                                     ElementsAre(4, 5), ElementsAre(6, 7), ElementsAre()));
-  EXPECT_THAT(batches({ShardPolicy::data, {4}, 4, {5, 5}}, {5, 5}, 0),
-              ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre()));
+  EXPECT_THAT(batches(three, {3, 3}, 0),
+              ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(), ElementsAre(4, 5),
+                          ElementsAre(6, 7), ElementsAre()));
+  EXPECT_THAT(
+      batches({ShardPolicy::data, {4}, 4, {5, 5}}, {5, 5}, 0),
+      ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3), ElementsAre()));
   EXPECT_THAT(batches({ShardPolicy::data, {6}, 4, {2, 2}}, {2, 2}, 0),
               ElementsAre(ElementsAre(0, 1), ElementsAre(2, 3), ElementsAre(4), ElementsAre(5)));
 }
@@ -106,14 +115,17 @@ TEST(BatchPlan, EndsWithOneShortBatchOfAWorker) {
   EXPECT_THAT(sizes(plan, 1), ElementsAre(0, 0, 0));
 }
 
-/// Whatever the policy and the layout: shares side by side are whole steps, and each sequence is gone through once.
+/// Whatever the policy and the layout: shares side by side are whole steps, and each sequence is
+/// gone through once.
 TEST(BatchPlan, TakesEverySequenceWhole) {
-  for (const ShardPolicy policy : {ShardPolicy::automatic, ShardPolicy::data, ShardPolicy::file, ShardPolicy::off}) {
+  for (const ShardPolicy policy :
+       {ShardPolicy::automatic, ShardPolicy::data, ShardPolicy::file, ShardPolicy::off}) {
     for (const ReplicaLayout layout : {ReplicaLayout{1, 1}, {4, 1}, {4, 2}, {6, 3}, {7, 7}}) {
       for (const std::int64_t batch : {1, 3, 8, 10, 64}) {
         const bool own = policy == ShardPolicy::file || policy == ShardPolicy::off;
         std::vector<std::int64_t> records = {101};
-        for (int worker = 1; own && worker < layout.workers(); ++worker) records.push_back(worker % 3 * 50);
+        for (int worker = 1; own && worker < layout.workers(); ++worker)
+          records.push_back(worker % 3 * 50);
         const BatchPlan plan(policy, records, batch, layout);
         std::vector<std::int64_t> taken(records.size());
         for (std::int64_t step = 0; step < plan.steps_per_epoch(); ++step) {
@@ -121,7 +133,8 @@ TEST(BatchPlan, TakesEverySequenceWhole) {
           for (int replica = 0; replica < layout.replicas; ++replica) {
             const BatchShare share = plan.share(step, replica);
             samples += share.positions.size();
-            taken[own ? static_cast<std::size_t>(replica / layout.per_worker) : 0] += share.positions.size();
+            taken[own ? static_cast<std::size_t>(replica / layout.per_worker) : 0] +=
+                share.positions.size();
             EXPECT_LE(share.first_sample + share.positions.size(), share.global_samples);
             EXPECT_LE(share.global_samples, batch);
           }
@@ -134,7 +147,8 @@ TEST(BatchPlan, TakesEverySequenceWhole) {
               of_worker += plan.share(step, worker * layout.per_worker + local).positions.size();
           EXPECT_EQ(plan.records_of_worker(worker), of_worker);
         }
-        EXPECT_EQ(taken, records) << to_string(policy) << ", batch " << batch << ", " << layout.replicas << " replicas";
+        EXPECT_EQ(taken, records) << to_string(policy) << ", batch " << batch << ", "
+                                  << layout.replicas << " replicas";
       }
     }
   }
@@ -144,7 +158,8 @@ TEST(BatchPlan, NeedsLikeWorkersButForAuto) {
   EXPECT_EQ(input_error_of([] {
               BatchPlan(ShardPolicy::off, {10}, 4, {3, 2});
             }),
-            "[shard-policy off] expected the same number of replicas on every rank; 3 replicas cannot be divided into "
+            "[shard-policy off] expected the same number of replicas on every rank; 3 replicas "
+            "cannot be divided into "
             "ranks of 2");
   EXPECT_EQ(BatchPlan(ShardPolicy::automatic, {10}, 4, {3, 2}).steps_per_epoch(), 3);
 }
@@ -208,7 +223,8 @@ TEST(BatchSplit, InTurnGivesEveryPartAsMuch) {
 }
 
 TEST(ShardPolicy, HasNames) {
-  for (const ShardPolicy policy : {ShardPolicy::automatic, ShardPolicy::file, ShardPolicy::data, ShardPolicy::off})
+  for (const ShardPolicy policy :
+       {ShardPolicy::automatic, ShardPolicy::file, ShardPolicy::data, ShardPolicy::off})
     EXPECT_EQ(parse_shard_policy(to_string(policy)), policy);
   EXPECT_EQ(to_string(ShardPolicy::automatic), "auto");
   EXPECT_EQ(input_error_of([] { parse_shard_policy("records"); }),

@@ -16,7 +16,8 @@
 namespace lockstep::data {
 namespace {
 
-std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch, const OrderShape& shape) {
+std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch,
+                                   const OrderShape& shape) {
   const EpochOrder order(seed, epoch, shape);
   std::vector<std::int64_t> ids(static_cast<std::size_t>(shape.records));
   for (std::size_t i = 0; i < ids.size(); ++i) ids[i] = order[static_cast<std::int64_t>(i)];
@@ -27,7 +28,8 @@ TEST(OrderShape, MixesRecordsOneByOneWhereBlocksGainNothing) {
   EXPECT_EQ(choose_order_shape(60'000, 0, 64), (OrderShape{60'000, 64, 1, 1})) << "in memory";
   EXPECT_EQ(choose_order_shape(1'281'167, 110'000, 256).block, 1) << "large records";
   EXPECT_EQ(choose_order_shape(5000, 100, 64).block, 1) << "few records";
-  EXPECT_EQ(choose_order_shape(60'000, 800, 64).block, 1) << "blocks of 3 records, less than a page";
+  EXPECT_EQ(choose_order_shape(60'000, 800, 64).block, 1)
+      << "blocks of 3 records, less than a page";
 }
 
 TEST(OrderShape, TakesBlocksOf64KiBWhereThereAreEnough) {
@@ -35,7 +37,8 @@ TEST(OrderShape, TakesBlocksOf64KiBWhereThereAreEnough) {
   EXPECT_EQ(shape.block, 81);
   EXPECT_EQ(shape.window, 81 * 64);
   EXPECT_EQ(shape.slots, 256);
-  EXPECT_EQ(choose_order_shape(1'000'000, 800, 64).block, 61) << "256 blocks for each sample of a batch";
+  EXPECT_EQ(choose_order_shape(1'000'000, 800, 64).block, 61)
+      << "256 blocks for each sample of a batch";
 }
 
 class OrderOfBlocks : public ::testing::TestWithParam<OrderShape> {};
@@ -74,12 +77,13 @@ TEST(EpochOrder, ReadsBlocksAheadOnceBehindTheFirstWindows) {
     });
   EXPECT_EQ(*std::max_element(read.begin(), read.end()), 1);
   EXPECT_NEAR(static_cast<double>(std::accumulate(read.begin(), read.end(), std::int64_t{0})),
-              static_cast<double>(shape.records - 3 * windows), static_cast<double>(shape.slots * shape.block));
+              static_cast<double>(shape.records - 3 * windows),
+              static_cast<double>(shape.slots * shape.block));
 }
 
 std::string shape_name(const ::testing::TestParamInfo<OrderShape>& info) {
-  return fmt::format("records_{}_slots_{}_block_{}_window_{}", info.param.records, info.param.slots, info.param.block,
-                     info.param.window);
+  return fmt::format("records_{}_slots_{}_block_{}_window_{}", info.param.records, info.param.slots,
+                     info.param.block, info.param.window);
 }
 
 INSTANTIATE_TEST_SUITE_P(EpochOrder, OrderOfBlocks,
@@ -121,8 +125,8 @@ TEST(EpochOrder, ChecksThePosition) {
   }
 }
 
-/// A page of the disk that anybody touches is read; so are blocks. Samples of a batch that a rank owns: those of its
-/// replicas.
+/// A page of the disk that anybody touches is read; so are blocks. Samples of a batch that a rank
+/// owns: those of its replicas.
 double share_of_pages(const OrderShape& shape, std::int64_t records_per_page, int ranks, int rank) {
   const EpochOrder order(3, 0, shape);
   const std::int64_t pages = (shape.records + records_per_page - 1) / records_per_page;
@@ -141,7 +145,8 @@ TEST(EpochOrder, LetsEachRankReadItsShareOfThePagesAlone) {
   ASSERT_EQ(shape.block, 128);
   for (const int ranks : {2, 3, 4, 8})
     for (const int rank : {0, ranks - 1})
-      EXPECT_LT(share_of_pages(shape, 8, ranks, rank), 1.2 / ranks) << ranks << " ranks, rank " << rank;
+      EXPECT_LT(share_of_pages(shape, 8, ranks, rank), 1.2 / ranks)
+          << ranks << " ranks, rank " << rank;
   // The control: without blocks everybody touches all pages.
   EXPECT_GT(share_of_pages({400'000, 8, 1, 1}, 8, 4, 0), 0.85);
 }
@@ -156,14 +161,16 @@ double label_deviation(const OrderShape& shape, std::int64_t epoch, std::int64_t
   for (std::int64_t i = 0; i < groups; ++i) {
     std::vector<double> counts(kLabels);
     for (std::int64_t position = i * group; position < (i + 1) * group; ++position)
-      ++counts[static_cast<std::size_t>(ids[static_cast<std::size_t>(position)] * kLabels / shape.records)];
+      ++counts[static_cast<std::size_t>(ids[static_cast<std::size_t>(position)] * kLabels /
+                                        shape.records)];
     sum += chi_square(counts, static_cast<double>(group) / kLabels);
   }
   return deviations(sum, static_cast<double>(groups * (kLabels - 1)));
 }
 
 TEST(EpochOrder, MixesLabelSortedDataInEveryBatchAsATrueShuffleDoes) {
-  for (const OrderShape& shape : {choose_order_shape(60'000, 800, 100), choose_order_shape(600'000, 800, 100)})
+  for (const OrderShape& shape :
+       {choose_order_shape(60'000, 800, 100), choose_order_shape(600'000, 800, 100)})
     for (std::int64_t epoch = 0; epoch < 3; ++epoch)
       EXPECT_LT(std::abs(label_deviation(shape, epoch, 1)), 4)
           << shape.records << " records, blocks of " << shape.block << ", epoch " << epoch;

@@ -8,13 +8,16 @@
 
 namespace lockstep::data {
 
-void PrintTo(const InterleaveOrder::Place& place, std::ostream* out) { *out << place.input << ":" << place.index; }
+void PrintTo(const InterleaveOrder::Place& place, std::ostream* out) {
+  *out << place.input << ":" << place.index;
+}
 
 namespace {
 
 using Places = std::vector<InterleaveOrder::Place>;
 
-Places by_formula(const std::vector<std::int64_t>& sizes, std::int64_t cycle_length, std::int64_t block_length) {
+Places by_formula(const std::vector<std::int64_t>& sizes, std::int64_t cycle_length,
+                  std::int64_t block_length) {
   const InterleaveOrder order(sizes, cycle_length, block_length);
   Places places;
   for (std::int64_t i = 0; i < std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}); ++i)
@@ -23,7 +26,8 @@ Places by_formula(const std::vector<std::int64_t>& sizes, std::int64_t cycle_len
 }
 
 /// Element after element, with slots that open inputs and find them at their end.
-Places one_by_one(const std::vector<std::int64_t>& sizes, std::size_t cycle_length, std::int64_t block_length) {
+Places one_by_one(const std::vector<std::int64_t>& sizes, std::size_t cycle_length,
+                  std::int64_t block_length) {
   constexpr std::size_t kNone = static_cast<std::size_t>(-1);
   std::vector<std::size_t> slots(cycle_length, kNone);
   std::vector<std::int64_t> given(sizes.size(), 0);
@@ -52,9 +56,9 @@ std::vector<std::size_t> inputs_of(const Places& places) {
 
 // The example of tf.data.Dataset.interleave's documentation: 1 to 5, each six times.
 TEST(InterleaveOrder, IsThatOfTfData) {
-  EXPECT_THAT(
-      inputs_of(by_formula({6, 6, 6, 6, 6}, 2, 4)),
-      testing::ElementsAre(1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3, 4, 4, 5, 5, 5, 5, 5, 5));
+  EXPECT_THAT(inputs_of(by_formula({6, 6, 6, 6, 6}, 2, 4)),
+              testing::ElementsAre(1, 1, 1, 1, 2, 2, 2, 2, 1, 1, 2, 2, 3, 3, 3, 3, 4, 4, 4, 4, 3, 3,
+                                   4, 4, 5, 5, 5, 5, 5, 5));
 }
 
 // What tf.data 2 gives for inputs of 4, 5 and 6 elements, twice.
@@ -62,18 +66,23 @@ TEST(InterleaveOrder, LetsAnInputThatEndsMakeRoomInTheNextRound) {
   const auto sizes_of = [](const std::vector<std::int64_t>& sizes, std::int64_t cycle_length,
                            std::int64_t block_length) {
     std::vector<std::int64_t> values;
-    for (const auto& place : by_formula(sizes, cycle_length, block_length)) values.push_back(sizes[place.input]);
+    for (const auto& place : by_formula(sizes, cycle_length, block_length))
+      values.push_back(sizes[place.input]);
     return values;
   };
   const std::vector<std::int64_t> twice = {4, 5, 6, 4, 5, 6};
-  EXPECT_THAT(sizes_of(twice, 1, 1), testing::ElementsAre(4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5,
-                                                          5, 5, 5, 6, 6, 6, 6, 6, 6));
-  EXPECT_THAT(sizes_of(twice, 2, 1), testing::ElementsAre(4, 5, 4, 5, 4, 5, 4, 5, 5, 6, 6, 4, 6, 4, 6, 4, 6, 4, 6, 5, 6,
-                                                          5, 6, 5, 6, 5, 6, 5, 6, 6));
-  EXPECT_THAT(sizes_of(twice, 2, 3), testing::ElementsAre(4, 4, 4, 5, 5, 5, 4, 5, 5, 6, 6, 6, 4, 4, 4, 6, 6, 6, 4, 5, 5,
-                                                          5, 6, 6, 6, 5, 5, 6, 6, 6));
-  EXPECT_THAT(sizes_of(twice, 7, 2), testing::ElementsAre(4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 4, 4, 5,
-                                                          5, 6, 6, 5, 6, 6, 5, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 1, 1),
+              testing::ElementsAre(4, 4, 4, 4, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6, 6, 4, 4, 4, 4, 5, 5, 5,
+                                   5, 5, 6, 6, 6, 6, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 2, 1),
+              testing::ElementsAre(4, 5, 4, 5, 4, 5, 4, 5, 5, 6, 6, 4, 6, 4, 6, 4, 6, 4, 6, 5, 6, 5,
+                                   6, 5, 6, 5, 6, 5, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 2, 3),
+              testing::ElementsAre(4, 4, 4, 5, 5, 5, 4, 5, 5, 6, 6, 6, 4, 4, 4, 6, 6, 6, 4, 5, 5, 5,
+                                   6, 6, 6, 5, 5, 6, 6, 6));
+  EXPECT_THAT(sizes_of(twice, 7, 2),
+              testing::ElementsAre(4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 4, 4, 5, 5, 6, 6, 4, 4, 5, 5,
+                                   6, 6, 5, 6, 6, 5, 6, 6));
   EXPECT_THAT(sizes_of({4, 0, 6, 4, 0, 6}, 2, 1),
               testing::ElementsAre(4, 4, 6, 4, 6, 4, 6, 6, 4, 6, 4, 6, 4, 4, 6, 6, 6, 6, 6, 6));
 }
@@ -84,7 +93,9 @@ TEST(InterleaveOrder, ReadsEachInputFromItsBeginningToItsEnd) {
 
 TEST(InterleaveOrder, IsThatOfSlotsVisitedOneByOne) {
   std::mt19937 random(1);
-  const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+  const auto below = [&](int end) {
+    return static_cast<int>(random() % static_cast<unsigned>(end));
+  };
   for (int trial = 0; trial < 2000; ++trial) {
     std::vector<std::int64_t> sizes(static_cast<std::size_t>(1 + below(9)));
     for (std::int64_t& size : sizes) size = below(trial % 2 == 0 ? 4 : 30);
@@ -92,7 +103,8 @@ TEST(InterleaveOrder, IsThatOfSlotsVisitedOneByOne) {
     const int block_length = 1 + below(7);
     ASSERT_EQ(by_formula(sizes, cycle_length, block_length),
               one_by_one(sizes, static_cast<std::size_t>(cycle_length), block_length))
-        << testing::PrintToString(sizes) << ", cycle " << cycle_length << ", block " << block_length;
+        << testing::PrintToString(sizes) << ", cycle " << cycle_length << ", block "
+        << block_length;
   }
 }
 
@@ -101,7 +113,8 @@ TEST(InterleaveOrder, FindsPlacesInInputsTooLargeToVisit) {
   const InterleaveOrder order(std::vector<std::int64_t>{kMany, 2 * kMany, 3}, 2, 1);
   EXPECT_EQ(order[0], (InterleaveOrder::Place{0, 0}));
   EXPECT_EQ(order[2 * kMany - 1], (InterleaveOrder::Place{1, kMany - 1}));
-  EXPECT_EQ(order[2 * kMany], (InterleaveOrder::Place{1, kMany})) << "the first has just been found at its end";
+  EXPECT_EQ(order[2 * kMany], (InterleaveOrder::Place{1, kMany}))
+      << "the first has just been found at its end";
   EXPECT_EQ(order[2 * kMany + 1], (InterleaveOrder::Place{2, 0}));
   EXPECT_EQ(order[3 * kMany + 2], (InterleaveOrder::Place{1, 2 * kMany - 1}));
 }

@@ -28,7 +28,8 @@ std::vector<std::int64_t> order_of(std::uint64_t seed, std::int64_t epoch, std::
 
 TEST(Permutation, VisitsEveryRecordOnce) {
   for (const std::int64_t records :
-       {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 64, 97, 100, 1009, 4096, 4097, 10'007, 60'000, 65'536, 65'537}) {
+       {1,  2,  3,   4,    5,    7,    8,      9,      16,     17,    31,
+        64, 97, 100, 1009, 4096, 4097, 10'007, 60'000, 65'536, 65'537}) {
     auto ids = order_of(5, 2, records);
     std::sort(ids.begin(), ids.end());
     std::vector<std::int64_t> all(static_cast<std::size_t>(records));
@@ -71,7 +72,8 @@ TEST(Permutation, ChecksThePosition) {
   EXPECT_THROW(Permutation(1, 0), CheckFailure);
 }
 
-constexpr double kSuspicious = 4.0;  // one in thirty thousand; the seeds are fixed, so the tests do not waver
+constexpr double kSuspicious =
+    4.0;  // one in thirty thousand; the seeds are fixed, so the tests do not waver
 
 TEST(Permutation, GivesAllPermutationsOfAFewRecordsAlike) {
   for (const std::int64_t records : {2, 3, 4, 5}) {
@@ -83,7 +85,8 @@ TEST(Permutation, GivesAllPermutationsOfAFewRecordsAlike) {
     ASSERT_EQ(seen.size(), static_cast<std::size_t>(permutations)) << records << " records";
     std::vector<double> counts;
     for (const auto& [permutation, count] : seen) counts.push_back(count);
-    EXPECT_LT(deviations(chi_square(counts, 1000), permutations - 1), kSuspicious) << records << " records";
+    EXPECT_LT(deviations(chi_square(counts, 1000), permutations - 1), kSuspicious)
+        << records << " records";
   }
 }
 
@@ -94,7 +97,8 @@ TEST(Permutation, PutsEveryRecordEverywhereAlike) {
   std::vector<double> counts(kRecords * kRecords);
   for (int epoch = 0; epoch < kEpochs; ++epoch) {
     const auto ids = order_of(9, epoch, kRecords);
-    for (std::size_t i = 0; i < kRecords; ++i) ++counts[i * kRecords + static_cast<std::size_t>(ids[i])];
+    for (std::size_t i = 0; i < kRecords; ++i)
+      ++counts[i * kRecords + static_cast<std::size_t>(ids[i])];
   }
   EXPECT_LT(deviations(chi_square(counts, kTimes), (kRecords - 1) * (kRecords - 1)), kSuspicious);
 }
@@ -131,7 +135,8 @@ TEST(Permutation, MixesLabelSortedDataInEveryBatch) {
       sum += chi;
       far += chi > 27.88;  // one in a thousand
     }
-    // 600 batches with 9 degrees of freedom each; of their sum, too far below is as suspicious as above.
+    // 600 batches with 9 degrees of freedom each; of their sum, too far below is as suspicious as
+    // above.
     const double z = deviations(sum, 600 * (kLabels - 1));
     EXPECT_LT(std::abs(z), kSuspicious) << "epoch " << epoch;
     EXPECT_LE(far, 5) << "epoch " << epoch;
@@ -173,7 +178,8 @@ TEST(Permutation, OfOneEpochSaysNothingAboutTheNext) {
       same += first[i] == second[i];
     }
     const double variance = (static_cast<double>(kRecords) * kRecords - 1) / 12;
-    EXPECT_LT(std::abs(product / kRecords / variance), kSuspicious / std::sqrt(kRecords)) << "epoch " << epoch;
+    EXPECT_LT(std::abs(product / kRecords / variance), kSuspicious / std::sqrt(kRecords))
+        << "epoch " << epoch;
     EXPECT_LE(same, 8) << "epoch " << epoch;
   }
 }

@@ -18,14 +18,16 @@ using ::testing::ElementsAre;
 /// Record i cannot be read where `bad` has it.
 class PartlyBadSource final : public RecordSource {
  public:
-  PartlyBadSource(std::int64_t records, std::set<std::int64_t> bad, ErrorCategory category = ErrorCategory::data)
+  PartlyBadSource(std::int64_t records, std::set<std::int64_t> bad,
+                  ErrorCategory category = ErrorCategory::data)
       : good_(records), bad_(std::move(bad)), category_(category) {}
 
   const SampleSpec& spec() const override { return good_.spec(); }
   std::int64_t size() const override { return good_.size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     if (bad_.contains(record_id))
-      throw Error(category_, "file: record " + std::to_string(record_id), "expected intact data", "its CRC differs");
+      throw Error(category_, "file: record " + std::to_string(record_id), "expected intact data",
+                  "its CRC differs");
     good_.read(record_id, sample);
   }
   std::string description() const override { return "partly bad"; }
@@ -37,7 +39,8 @@ class PartlyBadSource final : public RecordSource {
 };
 
 Dataset partly_bad(std::int64_t records, std::set<std::int64_t> bad, std::int64_t batch = 4) {
-  return Dataset::from_source(std::make_shared<PartlyBadSource>(records, std::move(bad))).batch(batch);
+  return Dataset::from_source(std::make_shared<PartlyBadSource>(records, std::move(bad)))
+      .batch(batch);
 }
 
 TEST(BadRecords, AreErrorsUnlessTheyMayBeSkipped) {
@@ -93,9 +96,10 @@ TEST(BadRecords, AreReplacedAsPartnersToo) {
 
 TEST(BadRecords, BeyondTheLimitAreAnError) {
   const Dataset dataset = partly_bad(10, {2, 5}).skip_bad_records(1);
-  EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
-            "[bad records] expected at most 1 unreadable record; there are more, such as: [file: record "
-            "5] expected intact data; its CRC differs");
+  EXPECT_EQ(
+      data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
+      "[bad records] expected at most 1 unreadable record; there are more, such as: [file: record "
+      "5] expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {
@@ -120,7 +124,8 @@ TEST(BadRecords, CannotBeAll) {
 
 TEST(BadRecords, AreOnlyThoseWhoseDataAreWrong) {
   const Dataset dataset =
-      Dataset::from_source(std::make_shared<PartlyBadSource>(3, std::set<std::int64_t>{1}, ErrorCategory::device))
+      Dataset::from_source(
+          std::make_shared<PartlyBadSource>(3, std::set<std::int64_t>{1}, ErrorCategory::device))
           .batch(3)
           .skip_bad_records(5);
   EXPECT_EQ(error_of(ErrorCategory::device, [&] { ids_of(dataset, epochs(dataset, 1)); }),

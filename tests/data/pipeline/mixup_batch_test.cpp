@@ -27,7 +27,8 @@ struct Read {
 };
 
 /// The samples of one epoch by record, put together from the parts of all replicas.
-std::map<std::int64_t, Read> epoch_of(const Dataset& dataset, std::int64_t epoch, StreamOptions options = {}) {
+std::map<std::int64_t, Read> epoch_of(const Dataset& dataset, std::int64_t epoch,
+                                      StreamOptions options = {}) {
   options.seed = kSeed;
   options.first_step = epoch * dataset.steps_per_epoch();
   options.last_step = options.first_step + dataset.steps_per_epoch();
@@ -41,10 +42,11 @@ std::map<std::int64_t, Read> epoch_of(const Dataset& dataset, std::int64_t epoch
         std::vector<float> features(part.pixels.begin(), part.pixels.end());
         if (part.pixels.empty()) features = part.features;
         const auto begin = features.begin() + static_cast<std::ptrdiff_t>(i * width);
-        samples[part.record_ids[i]] = {.features = {begin, begin + static_cast<std::ptrdiff_t>(width)},
-                                       .label = part.labels[i],
-                                       .partner_label = part.partner_labels.empty() ? -1 : part.partner_labels[i],
-                                       .weight = part.label_weights.empty() ? -1 : part.label_weights[i]};
+        samples[part.record_ids[i]] = {
+            .features = {begin, begin + static_cast<std::ptrdiff_t>(width)},
+            .label = part.labels[i],
+            .partner_label = part.partner_labels.empty() ? -1 : part.partner_labels[i],
+            .weight = part.label_weights.empty() ? -1 : part.label_weights[i]};
       }
   return samples;
 }
@@ -84,15 +86,18 @@ TEST(MixupBatches, PartnersHaveRandomChoicesOfTheirOwn) {
   const auto plain = epoch_of(dataset, 1, {.pixels = true});
   for (const auto& [record, sample] : epoch_of(dataset.mixup(kAlpha), 1, {.pixels = true})) {
     const Mixup mixup = choose_mixup({kSeed, 1, record}, 53, kAlpha);
-    std::vector<std::uint8_t> expected(plain.at(record).features.begin(), plain.at(record).features.end());
+    std::vector<std::uint8_t> expected(plain.at(record).features.begin(),
+                                       plain.at(record).features.end());
     const auto& partner = plain.at(mixup.partner).features;
-    mix(std::span(expected), std::vector<std::uint8_t>(partner.begin(), partner.end()), mixup.weight);
+    mix(std::span(expected), std::vector<std::uint8_t>(partner.begin(), partner.end()),
+        mixup.weight);
     EXPECT_EQ(sample.features, std::vector<float>(expected.begin(), expected.end())) << record;
   }
 }
 
 TEST(MixupBatches, AreTheSameAsBytesAndAsFeatures) {
-  for (const Dataset& dataset : {stored_images().mixup(kAlpha), stored_images().images(crops()).mixup(kAlpha)}) {
+  for (const Dataset& dataset :
+       {stored_images().mixup(kAlpha), stored_images().images(crops()).mixup(kAlpha)}) {
     const auto options = [&](bool pixels) {
       return StreamOptions{.seed = kSeed, .last_step = dataset.steps_per_epoch(), .pixels = pixels};
     };
@@ -115,14 +120,16 @@ TEST(MixupBatches, AreTheSameAsBytesAndAsFeatures) {
 TEST(MixupBatches, MixWhatMapsAndNormalizationMade) {
   const Dataset dataset =
       stored_images()
-          .map([](Sample& sample, const SampleKey& key) { sample.features[0] = static_cast<float>(key.record_id); })
+          .map([](Sample& sample, const SampleKey& key) {
+            sample.features[0] = static_cast<float>(key.record_id);
+          })
           .normalize({.channels = 3, .mean = {1, 0, 0}, .deviation = {2, 1, 1}});
   for (const auto& [record, sample] : epoch_of(dataset.mixup(kAlpha), 0)) {
     const Mixup mixup = choose_mixup({kSeed, 0, record}, 53, kAlpha);
     const auto value = [](std::int64_t id) { return (static_cast<double>(id) - 1) / 2; };
     const auto weight = static_cast<double>(mixup.weight);
-    EXPECT_NEAR(static_cast<double>(sample.features[0]), weight * value(record) + (1 - weight) * value(mixup.partner),
-                1e-5);
+    EXPECT_NEAR(static_cast<double>(sample.features[0]),
+                weight * value(record) + (1 - weight) * value(mixup.partner), 1e-5);
   }
 }
 
@@ -132,7 +139,8 @@ TEST(MixupBatches, AreTheSameForAnyNumberOfReplicasAndThreads) {
   EXPECT_EQ(expected.size(), 53u);
   for (const int replicas : {2, 3})
     for (const int threads : {1, 3})
-      EXPECT_EQ(epoch_of(dataset, 1, {.replicas = replicas, .threads = threads}), expected) << replicas;
+      EXPECT_EQ(epoch_of(dataset, 1, {.replicas = replicas, .threads = threads}), expected)
+          << replicas;
 }
 
 TEST(MixupBatches, HaveNoPartnersWithoutIt) {
@@ -150,19 +158,23 @@ TEST(MixupBatches, AreToldOf) {
   EXPECT_EQ(tables().mixup(0.2).preparation(), ", mixup 0.2");
   EXPECT_EQ(tables().mixup(0.2).mixup_alpha(), 0.2);
   EXPECT_EQ(input_error_of([] { Dataset::synthetic({6}, 4, 53).mixup(0.2).take(3); }),
-            "[take] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "[take] expected a call before shuffle(), mixup() and batch(), because it selects "
+            "records by id; it was "
             "called after "
             "mixup()");
 }
 
 TEST(MixupBatches, NeedClassesAndASensibleAlpha) {
-  EXPECT_EQ(input_error_of([] { tables().mixup(-1); }), "[mixup] expected an alpha above 0 and up to 4, got -1");
-  EXPECT_EQ(input_error_of([] { tables().mixup(5); }), "[mixup] expected an alpha above 0 and up to 4, got 5");
+  EXPECT_EQ(input_error_of([] { tables().mixup(-1); }),
+            "[mixup] expected an alpha above 0 and up to 4, got -1");
+  EXPECT_EQ(input_error_of([] { tables().mixup(5); }),
+            "[mixup] expected an alpha above 0 and up to 4, got 5");
   const TemporaryDirectory directory;
   write_bytes(directory / "a.csv", "a,b\n1,2\n");
   const Dataset targets = Dataset::from_csv(directory / "a.csv", {.targets = {"b"}});
   EXPECT_EQ(input_error_of([&] { targets.mixup(0.2); }),
-            "[mixup] expected a data set with classes; " + (directory / "a.csv").string() + " has no classes");
+            "[mixup] expected a data set with classes; " + (directory / "a.csv").string() +
+                " has no classes");
 }
 
 }  // namespace

@@ -10,7 +10,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr ChannelNormalization kTwoChannels{.channels = 2, .mean = {0.25f, 0.75f}, .deviation = {0.5f, 2.0f}};
+constexpr ChannelNormalization kTwoChannels{
+    .channels = 2, .mean = {0.25f, 0.75f}, .deviation = {0.5f, 2.0f}};
 
 /// Images [1, 3, 2]; the pixels of record i are 10 i, 10 i + 1, ...
 class ImageSource final : public RecordSource {
@@ -31,7 +32,9 @@ class ImageSource final : public RecordSource {
   SampleSpec spec_{{1, 3, 2}, 2, 0};
 };
 
-Dataset images() { return Dataset::from_source(std::make_shared<ImageSource>()).normalize(kTwoChannels).batch(3); }
+Dataset images() {
+  return Dataset::from_source(std::make_shared<ImageSource>()).normalize(kTwoChannels).batch(3);
+}
 
 std::vector<Batch> batches_of(const Dataset& dataset, bool pixels) {
   const auto stream = dataset.stream({.last_step = dataset.steps_per_epoch(), .pixels = pixels});
@@ -57,7 +60,8 @@ TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
 }
 
 TEST(PixelBatches, AreFeaturesWhereAMapChangesThem) {
-  const Dataset mapped = images().map([](Sample& sample, const SampleKey&) { sample.features[0] = 1; });
+  const Dataset mapped =
+      images().map([](Sample& sample, const SampleKey&) { sample.features[0] = 1; });
   for (const Batch& batch : batches_of(mapped, true)) {
     EXPECT_TRUE(batch.pixels.empty());
     EXPECT_EQ(batch.features[0], (1 - 0.25f) / 0.5f) << "normalized after the map";
@@ -67,33 +71,40 @@ TEST(PixelBatches, AreFeaturesWhereAMapChangesThem) {
 TEST(PixelBatches, ComeFromRawBytesOfRecords) {
   const TemporaryDirectory directory;
   write_records(directory / "images", {image_record(0, 4, 7), image_record(1, 4, 9)});
-  const Dataset records = Dataset::from_tfrecords((directory / "images").string(), {.input_shape = {2, 2, 1}});
+  const Dataset records =
+      Dataset::from_tfrecords((directory / "images").string(), {.input_shape = {2, 2, 1}});
   EXPECT_TRUE(records.source().has_images());
-  EXPECT_THAT(batches_of(records.batch(2), true).front().pixels, testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
-  write_records(directory / "floats",
-                {serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});
+  EXPECT_THAT(batches_of(records.batch(2), true).front().pixels,
+              testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
+  write_records(
+      directory / "floats",
+      {serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});
   EXPECT_FALSE(Dataset::from_tfrecords((directory / "floats").string()).source().has_images());
 }
 
 TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {
   const TemporaryDirectory directory;
-  write_records(
-      directory / "mixed",
-      {image_record(0, 2, 7), serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});
-  const Dataset records = Dataset::from_tfrecords((directory / "mixed").string(), {.input_shape = {2}});
+  write_records(directory / "mixed",
+                {image_record(0, 2, 7), serialize_example({{"image", std::vector<float>{1, 2}},
+                                                           {"label", Int64List{0}}})});
+  const Dataset records =
+      Dataset::from_tfrecords((directory / "mixed").string(), {.input_shape = {2}});
   EXPECT_THAT(data_error_of([&] { batches_of(records.batch(2), true); }),
-              testing::HasSubstr("expected 2 raw bytes in image for shape [2]; it has 2 values of kind float"));
+              testing::HasSubstr(
+                  "expected 2 raw bytes in image for shape [2]; it has 2 values of kind float"));
 }
 
 TEST(Normalization, NeedsAMeanAndADeviationForEachChannel) {
   const Dataset dataset = Dataset::from_source(std::make_shared<ImageSource>());
   EXPECT_EQ(input_error_of([&] { dataset.normalize({.channels = 3}); }),
-            "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 3 deviations: "
+            "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 3 "
+            "deviations: "
             "1, 1, 1");
   EXPECT_EQ(input_error_of([&] {
               dataset.normalize({.channels = 2, .deviation = {1, 0}});
             }),
-            "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 2 deviations: "
+            "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 2 "
+            "deviations: "
             "1, 0");
 }
 

@@ -1,5 +1,5 @@
-// Batches made ahead by threads: always the same ones, no more than asked for, and an end at any moment, by an error
-// too.
+// Batches made ahead by threads: always the same ones, no more than asked for, and an end at any
+// moment, by an error too.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -83,7 +83,8 @@ TEST(Stream, GivesAStepEarlyOnlyWhereItIsReady) {
 
 TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
   for (const int threads : {1, 2, 4}) {
-    const Dataset dataset = Dataset::from_source(std::make_shared<CountingSource>(100, 0, 57)).batch(10);
+    const Dataset dataset =
+        Dataset::from_source(std::make_shared<CountingSource>(100, 0, 57)).batch(10);
     StreamOptions options;
     options.threads = threads;
     options.prefetch = 4;
@@ -93,10 +94,11 @@ TEST(Stream, DeliversTheStepsBeforeAnErrorThenThrowsIt) {
       ASSERT_TRUE(stream->next(parts));
       ASSERT_EQ(parts[0].step, step);
     }
-    // Records 57, 58 and 59 are all broken; the first in the order of the data is reported, whichever thread was
-    // faster. And again.
+    // Records 57, 58 and 59 are all broken; the first in the order of the data is reported,
+    // whichever thread was faster. And again.
     for (int again = 0; again < 2; ++again) {
-      EXPECT_EQ(data_error_of([&] { stream->next(parts); }), "[source] expected a whole record; record 57 is broken")
+      EXPECT_EQ(data_error_of([&] { stream->next(parts); }),
+                "[source] expected a whole record; record 57 is broken")
           << threads << " threads";
     }
   }
@@ -174,9 +176,11 @@ int slots_of(const Dataset& dataset, const StreamOptions& options) {
 TEST(Stream, ReadsAsManyBatchesAheadAsTheDatasetOrElseItsOptionsSay) {
   EXPECT_EQ(slots_of(counting(10, 5), {.prefetch = 3}), 3);
   EXPECT_EQ(slots_of(counting(10, 5).prefetch(4), {.prefetch = 3}), 4);
-  const Dataset early = Dataset::from_source(std::make_shared<CountingSource>(10)).prefetch(4).take(7).batch(2);
+  const Dataset early =
+      Dataset::from_source(std::make_shared<CountingSource>(10)).prefetch(4).take(7).batch(2);
   EXPECT_EQ(slots_of(early, {.prefetch = 3}), 4);
-  EXPECT_EQ(input_error_of([] { counting(10, 5).prefetch(0); }), "[prefetch] expected at least 1 batch, got 0");
+  EXPECT_EQ(input_error_of([] { counting(10, 5).prefetch(0); }),
+            "[prefetch] expected at least 1 batch, got 0");
 }
 
 TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
@@ -191,17 +195,20 @@ TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
   EXPECT_EQ(slots(counting(100, 10), 1), 1) << "without one nothing goes";
   EXPECT_EQ(slots(counting(100, 10), 500, 2), 5) << "of the own replicas alone";
   EXPECT_EQ(slots(counting(4, 10), 400), 5) << "no batch is larger than the data set";
-  const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(100, 3)).batch(10);
+  const Dataset regression =
+      Dataset::from_source(std::make_shared<CountingSource>(100, 3)).batch(10);
   EXPECT_EQ(slots(regression, 10 * (8 + 12 + 8) * 3), 3);
   const Dataset images = Dataset::synthetic({2, 2, 1}, 3, 100).batch(10);
   EXPECT_EQ(slots(images, 10 * (16 + 12) * 2), 2);
 }
 
 TEST(Stream, CountsImagesThatStayBytesAsSuch) {
-  const Dataset images = Dataset::from_memory(std::vector<std::uint8_t>(40), std::vector<std::int32_t>(10),
-                                              {.shape = {2, 2, 1}, .classes = 1})
-                             .batch(10);
-  EXPECT_EQ(slots_of(images, {.prefetch = 5, .prefetch_bytes = 10 * (4 + 12) * 3, .pixels = true}), 3);
+  const Dataset images =
+      Dataset::from_memory(std::vector<std::uint8_t>(40), std::vector<std::int32_t>(10),
+                           {.shape = {2, 2, 1}, .classes = 1})
+          .batch(10);
+  EXPECT_EQ(slots_of(images, {.prefetch = 5, .prefetch_bytes = 10 * (4 + 12) * 3, .pixels = true}),
+            3);
 }
 
 TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
@@ -209,7 +216,8 @@ TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
   std::atomic<bool> slow = false;
   const Dataset dataset = Dataset::from_source(source)
                               .map([&](Sample&, const SampleKey&) {
-                                if (slow) std::this_thread::sleep_for(std::chrono::microseconds(200));
+                                if (slow)
+                                  std::this_thread::sleep_for(std::chrono::microseconds(200));
                               })
                               .batch(2);
   const auto stream = dataset.stream({.prefetch = 2, .threads = 2});
@@ -221,7 +229,8 @@ TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
     ASSERT_EQ(parts[0].step, step++);
     ASSERT_EQ(parts[0].features[0], static_cast<float>(parts[0].record_ids[0]));
   };
-  while (!HasFailure() && stream->workers() > 1) {  // the batches are ready long before they are asked for
+  while (!HasFailure() &&
+         stream->workers() > 1) {  // the batches are ready long before they are asked for
     while (source->reads() < 2 * (step + 2)) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::microseconds(500));
     next();

@@ -36,7 +36,8 @@ class FilesSource final : public CountingSource {
 };
 
 Pipeline pipeline_of(std::vector<std::int64_t> files, std::int64_t global_batch,
-                     ShardPolicy policy = ShardPolicy::automatic, std::int64_t record_bytes = 1000) {
+                     ShardPolicy policy = ShardPolicy::automatic,
+                     std::int64_t record_bytes = 1000) {
   Pipeline pipeline;
   pipeline.source = std::make_shared<FilesSource>(std::move(files), record_bytes);
   pipeline.spec = pipeline.source->spec();
@@ -47,7 +48,8 @@ Pipeline pipeline_of(std::vector<std::int64_t> files, std::int64_t global_batch,
 }
 
 /// The ids that a worker's replicas take in an epoch, in the order of steps and replicas.
-std::vector<std::vector<std::int64_t>> ids_of_worker(const Sharding& sharding, ReplicaLayout layout, int worker) {
+std::vector<std::vector<std::int64_t>> ids_of_worker(const Sharding& sharding, ReplicaLayout layout,
+                                                     int worker) {
   const RecordSequence sequence = sharding.sequence(worker, 7, 1);
   std::vector<std::vector<std::int64_t>> steps;
   for (std::int64_t step = 0; step < sharding.plan().steps_per_epoch(); ++step) {
@@ -61,7 +63,8 @@ std::vector<std::vector<std::int64_t>> ids_of_worker(const Sharding& sharding, R
   return steps;
 }
 
-std::vector<std::int64_t> sorted_union(const std::vector<std::vector<std::vector<std::int64_t>>>& workers) {
+std::vector<std::int64_t> sorted_union(
+    const std::vector<std::vector<std::vector<std::int64_t>>>& workers) {
   std::vector<std::int64_t> all;
   for (const auto& steps : workers)
     for (const auto& ids : steps) all.insert(all.end(), ids.begin(), ids.end());
@@ -92,11 +95,13 @@ TEST_P(AutoOverFiles, DealsEveryRecordOnceAndEvenlyToUpTo16Ranks) {
       const ReplicaLayout layout = {ranks, 1};
       const Sharding sharding(pipeline, layout);
       std::vector<std::vector<std::vector<std::int64_t>>> workers;
-      std::vector<std::vector<std::int64_t>> joined(static_cast<std::size_t>(sharding.plan().steps_per_epoch()));
+      std::vector<std::vector<std::int64_t>> joined(
+          static_cast<std::size_t>(sharding.plan().steps_per_epoch()));
       for (int rank = 0; rank < ranks; ++rank) {
         workers.push_back(ids_of_worker(sharding, layout, rank));
         for (std::size_t step = 0; step < joined.size(); ++step)
-          joined[step].insert(joined[step].end(), workers.back()[step].begin(), workers.back()[step].end());
+          joined[step].insert(joined[step].end(), workers.back()[step].begin(),
+                              workers.back()[step].end());
       }
       EXPECT_EQ(sorted_union(workers), count_to(records)) << ranks << " ranks";
       if (ranks == 1) whole = joined;
@@ -106,7 +111,8 @@ TEST_P(AutoOverFiles, DealsEveryRecordOnceAndEvenlyToUpTo16Ranks) {
       for (const WorkerShare& share : sharding.shares(7, 1)) {
         least = std::min(least, share.records);
         most = std::max(most, share.records);
-        EXPECT_LE(static_cast<double>(share.bytes), 1.2 * static_cast<double>(bytes) / ranks + 1000);
+        EXPECT_LE(static_cast<double>(share.bytes),
+                  1.2 * static_cast<double>(bytes) / ranks + 1000);
       }
       EXPECT_LE(most - least, 1) << ranks << " ranks, batch " << batch;
     }
@@ -115,7 +121,8 @@ TEST_P(AutoOverFiles, DealsEveryRecordOnceAndEvenlyToUpTo16Ranks) {
 
 INSTANTIATE_TEST_SUITE_P(Sharding, AutoOverFiles,
                          ::testing::Values(FileSet{"one_file", {1003}},
-                                           FileSet{"seven_files", {10, 10'000, 200, 17, 3000, 999, 1}},
+                                           FileSet{"seven_files",
+                                                   {10, 10'000, 200, 17, 3000, 999, 1}},
                                            FileSet{"empty_files", {0, 100, 0, 0, 700, 3, 0}},
                                            FileSet{"one_record", {1}}),
                          [](const auto& set) { return set.param.name; });
@@ -125,8 +132,10 @@ TEST(Sharding, ByFileDealsFilesInTurn) {
   const ReplicaLayout layout = {2, 1};
   const Sharding sharding(pipeline, layout);
   // Files 0, 2 and 4 for one, 1 and 3 for the other.
-  EXPECT_THAT(sorted_union({ids_of_worker(sharding, layout, 0)}), ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 12, 13));
-  EXPECT_THAT(sorted_union({ids_of_worker(sharding, layout, 1)}), ::testing::ElementsAre(7, 8, 9, 10, 11));
+  EXPECT_THAT(sorted_union({ids_of_worker(sharding, layout, 0)}),
+              ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 12, 13));
+  EXPECT_THAT(sorted_union({ids_of_worker(sharding, layout, 1)}),
+              ::testing::ElementsAre(7, 8, 9, 10, 11));
   EXPECT_EQ(sharding.plan().steps_per_epoch(), 5);
   const auto shares = sharding.shares(7, 1);
   EXPECT_EQ(shares[0].records, 9);
@@ -144,10 +153,12 @@ TEST(Sharding, ByFileInTheOrderOfIdsWithoutShuffle) {
 }
 
 TEST(Sharding, ByFileMixesSmallRecordsInBlocksOfItsOwnFiles) {
-  const Pipeline pipeline = pipeline_of({40'000, 30'000, 50'000, 20'000}, 4, ShardPolicy::file, 200);
+  const Pipeline pipeline =
+      pipeline_of({40'000, 30'000, 50'000, 20'000}, 4, ShardPolicy::file, 200);
   const ReplicaLayout layout = {2, 1};
   const Sharding sharding(pipeline, layout);
-  EXPECT_EQ(sorted_union({ids_of_worker(sharding, layout, 0), ids_of_worker(sharding, layout, 1)}), count_to(140'000));
+  EXPECT_EQ(sorted_union({ids_of_worker(sharding, layout, 0), ids_of_worker(sharding, layout, 1)}),
+            count_to(140'000));
   std::vector<int> ahead(140'000);
   for (int worker = 0; worker < 2; ++worker) {
     const RecordSequence sequence = sharding.sequence(worker, 7, 1);
@@ -175,14 +186,16 @@ TEST(Sharding, WithOneWorkerIsAutoByFileAndOff) {
   const ReplicaLayout layout = {3, 3};
   const auto expected = ids_of_worker(Sharding(pipeline_of({50, 51}, 8), layout), layout, 0);
   for (const ShardPolicy policy : {ShardPolicy::file, ShardPolicy::off})
-    EXPECT_EQ(ids_of_worker(Sharding(pipeline_of({50, 51}, 8, policy), layout), layout, 0), expected);
+    EXPECT_EQ(ids_of_worker(Sharding(pipeline_of({50, 51}, 8, policy), layout), layout, 0),
+              expected);
 }
 
 TEST(Sharding, ByFileNeedsAFileForEachRank) {
   EXPECT_EQ(input_error_of([] {
               Sharding(pipeline_of({50, 51}, 8, ShardPolicy::file), {3, 1});
             }),
-            "[shard-policy file] expected at least one file for each of 3 ranks; auto distributes records instead; "
+            "[shard-policy file] expected at least one file for each of 3 ranks; auto distributes "
+            "records instead; "
             "counting has "
             "2");
   Pipeline in_memory = pipeline_of({50}, 8, ShardPolicy::file);
@@ -190,7 +203,8 @@ TEST(Sharding, ByFileNeedsAFileForEachRank) {
   EXPECT_EQ(input_error_of([&] {
               Sharding(in_memory, {2, 1});
             }),
-            "[shard-policy file] expected at least one file for each of 2 ranks; auto distributes records instead; "
+            "[shard-policy file] expected at least one file for each of 2 ranks; auto distributes "
+            "records instead; "
             "counting is "
             "not read from files");
 }
@@ -223,10 +237,10 @@ TEST(Sharding, CountsManyRecordsByTheirAverage) {
 
 TEST(Sharding, ResumesAtEveryStepOnAnotherNumberOfRanks) {
   // Records so small that they are mixed in blocks.
-  const Dataset dataset =
-      Dataset::from_source(std::make_shared<FilesSource>(std::vector<std::int64_t>{3000, 1003}, 6000))
-          .shuffle()
-          .batch(5);
+  const Dataset dataset = Dataset::from_source(std::make_shared<FilesSource>(
+                                                   std::vector<std::int64_t>{3000, 1003}, 6000))
+                              .shuffle()
+                              .batch(5);
   StreamOptions options = epochs(dataset, 1);
   const auto whole = ids_of(dataset, options);
   const Sharding blocks(pipeline_of({3000, 1003}, 5, ShardPolicy::automatic, 6000), {1, 1});
@@ -234,8 +248,10 @@ TEST(Sharding, ResumesAtEveryStepOnAnotherNumberOfRanks) {
   for (std::int64_t first = 0; first < options.last_step; first += first < 20 ? 1 : 97) {
     options.first_step = first;
     options.replicas = 1 + static_cast<int>(first % 8);
-    std::vector<std::vector<std::int64_t>> joined(static_cast<std::size_t>(options.last_step - first));
-    for (options.first_replica = 0; options.first_replica < options.replicas; ++options.first_replica) {
+    std::vector<std::vector<std::int64_t>> joined(
+        static_cast<std::size_t>(options.last_step - first));
+    for (options.first_replica = 0; options.first_replica < options.replicas;
+         ++options.first_replica) {
       const auto own = ids_of(dataset, options);
       for (std::size_t step = 0; step < joined.size(); ++step)
         joined[step].insert(joined[step].end(), own[step].begin(), own[step].end());

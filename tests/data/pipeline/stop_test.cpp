@@ -1,4 +1,5 @@
-// Streams that end after any number of steps, whatever the words before them: their threads end with them.
+// Streams that end after any number of steps, whatever the words before them: their threads end
+// with them.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -29,9 +30,11 @@ const Pipe kPipes[] = {
     {"none", [](const Dataset& numbers, const auto&) { return numbers; }},
     {"map", [](const Dataset& numbers, const auto&) { return numbers.map(double_features); }},
     {"take", [](const Dataset& numbers, const auto&) { return numbers.take(12); }},
-    {"skip", [](const Dataset& numbers, const auto&) { return numbers.map(double_features).skip(2); }},
+    {"skip",
+     [](const Dataset& numbers, const auto&) { return numbers.map(double_features).skip(2); }},
     {"repeat", [](const Dataset& numbers, const auto&) { return numbers.repeat(2); }},
-    {"concatenate", [](const Dataset& numbers, const auto&) { return numbers.concatenate(numbers.take(3)); }},
+    {"concatenate",
+     [](const Dataset& numbers, const auto&) { return numbers.concatenate(numbers.take(3)); }},
     {"interleave",
      [](const Dataset& numbers, const auto&) {
        return Dataset::interleave({numbers, numbers}, 2, 3);
@@ -39,17 +42,22 @@ const Pipe kPipes[] = {
     {"filter",
      [](const Dataset& numbers, const auto&) {
        const Dataset whole = Dataset::from_source(std::make_shared<CountingSource>(numbers.size()));
-       return whole.filter([](const Sample& sample) { return sample.label < 4; }).concatenate(numbers);
+       return whole.filter([](const Sample& sample) { return sample.label < 4; })
+           .concatenate(numbers);
      }},
-    {"cache", [](const Dataset& numbers, const auto&) { return numbers.map(double_features).cache(); }},
-    {"cache_in_file", [](const Dataset& numbers,
-                         const TemporaryDirectory& directory) { return numbers.cache(directory / "cache").repeat(2); }},
+    {"cache",
+     [](const Dataset& numbers, const auto&) { return numbers.map(double_features).cache(); }},
+    {"cache_in_file",
+     [](const Dataset& numbers, const TemporaryDirectory& directory) {
+       return numbers.cache(directory / "cache").repeat(2);
+     }},
     {"prefetch", [](const Dataset& numbers, const auto&) { return numbers.shuffle().prefetch(5); }},
 };
 
 class Stop : public ::testing::TestWithParam<Pipe> {
  protected:
-  /// Runs a stream of its own for `steps` steps, or up to an error, and ends it there. Whether there was an error.
+  /// Runs a stream of its own for `steps` steps, or up to an error, and ends it there. Whether
+  /// there was an error.
   static bool run(const Dataset& dataset, int steps) {
     const auto stream = dataset.stream({.prefetch = 2, .threads = 3});
     std::vector<Batch> parts;

@@ -62,7 +62,8 @@ std::string name_of_cut(const ::testing::TestParamInfo<StreamOverReplicas::Param
 }
 
 INSTANTIATE_TEST_SUITE_P(Stream, StreamOverReplicas,
-                         Combine(Values(1, 2, 3, 4, 7), Values(1, 5, 10, 53, 100), Values(1, 3)), name_of_cut);
+                         Combine(Values(1, 2, 3, 4, 7), Values(1, 5, 10, 53, 100), Values(1, 3)),
+                         name_of_cut);
 
 TEST(Stream, OneProcessMayHaveSeveralReplicas) {
   const Dataset dataset = counting(20, 10).shuffle();
@@ -130,7 +131,8 @@ TEST(Stream, FillsTargetsWhereThereAreNoClasses) {
 TEST(Stream, ABatchLargerThanTheDataIsOneRaggedStep) {
   const Dataset dataset = counting(3, 100);
   EXPECT_EQ(dataset.steps_per_epoch(), 1);
-  EXPECT_THAT(ids_of(dataset, epochs(dataset, 2)), ElementsAre(ElementsAre(0, 1, 2), ElementsAre(0, 1, 2)));
+  EXPECT_THAT(ids_of(dataset, epochs(dataset, 2)),
+              ElementsAre(ElementsAre(0, 1, 2), ElementsAre(0, 1, 2)));
 }
 
 TEST(Stream, AReplicaMayGetNothingAndStillTakesPart) {
@@ -181,7 +183,8 @@ TEST(Stream, ResumesAtAnyStepWithTheSameIds) {
   for (std::int64_t first = 0; first <= options.last_step; ++first) {
     options.first_step = first;
     options.threads = 1 + static_cast<int>(first % 3);
-    EXPECT_EQ(ids_of(dataset, options), std::vector(whole.begin() + first, whole.end())) << "from step " << first;
+    EXPECT_EQ(ids_of(dataset, options), std::vector(whole.begin() + first, whole.end()))
+        << "from step " << first;
   }
 }
 
@@ -204,8 +207,8 @@ TEST(Stream, AppliesMapsInTheirOrderWithTheSampleKey) {
                               .shuffle()
                               .map([](Sample& sample, const SampleKey& key) {
                                 sample.features[0] *= 2.0f;
-                                sample.features[1] =
-                                    static_cast<float>(key.epoch * 1000 + static_cast<std::int64_t>(key.seed));
+                                sample.features[1] = static_cast<float>(
+                                    key.epoch * 1000 + static_cast<std::int64_t>(key.seed));
                               });
   StreamOptions options = epochs(dataset, 2);
   options.seed = 9;
@@ -228,12 +231,14 @@ TEST(Stream, RefusesOptionsThatCannotBe) {
     change(options);
     return input_error_of([&] { dataset.stream(options); });
   };
-  EXPECT_EQ(message([](StreamOptions& o) { o.threads = 0; }), "[stream] expected at least 1 thread, got 0");
+  EXPECT_EQ(message([](StreamOptions& o) { o.threads = 0; }),
+            "[stream] expected at least 1 thread, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.prefetch = 0; }),
             "[stream] expected a prefetch of at least 1 batch, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.prefetch_bytes = 0; }),
             "[stream] expected at least 1 byte for batches read ahead, got 0");
-  EXPECT_EQ(message([](StreamOptions& o) { o.replicas = 0; }), "[stream] expected at least 1 replica, got 0");
+  EXPECT_EQ(message([](StreamOptions& o) { o.replicas = 0; }),
+            "[stream] expected at least 1 replica, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.local_replicas = 0; }),
             "[stream] expected at least 1 local replica, got 0");
   EXPECT_EQ(message([](StreamOptions& o) { o.first_replica = 1; }),

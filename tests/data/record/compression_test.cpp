@@ -32,11 +32,12 @@ TEST_F(PackedBomb, IsRefusedAtTheLimitAndNamed) {
     const std::string bytes = packed(std::string(10'000'000, '\0'), compression);
     write_bytes(path_, bytes);
     const InputFile file(path_);
-    const std::string message =
-        "[" + path_.string() +
-        "] expected at most 1000000 bytes after decompression, the limit of the available memory, got more from " +
-        std::to_string(bytes.size()) + " bytes of " + std::string(compression_name(compression)) +
-        " data; decompress the file on disk, split it, or free memory";
+    const std::string message = "[" + path_.string() +
+                                "] expected at most 1000000 bytes after decompression, the limit "
+                                "of the available memory, got more from " +
+                                std::to_string(bytes.size()) + " bytes of " +
+                                std::string(compression_name(compression)) +
+                                " data; decompress the file on disk, split it, or free memory";
     EXPECT_EQ(data_error_of([&] { read_all(file, compression, 1'000'000); }), message);
     EXPECT_EQ(data_error_of([&] { read_what_is_whole(file, compression, 1'000'000); }), message)
         << "more than the limit is no damage: the part before it is not the whole file";
@@ -50,7 +51,8 @@ TEST_F(PackedBomb, OfThePlainKindIsLimitedToo) {
   const InputFile file(path_);
   EXPECT_EQ(data_error_of([&] { read_all(file, Compression::none, 99); }),
             "[" + path_.string() +
-                "] expected at most 99 bytes in the file, the limit of the available memory, got more; split the "
+                "] expected at most 99 bytes in the file, the limit of the available memory, got "
+                "more; split the "
                 "file, or free memory");
   EXPECT_EQ(read_all(file, Compression::none, 100).size(), 100u);
 }
@@ -67,7 +69,8 @@ TEST_F(PackedBomb, AsIdxIsReadNoFurtherThanItsHeaderSays) {
   const std::string head = {0, 0, 8, 1, 0, 0, 0, 5};
   write_bytes(path_, packed(head + std::string(10'000'000, '\1')));
   EXPECT_EQ(data_error_of([&] { read_idx(path_); }),
-            "[" + path_.string() + "] expected 5 bytes of data for [5]; at least 6 bytes follow the header");
+            "[" + path_.string() +
+                "] expected 5 bytes of data for [5]; at least 6 bytes follow the header");
   write_bytes(path_, packed(head + std::string(5, '\1')));
   EXPECT_EQ(read_idx(path_).elements().size(), 5u);
 }

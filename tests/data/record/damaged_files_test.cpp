@@ -19,7 +19,8 @@ class DamagedFiles : public ::testing::Test {
  protected:
   void write(const std::string& name, int records, Compression compression = Compression::none) {
     std::vector<std::string> images;
-    for (int i = 0; i < records; ++i) images.push_back(image_record(i % 10, 4, static_cast<unsigned char>(i)));
+    for (int i = 0; i < records; ++i)
+      images.push_back(image_record(i % 10, 4, static_cast<unsigned char>(i)));
     write_records(directory_ / name, images, compression);
   }
   void flip(const std::string& name, std::size_t at) {
@@ -31,9 +32,9 @@ class DamagedFiles : public ::testing::Test {
     write_bytes(directory_ / name, read_bytes(directory_ / name).substr(0, bytes));
   }
   std::unique_ptr<TFRecordSource> open(bool skip_damage = true) const {
-    return std::make_unique<TFRecordSource>(matching_files({(directory_ / "*.tfrecord").string()}),
-                                            TFRecordOptions{.input_shape = {2, 2, 1}, .skip_damage = skip_damage},
-                                            "damaged");
+    return std::make_unique<TFRecordSource>(
+        matching_files({(directory_ / "*.tfrecord").string()}),
+        TFRecordOptions{.input_shape = {2, 2, 1}, .skip_damage = skip_damage}, "damaged");
   }
   std::vector<std::int32_t> labels(const TFRecordSource& source) const {
     std::vector<std::int32_t> labels;
@@ -60,8 +61,9 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeADamagedLength) {
   EXPECT_EQ(damage.location.offset, static_cast<std::int64_t>(3 * record_));
   EXPECT_EQ(damage.kind, "length CRC");
   EXPECT_EQ(damage.bytes_left_out, static_cast<std::int64_t>(2 * record_));
-  EXPECT_EQ(damage.text(), fmt::format("{}: record 3 at byte {}: length CRC; the last {} bytes are skipped",
-                                       damage.location.file, 3 * record_, 2 * record_));
+  EXPECT_EQ(damage.text(),
+            fmt::format("{}: record 3 at byte {}: length CRC; the last {} bytes are skipped",
+                        damage.location.file, 3 * record_, 2 * record_));
 }
 
 TEST_F(DamagedFiles, GiveTheRecordsBeforeAnEndThatComesTooEarly) {
@@ -85,9 +87,11 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAPackedStreamEnds) {
     const auto source = open();
     EXPECT_GT(source->size(), 10);
     EXPECT_LT(source->size(), 500);
-    for (std::int64_t id = 0; id < source->size(); ++id) EXPECT_EQ(read(*source, id).label, id % 10);
+    for (std::int64_t id = 0; id < source->size(); ++id)
+      EXPECT_EQ(read(*source, id).label, id % 10);
     ASSERT_EQ(source->damage().size(), 1u);
-    EXPECT_EQ(source->damage().front().kind, std::string(compression_name(compression)) + " stream");
+    EXPECT_EQ(source->damage().front().kind,
+              std::string(compression_name(compression)) + " stream");
     EXPECT_EQ(source->damage().front().location.record, source->size());
     EXPECT_LT(source->damage().front().bytes_left_out, static_cast<std::int64_t>(record_));
   }
@@ -99,7 +103,8 @@ TEST_F(DamagedFiles, GiveTheSameToWhoReadsThemOnce) {
   TFRecordReader reader(directory_ / "a.tfrecord");
   std::int64_t records = 0;
   EXPECT_THAT(data_error_of([&] {
-                for (std::string_view record; reader.next(record); ++records) EXPECT_EQ(record.size() + 16, record_);
+                for (std::string_view record; reader.next(record); ++records)
+                  EXPECT_EQ(record.size() + 16, record_);
               }),
               HasSubstr("expected a complete gzip stream; truncated"));
   EXPECT_EQ(records, open()->size());
@@ -111,7 +116,8 @@ TEST_F(DamagedFiles, HaveNoIndexOnTheDisk) {
   flip("b.tfrecord", 3 * record_);
   for (int again = 0; again < 2; ++again) {
     EXPECT_EQ(open()->damage().size(), 1u);
-    EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "a.tfrecord.index", "b.tfrecord"));
+    EXPECT_THAT(names_in(directory_.path()),
+                ElementsAre("a.tfrecord", "a.tfrecord.index", "b.tfrecord"));
   }
 }
 
@@ -125,14 +131,15 @@ TEST_F(DamagedFiles, DataThatAreDamagedAreAnErrorOfTheirRecordAlone) {
   EXPECT_EQ(source->spec().classes, 2);  // of those that can be read
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord"));
   EXPECT_EQ(read(*source, 1).label, 1);
-  EXPECT_EQ(
-      data_error_of([&] { read(*source, 2); }),
-      fmt::format("[{}: record 2 at byte {}] expected an intact record; data CRC: the data does not match its checksum",
-                  (directory_ / "a.tfrecord").string(), 2 * record_));
+  EXPECT_EQ(data_error_of([&] { read(*source, 2); }),
+            fmt::format("[{}: record 2 at byte {}] expected an intact record; data CRC: the data "
+                        "does not match its checksum",
+                        (directory_ / "a.tfrecord").string(), 2 * record_));
 }
 
 TEST_F(DamagedFiles, ARecordThatIsNoExampleIsAnErrorOfThatRecordAlone) {
-  write_records(directory_ / "a.tfrecord", {"\xff\xff", image_record(0, 4, 1), image_record(1, 5, 1)});
+  write_records(directory_ / "a.tfrecord",
+                {"\xff\xff", image_record(0, 4, 1), image_record(1, 5, 1)});
   const auto source = open();
   EXPECT_THAT(data_error_of([&] { read(*source, 0); }),
               HasSubstr("a.tfrecord: record 0 at byte 0] expected a tf.train.Example; "));
@@ -144,11 +151,10 @@ TEST_F(DamagedFiles, ARecordThatIsNoExampleIsAnErrorOfThatRecordAlone) {
 TEST_F(DamagedFiles, WithNothingBeforeTheDamageSayWhatIsWrong) {
   write("a.tfrecord", 3);
   flip("a.tfrecord", 0);
-  EXPECT_EQ(
-      data_error_of([&] { open(); }),
-      fmt::format(
-          "[{0}] expected at least one record; {0}: record 0 at byte 0: length CRC; the last {1} bytes are skipped",
-          (directory_ / "a.tfrecord").string(), 3 * record_));
+  EXPECT_EQ(data_error_of([&] { open(); }),
+            fmt::format("[{0}] expected at least one record; {0}: record 0 at byte 0: length CRC; "
+                        "the last {1} bytes are skipped",
+                        (directory_ / "a.tfrecord").string(), 3 * record_));
 }
 
 /// Read by an index that was made before, out of a mapping or not.
@@ -182,7 +188,8 @@ TEST_P(IndexedDamage, HasTheRightKindAtEveryBit) {
         read();
         ADD_FAILURE() << "bit " << bit << " may be anything";
       } catch (const RecordError& error) {
-        ASSERT_EQ(error.fault(), bit / 8 < begin + kRecordHeaderBytes ? RecordFault::length_crc : RecordFault::data_crc)
+        ASSERT_EQ(error.fault(), bit / 8 < begin + kRecordHeaderBytes ? RecordFault::length_crc
+                                                                      : RecordFault::data_crc)
             << "bit " << bit;
         ASSERT_EQ(error.location().record, number);
         ASSERT_EQ(error.location().offset, static_cast<std::int64_t>(begin));

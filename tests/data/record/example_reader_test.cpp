@@ -38,7 +38,8 @@ class ExampleReaderTest : public ::testing::Test {
 TEST_F(ExampleReaderTest, GivesTheChosenFeaturesOfEveryKind) {
   feature("image").mutable_bytes_list()->add_value("pixels");
   feature("label").mutable_int64_list()->add_value(-7);
-  for (const float value : {0.5f, 1.5f, 2.5f}) feature("box").mutable_float_list()->add_value(value);
+  for (const float value : {0.5f, 1.5f, 2.5f})
+    feature("box").mutable_float_list()->add_value(value);
   for (const char* value : {"a", "", "c"}) feature("words").mutable_bytes_list()->add_value(value);
   feature("not asked for").mutable_bytes_list()->add_value("x");
   const ExampleReader reader({{"label", FeatureKind::int64s},
@@ -95,9 +96,10 @@ TEST_F(ExampleReaderTest, TheLastOfSeveralOfANameCounts) {
 }
 
 TEST_F(ExampleReaderTest, TakesNumbersPackedOrNot) {
-  // The integer 4 alone, then 5 and 6 packed, in "n"; the floats 1 and 2 packed, then 3 alone, in "x".
-  const std::string record =
-      from_hex("0a270a0d0a016e12081a0608040a0205060a160a01781211120f0a080000803f000000400d00004040");
+  // The integer 4 alone, then 5 and 6 packed, in "n"; the floats 1 and 2 packed, then 3 alone, in
+  // "x".
+  const std::string record = from_hex(
+      "0a270a0d0a016e12081a0608040a0205060a160a01781211120f0a080000803f000000400d00004040");
   ASSERT_TRUE(message_.ParseFromString(record));
   ASSERT_EQ(feature("n").int64_list().value_size(), 3);
   ASSERT_EQ(feature("x").float_list().value_size(), 3);
@@ -109,20 +111,24 @@ TEST_F(ExampleReaderTest, TakesNumbersPackedOrNot) {
 TEST_F(ExampleReaderTest, NamesRecordAndFeatureWhereOneIsMissing) {
   feature("image").mutable_bytes_list()->add_value("x");
   EXPECT_EQ(error({"label", FeatureKind::int64s}),
-            "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature label; the record has the "
+            "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature "
+            "label; the record has the "
             "features image (bytes)");
 }
 
 TEST_F(ExampleReaderTest, NamesRecordAndFeatureWhereKindOrLengthAreWrong) {
   feature("label").mutable_float_list()->add_value(1);
   EXPECT_EQ(error({"label", FeatureKind::int64s}),
-            "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature label; it has 1 value of "
+            "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature "
+            "label; it has 1 value of "
             "kind float");
   EXPECT_EQ(error({"label", FeatureKind::floats, 3}),
-            "[a.tfrecord: record 7 at byte 90] expected 3 values of kind float in the feature label; it has 1 value of "
+            "[a.tfrecord: record 7 at byte 90] expected 3 values of kind float in the feature "
+            "label; it has 1 value of "
             "kind float");
   EXPECT_EQ(error({"label", FeatureKind::bytes, std::nullopt, BytesList{}}),
-            "[a.tfrecord: record 7 at byte 90] expected values of kind bytes in the feature label; it has 1 value of "
+            "[a.tfrecord: record 7 at byte 90] expected values of kind bytes in the feature label; "
+            "it has 1 value of "
             "kind float");
 }
 
@@ -145,7 +151,8 @@ TEST(ExampleReader, RefusesRequestsThatCannotBeMet) {
   EXPECT_EQ(input_error_of([] {
               ExampleReader({{"a", FeatureKind::floats, 2, FloatList{1}}});
             }),
-            "[example reader] expected 2 values of kind float in the feature a, also as the value of records without "
+            "[example reader] expected 2 values of kind float in the feature a, also as the value "
+            "of records without "
             "it; its default is 1 value "
             "of kind float");
   EXPECT_THAT(input_error_of([] {

@@ -60,8 +60,8 @@ Example every_kind() {
           {"empty floats", FloatList{}},
           {"empty integers", Int64List{}},
           {"floats", FloatList{0.0f, -0.0f, 1.5f, std::numeric_limits<float>::infinity()}},
-          {"integers",
-           Int64List{0, 1, -1, std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()}},
+          {"integers", Int64List{0, 1, -1, std::numeric_limits<std::int64_t>::min(),
+                                 std::numeric_limits<std::int64_t>::max()}},
           {"no kind", {}},
           {"", Int64List{3}}};
 }
@@ -72,7 +72,9 @@ TEST(Example, SerializesToTheKnownBytes) {
   EXPECT_EQ(parse_example(known), (Example{{"label", Int64List{7}}}));
 }
 
-TEST(Example, RoundTripsEveryKind) { EXPECT_EQ(parse_example(serialize_example(every_kind())), every_kind()); }
+TEST(Example, RoundTripsEveryKind) {
+  EXPECT_EQ(parse_example(serialize_example(every_kind())), every_kind());
+}
 
 TEST(Example, ProtobufReadsWhatWeWrite) {
   lockstep_oracle::Example message;
@@ -86,7 +88,8 @@ TEST(Example, WeReadWhatProtobufWrites) {
 
 TEST(Example, AnEmptyMessageHasNoFeatures) { EXPECT_EQ(parse_example(""), Example{}); }
 
-// Messages that no writer of ours makes, put together by hand: f(number, payload) is a length-delimited field.
+// Messages that no writer of ours makes, put together by hand: f(number, payload) is a
+// length-delimited field.
 std::string f(int number, const std::string& payload) {
   std::string field;
   field.push_back(static_cast<char>(number << 3 | 2));
@@ -96,7 +99,9 @@ std::string f(int number, const std::string& payload) {
   }
   return field + payload;
 }
-std::string entry(const std::string& name, const std::string& feature) { return f(1, f(1, name) + f(2, feature)); }
+std::string entry(const std::string& name, const std::string& feature) {
+  return f(1, f(1, name) + f(2, feature));
+}
 
 struct WireCase {
   const char* name;
@@ -131,7 +136,9 @@ std::vector<WireCase> wire_cases() {
       {"packed_and_unpacked_integers",
        f(1, entry("a", f(3, one + two_unpacked + one))),
        {{"a", Int64List{1, 2, 3, 1}}}},
-      {"packed_and_unpacked_floats", f(1, entry("a", f(2, float_one + float_packed))), {{"a", FloatList{1.0f, 2.0f}}}},
+      {"packed_and_unpacked_floats",
+       f(1, entry("a", f(2, float_one + float_packed))),
+       {{"a", FloatList{1.0f, 2.0f}}}},
       {"last_of_one_name",
        f(1, entry("a", f(3, one)) + entry("b", f(3, one)) + entry("a", f(1, f(1, "x")))),
        {{"a", BytesList{"x"}}, {"b", Int64List{1}}}},
@@ -142,20 +149,29 @@ std::vector<WireCase> wire_cases() {
       {"value_before_key", f(1, f(1, f(2, f(3, one)) + f(1, "a"))), {{"a", Int64List{1}}}},
       {"no_key", f(1, f(1, f(2, f(3, one)))), {{"", Int64List{1}}}},
       {"no_value", f(1, f(1, f(1, "a"))), {{"a", {}}}},
-      {"last_key_of_an_entry", f(1, f(1, f(1, "a") + f(1, "b") + f(2, f(3, one)))), {{"b", Int64List{1}}}},
-      {"lists_of_one_kind_join", f(1, entry("a", f(3, one) + f(3, two_unpacked))), {{"a", Int64List{1, 2, 3}}}},
+      {"last_key_of_an_entry",
+       f(1, f(1, f(1, "a") + f(1, "b") + f(2, f(3, one)))),
+       {{"b", Int64List{1}}}},
+      {"lists_of_one_kind_join",
+       f(1, entry("a", f(3, one) + f(3, two_unpacked))),
+       {{"a", Int64List{1, 2, 3}}}},
       {"a_later_kind_replaces",
        f(1, entry("a", f(3, one) + f(2, float_one) + f(3, two_unpacked))),
        {{"a", Int64List{2, 3}}}},
-      {"values_of_an_entry_join", f(1, f(1, f(1, "a") + f(2, f(3, one)) + f(2, f(3, one)))), {{"a", Int64List{1, 1}}}},
+      {"values_of_an_entry_join",
+       f(1, f(1, f(1, "a") + f(2, f(3, one)) + f(2, f(3, one)))),
+       {{"a", Int64List{1, 1}}}},
       {"unknown_fields",
        unknown + f(1, unknown + f(1, f(1, "a") + unknown + f(2, unknown + f(3, unknown + one)))),
        {{"a", Int64List{1}}}},
-      {"long_varint", f(1, entry("a", f(3, from_hex("08ffffffffffffffffff01")))), {{"a", Int64List{-1}}}},
+      {"long_varint",
+       f(1, entry("a", f(3, from_hex("08ffffffffffffffffff01")))),
+       {{"a", Int64List{-1}}}},
   };
 }
 
-INSTANTIATE_TEST_SUITE_P(Example, ExampleOnTheWire, ::testing::ValuesIn(wire_cases()), name_of_case);
+INSTANTIATE_TEST_SUITE_P(Example, ExampleOnTheWire, ::testing::ValuesIn(wire_cases()),
+                         name_of_case);
 
 TEST(Example, AMessageCutAtAnyLengthIsMalformedOrMeansWhatProtobufSays) {
   const google::protobuf::LogSilencer silent;
@@ -186,7 +202,8 @@ TEST(Example, DamageAnywhereIsMalformedOrMeansWhatProtobufSays) {
       const Example example = parse_example(damaged);
       if (oracle_reads && example.find("floats") != example.end()) {
         // Compared as messages, for which a NaN equals itself.
-        EXPECT_EQ(serialize_example(example), serialize_example(from_oracle(message))) << "trial " << trial;
+        EXPECT_EQ(serialize_example(example), serialize_example(from_oracle(message)))
+            << "trial " << trial;
         ++both_read;
       }
     } catch (const MalformedExample&) {
@@ -197,7 +214,8 @@ TEST(Example, DamageAnywhereIsMalformedOrMeansWhatProtobufSays) {
 
 TEST(Example, PackedFloatsMustBeWhole) {
   EXPECT_THAT(data_error_of([] { parse_example(f(1, entry("a", f(2, from_hex("0a03000000"))))); }),
-              HasSubstr("[tf.train.Example] expected a message in the protobuf wire format; packed floats in 3 bytes"));
+              HasSubstr("[tf.train.Example] expected a message in the protobuf wire format; packed "
+                        "floats in 3 bytes"));
 }
 
 TEST(FeatureView, FindsFeaturesByName) {
@@ -254,7 +272,8 @@ TEST(FeatureView, GivesTheOnlyText) {
 }
 
 TEST(FeatureView, LooksIntoAValueOnlyWhenAsked) {
-  const std::string record = f(1, entry("a", f(3, from_hex("0aff"))) + entry("b", f(3, from_hex("0802"))));
+  const std::string record =
+      f(1, entry("a", f(3, from_hex("0aff"))) + entry("b", f(3, from_hex("0802"))));
   const std::vector<std::string> names = {"a", "b"};
   std::vector<FeatureView> features(2);
   find_features(record, names, features);

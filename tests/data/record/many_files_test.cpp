@@ -15,16 +15,19 @@ namespace lockstep::data {
 namespace {
 
 std::int64_t open_descriptors() {
-  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator());
+  return std::distance(std::filesystem::directory_iterator("/proc/self/fd"),
+                       std::filesystem::directory_iterator());
 }
 
 class ManyFiles : public ::testing::Test {
  protected:
-  /// File i has records of label i % 10, i % 3 of them, none synced: a disk takes its time for that.
+  /// File i has records of label i % 10, i % 3 of them, none synced: a disk takes its time for
+  /// that.
   void write_files(int count) {
     for (int i = 0; i < count; ++i) {
       std::string bytes;
-      for (int record = 0; record < i % 3; ++record) append_record(bytes, image_record(i % 10, 4, 1));
+      for (int record = 0; record < i % 3; ++record)
+        append_record(bytes, image_record(i % 10, 4, 1));
       paths_.push_back(directory_ / (std::to_string(100'000 + i) + ".tfrecord"));
       write_bytes(paths_.back(), bytes);
     }
@@ -36,7 +39,8 @@ class ManyFiles : public ::testing::Test {
     return labels;
   }
   std::unique_ptr<TFRecordSource> open() const {
-    return std::make_unique<TFRecordSource>(paths_, TFRecordOptions{.input_shape = {2, 2, 1}, .classes = 10}, "many");
+    return std::make_unique<TFRecordSource>(
+        paths_, TFRecordOptions{.input_shape = {2, 2, 1}, .classes = 10}, "many");
   }
 
   const TemporaryDirectory directory_;
@@ -85,7 +89,8 @@ TEST_F(ManyFiles, OneThatChangedMeanwhileIsAnError) {
   write_bytes(paths_[299], longer);  // the last that has records
   EXPECT_EQ(data_error_of([&] { read(*source, source->size() - 1); }),
             "[" + paths_[299].string() +
-                "] expected the file as it was when the data set was opened; the file has changed; restart the run");
+                "] expected the file as it was when the data set was opened; the file has changed; "
+                "restart the run");
 }
 
 TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {

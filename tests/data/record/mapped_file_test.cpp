@@ -46,7 +46,8 @@ class MappedFileTest : public ::testing::Test {
   void touch_unguarded_page() const {
     write_bytes(path_, std::string(2 * page_, 'x'));
     const InputFile file(path_);
-    auto* bytes = static_cast<volatile char*>(::mmap(nullptr, 2 * page_, PROT_READ, MAP_SHARED, file.descriptor(), 0));
+    auto* bytes = static_cast<volatile char*>(
+        ::mmap(nullptr, 2 * page_, PROT_READ, MAP_SHARED, file.descriptor(), 0));
     shrink_to(0);
     static_cast<void>(bytes[page_]);
   }
@@ -197,7 +198,8 @@ TEST_P(ShrunkSource, EndsWithAnErrorThatNamesTheRecord) {
   shrink_to(10'000);
   EXPECT_EQ(read(source, 4).label, 4);
   EXPECT_THAT(data_error_of([&] { read(source, 33); }),
-              ::testing::AllOf(HasSubstr(path_.string() + ": record 33 at byte "), HasSubstr("truncated length")));
+              ::testing::AllOf(HasSubstr(path_.string() + ": record 33 at byte "),
+                               HasSubstr("truncated length")));
 }
 
 INSTANTIATE_TEST_SUITE_P(MappedFileTest, ShrunkSource, ::testing::Bool(),
@@ -212,10 +214,11 @@ TEST_F(MappedFileDeathTest, WithoutTheProgramsConsentNoSignalIsHandledAndNothing
         write_images();
         RecordFile file(path_);
         file.map();
-        const auto stream = Dataset::from_tfrecords(path_.string(), {.input_shape = {28, 28, 1}, .classes = 10})
-                                .shuffle()
-                                .batch(16)
-                                .stream({.last_step = 6, .threads = 2});
+        const auto stream =
+            Dataset::from_tfrecords(path_.string(), {.input_shape = {28, 28, 1}, .classes = 10})
+                .shuffle()
+                .batch(16)
+                .stream({.last_step = 6, .threads = 2});
         std::vector<Batch> parts(1);
         int steps = 0;
         while (stream->next(parts)) ++steps;

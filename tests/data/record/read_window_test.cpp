@@ -20,7 +20,8 @@ class ReadWindowTest : public ::testing::Test {
   static FileIdentity identity() { return std::make_shared<char>(); }
   /// In place, so that an open file shows it.
   void overwrite(const std::string& bytes) const {
-    std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out).write(bytes.data(), std::ssize(bytes));
+    std::fstream(path_, std::ios::binary | std::ios::in | std::ios::out)
+        .write(bytes.data(), std::ssize(bytes));
   }
 
   const TemporaryDirectory directory_;
@@ -60,7 +61,8 @@ TEST_F(ReadWindowTest, ReadsAheadOfNeighboursAsMuchAsTheyWere) {
   write_bytes(path_, before);
   const InputFile file(path_);
   const FileIdentity id = identity();
-  for (const std::uint64_t at : {100, 200, 300}) window_.read(file, id, at, 100);  // the third reads up to 500
+  for (const std::uint64_t at : {100, 200, 300})
+    window_.read(file, id, at, 100);  // the third reads up to 500
   overwrite(std::string(1000, 'b'));
   EXPECT_EQ(window_.read(file, id, 400, 100), std::string(100, 'a'));
   EXPECT_EQ(window_.read(file, id, 500, 100), std::string(100, 'b'));
@@ -104,7 +106,8 @@ TEST_F(ReadWindowTest, AFileCutShortUnderItIsAnErrorOfItsRecord) {
     ADD_FAILURE() << "no error";
   } catch (const RecordError& error) {
     EXPECT_EQ(error.fault(), RecordFault::truncated_data);
-    EXPECT_NE(std::string(error.what()).find("record 20 at byte 2320"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("record 20 at byte 2320"), std::string::npos)
+        << error.what();
   }
 }
 

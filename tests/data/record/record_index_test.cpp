@@ -81,7 +81,8 @@ TEST_F(RecordIndexTest, FindsRecordsOfAllSizesAroundItsWindow) {
     ReadWindow window;
     for (std::int64_t i = 0; i < index.records(); ++i) {
       const auto at = static_cast<std::size_t>(i);
-      EXPECT_EQ(file.record(i, index.offsets[at], index.length(i), window), records[at]) << "record " << i;
+      EXPECT_EQ(file.record(i, index.offsets[at], index.length(i), window), records[at])
+          << "record " << i;
     }
   }
 }
@@ -137,7 +138,8 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherTime) {
   write_records(path_, {"a", "bcd"});
   open();
   write_records(path_, {"bcd", "a"});
-  std::filesystem::last_write_time(path_, std::filesystem::file_time_type(std::chrono::seconds(1'000'000'000)));
+  std::filesystem::last_write_time(
+      path_, std::filesystem::file_time_type(std::chrono::seconds(1'000'000'000)));
   EXPECT_EQ(open().length(0), 3u);
 }
 
@@ -160,8 +162,8 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
 TEST_F(RecordIndexTest, StaysInMemoryWhereItCannotBeWritten) {
   write_records(path_, {"zero", "one"});
   write_bytes(directory_ / "file", "");
-  EXPECT_FALSE(
-      save_record_index(directory_ / "file/a.index", file_stamp(path_), build_record_index(RecordFile(path_))));
+  EXPECT_FALSE(save_record_index(directory_ / "file/a.index", file_stamp(path_),
+                                 build_record_index(RecordFile(path_))));
   EXPECT_EQ(open(directory_ / "file").records(), 2);
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "file"));
 }
@@ -174,7 +176,8 @@ TEST_F(RecordIndexTest, InOneDirectoryTellsFilesOfOneNameApart) {
   EXPECT_EQ(open(index_dir).records(), 1);
   EXPECT_EQ(open_record_index(RecordFile(directory_ / "other/a.tfrecord"), index_dir).records(), 2);
   EXPECT_EQ(names_in(index_dir).size(), 2u);
-  EXPECT_EQ(load_record_index(record_index_path(path_, index_dir), file_stamp(path_))->records(), 1);
+  EXPECT_EQ(load_record_index(record_index_path(path_, index_dir), file_stamp(path_))->records(),
+            1);
 }
 
 TEST_F(RecordIndexTest, NamesDamagedHeadersAndTruncation) {
@@ -187,10 +190,9 @@ TEST_F(RecordIndexTest, NamesDamagedHeadersAndTruncation) {
   };
   std::string damaged = whole;
   damaged[25] = 'x';
-  EXPECT_EQ(
-      message(damaged),
-      "[" + path_.string() +
-          ": record 1 at byte 20] expected an intact record; length CRC: the length field does not match its checksum");
+  EXPECT_EQ(message(damaged), "[" + path_.string() +
+                                  ": record 1 at byte 20] expected an intact record; length CRC: "
+                                  "the length field does not match its checksum");
   EXPECT_THAT(message(whole.substr(0, whole.size() - 1)),
               HasSubstr("record 2 at byte 10036] expected an intact record; truncated data"));
   EXPECT_THAT(message(whole.substr(0, 10'040)),
@@ -220,12 +222,14 @@ TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
   std::string other;
   append_record(other, "longer than zero");
   const auto change = [&](std::string_view bytes) {  // in place, so that the open file sees it
-    std::ofstream(path_, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    std::ofstream(path_, std::ios::binary)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   };
   change(other + other);
   EXPECT_EQ(data_error_of([&] { file.record(0, 0, index.length(0), window); }),
             "[" + path_.string() +
-                ": record 0 at byte 0] expected a record of 4 bytes, as in the index; it has 16; the file has changed: "
+                ": record 0 at byte 0] expected a record of 4 bytes, as in the index; it has 16; "
+                "the file has changed: "
                 "restart the run");
   change("");
   EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), window); }),

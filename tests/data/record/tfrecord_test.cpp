@@ -119,14 +119,19 @@ TEST_P(Packed, AFlippedBitNeverChangesARecord) {
       ++found;
     }
   }
-  // In gzip's header the time, the system and two flags, and in both formats the bits that fill up the last byte, say
-  // nothing about the data.
-  const int meaningless = GetParam() == Compression::none ? 0 : GetParam() == Compression::gzip ? 7 * 8 + 7 : 7;
+  // In gzip's header the time, the system and two flags, and in both formats the bits that fill up
+  // the last byte, say nothing about the data.
+  const int meaningless = GetParam() == Compression::none   ? 0
+                          : GetParam() == Compression::gzip ? 7 * 8 + 7
+                                                            : 7;
   EXPECT_GE(found, static_cast<int>(whole.size() * 8) - meaningless);
 }
 
-INSTANTIATE_TEST_SUITE_P(TFRecord, Packed, ::testing::Values(Compression::none, Compression::gzip, Compression::zlib),
-                         [](const auto& test) { return std::string(compression_name(test.param)); });
+INSTANTIATE_TEST_SUITE_P(TFRecord, Packed,
+                         ::testing::Values(Compression::none, Compression::gzip, Compression::zlib),
+                         [](const auto& test) {
+                           return std::string(compression_name(test.param));
+                         });
 
 TEST(TFRecord, ConcatenatedGzipFilesAreOneFile) {
   const TemporaryDirectory directory;
@@ -161,7 +166,8 @@ TEST(TFRecordDamage, HasTheRightKindAtEveryByte) {
   const std::string whole = read_bytes(path);
   std::size_t begin = 0;
   for (std::size_t record = 0; record < records.size(); ++record) {
-    const std::size_t end = begin + kRecordHeaderBytes + records[record].size() + kRecordFooterBytes;
+    const std::size_t end =
+        begin + kRecordHeaderBytes + records[record].size() + kRecordFooterBytes;
     for (std::size_t at = begin; at < end; ++at) {
       std::string damaged = whole;
       damaged[at] = static_cast<char>(damaged[at] ^ (1 << (at % 8)));
@@ -170,7 +176,8 @@ TEST(TFRecordDamage, HasTheRightKindAtEveryByte) {
         read_records(path);
         ADD_FAILURE() << "byte " << at << " may be anything";
       } catch (const RecordError& error) {
-        EXPECT_EQ(error.fault(), at < begin + kRecordHeaderBytes ? RecordFault::length_crc : RecordFault::data_crc)
+        EXPECT_EQ(error.fault(),
+                  at < begin + kRecordHeaderBytes ? RecordFault::length_crc : RecordFault::data_crc)
             << "byte " << at;
         EXPECT_EQ(error.location().record, static_cast<std::int64_t>(record));
         EXPECT_EQ(error.location().offset, static_cast<std::int64_t>(begin));
@@ -207,7 +214,8 @@ TEST(TFRecordDamage, TruncationHasTheRightKindAtEveryLength) {
       read_records(path);
       ADD_FAILURE() << "length " << length;
     } catch (const RecordError& error) {
-      EXPECT_EQ(error.fault(), length < 28 ? RecordFault::truncated_length : RecordFault::truncated_data)
+      EXPECT_EQ(error.fault(),
+                length < 28 ? RecordFault::truncated_length : RecordFault::truncated_data)
           << "length " << length;
       EXPECT_EQ(error.location().record, 1);
       EXPECT_EQ(error.location().offset, 16);
@@ -219,28 +227,35 @@ TEST(TFRecordDamage, IsToldInOneLine) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   const std::string hello = kHelloRecord;
-  const std::string place = "[" + path.string() + ": record 1 at byte 16] expected an intact record; ";
+  const std::string place =
+      "[" + path.string() + ": record 1 at byte 16] expected an intact record; ";
   const auto message = [&](const std::string& second) {
     write_bytes(path, kEmptyRecord + second);
     return data_error_of([&] { read_records(path); });
   };
-  EXPECT_EQ(message(hello.substr(0, 3)), place + "truncated length: the file ends after 3 of the 12 header bytes");
-  EXPECT_EQ(
-      message(hello.substr(0, 14)),
-      place +
-          "truncated data: the header announces 5 data bytes and 4 CRC bytes, but only 2 bytes are left in the file");
-  EXPECT_EQ(message("x" + hello.substr(1)), place + "length CRC: the length field does not match its checksum");
-  EXPECT_EQ(message(hello.substr(0, 20) + "x"), place + "data CRC: the data does not match its checksum");
+  EXPECT_EQ(message(hello.substr(0, 3)),
+            place + "truncated length: the file ends after 3 of the 12 header bytes");
+  EXPECT_EQ(message(hello.substr(0, 14)),
+            place +
+                "truncated data: the header announces 5 data bytes and 4 CRC bytes, but only 2 "
+                "bytes are left in the file");
+  EXPECT_EQ(message("x" + hello.substr(1)),
+            place + "length CRC: the length field does not match its checksum");
+  EXPECT_EQ(message(hello.substr(0, 20) + "x"),
+            place + "data CRC: the data does not match its checksum");
 }
 
 TEST(TFRecordDamage, ALengthBeyondTheFileIsTruncation) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
-  for (const std::uint64_t length : {std::uint64_t{100}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+  for (const std::uint64_t length :
+       {std::uint64_t{100}, std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
     std::string frame(reinterpret_cast<const char*>(&length), sizeof(length));
     const std::uint32_t crc = [&] {
       std::string framed;
-      append_record(framed, frame);  // the CRC behind eight data bytes is the one a length of these bytes would have
+      append_record(
+          framed,
+          frame);  // the CRC behind eight data bytes is the one a length of these bytes would have
       std::uint32_t value = 0;
       std::memcpy(&value, framed.data() + kRecordHeaderBytes + sizeof(length), sizeof(value));
       return value;
@@ -254,7 +269,8 @@ TEST(TFRecordDamage, ALengthBeyondTheFileIsTruncation) {
 TEST(TFRecordDamage, ReadingGoesOnBehindDamagedData) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
-  write_bytes(path, kHelloRecord + kHelloRecord.substr(0, 12) + "jello" + kHelloRecord.substr(17) + kEmptyRecord);
+  write_bytes(path, kHelloRecord + kHelloRecord.substr(0, 12) + "jello" + kHelloRecord.substr(17) +
+                        kEmptyRecord);
   TFRecordReader reader(path);
   std::string_view record;
   EXPECT_TRUE(reader.next(record));
@@ -283,7 +299,8 @@ TEST(TFRecordDamage, OfAPackedStreamNamesFileAndFormat) {
   const std::string whole = read_bytes(path);
   write_bytes(path, whole.substr(0, whole.size() - 5));
   EXPECT_EQ(data_error_of([&] { read_records(path); }),
-            "[" + path.string() + "] expected a complete gzip stream; truncated: the file ends at byte " +
+            "[" + path.string() +
+                "] expected a complete gzip stream; truncated: the file ends at byte " +
                 std::to_string(whole.size() - 5));
   write_bytes(path, whole + "more than a header");
   EXPECT_THAT(data_error_of([&] { read_records(path); }),
@@ -339,7 +356,8 @@ TEST(TFRecordWriter, AMissingDirectoryIsAnError) {
             "[" + path.string() + "] expected to write the file; No such file or directory");
 }
 
-/// Files of this process may not grow past `bytes` while it lives; writing more fails as on a full disk.
+/// Files of this process may not grow past `bytes` while it lives; writing more fails as on a full
+/// disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : old_handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -363,7 +381,8 @@ TEST(TFRecordWriter, AFailedWriteIsAnErrorAndLosesNothing) {
   const TemporaryDirectory directory;
   const auto path = directory / "a.tfrecord";
   write_records(path, {"old"});
-  for (const std::size_t size : {std::size_t{5'000}, std::size_t{1'000'000}}) {  // fails in close(), in write()
+  for (const std::size_t size :
+       {std::size_t{5'000}, std::size_t{1'000'000}}) {  // fails in close(), in write()
     const FileSizeLimit limit(1000);
     EXPECT_EQ(data_error_of([&] { write_records(path, {std::string(size, 'x')}); }),
               "[" + path.string() + "] expected to write the file; File too large");

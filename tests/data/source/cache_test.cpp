@@ -20,8 +20,10 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// Batches of several epochs, each with the features of pixels that are normalized where they came as such.
-std::vector<Batch> batches_of(const Dataset& dataset, int epoch_count, bool pixels = false, std::uint64_t seed = 1) {
+/// Batches of several epochs, each with the features of pixels that are normalized where they came
+/// as such.
+std::vector<Batch> batches_of(const Dataset& dataset, int epoch_count, bool pixels = false,
+                              std::uint64_t seed = 1) {
   StreamOptions options = epochs(dataset, epoch_count);
   options.seed = seed;
   options.threads = 4;
@@ -55,7 +57,9 @@ class Cache : public ::testing::TestWithParam<bool> {
  protected:
   bool in_file() const { return GetParam(); }
   std::filesystem::path file() const { return directory_ / "cache"; }
-  Dataset cached(const Dataset& dataset) const { return in_file() ? dataset.cache(file()) : dataset.cache(); }
+  Dataset cached(const Dataset& dataset) const {
+    return in_file() ? dataset.cache(file()) : dataset.cache();
+  }
 
   TemporaryDirectory directory_;
 };
@@ -85,7 +89,8 @@ TEST_P(Cache, FreezesWhatIsRandomBeforeItAndNothingBehind) {
   };
   const auto passes_of = [&](const Dataset& dataset, std::uint64_t seed) {
     std::vector<float> passes;
-    for (const Batch& batch : batches_of(dataset.batch(9), 3, false, seed)) passes.push_back(batch.features[0]);
+    for (const Batch& batch : batches_of(dataset.batch(9), 3, false, seed))
+      passes.push_back(batch.features[0]);
     return passes;
   };
   const Dataset numbers = Dataset::from_source(std::make_shared<CountingSource>(9));
@@ -97,10 +102,11 @@ TEST_P(Cache, FreezesWhatIsRandomBeforeItAndNothingBehind) {
 
 TEST_P(Cache, AnErrorIsNotKept) {
   std::atomic<bool> broken = true;
-  const Dataset dataset = cached(Dataset::from_generator({.shape = {1}, .classes = 2}, 3, [&](std::int64_t, Sample& s) {
-    if (broken) throw std::runtime_error("not yet");
-    s.features[0] = 5;
-  }));
+  const Dataset dataset =
+      cached(Dataset::from_generator({.shape = {1}, .classes = 2}, 3, [&](std::int64_t, Sample& s) {
+        if (broken) throw std::runtime_error("not yet");
+        s.features[0] = 5;
+      }));
   EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(3), 1); }), HasSubstr("not yet"));
   broken = false;
   EXPECT_THAT(batches_of(dataset.batch(3), 1).front().features, ElementsAre(5, 5, 5));
@@ -109,10 +115,11 @@ TEST_P(Cache, AnErrorIsNotKept) {
 TEST_P(Cache, IsSharedByStreamsAndThreads) {
   const auto source = std::make_shared<CountingSource>(64);
   const Dataset dataset = cached(Dataset::from_source(source)).repeat(3).shuffle().batch(16);
-  const auto expected =
-      batches_of(Dataset::from_source(std::make_shared<CountingSource>(64)).repeat(3).shuffle().batch(16), 2);
+  const auto expected = batches_of(
+      Dataset::from_source(std::make_shared<CountingSource>(64)).repeat(3).shuffle().batch(16), 2);
   std::vector<std::jthread> readers;
-  for (int i = 0; i < 3; ++i) readers.emplace_back([&] { expect_same(batches_of(dataset, 2), expected); });
+  for (int i = 0; i < 3; ++i)
+    readers.emplace_back([&] { expect_same(batches_of(dataset, 2), expected); });
 }
 
 constexpr ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
@@ -133,8 +140,10 @@ ImageRecipe random_crop() {
 
 TEST_P(Cache, KeepsImagesAsBytes) {
   const Dataset dataset = cached(images().normalize(kOneChannel)).batch(2);
-  expect_same(batches_of(dataset, 2, true), batches_of(images().normalize(kOneChannel).batch(2), 2, false));
-  expect_same(batches_of(dataset, 2, false), batches_of(images().normalize(kOneChannel).batch(2), 2, false));
+  expect_same(batches_of(dataset, 2, true),
+              batches_of(images().normalize(kOneChannel).batch(2), 2, false));
+  expect_same(batches_of(dataset, 2, false),
+              batches_of(images().normalize(kOneChannel).batch(2), 2, false));
   if (!in_file()) return;
   EXPECT_LT(std::filesystem::file_size(file()), 5 * (28 + 4 + 4) + 250) << "a byte for each pixel";
 }
@@ -162,18 +171,21 @@ TEST_P(Cache, MayStandBehindAMapOfImages) {
 
 TEST_P(Cache, StandsBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([&] { cached(images().batch(2)); }),
-            "[cache] expected a call before shuffle(), mixup() and batch(), because it selects records by id; it was "
+            "[cache] expected a call before shuffle(), mixup() and batch(), because it selects "
+            "records by id; it was "
             "called after "
             "batch()");
 }
 
 TEST(CacheInMemory, MustFit) {
   const auto source = std::make_shared<CountingSource>(1 << 20);
-  EXPECT_EQ(
-      input_error_of([&] { CachedSource(source, std::int64_t{5} << 20); }),
-      "[cache] expected 12.0 MiB of memory for 1048576 records of 12 bytes; 5.0 MiB are available: use cache(file)");
+  EXPECT_EQ(input_error_of([&] { CachedSource(source, std::int64_t{5} << 20); }),
+            "[cache] expected 12.0 MiB of memory for 1048576 records of 12 bytes; 5.0 MiB are "
+            "available: use cache(file)");
   EXPECT_THAT(
-      input_error_of([] { Dataset::from_source(std::make_shared<CountingSource>(std::int64_t{1} << 60)).cache(); }),
+      input_error_of([] {
+        Dataset::from_source(std::make_shared<CountingSource>(std::int64_t{1} << 60)).cache();
+      }),
       HasSubstr("use cache(file)"));
 }
 
@@ -234,18 +246,22 @@ TEST_F(CacheFile, OfSeveralProcessesEachFillsItsOwnAndTheFirstOneStays) {
 
 TEST_F(CacheFile, OfSomethingElseIsRefused) {
   fill();
-  EXPECT_EQ(
-      data_error_of([&] { cached(5); }),
-      "[" + file().string() +
-          "] expected a cache of 5 records of counting, as floats [2] with 5 classes and 0 targets; it is a cache of 4 "
-          "records of counting, as floats [2] with 5 classes and 0 targets: remove it, or choose another file");
-  EXPECT_THAT(
-      data_error_of([&] { Dataset::from_source(source_).map([](Sample&, const SampleKey&) {}).take(4).cache(file()); }),
-      HasSubstr("expected a cache of 4 records of counting, 1 map, the first 4 records, as floats"));
-  write_bytes(file(), "my thesis, the only copy, with all of its figures and tables");
-  EXPECT_EQ(data_error_of([&] { cached(); }),
+  EXPECT_EQ(data_error_of([&] { cached(5); }),
             "[" + file().string() +
-                "] expected a cache file; the file is not a cache file: remove it, or choose another file");
+                "] expected a cache of 5 records of counting, as floats [2] with 5 classes and 0 "
+                "targets; it is a cache of 4 "
+                "records of counting, as floats [2] with 5 classes and 0 targets: remove it, or "
+                "choose another file");
+  EXPECT_THAT(
+      data_error_of([&] {
+        Dataset::from_source(source_).map([](Sample&, const SampleKey&) {}).take(4).cache(file());
+      }),
+      HasSubstr(
+          "expected a cache of 4 records of counting, 1 map, the first 4 records, as floats"));
+  write_bytes(file(), "my thesis, the only copy, with all of its figures and tables");
+  EXPECT_EQ(data_error_of([&] { cached(); }), "[" + file().string() +
+                                                  "] expected a cache file; the file is not a "
+                                                  "cache file: remove it, or choose another file");
   EXPECT_THAT(read_bytes(file()), HasSubstr("my thesis"));
 }
 
@@ -259,7 +275,8 @@ TEST_F(CacheFile, OfAMapThatHasChangedIsRefused) {
   EXPECT_EQ(with_map(1).size(), 4);
   EXPECT_EQ(data_error_of([&] { with_map(2); }),
             "[" + file().string() +
-                "] expected a cache of the current records; record 0 differs: remove the file, which is then rebuilt");
+                "] expected a cache of the current records; record 0 differs: remove the file, "
+                "which is then rebuilt");
 }
 
 TEST_F(CacheFile, DamageIsToldByItsRecord) {
@@ -271,12 +288,14 @@ TEST_F(CacheFile, DamageIsToldByItsRecord) {
   const Dataset dataset = cached();
   EXPECT_EQ(data_error_of([&] { batches_of(dataset.batch(4), 1); }),
             "[" + file().string() +
-                ": record 2] expected an intact record; it does not match its checksum: remove the file, which is then "
+                ": record 2] expected an intact record; it does not match its checksum: remove the "
+                "file, which is then "
                 "rebuilt");
   write_bytes(file(), whole.substr(0, whole.size() - 1));
-  EXPECT_EQ(data_error_of([&] { cached(); }), "[" + file().string() + "] expected " + std::to_string(whole.size()) +
-                                                  " bytes for 4 records; it has " + std::to_string(whole.size() - 1) +
-                                                  ": remove it, or choose another file");
+  EXPECT_EQ(data_error_of([&] { cached(); }),
+            "[" + file().string() + "] expected " + std::to_string(whole.size()) +
+                " bytes for 4 records; it has " + std::to_string(whole.size() - 1) +
+                ": remove it, or choose another file");
 }
 
 TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
@@ -286,12 +305,14 @@ TEST_F(CacheFile, ADamagedHeaderIsNeverTaken) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
     write_bytes(file(), damaged);
-    EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr(": remove it, or choose another file")) << "byte " << i;
+    EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr(": remove it, or choose another file"))
+        << "byte " << i;
   }
   std::string other_version = whole;
   other_version[8] = 2;
   write_bytes(file(), other_version);
-  EXPECT_THAT(data_error_of([&] { cached(); }), HasSubstr("expected a cache file of version 1; its version is 2"));
+  EXPECT_THAT(data_error_of([&] { cached(); }),
+              HasSubstr("expected a cache file of version 1; its version is 2"));
   std::string damaged = whole;
   damaged[40] ^= 1;
   write_bytes(file(), damaged);
@@ -311,12 +332,15 @@ TEST_F(CacheFile, HasTheFormThatItsHeaderSays) {
 }
 
 TEST_F(CacheFile, NeedsADirectoryAndRoom) {
-  EXPECT_THAT(
-      error_of(ErrorCategory::output,
-               [&] { Dataset::from_source(std::make_shared<CountingSource>(1)).cache(directory_ / "none/cache"); }),
-      HasSubstr("none/cache] expected to write the file; No such file or directory"));
+  EXPECT_THAT(error_of(ErrorCategory::output,
+                       [&] {
+                         Dataset::from_source(std::make_shared<CountingSource>(1))
+                             .cache(directory_ / "none/cache");
+                       }),
+              HasSubstr("none/cache] expected to write the file; No such file or directory"));
   EXPECT_THAT(error_of(ErrorCategory::output, [&] { cached(std::int64_t{1} << 50); }),
-              HasSubstr("/cache] expected 17179869184.0 MiB on the disk for 1125899906842624 records of 12 bytes; "));
+              HasSubstr("/cache] expected 17179869184.0 MiB on the disk for 1125899906842624 "
+                        "records of 12 bytes; "));
   EXPECT_TRUE(names_in(directory_.path()).empty());
 }
 

@@ -22,7 +22,9 @@ class CsvTest : public ::testing::Test {
   std::string input_error(const std::string& text, const CsvOptions& options) const {
     return input_error_of([&] { open(text, options); });
   }
-  std::string at(const std::string& place) const { return "[" + path_.string() + ": " + place + "] "; }
+  std::string at(const std::string& place) const {
+    return "[" + path_.string() + ": " + place + "] ";
+  }
   std::string of_file() const { return "[" + path_.string() + "] "; }
 
   const TemporaryDirectory directory_;
@@ -36,9 +38,10 @@ constexpr const char* kFruit =
     "yellow,4,apple\n";
 
 TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
-  for (const char* header : {"", "3,2,setosa,versicolor,virginica\n", "a,b,class\n", "\"x\",\"y\",\"z\"\r\n",
-                             "\xef\xbb\xbf"
-                             "a,b,c\n"}) {
+  for (const char* header :
+       {"", "3,2,setosa,versicolor,virginica\n", "a,b,class\n", "\"x\",\"y\",\"z\"\r\n",
+        "\xef\xbb\xbf"
+        "a,b,c\n"}) {
     const CsvSource source = open(std::string(header) + "6.4,-2.8,2\n+1e-3, 3 ,0\r\n\n7,8,1");
     EXPECT_EQ(source.size(), 3) << header;
     EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
@@ -54,16 +57,22 @@ TEST_F(CsvTest, NamesFileLineAndColumn) {
   const std::string needed_number = "expected a number, or a column of words: categorical=";
   EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2, got \"x\"");
   EXPECT_EQ(error("a,b,c\n1,2,0\n,2,0\n"), at("line 3, column 1") + needed_number + "a, got \"\"");
-  EXPECT_EQ(error("1,2,0\nnan,2,0\n"), at("line 2, column 1") + "expected a finite number, got \"nan\"");
-  EXPECT_EQ(error("1,2,0\n1e99,2,0\n"), at("line 2, column 1") + "expected a finite number, got \"1e99\"");
+  EXPECT_EQ(error("1,2,0\nnan,2,0\n"),
+            at("line 2, column 1") + "expected a finite number, got \"nan\"");
+  EXPECT_EQ(error("1,2,0\n1e99,2,0\n"),
+            at("line 2, column 1") + "expected a finite number, got \"1e99\"");
   EXPECT_EQ(error("1,2,0\n1,2,setosa\n"),
             at("line 2, column 3") + "expected a class number (an integer from 0), got \"setosa\"");
   EXPECT_EQ(error("1,2,0\n1,2,-1\n"),
             at("line 2, column 3") + "expected a class number (an integer from 0), got \"-1\"");
-  EXPECT_EQ(error("1,2,0.5\n"), at("line 1, column 3") + "expected a class number (an integer from 0), got \"0.5\"");
-  EXPECT_EQ(error("1,2,0\n1,2\n"), at("line 2, column 2") + "expected 3 columns, as in the first row; there are 2");
-  EXPECT_EQ(error("1,2,0\n1,2,3,0\n"), at("line 2, column 3") + "expected 3 columns, as in the first row; there are 4");
-  EXPECT_EQ(error("a,b\n1,2,0\n"), at("line 2, column 2") + "expected 2 columns, as in the first row; there are 3");
+  EXPECT_EQ(error("1,2,0.5\n"),
+            at("line 1, column 3") + "expected a class number (an integer from 0), got \"0.5\"");
+  EXPECT_EQ(error("1,2,0\n1,2\n"),
+            at("line 2, column 2") + "expected 3 columns, as in the first row; there are 2");
+  EXPECT_EQ(error("1,2,0\n1,2,3,0\n"),
+            at("line 2, column 3") + "expected 3 columns, as in the first row; there are 4");
+  EXPECT_EQ(error("a,b\n1,2,0\n"),
+            at("line 2, column 2") + "expected 2 columns, as in the first row; there are 3");
   EXPECT_EQ(error("1\n2\n"), of_file() + "expected a feature and a label; there is one column");
 }
 
@@ -77,14 +86,16 @@ TEST_F(CsvTest, NeedsRows) {
 TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
   const CsvSource source = open(kFruit, {.categorical = {"color"}});
   EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
-  EXPECT_THAT(source.feature_names(), ElementsAre("color=green", "color=red", "color=yellow", "size"));
+  EXPECT_THAT(source.feature_names(),
+              ElementsAre("color=green", "color=red", "color=yellow", "size"));
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
   EXPECT_THAT(read(source, 0).features, ElementsAre(0, 1, 0, 5));
   EXPECT_THAT(read(source, 1).features, ElementsAre(1, 0, 0, 6));
   EXPECT_THAT(read(source, 2).features, ElementsAre(0, 0, 1, 4));
   EXPECT_EQ(read(source, 0).label, 0);
   EXPECT_EQ(read(source, 1).label, 1);
-  const CsvSource turned = open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
+  const CsvSource turned =
+      open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
   EXPECT_EQ(turned.feature_names(), source.feature_names());
   EXPECT_EQ(turned.class_names(), source.class_names());
 }
@@ -100,7 +111,8 @@ TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
 }
 
 TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
-  const CsvSource source = open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
+  const CsvSource source =
+      open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
   EXPECT_EQ(source.spec(), (SampleSpec{{2}, 0, 2}));
   std::vector<float> features(2);
   std::vector<float> targets(2);
@@ -108,25 +120,30 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   source.read(1, sample);
   EXPECT_THAT(features, ElementsAre(5, 7));
   EXPECT_THAT(targets, ElementsAre(8, 6));
-  EXPECT_EQ(error("a,b\n1,x\n", {.targets = {"b"}}),
-            at("line 2, column 2") + "expected a number, or a column of words: categorical=b, got \"x\"");
+  EXPECT_EQ(
+      error("a,b\n1,x\n", {.targets = {"b"}}),
+      at("line 2, column 2") + "expected a number, or a column of words: categorical=b, got \"x\"");
 }
 
 TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
   EXPECT_EQ(open("red,5,1\nblue,6,0\n", {.categorical = {"1"}}).size(), 2);
   EXPECT_EQ(open("color,size,class\nblue,6,0\n", {.categorical = {"1"}}).size(), 1);
   EXPECT_EQ(open("red,5,1\n", {.categorical = {"1"}}).size(), 1);
-  EXPECT_EQ(open("color,kind\nred,apple\n", {.categorical = {"color"}}).size(), 1);  // the option names it
+  EXPECT_EQ(open("color,kind\nred,apple\n", {.categorical = {"color"}}).size(),
+            1);  // the option names it
   const std::string needed =
       of_file() + "expected header=yes or header=no, to state whether the first row is a header; ";
   EXPECT_EQ(error("red,apple\nblue,pear\n", {.categorical = {"1"}}),
             needed + "neither the first nor the second row has a number");
-  EXPECT_EQ(error("NA,5,1\n3,6,0\n"),
-            needed + "the first row has numbers in some of the columns where the second row has them, but not in all");
-  EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(), 2);
+  EXPECT_EQ(error("NA,5,1\n3,6,0\n"), needed +
+                                          "the first row has numbers in some of the columns where "
+                                          "the second row has them, but not in all");
+  EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(),
+            2);
   EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
-  EXPECT_EQ(error(",5,1\n3,6,0\n"),
-            at("line 1, column 1") + "expected a number, or a column of words: categorical=1, got \"\"");
+  EXPECT_EQ(
+      error(",5,1\n3,6,0\n"),
+      at("line 1, column 1") + "expected a number, or a column of words: categorical=1, got \"\"");
 }
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
@@ -155,7 +172,8 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_EQ(error("color,size,kind\nred,4,plum\n", options),
             at("line 2, column 3") + "expected one of the classes apple, pear, got \"plum\"");
   EXPECT_EQ(error("color,weight,kind\nred,4,pear\n", options),
-            of_file() + "expected the features color, size, as in " + known.string() + ", got color, weight");
+            of_file() + "expected the features color, size, as in " + known.string() +
+                ", got color, weight");
   options.unknown_column = true;
   const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
   EXPECT_THAT(read(unknown, 0).features, ElementsAre(0, 0, 0, 1, 4));
@@ -163,63 +181,78 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
               ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
   write_bytes(known, "1,2,3\n");
   EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes, 4);
-  EXPECT_EQ(error("5,6,4\n", {.like = known}), at("line 1, column 3") + "expected a class number below 4, got \"4\"");
+  EXPECT_EQ(error("5,6,4\n", {.like = known}),
+            at("line 1, column 3") + "expected a class number below 4, got \"4\"");
 }
 
 TEST_F(CsvTest, ReadsQuotedFields) {
-  const CsvSource source =
-      open("\"a, b\",\"say \"\"a\"\"\",\"two\nlines\"\n\"1\", \"2\" ,x\n\"3\",4,\"x, \"\"y\"\"\nz\"\n5,6,\"\"\"\"\n");
+  const CsvSource source = open(
+      "\"a, b\",\"say \"\"a\"\"\",\"two\nlines\"\n\"1\", \"2\" ,x\n\"3\",4,\"x, "
+      "\"\"y\"\"\nz\"\n5,6,\"\"\"\"\n");
   EXPECT_THAT(source.feature_names(), ElementsAre("a, b", "say \"a\""));
   EXPECT_THAT(source.class_names(), ElementsAre("\"", "x", "x, \"y\"\nz"));
   EXPECT_THAT(read(source, 0).features, ElementsAre(1, 2));
   EXPECT_EQ(read(source, 1).label, 2);
   EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
-            at("line 1, column 2") + "expected a number, or a column of words: categorical=2, got \"2\n3\"");
-  EXPECT_EQ(error("1,2,\"a\nb\"\n1,y,b\n"),
-            at("line 3, column 2") + "expected a number, or a column of words: categorical=2, got \"y\"");
-  EXPECT_EQ(error("1,2,0\n1,\"2,0\n"),
-            at("line 2, column 2") + "expected a quote that closes the field; the file ends without one");
-  EXPECT_EQ(error("1,\"2\"3,0\n"),
-            at("line 1, column 2") + "expected a comma or the end of the line after the closing quote, got 3");
+            at("line 1, column 2") +
+                "expected a number, or a column of words: categorical=2, got \"2\n3\"");
   EXPECT_EQ(
-      error("1,2\"3\",0\n"),
-      at("line 1, column 2") + "expected quotes around the whole field, and doubled quotes inside it, got 2\"3\"");
+      error("1,2,\"a\nb\"\n1,y,b\n"),
+      at("line 3, column 2") + "expected a number, or a column of words: categorical=2, got \"y\"");
+  EXPECT_EQ(
+      error("1,2,0\n1,\"2,0\n"),
+      at("line 2, column 2") + "expected a quote that closes the field; the file ends without one");
+  EXPECT_EQ(error("1,\"2\"3,0\n"),
+            at("line 1, column 2") +
+                "expected a comma or the end of the line after the closing quote, got 3");
+  EXPECT_EQ(error("1,2\"3\",0\n"),
+            at("line 1, column 2") +
+                "expected quotes around the whole field, and doubled quotes inside it, got 2\"3\"");
 }
 
 TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
   const std::string text = "a,b,c\n1,2,0\n";
-  EXPECT_EQ(input_error(text, {.label = "d"}),
-            of_file() + "expected label= with columns of the table: a, b, c; or their numbers from 1, got \"d\"");
+  EXPECT_EQ(
+      input_error(text, {.label = "d"}),
+      of_file() +
+          "expected label= with columns of the table: a, b, c; or their numbers from 1, got \"d\"");
   EXPECT_EQ(input_error(text, {.categorical = {"4"}}),
-            of_file() + "expected categorical= with columns of the table: a, b, c; or their numbers from 1, got \"4\"");
+            of_file() +
+                "expected categorical= with columns of the table: a, b, c; or their numbers from "
+                "1, got \"4\"");
   EXPECT_EQ(input_error(text, {.label = "a", .leave_out = {"1"}}),
             of_file() + "expected one meaning for the column a, got leave_out= and label=");
-  EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}), of_file() + "expected a label or targets, got both");
+  EXPECT_EQ(input_error(text, {.label = "a", .targets = {"b"}}),
+            of_file() + "expected a label or targets, got both");
   EXPECT_EQ(input_error(text, {.targets = {"b"}, .categorical = {"b"}}),
             of_file() + "expected targets that are numbers; b is categorical");
   EXPECT_EQ(error(text, {.leave_out = {"a", "b"}}),
             of_file() + "expected a feature and a label; no column is left for features");
-  EXPECT_EQ(error("1,2,x\n1,2,\n"), at("line 2, column 3") + "expected a class; the field is empty");
+  EXPECT_EQ(error("1,2,x\n1,2,\n"),
+            at("line 2, column 3") + "expected a class; the field is empty");
 }
 
 TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
   std::string text;
   for (std::size_t i = 0; i <= CsvSource::kMaxValues; ++i) text += std::to_string(i) + ",1,0\n";
-  EXPECT_EQ(
-      error(text, {.categorical = {"1"}}),
-      at("line 10001, column 1") + "expected at most 10000 different values in the column 1; \"10000\" is one more");
+  EXPECT_EQ(error(text, {.categorical = {"1"}}),
+            at("line 10001, column 1") +
+                "expected at most 10000 different values in the column 1; \"10000\" is one more");
 }
 
 TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
   EXPECT_THAT(error("a,a,label\n1,2,0\n"),
-              ::testing::HasSubstr("expected columns of different names; columns 1 and 2 are both called a"));
+              ::testing::HasSubstr(
+                  "expected columns of different names; columns 1 and 2 are both called a"));
   EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape, (std::vector<std::int64_t>{2}))
       << "1 is the name of the first";
 }
 
 TEST(CsvOptions, AreReadFromText) {
   const CsvOptions options = CsvOptions::parse(
-      "label=kind&columns=a,2&leave_out=id&categorical=a,b&header=no&unknown=column&like=train.csv&targets=p,q", "");
+      "label=kind&columns=a,2&leave_out=id&categorical=a,b&header=no&unknown=column&like=train.csv&"
+      "targets=p,q",
+      "");
   EXPECT_EQ(options.label, "kind");
   EXPECT_THAT(options.columns, ElementsAre("a", "2"));
   EXPECT_THAT(options.leave_out, ElementsAre("id"));
@@ -232,8 +265,10 @@ TEST(CsvOptions, AreReadFromText) {
   for (const char* text : {"", "label", "label=", "header=maybe", "unknown=1", "color=red"})
     EXPECT_EQ(
         input_error_of([&] { CsvOptions::parse(text, "here"); }),
-        std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
-                    "header=yes|no|auto, unknown=column|error or like=FILE, with & between them, got \"") +
+        std::string(
+            "[here] expected label=COLUMN, targets=, columns=, leave_out= or "
+            "categorical=COLUMN,COLUMN..., "
+            "header=yes|no|auto, unknown=column|error or like=FILE, with & between them, got \"") +
             text + "\"");
 }
 

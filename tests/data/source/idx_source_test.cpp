@@ -30,7 +30,8 @@ std::string gzipped(const std::string& bytes) {
 
 class IdxTest : public ::testing::Test {
  protected:
-  void write(const std::string& images, const std::string& labels, const std::string& prefix = "train") const {
+  void write(const std::string& images, const std::string& labels,
+             const std::string& prefix = "train") const {
     write_bytes(directory_ / (prefix + "-images-idx3-ubyte"), images);
     write_bytes(directory_ / (prefix + "-labels-idx1-ubyte"), labels);
   }
@@ -40,7 +41,8 @@ class IdxTest : public ::testing::Test {
   std::string path(const std::string& name) const { return (directory_ / name).string(); }
 
   const TemporaryDirectory directory_;
-  const std::string images_ = idx({2, 2, 3}, std::string("\0\x01\x02\x03\x04\x05\xff\xfe\xfd\xfc\xfb\xfa", 12));
+  const std::string images_ =
+      idx({2, 2, 3}, std::string("\0\x01\x02\x03\x04\x05\xff\xfe\xfd\xfc\xfb\xfa", 12));
   const std::string labels_ = idx({2}, std::string("\x03\x01"));
 };
 
@@ -49,7 +51,8 @@ TEST_F(IdxTest, GivesImagesAndLabels) {
   const IdxSource source(directory_.path(), "train");
   EXPECT_EQ(source.size(), 2);
   EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 1}, 4, 0}));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(0.0f, 1 / 255.0f, 2 / 255.0f, 3 / 255.0f, 4 / 255.0f, 5 / 255.0f));
+  EXPECT_THAT(read(source, 0).features,
+              ElementsAre(0.0f, 1 / 255.0f, 2 / 255.0f, 3 / 255.0f, 4 / 255.0f, 5 / 255.0f));
   EXPECT_EQ(read(source, 0).label, 3);
   EXPECT_EQ(read(source, 1).features[0], 1.0f);
   EXPECT_EQ(read(source, 1).label, 1);
@@ -73,27 +76,30 @@ TEST_F(IdxTest, CountsTheClassesOfBothParts) {
 TEST_F(IdxTest, ReadsColours) {
   write_bytes(directory_ / "train-images-idx4-ubyte", idx({2, 1, 2, 3}, std::string(12, 'x')));
   write_bytes(directory_ / "train-labels-idx1-ubyte", labels_);
-  EXPECT_EQ(IdxSource(directory_.path(), "train").spec().shape, (std::vector<std::int64_t>{1, 2, 3}));
+  EXPECT_EQ(IdxSource(directory_.path(), "train").spec().shape,
+            (std::vector<std::int64_t>{1, 2, 3}));
 }
 
 TEST_F(IdxTest, NamesMissingFiles) {
-  EXPECT_EQ(
-      error(),
-      "[" + directory_.path().string() +
-          "] expected train-images-idx3-ubyte and train-labels-idx1-ubyte, each with or without .gz; there are none");
+  EXPECT_EQ(error(), "[" + directory_.path().string() +
+                         "] expected train-images-idx3-ubyte and train-labels-idx1-ubyte, each "
+                         "with or without .gz; there are none");
   EXPECT_EQ(input_error_of([&] { IdxSource source(directory_.path(), "validation"); }),
             "[IDX data] expected the part train or test, got validation");
 }
 
 TEST_F(IdxTest, NamesTheFileThatIsSomethingElse) {
   write("PK\x03\x04", labels_);
-  EXPECT_EQ(error(),
-            "[" + path("train-images-idx3-ubyte") +
-                "] expected an IDX file of unsigned bytes (magic number 0x000008..); its magic number is 0x504b0304");
+  EXPECT_EQ(error(), "[" + path("train-images-idx3-ubyte") +
+                         "] expected an IDX file of unsigned bytes (magic number 0x000008..); its "
+                         "magic number is 0x504b0304");
   write(idx({2, 2, 3}, std::string(48, 'x'), 0x0d), labels_);
   EXPECT_THAT(error(), HasSubstr("its magic number is 0x00000d03"));
   write("", labels_);
-  EXPECT_THAT(error(), HasSubstr("expected an IDX header of 4 bytes plus 4 bytes per dimension; the file has 0 bytes"));
+  EXPECT_THAT(
+      error(),
+      HasSubstr(
+          "expected an IDX header of 4 bytes plus 4 bytes per dimension; the file has 0 bytes"));
 }
 
 TEST_F(IdxTest, FindsTruncationAtEveryLength) {
@@ -102,9 +108,13 @@ TEST_F(IdxTest, FindsTruncationAtEveryLength) {
     EXPECT_THAT(error(), HasSubstr(path("train-images-idx3-ubyte"))) << length;
   }
   write(images_.substr(0, 20), labels_);
-  EXPECT_THAT(error(), HasSubstr("expected 12 bytes of data for [2, 2, 3]; truncated: 4 bytes follow the header"));
+  EXPECT_THAT(
+      error(),
+      HasSubstr("expected 12 bytes of data for [2, 2, 3]; truncated: 4 bytes follow the header"));
   write(images_ + "x", labels_);
-  EXPECT_THAT(error(), HasSubstr("expected 12 bytes of data for [2, 2, 3]; at least 13 bytes follow the header"));
+  EXPECT_THAT(
+      error(),
+      HasSubstr("expected 12 bytes of data for [2, 2, 3]; at least 13 bytes follow the header"));
 }
 
 TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
@@ -114,11 +124,11 @@ TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
 
 TEST_F(IdxTest, ChecksThatImagesAndLabelsGoTogether) {
   write(images_, idx({3}, "\x01\x02\x03"));
-  EXPECT_EQ(error(),
-            "[" + path("train-labels-idx1-ubyte") + "] expected 2 labels, one for each image; the shape is [3]");
+  EXPECT_EQ(error(), "[" + path("train-labels-idx1-ubyte") +
+                         "] expected 2 labels, one for each image; the shape is [3]");
   write(labels_, labels_);
-  EXPECT_EQ(error(),
-            "[" + path("train-images-idx3-ubyte") + "] expected images [N, H, W] or [N, H, W, C]; the shape is [2]");
+  EXPECT_EQ(error(), "[" + path("train-images-idx3-ubyte") +
+                         "] expected images [N, H, W] or [N, H, W, C]; the shape is [2]");
 }
 
 }  // namespace

@@ -20,8 +20,10 @@ TEST(Synthetic, IsAFunctionOfSeedPartAndRecord) {
   for (const std::int64_t id : {0, 1, 99}) {
     EXPECT_EQ(read(source, id).features, read(same, id).features);
     EXPECT_EQ(read(source, id).label, read(same, id).label);
-    EXPECT_NE(read(source, id).features, read(SyntheticSource({{5, 7, 3}, 4, 100, 2, "train"}), id).features);
-    EXPECT_NE(read(source, id).features, read(SyntheticSource({{5, 7, 3}, 4, 100, 1, "test"}), id).features);
+    EXPECT_NE(read(source, id).features,
+              read(SyntheticSource({{5, 7, 3}, 4, 100, 2, "train"}), id).features);
+    EXPECT_NE(read(source, id).features,
+              read(SyntheticSource({{5, 7, 3}, 4, 100, 1, "test"}), id).features);
   }
   EXPECT_NE(read(source, 0).features, read(source, 1).features);
 }
@@ -57,7 +59,8 @@ TEST(Synthetic, CanBeLearnt) {
       for (std::size_t i = 0; i < 64; ++i)
         distances[label] += std::pow(means[label][i] / counts[label] - sample.features[i], 2);
     }
-    right += std::min_element(distances.begin(), distances.end()) - distances.begin() == sample.label;
+    right +=
+        std::min_element(distances.begin(), distances.end()) - distances.begin() == sample.label;
   }
   EXPECT_GE(right, 190);
 }
@@ -74,7 +77,8 @@ TEST(SyntheticImages, AreTheSamplesIn256Steps) {
     const ReadSample image = read(images, id);
     EXPECT_EQ(image.label, expected.label);
     for (std::size_t i = 0; i < expected.features.size(); ++i)
-      ASSERT_NEAR(image.features[i], expected.features[i], 3.0f / 256);  // two are rounded down, and divided by 255
+      ASSERT_NEAR(image.features[i], expected.features[i],
+                  3.0f / 256);  // two are rounded down, and divided by 255
   }
 }
 

@@ -25,11 +25,13 @@ TEST(DatasetJson, KeepsThePartsOfADirectory) {
   const TemporaryDirectory directory;
   EXPECT_EQ(read_dataset_json(directory.path()), std::nullopt);
   const PartDescription train = {{"train-0", "train-1"}, 60'000, "image", "label", {28, 28, 1}, 10};
-  const PartDescription test = {{"test-0"}, 10'000, "image", "label", {28, 28, 1}, 2, {"boot", "shoe"}};
+  const PartDescription test = {{"test-0"},  10'000, "image",         "label",
+                                {28, 28, 1}, 2,      {"boot", "shoe"}};
   write_dataset_part(directory.path(), "train", test);
   write_dataset_part(directory.path(), "test", test);
   write_dataset_part(directory.path(), "train", train);
-  EXPECT_EQ(read_dataset_json(directory.path()), (DatasetDescription{{"test", test}, {"train", train}}));
+  EXPECT_EQ(read_dataset_json(directory.path()),
+            (DatasetDescription{{"test", test}, {"train", train}}));
 }
 
 TEST(DatasetJson, NamesWhatItCannotUnderstand) {
@@ -41,7 +43,8 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
   const std::string where = "[" + (directory / "dataset.json").string() + "] ";
   EXPECT_THAT(message("{"), HasSubstr(where + "expected JSON, got a syntax error at byte 2"));
   EXPECT_THAT(message("{}"), HasSubstr("lockstep_dataset"));
-  EXPECT_EQ(message(R"({"lockstep_dataset": 2})"), where + "expected \"lockstep_dataset\": 1; it is 2");
+  EXPECT_EQ(message(R"({"lockstep_dataset": 2})"),
+            where + "expected \"lockstep_dataset\": 1; it is 2");
   EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"records": "many"}}})"),
               HasSubstr("expected a description"));
   const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
@@ -61,19 +64,23 @@ class ShardsTest : public ::testing::Test {
 TEST_F(ShardsTest, KeepTheNamesOfClasses) {
   write_bytes(directory_ / "a.csv", "width,kind\n1,plum\n2,apple\n");
   options_.encoding = FeatureEncoding::floats;
-  EXPECT_THAT(write_shards(CsvSource(directory_ / "a.csv"), options_).class_names, ElementsAre("apple", "plum"));
-  EXPECT_THAT(read_dataset_json(options_.directory)->at("train").class_names, ElementsAre("apple", "plum"));
+  EXPECT_THAT(write_shards(CsvSource(directory_ / "a.csv"), options_).class_names,
+              ElementsAre("apple", "plum"));
+  EXPECT_THAT(read_dataset_json(options_.directory)->at("train").class_names,
+              ElementsAre("apple", "plum"));
   options_.part = "test";
   write_bytes(directory_ / "b.csv", "width,kind\n1,plum\n2,cherry\n");
   EXPECT_EQ(data_error_of([&] { write_shards(CsvSource(directory_ / "b.csv"), options_); }),
             "[" + (options_.directory / "dataset.json").string() +
                 "] expected the classes of its part train: apple, plum, got cherry, plum");
   EXPECT_NO_THROW(write_shards(CsvSource(directory_ / "a.csv"), options_));
-  EXPECT_EQ(input_error_of([&] {
-              write_shards(CsvSource(directory_ / "a.csv", {.targets = {"1"}, .categorical = {"2"}}), options_);
-            }),
-            "[" + (directory_ / "a.csv").string() +
-                "] expected records with labels to write as TFRecord shards; the records have targets");
+  EXPECT_EQ(
+      input_error_of([&] {
+        write_shards(CsvSource(directory_ / "a.csv", {.targets = {"1"}, .categorical = {"2"}}),
+                     options_);
+      }),
+      "[" + (directory_ / "a.csv").string() +
+          "] expected records with labels to write as TFRecord shards; the records have targets");
 }
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
@@ -81,10 +88,12 @@ TEST_F(ShardsTest, AreNamedAndCutEvenly) {
   std::vector<std::int64_t> progress;
   const PartDescription part =
       write_shards(source_, options_, [&](std::int64_t records) { progress.push_back(records); });
-  EXPECT_THAT(part.files, ElementsAre("train-00000-of-00004.tfrecord", "train-00001-of-00004.tfrecord",
-                                      "train-00002-of-00004.tfrecord", "train-00003-of-00004.tfrecord"));
+  EXPECT_THAT(part.files,
+              ElementsAre("train-00000-of-00004.tfrecord", "train-00001-of-00004.tfrecord",
+                          "train-00002-of-00004.tfrecord", "train-00003-of-00004.tfrecord"));
   std::vector<std::size_t> records;
-  for (const std::string& file : part.files) records.push_back(read_records(options_.directory / file).size());
+  for (const std::string& file : part.files)
+    records.push_back(read_records(options_.directory / file).size());
   EXPECT_THAT(records, ElementsAre(2, 3, 3, 3));
   EXPECT_EQ(part.records, 11);
   EXPECT_EQ(read_dataset_json(options_.directory)->at("train"), part);
@@ -113,7 +122,8 @@ TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {
   options_.shards = 3;
   EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
             "[" + options_.directory.string() +
-                "] expected a directory without shards of train, or --overwrite; it has train-00000-of-00002.tfrecord");
+                "] expected a directory without shards of train, or --overwrite; it has "
+                "train-00000-of-00002.tfrecord");
   options_.part = "test";
   EXPECT_NO_THROW(write_shards(source_, options_));
   options_.part = "train";
@@ -129,7 +139,8 @@ class BrokenAtTheEnd final : public RecordSource {
   const SampleSpec& spec() const override { return good_.spec(); }
   std::int64_t size() const override { return good_.size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
-    if (record_id == size() - 1) throw Error(ErrorCategory::data, "source", "expected the last record", "it is lost");
+    if (record_id == size() - 1)
+      throw Error(ErrorCategory::data, "source", "expected the last record", "it is lost");
     good_.read(record_id, sample);
   }
   std::string description() const override { return "broken at the end"; }
@@ -140,7 +151,8 @@ class BrokenAtTheEnd final : public RecordSource {
 
 TEST_F(ShardsTest, AreAllThereOrNone) {
   options_.shards = 2;
-  EXPECT_THAT(data_error_of([&] { write_shards(BrokenAtTheEnd(), options_); }), HasSubstr("expected the last record"));
+  EXPECT_THAT(data_error_of([&] { write_shards(BrokenAtTheEnd(), options_); }),
+              HasSubstr("expected the last record"));
   EXPECT_TRUE(names_in(options_.directory).empty());
   write_shards(source_, options_);
   const std::string before = read_bytes(options_.directory / "train-00000-of-00002.tfrecord");
@@ -149,7 +161,8 @@ TEST_F(ShardsTest, AreAllThereOrNone) {
   EXPECT_THROW(write_shards(BrokenAtTheEnd(), options_), Error);
   EXPECT_EQ(read_bytes(options_.directory / "train-00000-of-00002.tfrecord"), before);
   EXPECT_THAT(names_in(options_.directory),
-              ElementsAre("dataset.json", "train-00000-of-00002.tfrecord", "train-00001-of-00002.tfrecord"));
+              ElementsAre("dataset.json", "train-00000-of-00002.tfrecord",
+                          "train-00001-of-00002.tfrecord"));
 }
 
 TEST_F(ShardsTest, NeedADirectoryThatCanBeMade) {
@@ -157,14 +170,16 @@ TEST_F(ShardsTest, NeedADirectoryThatCanBeMade) {
   EXPECT_THAT(data_error_of([&] { write_shards(source_, options_); }),
               HasSubstr("expected a directory to write shards to; "));
   options_.shards = 0;
-  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }), "[shards] expected 1 to 99999 shards, got 0");
+  EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
+            "[shards] expected 1 to 99999 shards, got 0");
   options_.shards = 1;
   options_.part = "a/b";
   EXPECT_EQ(input_error_of([&] { write_shards(source_, options_); }),
             "[shards] expected a part name that can begin a file name, got \"a/b\"");
 }
 
-/// As after a crash or a power failure between two renames: the first shard is new and the second old.
+/// As after a crash or a power failure between two renames: the first shard is new and the second
+/// old.
 TEST_F(ShardsTest, AnInterruptedReplacementIsNotReadAsOneDataSet) {
   const SyntheticSource larger{{{2, 2, 1}, 3, 2000, 1, "train"}};
   options_.shards = 2;
@@ -178,18 +193,22 @@ TEST_F(ShardsTest, AnInterruptedReplacementIsNotReadAsOneDataSet) {
     std::filesystem::rename(second, directory_ / "old");
     std::filesystem::create_directories(second / "not_empty");
   };
-  EXPECT_THAT(data_error_of([&] { write_shards(larger, options_, block); }), HasSubstr("expected to write the file"));
+  EXPECT_THAT(data_error_of([&] { write_shards(larger, options_, block); }),
+              HasSubstr("expected to write the file"));
   std::filesystem::remove_all(second);
   std::filesystem::rename(directory_ / "old", second);
   ASSERT_NE(read_bytes(options_.directory / "train-00000-of-00002.tfrecord"), first_before);
 
   const std::string refusal =
-      ", got one that was interrupted while it replaced files; run lockstep data convert --overwrite again";
+      ", got one that was interrupted while it replaced files; run lockstep data convert "
+      "--overwrite again";
   const std::string where =
       "[" + (options_.directory / "dataset.json").string() + "] expected a complete conversion of ";
-  EXPECT_EQ(data_error_of([&] { Dataset::from_tfrecords((options_.directory / "train-*").string()); }),
-            where + "train-00000-of-00002.tfrecord" + refusal);
-  EXPECT_EQ(data_error_of([&] { open_data(options_.directory.string()); }), where + "the part train" + refusal);
+  EXPECT_EQ(
+      data_error_of([&] { Dataset::from_tfrecords((options_.directory / "train-*").string()); }),
+      where + "train-00000-of-00002.tfrecord" + refusal);
+  EXPECT_EQ(data_error_of([&] { open_data(options_.directory.string()); }),
+            where + "the part train" + refusal);
 
   write_shards(larger, options_);
   EXPECT_EQ(open_data(options_.directory.string()).size(), 2000);
@@ -200,7 +219,8 @@ TEST_F(ShardsTest, RemoveWhatAKilledConversionLeft) {
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
-    write_shards(SyntheticSource{{{2, 2, 1}, 3, 2000, 1, "train"}}, options_, [](std::int64_t) { ::raise(SIGKILL); });
+    write_shards(SyntheticSource{{{2, 2, 1}, 3, 2000, 1, "train"}}, options_,
+                 [](std::int64_t) { ::raise(SIGKILL); });
     ::_exit(0);
   }
   int status = 0;
@@ -208,7 +228,8 @@ TEST_F(ShardsTest, RemoveWhatAKilledConversionLeft) {
   ASSERT_TRUE(WIFSIGNALED(status));
   ASSERT_EQ(names_in(options_.directory).size(), 1u);
   write_shards(source_, options_);
-  EXPECT_THAT(names_in(options_.directory), ElementsAre("dataset.json", "train-00000-of-00001.tfrecord"));
+  EXPECT_THAT(names_in(options_.directory),
+              ElementsAre("dataset.json", "train-00000-of-00001.tfrecord"));
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 class TFRecordSourceTest : public ::testing::Test {
  protected:
-  TFRecordSource open(const TFRecordOptions& options = {}, const std::string& pattern = "*.tfrecord") const {
+  TFRecordSource open(const TFRecordOptions& options = {},
+                      const std::string& pattern = "*.tfrecord") const {
     return {matching_files({(directory_ / pattern).string()}), options, "test data"};
   }
   std::string data_error(const TFRecordOptions& options = {}) const {
@@ -28,10 +29,12 @@ class TFRecordSourceTest : public ::testing::Test {
   std::string input_error(const TFRecordOptions& options = {}) const {
     return input_error_of([&] { open(options); });
   }
-  std::string at(std::int64_t record, std::int64_t offset, const std::string& name = "a.tfrecord") const {
+  std::string at(std::int64_t record, std::int64_t offset,
+                 const std::string& name = "a.tfrecord") const {
     return "[" + RecordLocation{(directory_ / name).string(), record, offset}.text() + "] ";
   }
-  static std::vector<float> features_of(const RecordSource& source, std::int64_t id, std::int32_t* label = nullptr) {
+  static std::vector<float> features_of(const RecordSource& source, std::int64_t id,
+                                        std::int32_t* label = nullptr) {
     std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
     std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
     Sample sample{features, -1, targets};
@@ -43,13 +46,17 @@ class TFRecordSourceTest : public ::testing::Test {
 
   const TemporaryDirectory directory_;
   const std::filesystem::path file_ = directory_ / "a.tfrecord";
-  const TFRecordOptions shaped_{
-      .input_feature = "", .label_feature = "", .input_shape = {2, 3, 1}, .classes = 0, .index_dir = {}};
+  const TFRecordOptions shaped_{.input_feature = "",
+                                .label_feature = "",
+                                .input_shape = {2, 3, 1},
+                                .classes = 0,
+                                .index_dir = {}};
 };
 
 TEST_F(TFRecordSourceTest, NumbersRecordsThroughTheFilesInTheOrderOfTheirNames) {
   write_records(directory_ / "b.tfrecord", {image_record(3, 6, 3)}, Compression::gzip);
-  write_records(directory_ / "a.tfrecord", {image_record(0, 6, 0), image_record(1, 6, 1), image_record(2, 6, 2)});
+  write_records(directory_ / "a.tfrecord",
+                {image_record(0, 6, 0), image_record(1, 6, 1), image_record(2, 6, 2)});
   write_records(directory_ / "c.tfrecord", {});
   write_records(directory_ / "d.tfrecord", {image_record(4, 6, 4)}, Compression::zlib);
   write_records(directory_ / "e.tfrecord", {});
@@ -58,7 +65,8 @@ TEST_F(TFRecordSourceTest, NumbersRecordsThroughTheFilesInTheOrderOfTheirNames) 
   EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 1}, 5, 0}));
   for (std::int32_t id = 0; id < 5; ++id) {
     std::int32_t label = -1;
-    EXPECT_EQ(features_of(source, id, &label), std::vector<float>(6, static_cast<float>(id) / 255.0f));
+    EXPECT_EQ(features_of(source, id, &label),
+              std::vector<float>(6, static_cast<float>(id) / 255.0f));
     EXPECT_EQ(label, id);
   }
   EXPECT_THROW(features_of(source, 5), CheckFailure);
@@ -88,7 +96,8 @@ TEST_F(TFRecordSourceTest, DoesNotTakeIndexesForRecords) {
 TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
   write_records(file_, {image_record(1, 6, 0), image_record(6, 6, 0)});
   EXPECT_EQ(open(shaped_).spec().classes, 7);
-  EXPECT_EQ(load_record_index(file_.string() + ".index", file_stamp(file_))->labels, (LabelRange{"label", 1, 6}));
+  EXPECT_EQ(load_record_index(file_.string() + ".index", file_stamp(file_))->labels,
+            (LabelRange{"label", 1, 6}));
   // Another answer in the index shows that it is used, not the records.
   RecordIndex index = *load_record_index(file_.string() + ".index", file_stamp(file_));
   index.labels->highest = 9;
@@ -113,9 +122,13 @@ TEST_F(TFRecordSourceTest, FindsTheUsualFeatures) {
 }
 
 TEST_F(TFRecordSourceTest, ReadsFloatsAsTheyAre) {
-  write_records(file_, {serialize_example({{"x", FloatList{1.5f, -2.0f, 3e10f}}, {"y", Int64List{1}}})});
-  const TFRecordSource source =
-      open({.input_feature = "x", .label_feature = "y", .input_shape = {}, .classes = 4, .index_dir = {}});
+  write_records(file_,
+                {serialize_example({{"x", FloatList{1.5f, -2.0f, 3e10f}}, {"y", Int64List{1}}})});
+  const TFRecordSource source = open({.input_feature = "x",
+                                      .label_feature = "y",
+                                      .input_shape = {},
+                                      .classes = 4,
+                                      .index_dir = {}});
   EXPECT_EQ(source.spec(), (SampleSpec{{3}, 4, 0}));
   EXPECT_THAT(features_of(source, 0), ElementsAre(1.5f, -2.0f, 3e10f));
 }
@@ -123,8 +136,11 @@ TEST_F(TFRecordSourceTest, ReadsFloatsAsTheyAre) {
 TEST_F(TFRecordSourceTest, ReadsFloatLabelsAsTargets) {
   write_records(file_, {serialize_example({{"x", FloatList{1}}, {"y", FloatList{7, 8}}}),
                         serialize_example({{"x", FloatList{2}}, {"y", FloatList{9}}})});
-  const TFRecordSource source =
-      open({.input_feature = "x", .label_feature = "y", .input_shape = {}, .classes = 0, .index_dir = {}});
+  const TFRecordSource source = open({.input_feature = "x",
+                                      .label_feature = "y",
+                                      .input_shape = {},
+                                      .classes = 0,
+                                      .index_dir = {}});
   EXPECT_EQ(source.spec(), (SampleSpec{{1}, 0, 2}));
   EXPECT_THAT(features_of(source, 0), ElementsAre(1, 7, 8));
   EXPECT_EQ(data_error_of([&] { features_of(source, 1); }),
@@ -153,10 +169,15 @@ TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
     const auto features = features_of(source, id, &label);
     const auto expected = features_of(synthetic, id, &expected_label);
     EXPECT_EQ(label, expected_label);
-    for (std::size_t i = 0; i < features.size(); ++i) EXPECT_NEAR(features[i], expected[i], 0.5 / 255 + 1e-6);
+    for (std::size_t i = 0; i < features.size(); ++i)
+      EXPECT_NEAR(features[i], expected[i], 0.5 / 255 + 1e-6);
   }
   // What the caller says goes before the description.
-  EXPECT_EQ(open({.input_feature = "", .label_feature = "", .input_shape = {40}, .classes = 8, .index_dir = {}},
+  EXPECT_EQ(open({.input_feature = "",
+                  .label_feature = "",
+                  .input_shape = {40},
+                  .classes = 8,
+                  .index_dir = {}},
                  "shards/train-*")
                 .spec(),
             (SampleSpec{{40}, 8, 0}));
@@ -168,20 +189,24 @@ TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {
   write_dataset_part(directory_.path(), "a", {{"a.tfrecord"}, 1, "image", "label", {6}, 2});
   write_dataset_part(directory_.path(), "b", {{"b.tfrecord"}, 1, "image", "label", {8}, 2});
   EXPECT_EQ(data_error(), "[" + (directory_ / "b.tfrecord").string() +
-                              "] expected the features, shape and classes of " + (directory_ / "a.tfrecord").string() +
-                              "; " + (directory_ / "dataset.json").string() + " describes it differently");
+                              "] expected the features, shape and classes of " +
+                              (directory_ / "a.tfrecord").string() + "; " +
+                              (directory_ / "dataset.json").string() + " describes it differently");
 }
 
 TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
   const std::string pattern = (directory_ / "*.tfrecord").string();
-  EXPECT_EQ(data_error(), "[" + pattern + "] expected TFRecord files that match this pattern; there are none");
+  EXPECT_EQ(data_error(),
+            "[" + pattern + "] expected TFRecord files that match this pattern; there are none");
 }
 
 TEST_F(TFRecordSourceTest, NamesEmptyFiles) {
   write_bytes(file_, "");
-  EXPECT_EQ(data_error(), "[" + file_.string() + "] expected at least one record; the file is empty");
+  EXPECT_EQ(data_error(),
+            "[" + file_.string() + "] expected at least one record; the file is empty");
   write_bytes(directory_ / "b.tfrecord", "");
-  EXPECT_EQ(data_error(), "[" + file_.string() + "] expected at least one record; it and 1 more files are empty");
+  EXPECT_EQ(data_error(),
+            "[" + file_.string() + "] expected at least one record; it and 1 more files are empty");
 }
 
 TEST_F(TFRecordSourceTest, NamesDamage) {
@@ -191,10 +216,12 @@ TEST_F(TFRecordSourceTest, NamesDamage) {
   const std::int64_t second = static_cast<std::int64_t>(whole.size()) / 2;
   bytes[static_cast<std::size_t>(second) + 14] ^= 1;
   write_bytes(file_, bytes);
-  EXPECT_EQ(data_error(shaped_),
-            at(1, second) + "expected an intact record; data CRC: the data does not match its checksum");
+  EXPECT_EQ(
+      data_error(shaped_),
+      at(1, second) + "expected an intact record; data CRC: the data does not match its checksum");
   write_bytes(file_, whole.substr(0, whole.size() - 3));
-  EXPECT_THAT(data_error(shaped_), HasSubstr(at(1, second) + "expected an intact record; truncated data"));
+  EXPECT_THAT(data_error(shaped_),
+              HasSubstr(at(1, second) + "expected an intact record; truncated data"));
 }
 
 TEST_F(TFRecordSourceTest, NamesARecordThatIsNoExample) {
@@ -206,41 +233,57 @@ TEST_F(TFRecordSourceTest, NamesARecordThatIsNoExample) {
 
 TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
   write_records(file_, {serialize_example({{"x", FloatList{1}}, {"y", Int64List{1}}})});
-  EXPECT_EQ(
-      input_error(),
-      at(0, 0) +
-          "expected --input-feature, or one of the default features image/encoded, image, features; the record has the "
-          "features x (float), y (int64)");
+  EXPECT_EQ(input_error(), at(0, 0) +
+                               "expected --input-feature, or one of the default features "
+                               "image/encoded, image, features; the record has the "
+                               "features x (float), y (int64)");
   EXPECT_THAT(
-      input_error({.input_feature = "x", .label_feature = "", .input_shape = {}, .classes = 0, .index_dir = {}}),
-      HasSubstr("expected --label-feature, or one of the default features image/class/label, label"));
-  EXPECT_EQ(data_error({.input_feature = "z", .label_feature = "y", .input_shape = {1}, .classes = 0, .index_dir = {}}),
+      input_error({.input_feature = "x",
+                   .label_feature = "",
+                   .input_shape = {},
+                   .classes = 0,
+                   .index_dir = {}}),
+      HasSubstr(
+          "expected --label-feature, or one of the default features image/class/label, label"));
+  EXPECT_EQ(data_error({.input_feature = "z",
+                        .label_feature = "y",
+                        .input_shape = {1},
+                        .classes = 0,
+                        .index_dir = {}}),
             at(0, 0) + "expected the feature z; the record has the features x (float), y (int64)");
 }
 
 TEST_F(TFRecordSourceTest, NeedsAShapeForRawBytes) {
   write_records(file_, {image_record(1, 784, 0)});
-  EXPECT_EQ(input_error(), at(0, 0) +
-                               "expected --input-shape for the raw bytes in image, or a dataset.json next to the file; "
-                               "there are 784 bytes and neither");
+  EXPECT_EQ(
+      input_error(),
+      at(0, 0) +
+          "expected --input-shape for the raw bytes in image, or a dataset.json next to the file; "
+          "there are 784 bytes and neither");
 }
 
 TEST_F(TFRecordSourceTest, NamesInputsOfTheWrongSizeOrKind) {
   write_records(file_, {image_record(1, 7, 0)});
-  EXPECT_EQ(data_error(shaped_), at(0, 0) + "expected 6 raw bytes in image for shape [2, 3, 1]; it has 7 bytes");
+  EXPECT_EQ(data_error(shaped_),
+            at(0, 0) + "expected 6 raw bytes in image for shape [2, 3, 1]; it has 7 bytes");
   write_records(file_, {serialize_example({{"image", FloatList{1, 2}}, {"label", Int64List{1}}})});
+  EXPECT_EQ(
+      data_error(shaped_),
+      at(0, 0) + "expected 6 floats in image for shape [2, 3, 1]; it has 2 values of kind float");
+  write_records(file_,
+                {serialize_example({{"image", BytesList{"a", "b"}}, {"label", Int64List{1}}})});
   EXPECT_EQ(data_error(shaped_),
-            at(0, 0) + "expected 6 floats in image for shape [2, 3, 1]; it has 2 values of kind float");
-  write_records(file_, {serialize_example({{"image", BytesList{"a", "b"}}, {"label", Int64List{1}}})});
-  EXPECT_EQ(data_error(shaped_),
-            at(0, 0) + "expected 6 raw bytes in image for shape [2, 3, 1]; it has 2 values of kind bytes");
+            at(0, 0) +
+                "expected 6 raw bytes in image for shape [2, 3, 1]; it has 2 values of kind bytes");
 }
 
 TEST_F(TFRecordSourceTest, SaysWhatIsWrongWithAnImage) {
-  for (const auto& [magic, kind] : {std::pair{"\xff\xd8\xff\xe0 JFIF", "JPEG"}, {"\x89PNG\r\n\x1a\n", "PNG"}}) {
-    write_records(file_, {serialize_example({{"image/encoded", BytesList{magic}}, {"label", Int64List{1}}})});
-    const std::string expected =
-        at(0, 0) + "expected a usable image in image/encoded; [" + kind + " image] expected an intact image; ";
+  for (const auto& [magic, kind] :
+       {std::pair{"\xff\xd8\xff\xe0 JFIF", "JPEG"}, {"\x89PNG\r\n\x1a\n", "PNG"}}) {
+    write_records(
+        file_, {serialize_example({{"image/encoded", BytesList{magic}}, {"label", Int64List{1}}})});
+    const std::string expected = at(0, 0) + "expected a usable image in image/encoded; [" + kind +
+                                 " image] expected an intact image; ";
     EXPECT_THAT(data_error(), HasSubstr(expected));
     EXPECT_THAT(data_error(shaped_), HasSubstr(expected));
   }
@@ -259,17 +302,24 @@ TEST_F(TFRecordSourceTest, NamesLabelsOutOfRange) {
 }
 
 TEST_F(TFRecordSourceTest, NamesLabelsThatAreNotOneInteger) {
-  write_records(file_, {serialize_example({{"image", BytesList{"123456"}}, {"label", Int64List{1, 2}}})});
-  EXPECT_EQ(data_error(shaped_), at(0, 0) + "expected one integer in label; it has 2 values of kind int64");
-  write_records(file_, {serialize_example({{"image", BytesList{"123456"}}, {"label", BytesList{"1"}}})});
-  EXPECT_EQ(data_error(shaped_), at(0, 0) + "expected one integer in label; it has 1 value of kind bytes");
+  write_records(file_,
+                {serialize_example({{"image", BytesList{"123456"}}, {"label", Int64List{1, 2}}})});
+  EXPECT_EQ(data_error(shaped_),
+            at(0, 0) + "expected one integer in label; it has 2 values of kind int64");
+  write_records(file_,
+                {serialize_example({{"image", BytesList{"123456"}}, {"label", BytesList{"1"}}})});
+  EXPECT_EQ(data_error(shaped_),
+            at(0, 0) + "expected one integer in label; it has 1 value of kind bytes");
 }
 
 TEST_F(TFRecordSourceTest, RefusesImpossibleOptions) {
   write_records(file_, {image_record(1, 6, 0)});
-  EXPECT_EQ(
-      input_error({.input_feature = "", .label_feature = "", .input_shape = {2, 0}, .classes = 0, .index_dir = {}}),
-      "[TFRecord options] expected a positive shape and class count, got [2, 0] and 0");
+  EXPECT_EQ(input_error({.input_feature = "",
+                         .label_feature = "",
+                         .input_shape = {2, 0},
+                         .classes = 0,
+                         .index_dir = {}}),
+            "[TFRecord options] expected a positive shape and class count, got [2, 0] and 0");
 }
 
 }  // namespace

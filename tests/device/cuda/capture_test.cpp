@@ -1,5 +1,5 @@
-// Streams of the pretended GPUs that are captured: their work runs in launches of a graph, in any order that it allows,
-// and what a GPU could not do while it is captured is refused.
+// Streams of the pretended GPUs that are captured: their work runs in launches of a graph, in any
+// order that it allows, and what a GPU could not do while it is captured is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,8 @@ namespace lockstep::device::cuda {
 namespace {
 
 using GraphHandle = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, Destroy<cudaGraphDestroy>>;
-using ExecutableHandle = std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy<cudaGraphExecDestroy>>;
+using ExecutableHandle =
+    std::unique_ptr<std::remove_pointer_t<cudaGraphExec_t>, Destroy<cudaGraphExecDestroy>>;
 
 class CudaCapture : public ::testing::Test {
  protected:
@@ -83,7 +84,8 @@ TEST_F(CudaCapture, RunsNothingUntilItIsLaunchedAndThenEachTime) {
   const ExecutableHandle executable = instantiate();
   graph_.reset();
   ASSERT_EQ(cudaGraphUpload(executable.get(), stream_.get()), cudaSuccess);
-  for (int i = 0; i < 3; ++i) ASSERT_EQ(cudaGraphLaunch(executable.get(), stream_.get()), cudaSuccess);
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(cudaGraphLaunch(executable.get(), stream_.get()), cudaSuccess);
   synchronize(stream_);
   EXPECT_EQ(noted_, "ababab");
   EXPECT_EQ(value[0], 0x01010101);
@@ -198,14 +200,16 @@ TEST_F(CudaCapture, OfAThreadIsEndedByItAndOnItsStream) {
 TEST_F(CudaCapture, RefusesToFollowWorkOutsideOfIt) {
   ASSERT_EQ(cudaEventRecord(fork_.get(), other_.get()), cudaSuccess);
   begin();
-  expect_is_refused(cudaStreamWaitEvent(stream_.get(), fork_.get(), 0), cudaErrorStreamCaptureIsolation);
+  expect_is_refused(cudaStreamWaitEvent(stream_.get(), fork_.get(), 0),
+                    cudaErrorStreamCaptureIsolation);
 }
 
 TEST_F(CudaCapture, RefusesToMeetAnotherCapture) {
   begin();
   ASSERT_EQ(cudaStreamBeginCapture(other_.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
   ASSERT_EQ(cudaEventRecord(fork_.get(), other_.get()), cudaSuccess);
-  expect_is_refused(cudaStreamWaitEvent(stream_.get(), fork_.get(), 0), cudaErrorStreamCaptureMerge);
+  expect_is_refused(cudaStreamWaitEvent(stream_.get(), fork_.get(), 0),
+                    cudaErrorStreamCaptureMerge);
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(other_.get(), &graph), cudaErrorStreamCaptureInvalidated);
 }
@@ -219,9 +223,11 @@ TEST_F(CudaCapture, EndsWithItsStream) {
 }
 
 TEST_F(CudaCapture, IsNotForTheDefaultStreamNorTwiceForOne) {
-  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal), cudaErrorStreamCaptureUnsupported);
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeThreadLocal),
+            cudaErrorStreamCaptureUnsupported);
   begin();
-  EXPECT_EQ(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), cudaErrorIllegalState);
+  EXPECT_EQ(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal),
+            cudaErrorIllegalState);
   EXPECT_EQ(end(), cudaSuccess);
 }
 
@@ -230,7 +236,8 @@ TEST_F(CudaCapture, RefusesTheDefaultStreamBesideABlockingOne) {
   ASSERT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
   stream_ = make_stream(cudaStreamDefault);
   begin();
-  expect_is_refused(cudaMemsetAsync(value.get(), 0, 4, cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
+  expect_is_refused(cudaMemsetAsync(value.get(), 0, 4, cudaStreamLegacy),
+                    cudaErrorStreamCaptureImplicit);
   begin();
   expect_is_refused(cudaStreamSynchronize(cudaStreamLegacy), cudaErrorStreamCaptureImplicit);
 }

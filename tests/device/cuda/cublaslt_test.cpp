@@ -1,5 +1,5 @@
-// The pretended cuBLASLt: which algorithms it offers and what it refuses, as the library does. What it computes is
-// compared with the CPU by the tests of models.
+// The pretended cuBLASLt: which algorithms it offers and what it refuses, as the library does. What
+// it computes is compared with the CPU by the tests of models.
 #include <cublasLt.h>
 #include <gtest/gtest.h>
 
@@ -57,26 +57,29 @@ class Product {
 
   template <typename T>
   void set(cublasLtMatmulDescAttributes_t name, T value) {
-    ASSERT_EQ(cublasLtMatmulDescSetAttribute(how, name, &value, sizeof(value)), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatmulDescSetAttribute(how, name, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
   }
   template <typename T>
   void prefer(cublasLtMatmulPreferenceAttributes_t name, T value) {
-    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference, name, &value, sizeof(value)), CUBLAS_STATUS_SUCCESS);
+    ASSERT_EQ(cublasLtMatmulPreferenceSetAttribute(preference, name, &value, sizeof(value)),
+              CUBLAS_STATUS_SUCCESS);
   }
   void finish_with(cublasLtEpilogue_t epilogue) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, static_cast<std::uint32_t>(epilogue));
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, static_cast<void*>(bias.memory.get()));
   }
   cublasStatus_t ask(int most = 4) {
-    return cublasLtMatmulAlgoGetHeuristic(handle, how, a.layout, b.layout, c.layout, d.layout, preference, most,
-                                          found.data(), &count);
+    return cublasLtMatmulAlgoGetHeuristic(handle, how, a.layout, b.layout, c.layout, d.layout,
+                                          preference, most, found.data(), &count);
   }
-  cublasStatus_t multiply(const void* from, const cublasLtMatmulAlgo_t* algorithm = nullptr, void* workspace = nullptr,
-                          std::size_t bytes = 0) const {
+  cublasStatus_t multiply(const void* from, const cublasLtMatmulAlgo_t* algorithm = nullptr,
+                          void* workspace = nullptr, std::size_t bytes = 0) const {
     const float alpha = 2;
     const float beta = 3;
-    return cublasLtMatmul(handle, how, &alpha, from, a.layout, b.memory.get(), b.layout, &beta, c.memory.get(),
-                          c.layout, d.memory.get(), d.layout, algorithm, workspace, bytes, stream.get());
+    return cublasLtMatmul(handle, how, &alpha, from, a.layout, b.memory.get(), b.layout, &beta,
+                          c.memory.get(), c.layout, d.memory.get(), d.layout, algorithm, workspace,
+                          bytes, stream.get());
   }
 
   Matrix a;
@@ -113,10 +116,12 @@ TEST(CublasLt, OffersAlgorithmsThatFitTheWorkspaceAndTheAlignment) {
   EXPECT_EQ(product.multiply(a, algorithm, space.get(), bytes - 1), CUBLAS_STATUS_INVALID_VALUE);
   EXPECT_EQ(product.multiply(a, algorithm, space.get() + 16, bytes), CUBLAS_STATUS_INVALID_VALUE);
   // The heuristic assumed the default alignment of 256 bytes.
-  EXPECT_EQ(product.multiply(longer.get() + 16, algorithm, space.get(), bytes), CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(product.multiply(longer.get() + 16, algorithm, space.get(), bytes),
+            CUBLAS_STATUS_INVALID_VALUE);
   product.prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{16});
   ASSERT_EQ(product.ask(), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(product.multiply(longer.get() + 16, algorithm, space.get(), bytes), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(product.multiply(longer.get() + 16, algorithm, space.get(), bytes),
+            CUBLAS_STATUS_SUCCESS);
   // An algorithm is valid only for the requested problem.
   product.finish_with(CUBLASLT_EPILOGUE_BIAS);
   EXPECT_EQ(product.multiply(a, algorithm, space.get(), bytes), CUBLAS_STATUS_INVALID_VALUE);
@@ -126,8 +131,10 @@ TEST(CublasLt, RefusesWhatTheLibraryRefuses) {
   const auto answer_to = [](const Types& types) { return Product(types).ask(); };
   EXPECT_EQ(answer_to({CUDA_R_32F, CUDA_R_16F}), CUBLAS_STATUS_NOT_SUPPORTED);
   EXPECT_EQ(answer_to({CUDA_R_16F, CUDA_R_16BF}), CUBLAS_STATUS_NOT_SUPPORTED);
-  EXPECT_EQ(answer_to({CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32}), CUBLAS_STATUS_SUCCESS);
-  EXPECT_EQ(answer_to({CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F_FAST_TF32}), CUBLAS_STATUS_NOT_SUPPORTED);
+  EXPECT_EQ(answer_to({CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32}),
+            CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(answer_to({CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F_FAST_TF32}),
+            CUBLAS_STATUS_NOT_SUPPORTED);
 
   Product product({CUDA_R_16BF, CUDA_R_16BF});
   EXPECT_EQ(product.ask(0), CUBLAS_STATUS_INVALID_VALUE);
@@ -143,8 +150,9 @@ TEST(CublasLt, RefusesWhatTheLibraryRefuses) {
   unlike.set(CUBLASLT_MATMUL_DESC_TRANSA, static_cast<std::int32_t>(CUBLAS_OP_T));
   EXPECT_EQ(unlike.ask(), CUBLAS_STATUS_INVALID_VALUE);
   const std::int64_t wide = 0;
-  EXPECT_EQ(cublasLtMatmulDescSetAttribute(unlike.how, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof(wide)),
-            CUBLAS_STATUS_INVALID_VALUE);
+  EXPECT_EQ(
+      cublasLtMatmulDescSetAttribute(unlike.how, CUBLASLT_MATMUL_DESC_TRANSA, &wide, sizeof(wide)),
+      CUBLAS_STATUS_INVALID_VALUE);
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The pretended cuDNN: what it refuses, as the library does. What it computes is compared with the CPU by the tests of
-// models.
+// The pretended cuDNN: what it refuses, as the library does. What it computes is compared with the
+// CPU by the tests of models.
 #include <cudnn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -29,9 +29,11 @@ class Convolution {
     cudnnCreateFilterDescriptor(&w_shape);
     cudnnCreateConvolutionDescriptor(&conv);
     cudnnSetTensor4dDescriptor(x_shape, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 2, 3, 7, 6);
-    cudnnSetTensor4dDescriptor(y_shape, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 2, 4, output_height, 4);
+    cudnnSetTensor4dDescriptor(y_shape, CUDNN_TENSOR_NHWC, CUDNN_DATA_FLOAT, 2, 4, output_height,
+                               4);
     cudnnSetFilter4dDescriptor(w_shape, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, 4, 3, 3, 2);
-    cudnnSetConvolution2dDescriptor(conv, 1, 1, 2, 2, 1, 1, CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT);
+    cudnnSetConvolution2dDescriptor(conv, 1, 1, 2, 2, 1, 1, CUDNN_CROSS_CORRELATION,
+                                    CUDNN_DATA_FLOAT);
     for (const Elements<float>* values : {&x, &w, &y}) std::ranges::fill(values->span(), 1.0F);
   }
   ~Convolution() {
@@ -47,8 +49,8 @@ class Convolution {
 
   cudnnStatus_t forward(const float* from, std::size_t bytes, int algorithm = 1) const {
     return cudnnConvolutionForward(handle, &kOne, x_shape, from, w_shape, w.get(), conv,
-                                   static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), space.get(), bytes, &kZero,
-                                   y_shape, y.get());
+                                   static_cast<cudnnConvolutionFwdAlgo_t>(algorithm), space.get(),
+                                   bytes, &kZero, y_shape, y.get());
   }
 
   StreamHandle stream = make_stream();
@@ -74,9 +76,9 @@ TEST(Cudnn, FindsAlgorithmsWithTimesAndSpoilsTheResult) {
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, 5> found{};
   int count = 0;
   const auto find = [&](std::size_t bytes) {
-    return cudnnFindConvolutionBackwardFilterAlgorithmEx(at.handle, at.x_shape, at.x.get(), at.y_shape, at.y.get(),
-                                                         at.conv, at.w_shape, at.w.get(), 5, &count, found.data(),
-                                                         at.space.get(), bytes);
+    return cudnnFindConvolutionBackwardFilterAlgorithmEx(
+        at.handle, at.x_shape, at.x.get(), at.y_shape, at.y.get(), at.conv, at.w_shape, at.w.get(),
+        5, &count, found.data(), at.space.get(), bytes);
   };
   ASSERT_EQ(find(kSpace), CUDNN_STATUS_SUCCESS);
   ASSERT_EQ(count, 2);

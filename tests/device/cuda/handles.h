@@ -44,6 +44,8 @@ class Elements {
   std::unique_ptr<T, Free> data_;
 };
 
-inline void synchronize(const StreamHandle& stream) { ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess); }
+inline void synchronize(const StreamHandle& stream) {
+  ASSERT_EQ(cudaStreamSynchronize(stream.get()), cudaSuccess);
+}
 
 }  // namespace lockstep::device::cuda

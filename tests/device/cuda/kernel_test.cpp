@@ -23,13 +23,15 @@ constexpr unsigned kAll = 0xffffffff;
 __global__ void write_places(int* places) {
   const unsigned block = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   const unsigned thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
-  places[block * blockDim.x * blockDim.y * blockDim.z + thread] += static_cast<int>(1000 * block + thread);
+  places[block * blockDim.x * blockDim.y * blockDim.z + thread] +=
+      static_cast<int>(1000 * block + thread);
 }
 
 TEST(Kernel, EveryThreadRunsOnceAndKnowsItsPlace) {
   const StreamHandle stream = make_stream();
   const Elements<int> places(12 * 30);
-  ASSERT_EQ(cudaMemsetAsync(places.get(), 0, places.span().size_bytes(), stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaMemsetAsync(places.get(), 0, places.span().size_bytes(), stream.get()),
+            cudaSuccess);
   launch(write_places, {2, 3, 2}, {5, 3, 2}, stream.get(), places.get());
   synchronize(stream);
   for (std::size_t i = 0; i < places.span().size(); ++i)
@@ -57,7 +59,8 @@ TEST(Kernel, ABarrierShowsAThreadWhatOthersWrote) {
     launch(rotate, 1, threads, stream.get(), values.get(), 7);
     launch(rotate, 1, threads, stream.get(), values.get(), 1);  // an other order of threads
     synchronize(stream);
-    for (unsigned i = 0; i < threads; ++i) ASSERT_EQ(values[i], static_cast<int>((i + 8) % threads)) << threads;
+    for (unsigned i = 0; i < threads; ++i)
+      ASSERT_EQ(values[i], static_cast<int>((i + 8) % threads)) << threads;
   }
 }
 
@@ -75,7 +78,8 @@ TEST(Kernel, AMissingBarrierShows) {
   const Elements<int> values(64);
   launch(rotate_without_barrier, 1, 64, stream.get(), values.get());
   synchronize(stream);
-  EXPECT_THAT(std::vector<int>(values.span().begin(), values.span().end()), ::testing::Contains(-1));
+  EXPECT_THAT(std::vector<int>(values.span().begin(), values.span().end()),
+              ::testing::Contains(-1));
 }
 
 __global__ void shuffle(int* results) {
@@ -96,20 +100,25 @@ TEST(Kernel, ShufflesTakeFromTheLaneTheyName) {
   launch(shuffle, 1, 32, stream.get(), results.get());
   synchronize(stream);
   for (int lane = 0; lane < 32; ++lane) {
-    const std::vector<int> expected = {lane + 3 < 32 ? lane + 3 : lane, lane % 8 + 3 < 8 ? lane + 3 : lane, lane ^ 1,
+    const std::vector<int> expected = {lane + 3 < 32 ? lane + 3 : lane,
+                                       lane % 8 + 3 < 8 ? lane + 3 : lane, lane ^ 1,
                                        lane ^ (lane < 16 ? 2 : 3)};
     for (std::size_t i = 0; i < expected.size(); ++i)
-      EXPECT_EQ(results[i * 32 + static_cast<std::size_t>(lane)], expected[i]) << "shuffle " << i << ", lane " << lane;
+      EXPECT_EQ(results[i * 32 + static_cast<std::size_t>(lane)], expected[i])
+          << "shuffle " << i << ", lane " << lane;
   }
 }
 
-__global__ void keep_largest(unsigned* largest) { atomicMax(largest, 64 * blockIdx.x + threadIdx.x); }
+__global__ void keep_largest(unsigned* largest) {
+  atomicMax(largest, 64 * blockIdx.x + threadIdx.x);
+}
 
 TEST(Kernel, AtomicsOfSeveralStreamsLoseNothing) {
   const StreamHandle streams[] = {make_stream(), make_stream(), make_stream()};
   const Elements<unsigned> largest(1);
   largest[0] = 0;
-  for (const StreamHandle& stream : streams) launch(keep_largest, 100, 64, stream.get(), largest.get());
+  for (const StreamHandle& stream : streams)
+    launch(keep_largest, 100, 64, stream.get(), largest.get());
   for (const StreamHandle& stream : streams) synchronize(stream);
   EXPECT_EQ(largest[0], 6399U);
 }
@@ -125,7 +134,8 @@ std::string error_of_launch(dim3 blocks, dim3 threads, cudaStream_t stream) {
 
 TEST(Kernel, RefusesAGridThatNoGpuRuns) {
   const StreamHandle stream = make_stream();
-  for (const auto& [blocks, threads] : {std::pair<dim3, dim3>{1, 1025}, {0, 32}, {1, {32, 64}}, {{1, 65536}, 1}})
+  for (const auto& [blocks, threads] :
+       {std::pair<dim3, dim3>{1, 1025}, {0, 32}, {1, {32, 64}}, {{1, 65536}, 1}})
     EXPECT_EQ(error_of_launch(blocks, threads, stream.get()),
               "[gpu] expected the launch of a kernel; CUDA returned invalid configuration argument "
               "(cudaErrorInvalidConfiguration)");
@@ -161,7 +171,8 @@ __global__ void take_from_outside() {
 }
 
 template <typename... Parameters>
-void run(void (*kernel)(Parameters...), unsigned threads, std::type_identity_t<Parameters>... arguments) {
+void run(void (*kernel)(Parameters...), unsigned threads,
+         std::type_identity_t<Parameters>... arguments) {
   const StreamHandle stream = make_stream();
   launch(kernel, 1, threads, stream.get(), arguments...);
   synchronize(stream);
@@ -173,19 +184,22 @@ class KernelDeathTest : public ::testing::Test {
 };
 
 TEST_F(KernelDeathTest, ABarrierWithoutAllThreadsEndsTheProgram) {
-  EXPECT_DEATH(
-      run(miss_a_barrier, 64, 1),
-      "CUDA was misused: thread \\(1, 0, 0\\) of block \\(0, 0, 0\\) of a kernel comes to a barrier that other "
-      "threads of its block ended without");
+  EXPECT_DEATH(run(miss_a_barrier, 64, 1),
+               "CUDA was misused: thread \\(1, 0, 0\\) of block \\(0, 0, 0\\) of a kernel comes to "
+               "a barrier that other "
+               "threads of its block ended without");
   EXPECT_DEATH(run(come_to_different_meetings, 64), "CUDA was misused: .*ends without the barrier");
   EXPECT_DEATH(run(wait_for_each_other, 32), "waits for threads that wait for something else");
 }
 
 TEST_F(KernelDeathTest, AShuffleWithoutAllItsLanesEndsTheProgram) {
-  EXPECT_DEATH(run(leave_a_warp, 32, 3), "takes part in a shuffle with lanes that have ended or are not there");
-  EXPECT_DEATH(run(leave_a_warp, 16, 0), "takes part in a shuffle with lanes that have ended or are not there");
+  EXPECT_DEATH(run(leave_a_warp, 32, 3),
+               "takes part in a shuffle with lanes that have ended or are not there");
+  EXPECT_DEATH(run(leave_a_warp, 16, 0),
+               "takes part in a shuffle with lanes that have ended or are not there");
   EXPECT_DEATH(run(shuffle_without_itself, 32), "takes part in a shuffle whose mask leaves it out");
-  EXPECT_DEATH(run(take_from_outside, 32), "takes the value of a lane that takes no part in the shuffle");
+  EXPECT_DEATH(run(take_from_outside, 32),
+               "takes the value of a lane that takes no part in the shuffle");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Streams, events and copies of the pretended GPUs: they work beside the host, in the order they were told and no
-// other.
+// Streams, events and copies of the pretended GPUs: they work beside the host, in the order they
+// were told and no other.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -28,7 +28,8 @@ class Held {
   }
 
  private:
-  std::shared_ptr<std::latch> latch_ = std::make_shared<std::latch>(1);  // the stream may be late to see it
+  std::shared_ptr<std::latch> latch_ =
+      std::make_shared<std::latch>(1);  // the stream may be late to see it
   bool is_gone_ = false;
 };
 
@@ -144,16 +145,19 @@ TEST(CudaEvent, MeasuresTimeWhereItWasAskedTo) {
   const EventHandle end = make_event(cudaEventDefault);
   const EventHandle untimed = make_event();
   float milliseconds = -1;
-  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()),
+            cudaErrorInvalidResourceHandle);
   ASSERT_EQ(cudaEventRecord(begin.get(), stream.get()), cudaSuccess);
   Held held(stream.get());
-  for (const EventHandle* event : {&end, &untimed}) ASSERT_EQ(cudaEventRecord(event->get(), stream.get()), cudaSuccess);
+  for (const EventHandle* event : {&end, &untimed})
+    ASSERT_EQ(cudaEventRecord(event->get(), stream.get()), cudaSuccess);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), cudaErrorNotReady);
   held.let_go();
   synchronize(stream);
   EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), cudaSuccess);
   EXPECT_GT(milliseconds, 0);
-  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), untimed.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(cudaEventElapsedTime(&milliseconds, begin.get(), untimed.get()),
+            cudaErrorInvalidResourceHandle);
   cudaGetLastError();
 }
 
@@ -171,11 +175,14 @@ TEST(CudaCopy, ReadsPageableMemoryBeforeItReturns) {
   const Elements<int> on_gpu(1);
   int on_host = 1;
   Held held(stream.get());
-  ASSERT_EQ(cudaMemcpyAsync(on_gpu.get(), &on_host, sizeof(int), cudaMemcpyHostToDevice, stream.get()), cudaSuccess);
+  ASSERT_EQ(
+      cudaMemcpyAsync(on_gpu.get(), &on_host, sizeof(int), cudaMemcpyHostToDevice, stream.get()),
+      cudaSuccess);
   on_host = 2;
   held.let_go();
   int back = 0;
-  ASSERT_EQ(cudaMemcpyAsync(&back, on_gpu.get(), sizeof(int), cudaMemcpyDeviceToHost, stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(&back, on_gpu.get(), sizeof(int), cudaMemcpyDeviceToHost, stream.get()),
+            cudaSuccess);
   EXPECT_EQ(back, 1);
 }
 
@@ -186,7 +193,8 @@ TEST(CudaCopy, ReadsPageLockedMemoryInTheOrderOfTheStream) {
   ASSERT_EQ(cudaHostAlloc(&pinned, sizeof(int), cudaHostAllocDefault), cudaSuccess);
   *static_cast<int*>(pinned) = 1;
   Held held(stream.get());
-  ASSERT_EQ(cudaMemcpyAsync(on_gpu.get(), pinned, sizeof(int), cudaMemcpyDefault, stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaMemcpyAsync(on_gpu.get(), pinned, sizeof(int), cudaMemcpyDefault, stream.get()),
+            cudaSuccess);
   *static_cast<int*>(pinned) = 2;
   held.let_go();
   synchronize(stream);
@@ -198,8 +206,10 @@ TEST(CudaCopy, RefusesAWrongDirection) {
   const StreamHandle stream = make_stream();
   const Elements<int> on_gpu(1);
   int on_host = 0;
-  EXPECT_EQ(cudaMemcpyAsync(on_gpu.get(), &on_host, 4, cudaMemcpyDeviceToHost, stream.get()), cudaErrorInvalidValue);
-  EXPECT_EQ(cudaMemcpyAsync(on_gpu.get(), &on_host, 4, cudaMemcpyDeviceToDevice, stream.get()), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(on_gpu.get(), &on_host, 4, cudaMemcpyDeviceToHost, stream.get()),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaMemcpyAsync(on_gpu.get(), &on_host, 4, cudaMemcpyDeviceToDevice, stream.get()),
+            cudaErrorInvalidValue);
   EXPECT_EQ(cudaMemsetAsync(&on_host, 0, 4, stream.get()), cudaErrorInvalidValue);
   cudaGetLastError();
 }

@@ -9,7 +9,8 @@ int main(void) {
     fprintf(stderr, "%s\n", lockstep_last_error());
     return 1;
   }
-  printf("Lockstep %s, rank %d of %d\n", lockstep_version(), lockstep_rank(session), lockstep_world_size(session));
+  printf("Lockstep %s, rank %d of %d\n", lockstep_version(), lockstep_rank(session),
+         lockstep_world_size(session));
   lockstep_finalize(session);
   return 0;
 }

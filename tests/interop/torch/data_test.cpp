@@ -24,7 +24,8 @@ using allreduce::error_of;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-/// What `ranks` samplers give in one epoch, step by step: the whole batch, and the sizes of its parts.
+/// What `ranks` samplers give in one epoch, step by step: the whole batch, and the sizes of its
+/// parts.
 struct Epoch {
   std::vector<std::vector<std::size_t>> batches = {};
   std::vector<std::vector<std::size_t>> sizes = {};
@@ -50,7 +51,8 @@ Epoch epoch_of(std::vector<DistributedSampler>& samplers, std::int64_t global_ba
   return epoch;
 }
 
-std::vector<DistributedSampler> samplers(int ranks, std::int64_t size, const SamplerOptions& options) {
+std::vector<DistributedSampler> samplers(int ranks, std::int64_t size,
+                                         const SamplerOptions& options) {
   std::vector<DistributedSampler> all;
   for (int rank = 0; rank < ranks; ++rank) all.emplace_back(rank, ranks, size, options);
   return all;
@@ -72,7 +74,8 @@ TEST(DistributedSampler, TakesEverySampleOnceWithoutPadding) {
 TEST(DistributedSampler, HasTheSameBatchesOnAnyNumberOfRanks) {
   auto one = samplers(1, 100, {.global_batch = 16, .seed = 5});
   auto three = samplers(3, 100, {.global_batch = 16, .seed = 5});
-  for (int epoch = 0; epoch < 2; ++epoch) EXPECT_EQ(epoch_of(one, 16).batches, epoch_of(three, 16).batches);
+  for (int epoch = 0; epoch < 2; ++epoch)
+    EXPECT_EQ(epoch_of(one, 16).batches, epoch_of(three, 16).batches);
 }
 
 TEST(DistributedSampler, ShufflesAnewInEachEpochAndForEachSeed) {
@@ -124,26 +127,33 @@ TEST(DistributedSampler, BeginsAnewAfterAPassThatWasLeftAtOnce) {
 }
 
 TEST(DistributedSampler, RefusesWhatItCannotCut) {
-  EXPECT_EQ(
-      error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
-      "[distributed_sampler] expected a sample for each rank in every batch, because LibTorch's loader cannot make "
-      "an empty batch; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another batch size, drop_last, or "
-      "lockstep::torch::make_data_loader, which makes empty batches");
-  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 10, {}); }), HasSubstr("expected a global_batch of at least 1"));
-  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 0, {.global_batch = 2}); }), HasSubstr("it has 0"));
-  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 3, {.global_batch = 4, .drop_last = true}); }),
-              HasSubstr("expected at least one full batch with drop_last, got 3 samples in batches of 4"));
+  EXPECT_EQ(error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
+            "[distributed_sampler] expected a sample for each rank in every batch, because "
+            "LibTorch's loader cannot make "
+            "an empty batch; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another "
+            "batch size, drop_last, or "
+            "lockstep::torch::make_data_loader, which makes empty batches");
+  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 10, {}); }),
+              HasSubstr("expected a global_batch of at least 1"));
+  EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 0, {.global_batch = 2}); }),
+              HasSubstr("it has 0"));
+  EXPECT_THAT(
+      error_of([] { DistributedSampler(0, 1, 3, {.global_batch = 4, .drop_last = true}); }),
+      HasSubstr("expected at least one full batch with drop_last, got 3 samples in batches of 4"));
   DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
   EXPECT_THAT(error_of([&] { sampler.set_position({.epoch = 1, .step = 8}); }),
-              HasSubstr("expected an epoch of at least 0 and a step within it, got epoch 1 and step 8 with 7 steps "
+              HasSubstr("expected an epoch of at least 0 and a step within it, got epoch 1 and "
+                        "step 8 with 7 steps "
                         "per epoch"));
-  EXPECT_THAT(error_of([&] { sampler.next(4); }), HasSubstr("the loader requests 4, the sampler was created for 8"));
+  EXPECT_THAT(error_of([&] { sampler.next(4); }),
+              HasSubstr("the loader requests 4, the sampler was created for 8"));
 }
 
 struct Numbers : ::torch::data::datasets::Dataset<Numbers> {
   explicit Numbers(std::size_t count_) : count(count_) {}
   ::torch::data::Example<> get(std::size_t index) override {
-    return {::torch::full({3}, static_cast<float>(index)), ::torch::tensor(static_cast<std::int64_t>(index))};
+    return {::torch::full({3}, static_cast<float>(index)),
+            ::torch::tensor(static_cast<std::int64_t>(index))};
   }
   DistributedSampler::OptionalSize size() const override { return count; }
   std::size_t count;
@@ -157,7 +167,8 @@ std::vector<std::int64_t> targets_of(std::size_t workers, const EpochPosition& s
   std::vector<std::int64_t> all;
   for (int epoch = 0; epoch < 2; ++epoch)
     for (auto& batch : *loader)
-      for (std::int64_t i = 0; i < batch.target.size(0); ++i) all.push_back(batch.target[i].item<std::int64_t>());
+      for (std::int64_t i = 0; i < batch.target.size(0); ++i)
+        all.push_back(batch.target[i].item<std::int64_t>());
   return all;
 }
 
@@ -195,7 +206,8 @@ TEST(DataLoader, MakesABatchOfNoRowsWhereARankHasNoSample) {
 
 TEST(Save, LeavesNothingButTheFile) {
   const job::Session session({.quiet = true});
-  const auto folder = std::filesystem::temp_directory_path() / ("lockstep_torch_save_" + std::to_string(getpid()));
+  const auto folder =
+      std::filesystem::temp_directory_path() / ("lockstep_torch_save_" + std::to_string(getpid()));
   std::filesystem::create_directory(folder);
   save(session, ::torch::ones({2}), folder / "net.pt");
   at::Tensor read;
@@ -203,7 +215,8 @@ TEST(Save, LeavesNothingButTheFile) {
   EXPECT_TRUE(::torch::equal(read, ::torch::ones({2})));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder), {}), 1);
   std::filesystem::remove_all(folder);
-  EXPECT_THAT(error_of([&] { save(session, ::torch::ones({2}), folder / "net.pt"); }), HasSubstr(folder.string()));
+  EXPECT_THAT(error_of([&] { save(session, ::torch::ones({2}), folder / "net.pt"); }),
+              HasSubstr(folder.string()));
 }
 
 }  // namespace

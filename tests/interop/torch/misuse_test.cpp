@@ -20,7 +20,9 @@ using ::testing::HasSubstr;
 
 /// Fails in its backward pass.
 struct Failing : torch::autograd::Function<Failing> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.clone(); }
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                  const torch::autograd::variable_list&) {
     throw std::runtime_error("no gradient today");
@@ -65,14 +67,16 @@ INSTANTIATE_TEST_SUITE_P(
                  loss_of(net, data, {0, 4}).backward();
                  optimizer.step();
                },
-               "expected step() after one backward pass (backward_passes_per_step); backward pass 2 began before it"},
+               "expected step() after one backward pass (backward_passes_per_step); backward pass "
+               "2 began before it"},
         Misuse{"gradient_changed",
                [](auto& optimizer, auto& net, auto& data) {
                  loss_of(net, data, {0, 4}).backward();
                  net.second->bias.mutable_grad().mul_(2);
                  optimizer.step();
                },
-               "call synchronize() before changing them and zero_grad() after step(); the gradient of second.bias was "
+               "call synchronize() before changing them and zero_grad() after step(); the gradient "
+               "of second.bias was "
                "changed"},
         Misuse{"zero_grad_too_early",
                [](auto& optimizer, auto& net, auto& data) {
@@ -104,14 +108,17 @@ INSTANTIATE_TEST_SUITE_P(
                  fail_backward(net.first(data.inputs), net);
                  optimizer.zero_grad();
                },
-               "[distributed_optimizer] expected backward passes to complete; the last one ended with"},
-        Misuse{"parameters_added",
-               [](auto& optimizer, auto& net, auto& data) {
-                 optimizer.inner().add_param_group(torch::optim::OptimizerParamGroup({torch::ones({2})}));
-                 loss_of(net, data, {0, 4}).backward();
-                 optimizer.step();
-               },
-               "the optimizer had when it was wrapped; it had groups of 4 and now has groups of 4, 1"},
+               "[distributed_optimizer] expected backward passes to complete; the last one ended "
+               "with"},
+        Misuse{
+            "parameters_added",
+            [](auto& optimizer, auto& net, auto& data) {
+              optimizer.inner().add_param_group(
+                  torch::optim::OptimizerParamGroup({torch::ones({2})}));
+              loss_of(net, data, {0, 4}).backward();
+              optimizer.step();
+            },
+            "the optimizer had when it was wrapped; it had groups of 4 and now has groups of 4, 1"},
         Misuse{"converted",
                [](auto& optimizer, auto& net, auto& data) {
                  net.to(torch::kDouble);
@@ -130,7 +137,10 @@ TEST(MisusedModule, NeedsItsOwnForward) {
     else
       loss_of(net, Data(), {0, 4}).backward();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("expected a forward pass through the wrapper before each backward pass: net(x)")));
+  EXPECT_THAT(
+      errors,
+      Each(HasSubstr(
+          "expected a forward pass through the wrapper before each backward pass: net(x)")));
 }
 
 TEST(MisusedModule, NeedsAForwardPassForEachBackwardPass) {
@@ -174,14 +184,16 @@ INSTANTIATE_TEST_SUITE_P(
                        net->to(torch::kFloat);
                        loss_of(net, data, {0, 4});
                      },
-                     "expected parameters to keep the type and device with which they were wrapped: wrap a module "
+                     "expected parameters to keep the type and device with which they were "
+                     "wrapped: wrap a module "
                      "after its to(); second.weight was converted or moved later"},
         ModuleMisuse{"unfrozen",
                      [](auto& net, auto& data) {
                        net->first->weight.set_requires_grad(true);
                        loss_of(net, data, {0, 4});
                      },
-                     "expected parameters that require gradients to do so when they are wrapped; first.weight started "
+                     "expected parameters that require gradients to do so when they are wrapped; "
+                     "first.weight started "
                      "to require them later"},
         ModuleMisuse{"backward_failed",
                      [](auto& net, auto& data) {
@@ -199,19 +211,23 @@ INSTANTIATE_TEST_SUITE_P(
                        net->second->weight.mutable_grad().mul_(2);
                        loss_of(net, data, {0, 4}).backward();
                      },
-                     "expected gradients to stay unchanged between backward() under no_sync() and the backward() "
-                     "that reduces them: call zero_grad() after it; the gradient of second.weight was changed"},
+                     "expected gradients to stay unchanged between backward() under no_sync() and "
+                     "the backward() "
+                     "that reduces them: call zero_grad() after it; the gradient of second.weight "
+                     "was changed"},
         ModuleMisuse{"buffer_resized",
                      [](auto& net, auto& data) {
                        net->named_buffers()["seen"].resize_({3});
                        loss_of(net, data, {0, 4}).backward();
                      },
-                     "expected buffers to keep the shape and type with which they were wrapped; seen was resized"}),
+                     "expected buffers to keep the shape and type with which they were wrapped; "
+                     "seen was resized"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 TEST(WrongOptions, OfAccumulationAreRefusedByTheModule) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
-    DistributedDataParallel net(workers, Net(), {.gradients = {.backward_passes_per_step = 1 + workers.rank()}});
+    DistributedDataParallel net(workers, Net(),
+                                {.gradients = {.backward_passes_per_step = 1 + workers.rank()}});
   });
   EXPECT_THAT(errors, Each(HasSubstr("passes under no_sync() add up, got 2 and true")));
 }
@@ -220,10 +236,13 @@ TEST(WrongOptimizer, IsLbfgsByAnyName) {
   const auto errors = errors_of_ranks(2, [](Workers& workers) {
     Net net;
     torch::optim::LBFGS inner(net->parameters());
-    DistributedOptimizer<torch::optim::Optimizer> optimizer(workers, inner, net->named_parameters());
+    DistributedOptimizer<torch::optim::Optimizer> optimizer(workers, inner,
+                                                            net->named_parameters());
   });
-  EXPECT_THAT(errors,
-              Each(HasSubstr("[distributed_optimizer] expected an optimizer whose step() only updates; LBFGS")));
+  EXPECT_THAT(
+      errors,
+      Each(HasSubstr(
+          "[distributed_optimizer] expected an optimizer whose step() only updates; LBFGS")));
 }
 
 TEST(WrongOptimizer, HasOtherGroupsOnOneRank) {
@@ -238,13 +257,17 @@ TEST(WrongOptimizer, HasOtherGroupsOnOneRank) {
     DistributedOptimizer optimizer(workers, inner, net->named_parameters());
     optimizer.broadcast_optimizer_state();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("rank 0 has parameter groups of 2, 2; rank 1 has parameter groups of 1, 3")));
+  EXPECT_THAT(
+      errors,
+      Each(HasSubstr("rank 0 has parameter groups of 2, 2; rank 1 has parameter groups of 1, 3")));
 }
 
 /// An optimizer whose load() refuses.
 struct Unreadable : torch::optim::SGD {
   using SGD::SGD;
-  void load(torch::serialize::InputArchive&) override { TORCH_CHECK(false, "made by another version"); }
+  void load(torch::serialize::InputArchive&) override {
+    TORCH_CHECK(false, "made by another version");
+  }
 };
 
 TEST(WrongOptimizer, ThatCannotLoadIsAnErrorOnAllRanks) {
@@ -254,10 +277,13 @@ TEST(WrongOptimizer, ThatCannotLoadIsAnErrorOnAllRanks) {
     DistributedOptimizer optimizer(workers, inner, net->named_parameters());
     optimizer.broadcast_optimizer_state();
   });
-  EXPECT_THAT(errors, Each(HasSubstr("expected an object that LibTorch can save and load; made by another version")));
+  EXPECT_THAT(errors,
+              Each(HasSubstr(
+                  "expected an object that LibTorch can save and load; made by another version")));
 }
 
-/// What both ranks throw when `make` makes a wrapper; rank 1 has the parameters that `of_rank_1` gives.
+/// What both ranks throw when `make` makes a wrapper; rank 1 has the parameters that `of_rank_1`
+/// gives.
 template <typename Parameters>
 std::vector<std::string> errors_of_parameters(const Parameters& of_rank_1) {
   return errors_of_ranks(2, [&](Workers& workers) {
@@ -273,12 +299,17 @@ TEST(WrongParameters, AreAnErrorOnAllRanks) {
   using Pairs = NamedTensors::Pairs;
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs[1].first = pairs[0].first; }),
               Each(HasSubstr("parameters 0 and 1 are both named first.weight")));
-  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
-              Each(HasSubstr("expected a name for each parameter of the optimizer; its parameter 3 of shape 1 is not "
-                             "among")));
-  const auto foreign = [](Pairs& pairs, auto&) { pairs.emplace_back("other", torch::ones({2}).requires_grad_()); };
-  EXPECT_THAT(errors_of_parameters(foreign),
-              Each(HasSubstr("expected only parameters of the optimizer; other is not one of them")));
+  EXPECT_THAT(
+      errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
+      Each(HasSubstr(
+          "expected a name for each parameter of the optimizer; its parameter 3 of shape 1 is not "
+          "among")));
+  const auto foreign = [](Pairs& pairs, auto&) {
+    pairs.emplace_back("other", torch::ones({2}).requires_grad_());
+  };
+  EXPECT_THAT(
+      errors_of_parameters(foreign),
+      Each(HasSubstr("expected only parameters of the optimizer; other is not one of them")));
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto& inner) {
                 pairs.emplace_back("wide", torch::ones({2}, torch::kDouble).requires_grad_());
                 inner.add_parameters({pairs.back().second});

@@ -1,4 +1,5 @@
-// A small module and the loops that train it: in one process that knows nothing of ranks, and as one rank of several.
+// A small module and the loops that train it: in one process that knows nothing of ranks, and as
+// one rank of several.
 #pragma once
 
 #include <torch/torch.h>
@@ -29,12 +30,18 @@ constexpr int kSteps = 50;
 /// Numbers that look random, the same in every thread and process.
 inline at::Tensor numbers(at::IntArrayRef shape, double seed) {
   const at::Tensor flat = torch::arange(c10::multiply_integers(shape), torch::kDouble);
-  return (flat * 12.9898 + seed * 78.233).sin().mul(43758.5453).frac().to(torch::kFloat).reshape(shape);
+  return (flat * 12.9898 + seed * 78.233)
+      .sin()
+      .mul(43758.5453)
+      .frac()
+      .to(torch::kFloat)
+      .reshape(shape);
 }
 
 inline void fill(torch::nn::Module& module, double seed) {
   const torch::NoGradGuard no_graph;
-  for (at::Tensor& parameter : module.parameters()) parameter.copy_(numbers(parameter.sizes(), seed++) * 0.5);
+  for (at::Tensor& parameter : module.parameters())
+    parameter.copy_(numbers(parameter.sizes(), seed++) * 0.5);
 }
 
 struct NetImpl : torch::nn::Module {
@@ -71,7 +78,8 @@ at::Tensor loss_of(Module& net, const Data& data, data::Range samples) {
 
 inline at::Tensor flat(const torch::nn::Module& module) {
   std::vector<at::Tensor> all;
-  for (const at::Tensor& parameter : module.parameters()) all.push_back(parameter.detach().flatten());
+  for (const at::Tensor& parameter : module.parameters())
+    all.push_back(parameter.detach().flatten());
   return torch::cat(all);
 }
 
@@ -80,7 +88,8 @@ inline double difference(const at::Tensor& a, const at::Tensor& b) {
 }
 
 inline torch::optim::SGD sgd(const torch::nn::Module& module) {
-  return torch::optim::SGD(module.parameters(), torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.01));
+  return torch::optim::SGD(module.parameters(),
+                           torch::optim::SGDOptions(0.1).momentum(0.9).weight_decay(0.01));
 }
 
 inline at::Tensor train_alone() {

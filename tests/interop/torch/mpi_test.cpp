@@ -1,5 +1,5 @@
-// The wrappers over a wire, where buckets are reduced on a thread of their own while backward goes on; run under
-// mpirun.
+// The wrappers over a wire, where buckets are reduced on a thread of their own while backward goes
+// on; run under mpirun.
 #include <gtest/gtest.h>
 
 #include "tests/interop/torch/module_loop.h"

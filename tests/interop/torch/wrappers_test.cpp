@@ -25,7 +25,8 @@ TEST_P(Equivalence, OfTheOptimizerWithOneProcess) {
     const Data data;
     Net net(1.0 + workers.rank());
     auto inner = sgd(*net);
-    DistributedOptimizer optimizer(workers, inner, net->named_parameters(), {.backward_passes_per_step = passes});
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(),
+                                   {.backward_passes_per_step = passes});
     optimizer.broadcast_parameters();
     for (int step = 0; step < kSteps; ++step) {
       optimizer.zero_grad();
@@ -37,7 +38,8 @@ TEST_P(Equivalence, OfTheOptimizerWithOneProcess) {
       EXPECT_TRUE(optimizer.step());
     }
     EXPECT_LT(difference(alone, flat(*net)), 1e-6) << "rank " << workers.rank();
-    EXPECT_EQ(optimizer.reducer().buckets().launched(), optimizer.reducer().buckets().buckets().size() * kSteps);
+    EXPECT_EQ(optimizer.reducer().buckets().launched(),
+              optimizer.reducer().buckets().buckets().size() * kSteps);
   });
 }
 
@@ -62,12 +64,14 @@ TEST_P(Equivalence, OfTheModuleWithOneProcess) {
       optimizer.step();
     }
     EXPECT_LT(difference(alone, flat(*net)), 1e-6) << "rank " << workers.rank();
-    EXPECT_EQ(net.reducer().buckets().launched(), net.reducer().buckets().buckets().size() * kSteps);
+    EXPECT_EQ(net.reducer().buckets().launched(),
+              net.reducer().buckets().buckets().size() * kSteps);
   });
 }
 
 INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
-                         ::testing::Combine(::testing::Values(1, 2, 3, 4), ::testing::Values(1, 2, 4, 7)),
+                         ::testing::Combine(::testing::Values(1, 2, 3, 4),
+                                            ::testing::Values(1, 2, 4, 7)),
                          [](const auto& param_info) {
                            return std::to_string(std::get<0>(param_info.param)) + "_ranks_" +
                                   std::to_string(std::get<1>(param_info.param)) + "_passes";
@@ -75,7 +79,8 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Equivalence,
 
 // The gradients of a small module on two ranks, after what `loop` does with it.
 using Loop = std::function<void(DistributedDataParallel<NetImpl>&, const Data&, int)>;
-void expect_gradient_of_one_process(const std::function<void(NetImpl&, const Data&)>& alone, const Loop& loop) {
+void expect_gradient_of_one_process(const std::function<void(NetImpl&, const Data&)>& alone,
+                                    const Loop& loop) {
   const Data data;
   Net net;
   alone(*net, data);
@@ -139,19 +144,23 @@ TEST(DistributedDataParallel, HasGradientsThatAreViewsOfTheBuckets) {
 }
 
 TEST(DistributedDataParallel, AddsNothingInAPassWithoutSamples) {
-  const auto penalized = [](auto& net, const Data& data, data::Range part, const at::Tensor& weight) {
+  const auto penalized = [](auto& net, const Data& data, data::Range part,
+                            const at::Tensor& weight) {
     return loss_of(net, data, part) + 0.1 * weight.square().sum();
   };
   expect_gradient_of_one_process(
       [&](NetImpl& net, const Data& data) {
-        for (int pass = 0; pass < 2; ++pass) penalized(net, data, {0, 12}, net.first->weight).backward();
+        for (int pass = 0; pass < 2; ++pass)
+          penalized(net, data, {0, 12}, net.first->weight).backward();
       },
       [&](auto& net, const Data& data, int rank) {
         {
           const auto local = net.no_sync();
           penalized(net, data, {rank * 4, rank * 4 + 4}, net->first->weight).backward();
         }
-        penalized(net, data, rank == 0 ? data::Range{8, 12} : data::Range{12, 12}, net->first->weight).backward();
+        penalized(net, data, rank == 0 ? data::Range{8, 12} : data::Range{12, 12},
+                  net->first->weight)
+            .backward();
       });
 }
 
@@ -163,7 +172,8 @@ TEST(DistributedDataParallel, AddsUpPassesThatKeepTheirGraph) {
       },
       [](auto& net, const Data& data, int rank) {
         const auto pass = [&](std::int64_t begin) {
-          loss_of(net, data, {begin, begin + 5}).backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+          loss_of(net, data, {begin, begin + 5})
+              .backward({}, /*retain_graph=*/true, /*create_graph=*/true);
         };
         {
           const auto local = net.no_sync();
@@ -225,7 +235,8 @@ TEST(DistributedOptimizer, LeavesOverAreAStepOfTheirOwn) {
   run_ranks(2, [&](Workers& workers) {
     Net net;
     auto inner = sgd(*net);
-    DistributedOptimizer optimizer(workers, inner, net->named_parameters(), {.backward_passes_per_step = 3});
+    DistributedOptimizer optimizer(workers, inner, net->named_parameters(),
+                                   {.backward_passes_per_step = 3});
     EXPECT_FALSE(optimizer.flush());
     optimizer.set_samples(6);
     loss_of(*net, data, {workers.rank() * 6, workers.rank() * 6 + 6}).backward();
@@ -264,8 +275,8 @@ TEST(DistributedOptimizer, TakesATensorThatHasTwoNames) {
     torch::nn::Linear net(5, 1);
     fill(*net, 1);
     torch::optim::SGD inner({net->weight, net->weight}, 0.1);
-    DistributedOptimizer optimizer(workers, inner,
-                                   NamedTensors::Pairs{{"encoder", net->weight}, {"decoder", net->weight}});
+    DistributedOptimizer optimizer(
+        workers, inner, NamedTensors::Pairs{{"encoder", net->weight}, {"decoder", net->weight}});
     loss_of(*net, data, {workers.rank() * 5, workers.rank() * 5 + 5}).backward();
     optimizer.step();
     EXPECT_LT(difference(alone->weight.detach(), net->weight.detach()), 1e-6);
@@ -325,13 +336,16 @@ struct BranchesImpl : torch::nn::Module {
 };
 TORCH_MODULE(Branches);
 
-at::Tensor branch_loss(BranchesImpl& net, const at::Tensor& outputs, const Data& data, data::Range part) {
+at::Tensor branch_loss(BranchesImpl& net, const at::Tensor& outputs, const Data& data,
+                       data::Range part) {
   static_cast<void>(net);
   return torch::mse_loss(outputs, data.targets.narrow(0, part.begin, part.size()));
 }
 
 // Samples 0 .. 5 go through one branch and 6 .. 11 through the other, as a step says.
-bool goes_left(int step, int half) { return step % 3 == 2 ? step % 2 == 0 : (step + half) % 2 == 0; }
+bool goes_left(int step, int half) {
+  return step % 3 == 2 ? step % 2 == 0 : (step + half) % 2 == 0;
+}
 
 TEST(MissingGradients, CountAsZeroAndEqualOneProcess) {
   const Data data;
@@ -342,7 +356,8 @@ TEST(MissingGradients, CountAsZeroAndEqualOneProcess) {
     for (auto& parameter : alone->parameters()) parameter.mutable_grad().reset();
     for (int half = 0; half < 2; ++half) {
       const auto part = half_of(half);
-      const auto outputs = alone->forward(data.inputs.narrow(0, part.begin, part.size()), goes_left(step, half));
+      const auto outputs =
+          alone->forward(data.inputs.narrow(0, part.begin, part.size()), goes_left(step, half));
       (branch_loss(*alone, outputs, data, part) / 2).backward();
     }
     plain.step();
@@ -367,7 +382,8 @@ TEST(MissingGradients, CountAsZeroAndEqualOneProcess) {
     EXPECT_FALSE(net->unused->weight.grad().defined());
     EXPECT_LT(difference(flat(*alone), flat(*module)), 1e-6);
     EXPECT_LT(difference(flat(*alone), flat(*net)), 1e-6);
-    EXPECT_THAT(optimizer.reducer().parameters_without_gradient(12), ElementsAre("unused.weight", "unused.bias"));
+    EXPECT_THAT(optimizer.reducer().parameters_without_gradient(12),
+                ElementsAre("unused.weight", "unused.bias"));
   });
 }
 
@@ -392,7 +408,9 @@ TEST(MissingGradients, AreZerosWhereTheyWereZeroed) {
 
 /// Says that its input has no gradient.
 struct WithoutGradient : torch::autograd::Function<WithoutGradient> {
-  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) { return x.clone(); }
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& x) {
+    return x.clone();
+  }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
                                                  const torch::autograd::variable_list&) {
     return {at::Tensor()};
@@ -415,8 +433,11 @@ TEST(SparseGradients, BecomeDense) {
   run_ranks(2, [](Workers& workers) {
     torch::nn::Embedding embedding(torch::nn::EmbeddingOptions(4, 2).sparse(true));
     DistributedDataParallel net(workers, embedding);
-    net(torch::tensor({static_cast<std::int64_t>(workers.rank()), std::int64_t{2}})).sum().backward();
-    const at::Tensor expected = torch::tensor({0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 0.0, 0.0}).reshape({4, 2});
+    net(torch::tensor({static_cast<std::int64_t>(workers.rank()), std::int64_t{2}}))
+        .sum()
+        .backward();
+    const at::Tensor expected =
+        torch::tensor({0.5, 0.5, 0.5, 0.5, 1.0, 1.0, 0.0, 0.0}).reshape({4, 2});
     EXPECT_TRUE(torch::equal(embedding->weight.grad(), expected.to(torch::kFloat)));
   });
 }
@@ -438,7 +459,8 @@ TEST_P(Buffers, AreAsTheOptionSays) {
     EXPECT_EQ(norm->running_mean.item<double>(), 5);
     norm->num_batches_tracked.fill_(workers.rank() * 7);
     // The means are 1 of 2 samples and 4 of 4.
-    const std::vector<float> values = workers.rank() == 0 ? std::vector<float>{0, 2} : std::vector<float>{2, 6, 3, 5};
+    const std::vector<float> values =
+        workers.rank() == 0 ? std::vector<float>{0, 2} : std::vector<float>{2, 6, 3, 5};
     net(torch::tensor(values).reshape({-1, 1})).sum().backward();
     EXPECT_NEAR(norm->running_mean.item<double>(), GetParam().means[rank], 1e-6);
     EXPECT_EQ(norm->num_batches_tracked.item<std::int64_t>(), GetParam().batches[rank]);
@@ -455,7 +477,8 @@ TEST(Buffers, ComeFromARankThatHadSamples) {
     torch::nn::BatchNorm1d norm(torch::nn::BatchNormOptions(1).momentum(1.0));
     DistributedDataParallel net(workers, norm);
     // Parts of two samples: the first rank has none.
-    const std::vector<float> values = workers.rank() == 0 ? std::vector<float>{} : std::vector<float>{2, 6};
+    const std::vector<float> values =
+        workers.rank() == 0 ? std::vector<float>{} : std::vector<float>{2, 6};
     net(torch::tensor(values).reshape({-1, 1}) * workers.rank()).sum().backward();
     EXPECT_EQ(norm->running_mean.item<double>(), 4);
     EXPECT_EQ(norm->running_var.item<double>(), 8);
@@ -471,21 +494,24 @@ TEST(Buffers, AreBroadcastByACallToo) {
   });
 }
 
-// DDP's own vectors (sizes in MiB .4 .4 .4 10 10 10 1 30 .1, caps 1 and 25, give [0 1 2] [3 4 5] [6 7] [8]): the same
-// rule, but over parameters in the order in which backward completes them, the last one first.
+// DDP's own vectors (sizes in MiB .4 .4 .4 10 10 10 1 30 .1, caps 1 and 25, give [0 1 2] [3 4 5] [6
+// 7] [8]): the same rule, but over parameters in the order in which backward completes them, the
+// last one first.
 TEST(Buckets, CloseByTheRuleOfDdpFromTheLastParameterOn) {
   const std::vector<double> mebibytes{.1, 30, 1, 10, 10, 10, .4, .4, .4};
   run_ranks(1, [&](Workers& workers) {
     NamedTensors::Pairs parameters;
     std::vector<at::Tensor> tensors;
     for (const double size : mebibytes) {
-      tensors.push_back(torch::empty({static_cast<std::int64_t>(size * (1 << 18))}).requires_grad_());
+      tensors.push_back(
+          torch::empty({static_cast<std::int64_t>(size * (1 << 18))}).requires_grad_());
       parameters.emplace_back("p" + std::to_string(tensors.size()), tensors.back());
     }
     torch::optim::SGD inner(tensors, 0.1);
     DistributedOptimizer optimizer(workers, inner, parameters);
     std::vector<std::size_t> entries;
-    for (const auto& bucket : optimizer.reducer().buckets().buckets()) entries.push_back(bucket.entries);
+    for (const auto& bucket : optimizer.reducer().buckets().buckets())
+      entries.push_back(bucket.entries);
     EXPECT_EQ(entries[0], 3);
     EXPECT_EQ(entries[1], 3);
     EXPECT_EQ(entries[2], 2);

@@ -1,4 +1,5 @@
-// The libraries of layers on GPUs, loaded on a machine that may have none: these answer without a GPU.
+// The libraries of layers on GPUs, loaded on a machine that may have none: these answer without a
+// GPU.
 #include <cublasLt.h>
 #include <cudnn.h>
 #include <gmock/gmock.h>
@@ -40,7 +41,8 @@ TEST(LoadedCudnn, MakesDescriptors) {
 TEST(LoadedCublasLt, IsOfTheVersionThatThisWasCompiledFor) {
   skip_without_library([] {
     EXPECT_EQ(cublasLtGetVersion() / 10000, static_cast<std::size_t>(CUBLAS_VER_MAJOR));
-    EXPECT_THAT(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED), ::testing::HasSubstr("not supported"));
+    EXPECT_THAT(cublasLtGetStatusString(CUBLAS_STATUS_NOT_SUPPORTED),
+                ::testing::HasSubstr("not supported"));
   });
 }
 

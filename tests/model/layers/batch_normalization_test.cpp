@@ -27,7 +27,8 @@ struct Statistics {
   double rows = 0;
 };
 
-Statistics channel_statistics(const std::vector<float>& values, std::size_t channels, std::size_t channel) {
+Statistics channel_statistics(const std::vector<float>& values, std::size_t channels,
+                              std::size_t channel) {
   Statistics result;
   for (std::size_t i = channel; i < values.size(); i += channels, ++result.rows)
     result.mean += static_cast<double>(values[i]);
@@ -63,10 +64,11 @@ TEST(BatchNormalization, NormalizesOverBatchAndImageInTraining) {
   for (std::size_t channel = 0; channel < 5; ++channel) {
     const Statistics before = channel_statistics(layer.trial.features(), 5, channel);
     for (std::size_t i = channel; i < layer.seen->values.size(); i += 5) {
-      const double expected =
-          (static_cast<double>(layer.trial.features()[i]) - before.mean) / std::sqrt(before.variance + 1e-2);
+      const double expected = (static_cast<double>(layer.trial.features()[i]) - before.mean) /
+                              std::sqrt(before.variance + 1e-2);
       ASSERT_NEAR(layer.seen->values[i],
-                  expected * static_cast<double>(layer.gamma(channel)) + static_cast<double>(layer.beta(channel)),
+                  expected * static_cast<double>(layer.gamma(channel)) +
+                      static_cast<double>(layer.beta(channel)),
                   1e-5);
     }
   }
@@ -76,15 +78,17 @@ TEST(BatchNormalization, MovesItsStatisticsWithBesselsCorrection) {
   Normalized layer({2, 2, 3}, 2);
   const std::vector<float> mean(layer.trial.buffer("batch_normalization/moving_mean").begin(),
                                 layer.trial.buffer("batch_normalization/moving_mean").end());
-  const std::vector<float> variance(layer.trial.buffer("batch_normalization/moving_variance").begin(),
-                                    layer.trial.buffer("batch_normalization/moving_variance").end());
+  const std::vector<float> variance(
+      layer.trial.buffer("batch_normalization/moving_variance").begin(),
+      layer.trial.buffer("batch_normalization/moving_variance").end());
   layer.trial.train();
   for (std::size_t channel = 0; channel < 3; ++channel) {
     const Statistics batch = channel_statistics(layer.trial.features(), 3, channel);
     EXPECT_NEAR(layer.trial.buffer("batch_normalization/moving_mean")[channel],
                 0.75 * static_cast<double>(mean[channel]) + 0.25 * batch.mean, 1e-6);
     EXPECT_NEAR(layer.trial.buffer("batch_normalization/moving_variance")[channel],
-                0.75 * static_cast<double>(variance[channel]) + 0.25 * batch.variance * batch.rows / (batch.rows - 1),
+                0.75 * static_cast<double>(variance[channel]) +
+                    0.25 * batch.variance * batch.rows / (batch.rows - 1),
                 1e-6);
   }
 }
@@ -98,9 +102,11 @@ TEST(BatchNormalization, UsesItsMovingStatisticsInInferenceAndLeavesThem) {
     const std::vector<float> outputs = layer.trial.predict();
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const std::size_t channel = i % 3;
-      const float normalized = (layer.trial.features()[i] - mean[channel]) / std::sqrt(variance[channel] + 1e-2f);
+      const float normalized =
+          (layer.trial.features()[i] - mean[channel]) / std::sqrt(variance[channel] + 1e-2f);
       const float expected = layer.gamma(channel) * normalized + layer.beta(channel);
-      ASSERT_NEAR(outputs[i], relu ? std::max(expected, 0.0f) : expected, 1e-5f) << "relu: " << relu;
+      ASSERT_NEAR(outputs[i], relu ? std::max(expected, 0.0f) : expected, 1e-5f)
+          << "relu: " << relu;
     }
     EXPECT_THAT(mean, ::testing::ElementsAreArray(before));
   }
@@ -146,9 +152,11 @@ TEST(BatchNormalization, HasTheSameGradientsWithAReLUFused) {
   Trial fused(network(true), 4);
   Trial apart(network(false), 4);
   EXPECT_NEAR(fused.train().loss, apart.train().loss, 1e-6);
-  for (const char* name : {"shift/offset", "batch_normalization/gamma", "batch_normalization/beta"}) {
+  for (const char* name :
+       {"shift/offset", "batch_normalization/gamma", "batch_normalization/beta"}) {
     const auto expected = apart.gradient(name);
-    EXPECT_THAT(fused.gradient(name), Pointwise(FloatNear(1e-6f), std::vector<float>(expected.begin(), expected.end())))
+    EXPECT_THAT(fused.gradient(name),
+                Pointwise(FloatNear(1e-6f), std::vector<float>(expected.begin(), expected.end())))
         << name;
   }
 }
@@ -166,17 +174,18 @@ TEST(BatchNormalization, BeginsAsTheIdentityOfANormalizedInput) {
   EXPECT_THAT(layer.trial.parameter("batch_normalization/beta"), Each(0.0f));
   EXPECT_THAT(layer.trial.buffer("batch_normalization/moving_mean"), Each(0.0f));
   EXPECT_THAT(layer.trial.buffer("batch_normalization/moving_variance"), Each(1.0f));
-  for (const auto& entry : layer.trial.network().parameters().entries()) EXPECT_FALSE(entry.decay) << entry.name;
+  for (const auto& entry : layer.trial.network().parameters().entries())
+    EXPECT_FALSE(entry.decay) << entry.name;
 }
 
 TEST(BatchNormalization, RefusesOptionsOutsideTheirRange) {
   const auto refusal = [](const BatchNormalization::Options& options) {
     return input_error_of([&] { Network({4}).add(BatchNormalization(options)); });
   };
-  EXPECT_EQ(
-      refusal({.momentum = 1.5f}),
-      "[layer batch_normalization (batch_normalization)] expected a momentum in [0, 1] and a positive epsilon, got "
-      "1.5 and 0.001");
+  EXPECT_EQ(refusal({.momentum = 1.5f}),
+            "[layer batch_normalization (batch_normalization)] expected a momentum in [0, 1] and a "
+            "positive epsilon, got "
+            "1.5 and 0.001");
   EXPECT_THAT(refusal({.epsilon = 0}), HasSubstr("got 0.99 and 0"));
 }
 

@@ -28,7 +28,8 @@ std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return in
 // The sum of the definition, element by element.
 std::vector<float> by_definition(const Case& c, Trial& trial) {
   const Shape& input = c.input;
-  const WindowGeometry w = window_geometry(input, c.options.kernel, c.options.strides, c.options.padding);
+  const WindowGeometry w =
+      window_geometry(input, c.options.kernel, c.options.strides, c.options.padding);
   const auto kernel = trial.parameter("conv2d/kernel");
   const std::int64_t group_inputs = w.channels / c.options.groups;
   const std::int64_t group_filters = c.options.filters / c.options.groups;
@@ -38,7 +39,9 @@ std::vector<float> by_definition(const Case& c, Trial& trial) {
       for (std::int64_t x = 0; x < w.output_width; ++x)
         for (std::int64_t o = 0; o < c.options.filters; ++o) {
           double sum =
-              c.options.use_bias ? static_cast<double>(trial.parameter("conv2d/bias")[static_cast<std::size_t>(o)]) : 0;
+              c.options.use_bias
+                  ? static_cast<double>(trial.parameter("conv2d/bias")[static_cast<std::size_t>(o)])
+                  : 0;
           for (std::int64_t ky = 0; ky < w.kernel_height; ++ky)
             for (std::int64_t kx = 0; kx < w.kernel_width; ++kx) {
               const std::int64_t row = y * w.stride_height - w.pad_top + ky;
@@ -46,11 +49,12 @@ std::vector<float> by_definition(const Case& c, Trial& trial) {
               if (row < 0 || row >= w.height || column < 0 || column >= w.width) continue;
               for (std::int64_t i = 0; i < group_inputs; ++i) {
                 const std::int64_t channel = o / group_filters * group_inputs + i;
-                const auto pixel =
-                    static_cast<std::size_t>(((n * w.height + row) * w.width + column) * w.channels + channel);
-                const auto weight =
-                    static_cast<std::size_t>(((o * w.kernel_height + ky) * w.kernel_width + kx) * group_inputs + i);
-                sum += static_cast<double>(trial.features()[pixel]) * static_cast<double>(kernel[weight]);
+                const auto pixel = static_cast<std::size_t>(
+                    ((n * w.height + row) * w.width + column) * w.channels + channel);
+                const auto weight = static_cast<std::size_t>(
+                    ((o * w.kernel_height + ky) * w.kernel_width + kx) * group_inputs + i);
+                sum += static_cast<double>(trial.features()[pixel]) *
+                       static_cast<double>(kernel[weight]);
               }
             }
           result.push_back(static_cast<float>(sum));
@@ -87,15 +91,28 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"valid", {6, 5, 3}, {.filters = 4, .kernel = 3}},
         Case{"same", {6, 5, 3}, {.filters = 4, .kernel = 3, .padding = Padding::same}},
         Case{"one_by_one", {4, 4, 5}, {.filters = 7, .kernel = 1}},
-        Case{"even_kernel_same", {5, 6, 2}, {.filters = 3, .kernel = {2, 4}, .padding = Padding::same}},
-        Case{"strided_same", {7, 8, 2}, {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::same}},
-        Case{"strided_symmetric", {8, 7, 2}, {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::symmetric}},
-        Case{
-            "stride_above_kernel", {7, 7, 3}, {.filters = 2, .kernel = 1, .strides = 2, .padding = Padding::symmetric}},
+        Case{"even_kernel_same",
+             {5, 6, 2},
+             {.filters = 3, .kernel = {2, 4}, .padding = Padding::same}},
+        Case{"strided_same",
+             {7, 8, 2},
+             {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::same}},
+        Case{"strided_symmetric",
+             {8, 7, 2},
+             {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::symmetric}},
+        Case{"stride_above_kernel",
+             {7, 7, 3},
+             {.filters = 2, .kernel = 1, .strides = 2, .padding = Padding::symmetric}},
         Case{"unequal_strides", {7, 6, 2}, {.filters = 3, .kernel = {3, 2}, .strides = {2, 1}}},
-        Case{"large_kernel", {11, 11, 3}, {.filters = 4, .kernel = 7, .strides = 2, .padding = Padding::symmetric}},
-        Case{"groups", {5, 5, 6}, {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 2}},
-        Case{"depthwise", {5, 5, 4}, {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 4}},
+        Case{"large_kernel",
+             {11, 11, 3},
+             {.filters = 4, .kernel = 7, .strides = 2, .padding = Padding::symmetric}},
+        Case{"groups",
+             {5, 5, 6},
+             {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 2}},
+        Case{"depthwise",
+             {5, 5, 4},
+             {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 4}},
         Case{"depthwise_twice", {5, 5, 3}, {.filters = 6, .kernel = 3, .groups = 3}},
         Case{"without_bias", {5, 5, 3}, {.filters = 4, .kernel = 3, .use_bias = false}},
         Case{"whole_vectors", {6, 6, 16}, {.filters = 32, .kernel = 3, .padding = Padding::same}},
@@ -120,7 +137,8 @@ TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
   EXPECT_EQ(one.train().loss, two.train().loss);
   for (const char* name : {"shift/offset", "conv2d/kernel", "conv2d/bias"})
     EXPECT_THAT(one.gradient(name),
-                Pointwise(FloatNear(1e-6f), std::vector<float>(two.gradient(name).begin(), two.gradient(name).end())))
+                Pointwise(FloatNear(1e-6f),
+                          std::vector<float>(two.gradient(name).begin(), two.gradient(name).end())))
         << name;
   EXPECT_THAT(one.predict(), Pointwise(FloatNear(1e-6f), two.predict()));
 }
@@ -142,10 +160,11 @@ TEST(Conv2D, RefusesWhatItCannotDo) {
   const auto refusal = [](Shape input, const Conv2D::Options& options) {
     return input_error_of([&] { Network(std::move(input)).add(Conv2D(options)); });
   };
-  EXPECT_EQ(refusal({8, 8, 3}, {.filters = 0}), "[layer conv2d (conv2d)] expected at least one filter, got 0");
-  EXPECT_EQ(
-      refusal({8, 8, 3}, {.filters = 4, .groups = 2}),
-      "[layer conv2d (conv2d)] expected groups that divide channels and filters, got 2 groups, 3 channels, 4 filters");
+  EXPECT_EQ(refusal({8, 8, 3}, {.filters = 0}),
+            "[layer conv2d (conv2d)] expected at least one filter, got 0");
+  EXPECT_EQ(refusal({8, 8, 3}, {.filters = 4, .groups = 2}),
+            "[layer conv2d (conv2d)] expected groups that divide channels and filters, got 2 "
+            "groups, 3 channels, 4 filters");
   EXPECT_EQ(refusal({64}, {.filters = 4}),
             "[layer conv2d (conv2d)] expected an input [height, width, channels], got [64]");
   EXPECT_EQ(refusal({2, 2, 3}, {.filters = 4}),

@@ -15,7 +15,8 @@
 namespace lockstep::model {
 namespace {
 
-// y = tanh(scale * x), one scale per feature. Keeps scale * x from forward to backward, and uses scratch memory.
+// y = tanh(scale * x), one scale per feature. Keeps scale * x from forward to backward, and uses
+// scratch memory.
 class ScaledTanh final : public CustomLayer {
  public:
   std::string kind() const override { return "scaled_tanh"; }
@@ -23,13 +24,18 @@ class ScaledTanh final : public CustomLayer {
   Shape build(BuildContext& context) const override {
     if (context.input().size() != 1)
       context.refuse("expected an input [features]", "got " + to_string(context.input()));
-    context.parameter("scale", context.input(), {.kind = Initializer::Kind::constant, .value = 0.5f});
+    context.parameter("scale", context.input(),
+                      {.kind = Initializer::Kind::constant, .value = 0.5f});
     return context.input();
   }
 
   Needs needs(const CompileContext& context) const override {
-    const std::size_t bytes = static_cast<std::size_t>(context.batch * element_count(context.output)) * sizeof(float);
-    return {.inputs_in_backward = true, .output_in_backward = false, .saved_bytes = bytes, .scratch_bytes = bytes};
+    const std::size_t bytes =
+        static_cast<std::size_t>(context.batch * element_count(context.output)) * sizeof(float);
+    return {.inputs_in_backward = true,
+            .output_in_backward = false,
+            .saved_bytes = bytes,
+            .scratch_bytes = bytes};
   }
 
   void forward(const Tensors& t, const PassContext& /*pass*/) const override {
@@ -61,7 +67,9 @@ class Concatenate final : public CustomLayer {
  public:
   Concatenate(std::size_t first, std::size_t second) : widths_{first, second} {}
   std::string kind() const override { return "concatenate"; }
-  Shape build(BuildContext& context) const override { return {context.inputs()[0][0] + context.inputs()[1][0]}; }
+  Shape build(BuildContext& context) const override {
+    return {context.inputs()[0][0] + context.inputs()[1][0]};
+  }
   Needs needs(const CompileContext& /*context*/) const override {
     return {.inputs_in_backward = false, .output_in_backward = false};
   }
@@ -71,13 +79,16 @@ class Concatenate final : public CustomLayer {
   }
   void backward(const Tensors& t, const PassContext& /*pass*/) const override {
     for (std::size_t i = 0; i < t.output_gradient.size(); ++i)
-      if (!t.input_gradients[part(i)].empty()) t.input_gradients[part(i)][place(i)] = t.output_gradient[i];
+      if (!t.input_gradients[part(i)].empty())
+        t.input_gradients[part(i)][place(i)] = t.output_gradient[i];
   }
 
  private:
   std::size_t row() const { return widths_[0] + widths_[1]; }
   std::size_t part(std::size_t i) const { return i % row() < widths_[0] ? 0 : 1; }
-  std::size_t place(std::size_t i) const { return i / row() * widths_[part(i)] + i % row() - part(i) * widths_[0]; }
+  std::size_t place(std::size_t i) const {
+    return i / row() * widths_[part(i)] + i % row() - part(i) * widths_[0];
+  }
 
   std::array<std::size_t, 2> widths_;
 };
@@ -90,10 +101,12 @@ class DistantBackend : public Backend {
   Precision precision() const override { return Precision::float32; }
   MOCK_METHOD(device::Allocator&, allocator, (), (override));
   MOCK_METHOD(device::Stream&, stream, (), (override));
-  MOCK_METHOD(std::unique_ptr<Operation>, compile, (const BuiltinLayer&, const CompileContext&), (override));
+  MOCK_METHOD(std::unique_ptr<Operation>, compile, (const BuiltinLayer&, const CompileContext&),
+              (override));
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
   MOCK_METHOD(TensorView, load, (const TensorView&, const BatchView&, bool), (override));
-  MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&), (override));
+  MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&),
+              (override));
   MOCK_METHOD(void, write_sums, (std::span<float>), (override));
   MOCK_METHOD(void, clear_sums, (), (override));
   MOCK_METHOD(MetricSums, read_sums, (), (override));
@@ -101,8 +114,8 @@ class DistantBackend : public Backend {
   MOCK_METHOD(void, copy, (const TensorView&, const TensorView&), (override));
   MOCK_METHOD(void, fill_with_zeros, (std::span<float>), (override));
   MOCK_METHOD(void, narrow, (const TensorView&, std::span<const float>), (override));
-  MOCK_METHOD(std::unique_ptr<Updater>, updater, (const OptimizerOptions&, const ParameterTable&, const UpdateArrays&),
-              (override));
+  MOCK_METHOD(std::unique_ptr<Updater>, updater,
+              (const OptimizerOptions&, const ParameterTable&, const UpdateArrays&), (override));
   MOCK_METHOD(void, read, (const TensorView&, std::span<float>), (override));
 };
 
@@ -144,16 +157,20 @@ TEST(CustomLayer, RefusesInputsInItsOwnWords) {
 
 TEST(CustomLayer, RunsOnTheHostAlone) {
   DistantBackend backend;
-  EXPECT_EQ(
-      error_of(ErrorCategory::device,
-               [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, backend); }),
-      "[layer mine (scaled_tanh)] expected a CPU replica for a custom layer, got far");
+  EXPECT_EQ(error_of(ErrorCategory::device,
+                     [&] {
+                       ScaledTanh().compile(
+                           {.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, backend);
+                     }),
+            "[layer mine (scaled_tanh)] expected a CPU replica for a custom layer, got far");
 }
 
 TEST(CustomLayer, ComputesInFloat32Alone) {
   const auto backend = make_backend(device::Device{}, {.precision = Precision::bfloat16});
-  EXPECT_EQ(input_error_of(
-                [&] { ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}}, *backend); }),
+  EXPECT_EQ(input_error_of([&] {
+              ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}},
+                                   *backend);
+            }),
             "[layer mine (scaled_tanh)] expected float32 for a custom layer, got bfloat16");
 }
 

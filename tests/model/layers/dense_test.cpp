@@ -42,12 +42,16 @@ TEST_P(DenseLayer, IsAProductWithItsKernelPlusItsBias) {
   std::vector<float> expected;
   for (std::int64_t n = 0; n < c.samples; ++n)
     for (std::int64_t u = 0; u < c.units; ++u) {
-      double sum = c.use_bias ? static_cast<double>(trial.parameter("dense/bias")[static_cast<std::size_t>(u)]) : 0;
+      double sum =
+          c.use_bias
+              ? static_cast<double>(trial.parameter("dense/bias")[static_cast<std::size_t>(u)])
+              : 0;
       for (std::int64_t i = 0; i < c.inputs; ++i) {
         const float x = trial.features()[static_cast<std::size_t>(n * c.inputs + i)] +
                         trial.parameter("shift/offset")[static_cast<std::size_t>(i)];
         sum += static_cast<double>(x) *
-               static_cast<double>(trial.parameter("dense/kernel")[static_cast<std::size_t>(u * c.inputs + i)]);
+               static_cast<double>(
+                   trial.parameter("dense/kernel")[static_cast<std::size_t>(u * c.inputs + i)]);
       }
       expected.push_back(static_cast<float>(c.relu ? std::max(sum, 0.0) : sum));
     }
@@ -56,15 +60,18 @@ TEST_P(DenseLayer, IsAProductWithItsKernelPlusItsBias) {
 
 TEST_P(DenseLayer, HasTheGradientsOfItsInputKernelAndBias) {
   const Case& c = GetParam();
-  expect_gradients_match_differences(network_of(c), {.samples = c.samples, .step = c.relu ? 1e-3f : 4e-3f});
+  expect_gradients_match_differences(network_of(c),
+                                     {.samples = c.samples, .step = c.relu ? 1e-3f : 4e-3f});
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    Kinds, DenseLayer,
-    ::testing::Values(Case{"plain", 5, 3, true, false, 4}, Case{"without_bias", 5, 3, false, false, 4},
-                      Case{"whole_vectors", 32, 16, true, false, 8}, Case{"relu", 7, 33, true, true, 3},
-                      Case{"relu_without_bias", 16, 10, false, true, 5}, Case{"one_of_each", 1, 1, true, false, 1}),
-    name_of_case);
+INSTANTIATE_TEST_SUITE_P(Kinds, DenseLayer,
+                         ::testing::Values(Case{"plain", 5, 3, true, false, 4},
+                                           Case{"without_bias", 5, 3, false, false, 4},
+                                           Case{"whole_vectors", 32, 16, true, false, 8},
+                                           Case{"relu", 7, 33, true, true, 3},
+                                           Case{"relu_without_bias", 16, 10, false, true, 5},
+                                           Case{"one_of_each", 1, 1, true, false, 1}),
+                         name_of_case);
 
 TEST(Dense, DeclaresItsParameters) {
   Network network({6});
@@ -84,7 +91,8 @@ TEST(Dense, RefusesWhatItCannotDo) {
   EXPECT_EQ(input_error_of([] {
               Network({28, 28, 1}).add(Dense({.units = 10}));
             }),
-            "[layer dense (dense)] expected an input [features], got [28, 28, 1]; add a flatten layer before it");
+            "[layer dense (dense)] expected an input [features], got [28, 28, 1]; add a flatten "
+            "layer before it");
 }
 
 }  // namespace

@@ -78,10 +78,10 @@ TEST(AddLayer, SumsAllItsInputs) {
   Trial trial(network, 2);
   const std::vector<float> outputs = trial.predict();
   for (std::size_t i = 0; i < outputs.size(); ++i)
-    EXPECT_NEAR(
-        outputs[i],
-        3 * trial.features()[i] + trial.parameter("shift/offset")[i % 5] + trial.parameter("shift_1/offset")[i % 5],
-        1e-6f);
+    EXPECT_NEAR(outputs[i],
+                3 * trial.features()[i] + trial.parameter("shift/offset")[i % 5] +
+                    trial.parameter("shift_1/offset")[i % 5],
+                1e-6f);
   expect_gradients_match_differences(std::move(network));
 }
 
@@ -110,7 +110,8 @@ TEST(AddLayer, RefusesShapesThatDiffer) {
               network.add(Add(), {flat, kInput});
             }),
             "[layer add (add)] expected inputs of one shape, got [12] and [2, 2, 3]");
-  EXPECT_EQ(input_error_of([&] { network.add(Add()); }), "[layer add (add)] expected two inputs or more, got 1");
+  EXPECT_EQ(input_error_of([&] { network.add(Add()); }),
+            "[layer add (add)] expected two inputs or more, got 1");
 }
 
 TEST(SoftmaxLayer, GivesProbabilities) {
@@ -118,7 +119,8 @@ TEST(SoftmaxLayer, GivesProbabilities) {
   network.add(Softmax());
   Trial trial(std::move(network), 2);
   trial.features() = {0, std::log(2.0f), std::log(5.0f), 1000, 1000, -1000};
-  EXPECT_THAT(trial.predict(), Pointwise(FloatNear(1e-6f), {0.125f, 0.25f, 0.625f, 0.5f, 0.5f, 0.0f}));
+  EXPECT_THAT(trial.predict(),
+              Pointwise(FloatNear(1e-6f), {0.125f, 0.25f, 0.625f, 0.5f, 0.5f, 0.0f}));
 }
 
 TEST(SoftmaxLayer, HasTheGradientsOfItsInput) {
@@ -133,7 +135,8 @@ struct DropoutTrial {
   std::shared_ptr<Recording> seen = std::make_shared<Recording>();
   Trial trial;
 
-  DropoutTrial(std::int64_t samples, std::int64_t features, float rate = 0.25f, const std::string& name = "drop")
+  DropoutTrial(std::int64_t samples, std::int64_t features, float rate = 0.25f,
+               const std::string& name = "drop")
       : trial(network(features, rate, name), samples) {
     std::ranges::fill(trial.features(), 1.0f);
     std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
@@ -173,9 +176,12 @@ TEST(DropoutLayer, IsAPureFunctionOfSeedStepLayerAndSample) {
 }
 
 TEST(DropoutLayer, IsTheSameForABatchInParts) {
-  const auto whole = DropoutTrial(5, 30).mask({.seed = 7, .step = 3, .first_sample = 10, .global_samples = 20});
-  auto parts = DropoutTrial(3, 30).mask({.seed = 7, .step = 3, .first_sample = 10, .global_samples = 20});
-  const auto second = DropoutTrial(2, 30).mask({.seed = 7, .step = 3, .first_sample = 13, .global_samples = 20});
+  const auto whole =
+      DropoutTrial(5, 30).mask({.seed = 7, .step = 3, .first_sample = 10, .global_samples = 20});
+  auto parts =
+      DropoutTrial(3, 30).mask({.seed = 7, .step = 3, .first_sample = 10, .global_samples = 20});
+  const auto second =
+      DropoutTrial(2, 30).mask({.seed = 7, .step = 3, .first_sample = 13, .global_samples = 20});
   parts.insert(parts.end(), second.begin(), second.end());
   EXPECT_EQ(parts, whole);
 }
@@ -184,7 +190,8 @@ TEST(DropoutLayer, GivesNoGradientToWhatItDropped) {
   DropoutTrial dropout(1, 40);
   const auto mask = dropout.mask({.seed = 7, .step = 3});
   const auto gradient = dropout.trial.gradient("shift/offset");
-  for (std::size_t i = 0; i < mask.size(); ++i) EXPECT_FLOAT_EQ(gradient[i], mask[i] * dropout.seen->gradient[i]) << i;
+  for (std::size_t i = 0; i < mask.size(); ++i)
+    EXPECT_FLOAT_EQ(gradient[i], mask[i] * dropout.seen->gradient[i]) << i;
 }
 
 TEST(DropoutLayer, DoesNothingInInferenceOrAtRateZero) {

@@ -35,8 +35,8 @@ struct Pooled {
 
 // Over the elements of each window that are inside the image.
 Pooled by_definition(const Case& c, Trial& trial) {
-  const WindowGeometry w =
-      window_geometry(c.input, c.options.pool, c.options.strides.value_or(c.options.pool), c.options.padding);
+  const WindowGeometry w = window_geometry(
+      c.input, c.options.pool, c.options.strides.value_or(c.options.pool), c.options.padding);
   Pooled result;
   for (std::int64_t n = 0; n < trial.samples(); ++n)
     for (std::int64_t y = 0; y < w.output_height; ++y)
@@ -95,13 +95,14 @@ TEST_P(Pooling, HasTheGradientsOfItsInput) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Pooling,
-    ::testing::Values(Case{"plain", {4, 6, 3}, {.pool = 2}}, Case{"remainder", {5, 7, 3}, {.pool = 2}},
-                      Case{"overlapping", {7, 7, 2}, {.pool = 3, .strides = 2}},
-                      Case{"symmetric", {8, 7, 2}, {.pool = 3, .strides = 2, .padding = Padding::symmetric}},
-                      Case{"same", {5, 6, 2}, {.pool = 2, .strides = 2, .padding = Padding::same}},
-                      Case{"same_stride_one", {4, 4, 2}, {.pool = 3, .strides = 1, .padding = Padding::same}},
-                      Case{"unequal", {6, 6, 2}, {.pool = {3, 2}, .strides = Extent2D{1, 2}}},
-                      Case{"whole_vectors", {4, 4, 32}, {.pool = 2}}),
+    ::testing::Values(
+        Case{"plain", {4, 6, 3}, {.pool = 2}}, Case{"remainder", {5, 7, 3}, {.pool = 2}},
+        Case{"overlapping", {7, 7, 2}, {.pool = 3, .strides = 2}},
+        Case{"symmetric", {8, 7, 2}, {.pool = 3, .strides = 2, .padding = Padding::symmetric}},
+        Case{"same", {5, 6, 2}, {.pool = 2, .strides = 2, .padding = Padding::same}},
+        Case{"same_stride_one", {4, 4, 2}, {.pool = 3, .strides = 1, .padding = Padding::same}},
+        Case{"unequal", {6, 6, 2}, {.pool = {3, 2}, .strides = Extent2D{1, 2}}},
+        Case{"whole_vectors", {4, 4, 32}, {.pool = 2}}),
     name_of_case);
 
 TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
@@ -129,7 +130,8 @@ TEST(MaxPool2D, ReadsTheSameBeforeAndAfterAReLU) {
   Trial after(network(false), 4);
   EXPECT_EQ(before.train().loss, after.train().loss);
   const auto expected = after.gradient("shift/offset");
-  EXPECT_THAT(before.gradient("shift/offset"), ::testing::ElementsAreArray(expected.begin(), expected.end()));
+  EXPECT_THAT(before.gradient("shift/offset"),
+              ::testing::ElementsAreArray(expected.begin(), expected.end()));
 }
 
 TEST(GlobalAveragePooling2D, IsTheMeanOverTheImage) {
@@ -141,7 +143,8 @@ TEST(GlobalAveragePooling2D, IsTheMeanOverTheImage) {
   for (std::size_t n = 0; n < 2; ++n)
     for (std::size_t channel = 0; channel < 2; ++channel) {
       float sum = 0;
-      for (std::size_t pixel = 0; pixel < 12; ++pixel) sum += trial.features()[(n * 12 + pixel) * 2 + channel];
+      for (std::size_t pixel = 0; pixel < 12; ++pixel)
+        sum += trial.features()[(n * 12 + pixel) * 2 + channel];
       EXPECT_NEAR(outputs[n * 2 + channel], sum / 12, 1e-6f);
     }
 }
@@ -159,9 +162,11 @@ TEST(Pooling2D, NeedsAnImageAsLargeAsItsWindow) {
             }),
             "[layer max_pool2d (max_pool2d)] expected an image of at least 2x2, got [1, 1, 4]");
   EXPECT_EQ(input_error_of([] { Network({16}).add(AveragePool2D()); }),
-            "[layer average_pool2d (average_pool2d)] expected an input [height, width, channels], got [16]");
+            "[layer average_pool2d (average_pool2d)] expected an input [height, width, channels], "
+            "got [16]");
   EXPECT_EQ(input_error_of([] { Network({16}).add(GlobalAveragePooling2D()); }),
-            "[layer global_average_pooling2d (global_average_pooling2d)] expected an input [height, width, channels], "
+            "[layer global_average_pooling2d (global_average_pooling2d)] expected an input "
+            "[height, width, channels], "
             "got [16]");
 }
 

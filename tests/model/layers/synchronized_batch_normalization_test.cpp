@@ -24,7 +24,9 @@ class Alone final : public StatisticsExchange {
   Alone(int member, int members) : member_(member), members_(members) {}
   int members() const override { return members_; }
   int member() const override { return member_; }
-  void sum(std::span<float> values) override { events.push_back(fmt::format("sum of {}", values.size())); }
+  void sum(std::span<float> values) override {
+    events.push_back(fmt::format("sum of {}", values.size()));
+  }
   std::vector<std::string> events;
 
  private:
@@ -32,10 +34,12 @@ class Alone final : public StatisticsExchange {
   int members_;
 };
 
-/// A fork, a ReLU that is fused into a normalization and one that is not, and parameters that nothing depends on.
+/// A fork, a ReLU that is fused into a normalization and one that is not, and parameters that
+/// nothing depends on.
 Network forked_network() {
   Network network({6, 5, 3});
-  const NodeId first = network.add(Conv2D({.filters = 7, .padding = Padding::same, .use_bias = false}), {kInput});
+  const NodeId first =
+      network.add(Conv2D({.filters = 7, .padding = Padding::same, .use_bias = false}), {kInput});
   const NodeId normalized = network.add(BatchNormalization({.momentum = 0.5f}), {first});
   const NodeId trunk = network.add(ReLU(), {normalized});
   const NodeId second = network.add(Conv2D({.filters = 7, .padding = Padding::same}), {trunk});
@@ -56,7 +60,8 @@ struct Model {
   MetricSums train(std::int64_t samples, float offset = 0, const GradientReady& ready = {}) {
     const Philox random(random_key(1, "features", 0));
     std::vector<float> features(static_cast<std::size_t>(samples) * 90);
-    for (std::size_t i = 0; i < features.size(); ++i) features[i] = offset + to_unit_float(random.block(i, 0)[0]);
+    for (std::size_t i = 0; i < features.size(); ++i)
+      features[i] = offset + to_unit_float(random.block(i, 0)[0]);
     std::vector<float> targets(static_cast<std::size_t>(samples) * 2, 0.5f);
     return compiled.train_batch(
         {.samples = samples, .features = features, .targets = {.labels = {}, .values = targets}},
@@ -67,12 +72,14 @@ struct Model {
   CompiledModel compiled;
 };
 
-void expect_close(std::span<const float> values, std::span<const float> expected, double tolerance) {
+void expect_close(std::span<const float> values, std::span<const float> expected,
+                  double tolerance) {
   ASSERT_EQ(values.size(), expected.size());
   float largest = 0;
   for (const float value : expected) largest = std::max(largest, std::abs(value));
   for (std::size_t i = 0; i < values.size(); ++i)
-    EXPECT_NEAR(values[i], expected[i], tolerance * static_cast<double>(std::max(largest, 1.0f))) << i;
+    EXPECT_NEAR(values[i], expected[i], tolerance * static_cast<double>(std::max(largest, 1.0f)))
+        << i;
 }
 
 class SynchronizedBatchNormalization : public ::testing::Test {
@@ -101,17 +108,20 @@ TEST_F(SynchronizedBatchNormalization, AsksOnceALayerEachWay) {
   Alone exchange(1, 3);
   Model model(&exchange);
   model.train(2);
-  EXPECT_THAT(exchange.events, ::testing::ElementsAre("sum of 45", "sum of 45", "sum of 14", "sum of 14"));
+  EXPECT_THAT(exchange.events,
+              ::testing::ElementsAre("sum of 45", "sum of 45", "sum of 14", "sum of 14"));
 }
 
 TEST_F(SynchronizedBatchNormalization, WithoutSamplesDoesTheSameInTheSameOrder) {
   const auto events_of = [](std::int64_t samples) {
     Alone exchange(0, 2);
     Model model(&exchange);
-    model.train(samples, 0, [&](std::size_t p) { exchange.events.push_back(fmt::format("parameter {}", p)); });
+    model.train(samples, 0,
+                [&](std::size_t p) { exchange.events.push_back(fmt::format("parameter {}", p)); });
     if (samples == 0) {
       EXPECT_THAT(model.compiled.gradients(), ::testing::Each(0.0f));
-      EXPECT_THAT(model.compiled.buffers(), ::testing::Each(::testing::AnyOf(0.0f, 1.0f))) << "nobody had samples";
+      EXPECT_THAT(model.compiled.buffers(), ::testing::Each(::testing::AnyOf(0.0f, 1.0f)))
+          << "nobody had samples";
     }
     return exchange.events;
   };

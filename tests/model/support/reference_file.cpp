@@ -45,8 +45,12 @@ ReferenceFile::ReferenceFile(const std::string& name) {
   }
 }
 
-const ReferenceFile::Array& ReferenceFile::array(const std::string& name) const { return at(arrays_, name); }
-const std::vector<std::int32_t>& ReferenceFile::integers(const std::string& name) const { return at(integers_, name); }
+const ReferenceFile::Array& ReferenceFile::array(const std::string& name) const {
+  return at(arrays_, name);
+}
+const std::vector<std::int32_t>& ReferenceFile::integers(const std::string& name) const {
+  return at(integers_, name);
+}
 
 std::vector<std::string> ReferenceFile::names(std::string_view prefix) const {
   std::vector<std::string> result;

@@ -1,4 +1,5 @@
-// A file of tests/reference, as scripts/make_reference writes them: safetensors with float32 and int32 arrays.
+// A file of tests/reference, as scripts/make_reference writes them: safetensors with float32 and
+// int32 arrays.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Two devices beside each other: the same model with the same numbers, and how far apart their results are.
+// Two devices beside each other: the same model with the same numbers, and how far apart their
+// results are.
 #pragma once
 
 #include <algorithm>
@@ -22,8 +23,9 @@ using Values = std::vector<float>;
 class Side {
  public:
   Side(device::Device device, std::shared_ptr<const Network> network, const ComputeOptions& options)
-      : allocator_(device.kind == device::DeviceKind::gpu ? device::make_gpu_allocator(device.index)
-                                                          : std::make_unique<device::HostAllocator>()),
+      : allocator_(device.kind == device::DeviceKind::gpu
+                       ? device::make_gpu_allocator(device.index)
+                       : std::make_unique<device::HostAllocator>()),
         model_(std::move(network), device, *allocator_, options) {
     fill(model_.parameter_table(), model_.parameters(), 0);
     fill(model_.buffer_table(), model_.buffers(), 1.25f);
@@ -93,7 +95,8 @@ struct Data {
   }
   BatchView of(const Loss& loss) const {
     BatchView view = part(0, samples);
-    if (std::holds_alternative<MeanSquaredError>(loss)) view.targets = {.labels = {}, .values = targets};
+    if (std::holds_alternative<MeanSquaredError>(loss))
+      view.targets = {.labels = {}, .values = targets};
     return view;
   }
   StepContext context(std::int64_t first = 0) const {

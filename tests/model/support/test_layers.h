@@ -1,4 +1,5 @@
-// Layers that make a network observable: custom layers, so each test that uses one also tests those.
+// Layers that make a network observable: custom layers, so each test that uses one also tests
+// those.
 #pragma once
 
 #include <memory>
@@ -8,8 +9,8 @@
 
 namespace lockstep::model {
 
-/// y = x + offset, with a trained offset of the input's shape, 0 at first. The gradient of the offset is the sum over
-/// the batch of what the next layer says of its input.
+/// y = x + offset, with a trained offset of the input's shape, 0 at first. The gradient of the
+/// offset is the sum over the batch of what the next layer says of its input.
 class Shift final : public CustomLayer {
  public:
   std::string kind() const override { return "shift"; }

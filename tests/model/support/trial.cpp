@@ -32,10 +32,11 @@ Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed, Precisio
       targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
   set_thread_budget(1);  // threads cost more than they bring on networks of this size
   for (const ParameterInfo& entry : model_.parameter_table().entries())
-    std::ranges::copy(numbers(entry.count, seed + 100 + entry.offset), parameter(entry.name).begin());
+    std::ranges::copy(numbers(entry.count, seed + 100 + entry.offset),
+                      parameter(entry.name).begin());
   for (const ParameterInfo& entry : model_.buffer_table().entries())
-    std::ranges::transform(numbers(entry.count, seed + 200 + entry.offset), buffer(entry.name).begin(),
-                           [](float x) { return 1.25f + x; });
+    std::ranges::transform(numbers(entry.count, seed + 200 + entry.offset),
+                           buffer(entry.name).begin(), [](float x) { return 1.25f + x; });
   model_.parameters_changed();
 }
 
@@ -50,7 +51,8 @@ std::span<float> Trial::buffer(std::string_view name) {
 }
 
 BatchView Trial::batch() const {
-  return {.samples = samples_, .features = features_, .targets = {.labels = {}, .values = targets_}};
+  return {
+      .samples = samples_, .features = features_, .targets = {.labels = {}, .values = targets_}};
 }
 
 MetricSums Trial::train(StepContext context) {
@@ -68,7 +70,8 @@ std::vector<float> Trial::predict() {
 void expect_gradients_match_differences(Network network, const DifferenceCheck& check) {
   Trial trial(std::move(network), check.samples, check.seed);
   trial.train();
-  const std::vector<float> gradients(trial.model().gradients().begin(), trial.model().gradients().end());
+  const std::vector<float> gradients(trial.model().gradients().begin(),
+                                     trial.model().gradients().end());
   const auto loss_with = [&](float& parameter, float value) {
     const float kept = std::exchange(parameter, value);
     const double loss = trial.train().mean_loss();
@@ -78,7 +81,8 @@ void expect_gradients_match_differences(Network network, const DifferenceCheck& 
   for (const ParameterInfo& entry : trial.model().parameter_table().entries()) {
     const auto expected = ParameterTable::slice(std::span(gradients), entry);
     double largest = check.floor;
-    for (const float gradient : expected) largest = std::max(largest, std::abs(static_cast<double>(gradient)));
+    for (const float gradient : expected)
+      largest = std::max(largest, std::abs(static_cast<double>(gradient)));
     const auto values = trial.parameter(entry.name);
     const std::size_t stride = 1 + entry.count / 40;
     for (std::size_t i = 0; i < entry.count; i += stride) {
@@ -86,7 +90,8 @@ void expect_gradients_match_differences(Network network, const DifferenceCheck& 
       const float down = values[i] - check.step;
       const double difference =
           (loss_with(values[i], up) - loss_with(values[i], down)) / static_cast<double>(up - down);
-      EXPECT_NEAR(expected[i], difference, check.tolerance * largest) << entry.name << " element " << i;
+      EXPECT_NEAR(expected[i], difference, check.tolerance * largest)
+          << entry.name << " element " << i;
     }
   }
 }

@@ -12,11 +12,13 @@
 
 namespace lockstep::model {
 
-/// A compiled network whose parameters, buffers, features and targets are random numbers of `seed`; mean squared error.
-/// Scales are near 1, so that tolerances can be absolute. Variances are positive.
+/// A compiled network whose parameters, buffers, features and targets are random numbers of `seed`;
+/// mean squared error. Scales are near 1, so that tolerances can be absolute. Variances are
+/// positive.
 class Trial {
  public:
-  Trial(Network network, std::int64_t samples, std::uint64_t seed = 1, Precision precision = Precision::float32);
+  Trial(Network network, std::int64_t samples, std::uint64_t seed = 1,
+        Precision precision = Precision::float32);
 
   CompiledModel& model() { return model_; }
   const Network& network() const { return model_.network(); }
@@ -24,14 +26,14 @@ class Trial {
   std::vector<float>& features() { return features_; }
   std::vector<float>& targets() { return targets_; }
 
-  /// The array called `name` in the flat parameters, gradients or buffers; throws std::out_of_range where there is
-  /// none.
+  /// The array called `name` in the flat parameters, gradients or buffers; throws std::out_of_range
+  /// where there is none.
   std::span<float> parameter(std::string_view name);
   std::span<float> gradient(std::string_view name);
   std::span<float> buffer(std::string_view name);
 
-  /// One training pass; the context's global batch is this batch unless given. Returns the sums; gradients are in the
-  /// model.
+  /// One training pass; the context's global batch is this batch unless given. Returns the sums;
+  /// gradients are in the model.
   MetricSums train(StepContext context = {});
   MetricSums evaluate();
   std::vector<float> predict();
@@ -46,8 +48,9 @@ class Trial {
   std::vector<float> targets_;
 };
 
-/// Compares gradients of the mean loss with central differences, for up to 40 elements of every parameter. The
-/// tolerance is relative to the largest gradient of the parameter, or to `floor` where that is smaller.
+/// Compares gradients of the mean loss with central differences, for up to 40 elements of every
+/// parameter. The tolerance is relative to the largest gradient of the parameter, or to `floor`
+/// where that is smaller.
 struct DifferenceCheck {
   std::int64_t samples = 3;
   std::uint64_t seed = 1;

@@ -24,7 +24,8 @@ TEST(Linear, IsOneDenseLayer) {
 }
 
 TEST(Mlp, HasTheHiddenLayersAskedFor) {
-  EXPECT_EQ(mlp({28, 28, 1}, 10).parameters().element_count(), 784u * 128 + 128 + 128 * 128 + 128 + 1290);
+  EXPECT_EQ(mlp({28, 28, 1}, 10).parameters().element_count(),
+            784u * 128 + 128 + 128 * 128 + 128 + 1290);
   EXPECT_EQ(mlp({4}, 3, {7}).parameters().element_count(), 5u * 7 + 8 * 3);
   EXPECT_EQ(make("mlp:7", {4}, 3).parameters().element_count(), 5u * 7 + 8 * 3);
   EXPECT_EQ(make("mlp:10,20", {4}, 3).parameters().element_count(), 5u * 10 + 11 * 20 + 21 * 3);
@@ -38,12 +39,15 @@ TEST(Cnn, HasTheSizeItPromises) {
 
 TEST(Cnn, NamesTheLayerForWhichAnImageIsTooSmall) {
   EXPECT_EQ(cnn({10, 10, 1}, 10).output_shape(), Shape({10}));
-  EXPECT_THAT(input_error_of([] {
-                cnn({9, 9, 1}, 10);
-              }),
-              HasSubstr("[layer max_pool2d_1 (max_pool2d)] expected an image of at least 2x2, got [1, 1, 64]"));
-  EXPECT_THAT(input_error_of([] { cnn({784}, 10); }),
-              HasSubstr("[layer conv2d (conv2d)] expected an input [height, width, channels], got [784]"));
+  EXPECT_THAT(
+      input_error_of([] {
+        cnn({9, 9, 1}, 10);
+      }),
+      HasSubstr(
+          "[layer max_pool2d_1 (max_pool2d)] expected an image of at least 2x2, got [1, 1, 64]"));
+  EXPECT_THAT(
+      input_error_of([] { cnn({784}, 10); }),
+      HasSubstr("[layer conv2d (conv2d)] expected an input [height, width, channels], got [784]"));
 }
 
 TEST(ResNet, HasThePublishedSizes) {
@@ -51,7 +55,8 @@ TEST(ResNet, HasThePublishedSizes) {
   EXPECT_EQ(resnet34({224, 224, 3}, 1000).parameters().element_count(), 21'797'672u);
   const Network network = resnet50({224, 224, 3}, 1000);
   EXPECT_EQ(network.parameters().element_count(), 25'557'032u);
-  EXPECT_EQ(network.buffers().element_count(), 53'120u) << "a moving mean and variance per normalized channel";
+  EXPECT_EQ(network.buffers().element_count(), 53'120u)
+      << "a moving mean and variance per normalized channel";
   EXPECT_EQ(network.output_shape(), Shape({1000}));
   EXPECT_EQ(resnet101({224, 224, 3}, 1000).parameters().element_count(), 44'549'160u);
   EXPECT_EQ(resnet152({224, 224, 3}, 1000).parameters().element_count(), 60'192'808u);
@@ -67,7 +72,8 @@ TEST(ResNet, ShrinksTheImageAsPublished) {
   EXPECT_EQ(shape_of(network, "conv1"), Shape({112, 112, 64}));
   EXPECT_EQ(shape_of(network, "max_pool2d"), Shape({56, 56, 64}));
   EXPECT_EQ(shape_of(network, "layer1.2.bn3"), Shape({56, 56, 256}));
-  EXPECT_EQ(shape_of(network, "layer2.0.conv1"), Shape({56, 56, 128})) << "the stride is in the 3x3 convolution";
+  EXPECT_EQ(shape_of(network, "layer2.0.conv1"), Shape({56, 56, 128}))
+      << "the stride is in the 3x3 convolution";
   EXPECT_EQ(shape_of(network, "layer2.0.conv2"), Shape({28, 28, 128}));
   EXPECT_EQ(shape_of(network, "layer4.2.bn3"), Shape({7, 7, 2048}));
 }
@@ -86,7 +92,8 @@ TEST(ResNet, KeepsTheSizeOfSmallImagesInItsFirstStage) {
 TEST(ResNet, ChoosesItsStemByTheInputUnlessTold) {
   EXPECT_EQ(shape_of(resnet18({64, 64, 3}, 10), "conv1"), Shape({64, 64, 64}));
   EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10), "conv1"), Shape({33, 33, 64}));
-  EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10, {.stem = Stem::cifar}), "conv1"), Shape({65, 65, 64}));
+  EXPECT_EQ(shape_of(resnet18({65, 65, 3}, 10, {.stem = Stem::cifar}), "conv1"),
+            Shape({65, 65, 64}));
 }
 
 TEST(ResNet, WidthScalesEveryStage) {
@@ -108,7 +115,8 @@ TEST(ResNet, DecaysKernelsAlone) {
   const Network network = resnet18({32, 32, 3}, 10);
   for (const auto& entry : network.parameters().entries())
     EXPECT_EQ(entry.decay, entry.name.ends_with("/kernel")) << entry.name;
-  EXPECT_EQ(network.parameters().find("conv1/kernel")->initializer.kind, Initializer::Kind::he_normal);
+  EXPECT_EQ(network.parameters().find("conv1/kernel")->initializer.kind,
+            Initializer::Kind::he_normal);
 }
 
 TEST(ResNet, NeedsAnImage) {
@@ -140,7 +148,10 @@ TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
   EXPECT_EQ(shape_of(fast_cifar({64, 48, 3}, 10), "flatten"), Shape({256}));
   EXPECT_EQ(shape_of(fast_cifar({32, 32, 3}, 10, {.width = 8}), "flatten"), Shape({32}));
   EXPECT_EQ(fast_cifar({16, 16, 1}, 10).output_shape(), Shape({10}));
-  EXPECT_THAT(input_error_of([] { fast_cifar({8, 8, 3}, 10); }), HasSubstr("expected an image of at least 2x2"));
+  EXPECT_THAT(input_error_of([] {
+                fast_cifar({8, 8, 3}, 10);
+              }),
+              HasSubstr("expected an image of at least 2x2"));
 }
 
 TEST(Make, KnowsEveryName) {
@@ -155,15 +166,18 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
   EXPECT_EQ(input_error_of([] {
               make("resnet-18", {28, 28, 1}, 10);
             }),
-            "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, resnet101, "
+            "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
+            "resnet101, "
             "resnet152, or a FILE.json, got \"resnet-18\" "
             "(did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {
   for (const char* name : {"mlp:", "mlp:0", "mlp:10,", "mlp:10,,10", "mlp:10x10", "mlp:-1"})
-    EXPECT_EQ(input_error_of([&] { make(name, {4}, 3); }),
-              std::string("[model] expected the sizes of hidden layers, such as mlp:128,128, got \"") + name + "\"");
+    EXPECT_EQ(
+        input_error_of([&] { make(name, {4}, 3); }),
+        std::string("[model] expected the sizes of hidden layers, such as mlp:128,128, got \"") +
+            name + "\"");
 }
 
 }  // namespace

@@ -60,7 +60,8 @@ TEST(JsonEvents, TellATrainingOneObjectALine) {
   EXPECT_EQ(events[4]["samples"], 203);
   EXPECT_EQ(events[4]["complete"], true);
   EXPECT_DOUBLE_EQ(events[4]["loss"], outcome.history.epochs[0].metrics.mean_loss());
-  EXPECT_DOUBLE_EQ(events[4]["validation_accuracy"], outcome.history.epochs[0].validation->accuracy());
+  EXPECT_DOUBLE_EQ(events[4]["validation_accuracy"],
+                   outcome.history.epochs[0].validation->accuracy());
   EXPECT_EQ(events[4]["validation_samples"], 20);
 
   EXPECT_EQ(events[5]["event"], "end");
@@ -98,12 +99,14 @@ TEST(JsonEvents, ThatAreLostDoNotEndTheTraining) {
   std::fclose(full);
 }
 
-/// While it lives numbers have a decimal comma, as in the locales of a program that calls Lockstep. Few machines have
-/// one of these, so it writes glibc's file of one (locale/loadlocale.c): magic, count, offsets, values.
+/// While it lives numbers have a decimal comma, as in the locales of a program that calls Lockstep.
+/// Few machines have one of these, so it writes glibc's file of one (locale/loadlocale.c): magic,
+/// count, offsets, values.
 class DecimalComma {
  public:
   DecimalComma() {
-    constexpr std::array<std::uint32_t, 8> kHeader = {0x20031115U ^ LC_NUMERIC, 6, 32, 34, 36, 40, 44, 48};
+    constexpr std::array<std::uint32_t, 8> kHeader = {
+        0x20031115U ^ LC_NUMERIC, 6, 32, 34, 36, 40, 44, 48};
     constexpr std::array<char, 4> kStrings = {',', 0, '.', 0};  // decimal point, thousands
     constexpr std::array<std::uint32_t, 3> kWords = {0, ',', '.'};
     const std::filesystem::path path = scratch_.path() / "comma";

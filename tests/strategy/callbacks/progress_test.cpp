@@ -22,7 +22,8 @@ std::string shown(const Progress::Options& options, int replicas = 1) {
 
 TEST(Progress, IsPlainLinesWhereThereIsNoTerminal) {
   const std::string text = shown({.log_every = 2});
-  EXPECT_THAT(text, HasSubstr("model plain, 256 parameters; 15 synthetic samples of 16, 15 records\n"));
+  EXPECT_THAT(text,
+              HasSubstr("model plain, 256 parameters; 15 synthetic samples of 16, 15 records\n"));
   EXPECT_THAT(text, HasSubstr("epoch 1  step 2/5  loss "));
   EXPECT_THAT(text, HasSubstr("epoch 1  step 4/5  loss "));
   EXPECT_THAT(text, Not(HasSubstr("step 3/5")));
@@ -33,9 +34,8 @@ TEST(Progress, IsPlainLinesWhereThereIsNoTerminal) {
 }
 
 TEST(Progress, SaysThatReplicasIdle) {
-  EXPECT_THAT(
-      shown({}, 4),
-      HasSubstr("1 of 4 replicas have no sample in a step: the global batch is smaller than the number of replicas\n"));
+  EXPECT_THAT(shown({}, 4), HasSubstr("1 of 4 replicas have no sample in a step: the global batch "
+                                      "is smaller than the number of replicas\n"));
   EXPECT_THAT(shown({}, 3), Not(HasSubstr("have no sample")));
 }
 
@@ -48,7 +48,8 @@ TEST(Progress, LeavesNothingOfARewrittenLine) {
   progress.on_epoch_begin(0);
   // The line is rewritten after a tenth of a second; how many steps that takes does not matter.
   StepLogs logs;
-  while (file.text().find("step ") == std::string::npos || file.text().find('\r') == std::string::npos) {
+  while (file.text().find("step ") == std::string::npos ||
+         file.text().find('\r') == std::string::npos) {
     ++logs.step;
     progress.on_batch_end(logs);
   }
@@ -75,11 +76,13 @@ TEST(Progress, TellsWhereAnEpochsTimeWent) {
   logs.input_wait_seconds = 0.2;
   logs.communication = {.exposed = 1.5, .waited = 0.5};
   EXPECT_THAT(epoch_line(logs), HasSubstr("; 2.0 % of it waiting for input\n"));
-  EXPECT_THAT(epoch_line(logs, 2), HasSubstr("; 2.0 % of it waiting for input, 10.0 % communication, 5.0 % waiting for "
-                                             "other replicas\n"));
+  EXPECT_THAT(epoch_line(logs, 2),
+              HasSubstr("; 2.0 % of it waiting for input, 10.0 % communication, 5.0 % waiting for "
+                        "other replicas\n"));
   EXPECT_THAT(epoch_line(logs), Not(HasSubstr("the training waits for its input")));
   logs.input_wait_seconds = 0.6;
-  EXPECT_THAT(epoch_line(logs), HasSubstr("\nthe training waits for its input: increase --data-threads"));
+  EXPECT_THAT(epoch_line(logs),
+              HasSubstr("\nthe training waits for its input: increase --data-threads"));
 }
 
 TEST(Progress, ThatIsLostDoesNotEndTheTraining) {

@@ -17,7 +17,8 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-// What is written to standard error while `steps` steps with these times are reported, two to a log interval.
+// What is written to standard error while `steps` steps with these times are reported, two to a log
+// interval.
 std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int steps) {
   ::testing::internal::CaptureStderr();
   {
@@ -30,21 +31,25 @@ std::string warnings_of(const std::array<allreduce::BusySeconds, 3>& busy, int s
 }
 
 TEST(Stragglers, NamesWhoTheOthersWaitForAndWithWhat) {
-  const std::string warnings =
-      warnings_of({{{.input = 0.001, .compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 2);
-  EXPECT_THAT(warnings, AllOf(HasSubstr("step 2: "), HasSubstr("replica 1 (rank 0, host " + host_name()),
-                              HasSubstr("compute takes 212 ms per step, the median is 12 ms"),
-                              Not(HasSubstr("replica 0")), Not(HasSubstr("replica 2"))));
+  const std::string warnings = warnings_of(
+      {{{.input = 0.001, .compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 2);
+  EXPECT_THAT(warnings,
+              AllOf(HasSubstr("step 2: "), HasSubstr("replica 1 (rank 0, host " + host_name()),
+                    HasSubstr("compute takes 212 ms per step, the median is 12 ms"),
+                    Not(HasSubstr("replica 0")), Not(HasSubstr("replica 2"))));
 }
 
 TEST(Stragglers, KnowsInputFromComputation) {
-  EXPECT_THAT(warnings_of({{{.compute = 0.01}, {.compute = 0.01}, {.input = 0.1, .compute = 0.01}}}, 2),
-              AllOf(HasSubstr("replica 2"), HasSubstr("input takes 100 ms")));
+  EXPECT_THAT(
+      warnings_of({{{.compute = 0.01}, {.compute = 0.01}, {.input = 0.1, .compute = 0.01}}}, 2),
+      AllOf(HasSubstr("replica 2"), HasSubstr("input takes 100 ms")));
 }
 
 TEST(Stragglers, SaysNothingOfEqualsAndNothingWithinAnInterval) {
-  EXPECT_THAT(warnings_of({{{.compute = 0.010}, {.compute = 0.0105}, {.compute = 0.0099}}}, 10), IsEmpty());
-  EXPECT_THAT(warnings_of({{{.compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 1), IsEmpty());
+  EXPECT_THAT(warnings_of({{{.compute = 0.010}, {.compute = 0.0105}, {.compute = 0.0099}}}, 10),
+              IsEmpty());
+  EXPECT_THAT(warnings_of({{{.compute = 0.012}, {.compute = 0.212}, {.compute = 0.012}}}, 1),
+              IsEmpty());
 }
 
 TEST(Stragglers, ForgiveTheFirstStepOfATraining) {

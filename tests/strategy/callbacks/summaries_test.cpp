@@ -25,8 +25,8 @@ TEST(Summaries, AreWrittenForTrainingAndValidation) {
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 3, "model = plain")};
   train(2, plain_network(), small_data().batch(40), {}, fit);
   const std::string training = events_in(directory.path() / "run" / "train");
-  for (const char* text : {"configuration", "model = plain", "epoch_loss", "epoch_accuracy", "epoch_learning_rate",
-                           "batch_loss", "batch_accuracy"})
+  for (const char* text : {"configuration", "model = plain", "epoch_loss", "epoch_accuracy",
+                           "epoch_learning_rate", "batch_loss", "batch_accuracy"})
     EXPECT_THAT(training, HasSubstr(text));
   EXPECT_THAT(events_in(directory.path() / "run" / "validation"), HasSubstr("epoch_accuracy"));
 }
@@ -46,7 +46,8 @@ class LoggedLines {
   std::vector<std::string> lines() const { return sink_->last_formatted(); }
 
  private:
-  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ = std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
+  std::shared_ptr<spdlog::sinks::ringbuffer_sink_mt> sink_ =
+      std::make_shared<spdlog::sinks::ringbuffer_sink_mt>(100);
   std::shared_ptr<Logger> logger_ = std::make_shared<Logger>("test", sink_);
 };
 
@@ -60,8 +61,10 @@ TEST(Summaries, OfAFullDiskWarnOnceAndTheTrainingGoesOn) {
     EXPECT_EQ(train(1, plain_network(), small_data().batch(40), {}, fit).history.end.steps, 18);
   }
   ASSERT_EQ(log.lines().size(), 2U);
-  EXPECT_THAT(log.lines()[0], HasSubstr("expected to write the summary; File too large; the training continues"));
-  EXPECT_THAT(log.lines()[1], ::testing::ContainsRegex("run\\] [1-9][0-9]+ points of the summaries are lost"));
+  EXPECT_THAT(log.lines()[0],
+              HasSubstr("expected to write the summary; File too large; the training continues"));
+  EXPECT_THAT(log.lines()[1],
+              ::testing::ContainsRegex("run\\] [1-9][0-9]+ points of the summaries are lost"));
 }
 
 TEST(Summaries, OfAValidationThatCannotBeWrittenAreCounted) {

@@ -3,8 +3,8 @@
 namespace lockstep::pretend {
 namespace {
 
-std::ptrdiff_t output_size(std::ptrdiff_t size, std::ptrdiff_t filter, std::ptrdiff_t pad, std::ptrdiff_t step,
-                           std::ptrdiff_t dilation) {
+std::ptrdiff_t output_size(std::ptrdiff_t size, std::ptrdiff_t filter, std::ptrdiff_t pad,
+                           std::ptrdiff_t step, std::ptrdiff_t dilation) {
   const std::ptrdiff_t free = size + 2 * pad - ((filter - 1) * dilation + 1);
   return free < 0 ? 0 : free / step + 1;
 }
@@ -39,7 +39,8 @@ template <typename Each>
 void for_each_filter(const Problem& p, Each each) {
   const std::ptrdiff_t filters = p.filter.n / p.steps.groups;
   for (std::ptrdiff_t group = 0; group < p.steps.groups; ++group)
-    for (std::ptrdiff_t k = group * filters; k < (group + 1) * filters; ++k) each(group * p.filter.c, k);
+    for (std::ptrdiff_t k = group * filters; k < (group + 1) * filters; ++k)
+      each(group * p.filter.c, k);
 }
 
 std::ptrdiff_t place_in_filter(const Problem& p, std::ptrdiff_t k, std::ptrdiff_t within) {
@@ -55,12 +56,14 @@ Shape output_shape(const Shape& x, const Shape& filter, const Steps& steps) {
           .w = output_size(x.w, filter.w, steps.pad_w, steps.w, steps.dilation_w)};
 }
 
-std::vector<float> convolve(const Problem& p, std::span<const float> x, std::span<const float> filter) {
+std::vector<float> convolve(const Problem& p, std::span<const float> x,
+                            std::span<const float> filter) {
   // Filters innermost, so that the inner loop runs over adjacent sums.
   const std::ptrdiff_t places = p.filter.h * p.filter.w * p.filter.c;
   std::vector<float> turned(filter.size());
   for (std::ptrdiff_t k = 0; k < p.filter.n; ++k)
-    for (std::ptrdiff_t place = 0; place < places; ++place) turned[place * p.filter.n + k] = filter[k * places + place];
+    for (std::ptrdiff_t place = 0; place < places; ++place)
+      turned[place * p.filter.n + k] = filter[k * places + place];
   const std::ptrdiff_t filters = p.filter.n / p.steps.groups;
   std::vector<float> y(p.y.count());
   for_each_meeting(p, false, [&](const Meeting& at) {
@@ -89,8 +92,8 @@ std::vector<float> gradient_of_data(const Problem& p, std::span<const float> y_g
   return x_gradient;
 }
 
-std::vector<float> gradient_of_filter(const Problem& p, std::span<const float> x, std::span<const float> y_gradient,
-                                      bool backwards) {
+std::vector<float> gradient_of_filter(const Problem& p, std::span<const float> x,
+                                      std::span<const float> y_gradient, bool backwards) {
   std::vector<float> gradient(p.filter.count());
   for_each_meeting(p, backwards, [&](const Meeting& at) {
     for_each_filter(p, [&](std::ptrdiff_t channel, std::ptrdiff_t k) {

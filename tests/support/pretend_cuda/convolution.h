@@ -7,7 +7,8 @@
 
 namespace lockstep::pretend {
 
-/// Sizes or strides of a tensor [n, h, w, c], or of filters [n, h, w, c] with c the channels of a group.
+/// Sizes or strides of a tensor [n, h, w, c], or of filters [n, h, w, c] with c the channels of a
+/// group.
 struct Shape {
   std::ptrdiff_t n = 0;
   std::ptrdiff_t c = 0;
@@ -39,9 +40,10 @@ struct Problem {
   Steps steps;
 };
 
-// Arrays are dense, channels last; results come back as such. Images are taken from the last to the first where
-// `backwards`, which gives sums over images other bits.
-std::vector<float> convolve(const Problem& problem, std::span<const float> x, std::span<const float> filter);
+// Arrays are dense, channels last; results come back as such. Images are taken from the last to the
+// first where `backwards`, which gives sums over images other bits.
+std::vector<float> convolve(const Problem& problem, std::span<const float> x,
+                            std::span<const float> filter);
 std::vector<float> gradient_of_data(const Problem& problem, std::span<const float> y_gradient,
                                     std::span<const float> filter);
 std::vector<float> gradient_of_filter(const Problem& problem, std::span<const float> x,

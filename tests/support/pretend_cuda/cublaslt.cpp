@@ -1,4 +1,5 @@
-// Matrix products of the pretended cuBLASLt. There are two algorithms for each; the first one needs a workspace.
+// Matrix products of the pretended cuBLASLt. There are two algorithms for each; the first one needs
+// a workspace.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -42,7 +43,8 @@ struct Product {
 
 Product product_of(cublasLtMatmulDesc_t how, cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                    cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d) {
-  return {pretend::description(how), pretend::layout(a), pretend::layout(b), pretend::layout(c), pretend::layout(d)};
+  return {pretend::description(how), pretend::layout(a), pretend::layout(b), pretend::layout(c),
+          pretend::layout(d)};
 }
 
 bool is_transposition(std::int32_t value) { return value == CUBLAS_OP_N || value == CUBLAS_OP_T; }
@@ -59,9 +61,10 @@ bool has_kernels(const Product& p) {
 cublasStatus_t check(const Product& p) {
   for (const Layout* layout : {&p.a, &p.b, &p.c, &p.d})
     if (!layout->is_possible()) return CUBLAS_STATUS_INVALID_VALUE;
-  if (!is_transposition(p.how.transpose_a) || !is_transposition(p.how.transpose_b)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (p.depth() != p.depth_of_b() || p.d.rows != p.rows() || p.d.columns != p.columns() || p.c.rows != p.d.rows ||
-      p.c.columns != p.d.columns)
+  if (!is_transposition(p.how.transpose_a) || !is_transposition(p.how.transpose_b))
+    return CUBLAS_STATUS_INVALID_VALUE;
+  if (p.depth() != p.depth_of_b() || p.d.rows != p.rows() || p.d.columns != p.columns() ||
+      p.c.rows != p.d.rows || p.c.columns != p.d.columns)
     return CUBLAS_STATUS_INVALID_VALUE;
   if (!has_kernels(p)) return CUBLAS_STATUS_NOT_SUPPORTED;
   const bool is_known = p.has(CUBLASLT_EPILOGUE_DEFAULT) || p.adds_bias() || p.clips();
@@ -87,10 +90,11 @@ std::uint64_t key_of(const Product& p) {
   std::uint64_t key = 14695981039346656037U;
   const auto mix = [&](std::uint64_t value) { key = (key ^ value) * 1099511628211U; };
   for (const Layout* layout : {&p.a, &p.b, &p.c, &p.d})
-    for (const std::uint64_t value : {static_cast<std::uint64_t>(layout->type), layout->rows, layout->columns,
-                                      static_cast<std::uint64_t>(layout->leading)})
+    for (const std::uint64_t value : {static_cast<std::uint64_t>(layout->type), layout->rows,
+                                      layout->columns, static_cast<std::uint64_t>(layout->leading)})
       mix(value);
-  for (const std::int32_t value : {p.how.transpose_a, p.how.transpose_b, static_cast<std::int32_t>(p.how.compute)})
+  for (const std::int32_t value :
+       {p.how.transpose_a, p.how.transpose_b, static_cast<std::int32_t>(p.how.compute)})
     mix(static_cast<std::uint64_t>(value));
   mix(p.how.epilogue);
   return key;
@@ -104,7 +108,8 @@ std::vector<float> load(const Layout& layout, const void* data, bool transposes)
   const std::size_t fast = transposes ? layout.columns : layout.rows;
   for (std::size_t i = 0; i < slow; ++i)
     for (std::size_t j = 0; j < fast; ++j)
-      values.push_back(pretend::load(layout.type, data, transposes ? layout.place(i, j) : layout.place(j, i)));
+      values.push_back(
+          pretend::load(layout.type, data, transposes ? layout.place(i, j) : layout.place(j, i)));
   return values;
 }
 
@@ -127,7 +132,8 @@ void multiply(const Product& p, const Operands& operands, float alpha, float bet
         sums[row] += a[k * sums.size() + row] * b[column * p.depth() + k];
     for (std::size_t row = 0; row < sums.size(); ++row) {
       float value = alpha * sums[row] + (beta == 0 ? 0.0F : beta * c[column * sums.size() + row]);
-      if (p.adds_bias()) value += pretend::load(p.d.type, p.how.bias, static_cast<std::ptrdiff_t>(row));
+      if (p.adds_bias())
+        value += pretend::load(p.d.type, p.how.bias, static_cast<std::ptrdiff_t>(row));
       if (p.clips()) value = value < 0 ? 0 : value;  // a NaN stays one
       pretend::store(p.d.type, operands.d, p.d.place(row, column), value);
     }
@@ -141,12 +147,15 @@ bool are_aligned(const Product& p, const Operands& operands, const Algorithm& al
   const auto fits = [](const void* data, std::uint64_t told, std::size_t width) {
     return pretend::is_aligned(data, std::max<std::size_t>(told, width));
   };
-  return fits(operands.a, algorithm.alignment_a, in) && fits(operands.b, algorithm.alignment_b, in) &&
-         fits(operands.c, algorithm.alignment_c, out) && fits(operands.d, algorithm.alignment_d, out);
+  return fits(operands.a, algorithm.alignment_a, in) &&
+         fits(operands.b, algorithm.alignment_b, in) &&
+         fits(operands.c, algorithm.alignment_c, out) &&
+         fits(operands.d, algorithm.alignment_d, out);
 }
 
 cublasStatus_t check_operands(const Product& p, const Operands& operands, bool reads_c) {
-  if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr || (reads_c && operands.c == nullptr))
+  if (operands.a == nullptr || operands.b == nullptr || operands.d == nullptr ||
+      (reads_c && operands.c == nullptr))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (operands.c == operands.d && p.c.leading != p.d.leading)
     return CUBLAS_STATUS_INVALID_VALUE;  // in place, but not where it was
@@ -156,13 +165,15 @@ cublasStatus_t check_operands(const Product& p, const Operands& operands, bool r
   pretend::check_is_on_gpu("cuBLASLt", operands.d, p.d.bytes());
   if (!p.adds_bias()) return CUBLAS_STATUS_SUCCESS;
   const std::size_t width = pretend::width_of(p.d.type);
-  if (p.how.bias == nullptr || !pretend::is_aligned(p.how.bias, width)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (p.how.bias == nullptr || !pretend::is_aligned(p.how.bias, width))
+    return CUBLAS_STATUS_INVALID_VALUE;
   pretend::check_is_on_gpu("cuBLASLt", p.how.bias, p.rows() * width);
   return CUBLAS_STATUS_SUCCESS;
 }
 
 Algorithm algorithm_of(const cublasLtMatmulAlgo_t* given, const Product& p) {
-  return given == nullptr ? Algorithm{.mark = kMark, .product = key_of(p)} : std::bit_cast<Algorithm>(*given);
+  return given == nullptr ? Algorithm{.mark = kMark, .product = key_of(p)}
+                          : std::bit_cast<Algorithm>(*given);
 }
 
 }  // namespace
@@ -199,16 +210,18 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how, const void* alpha, const void* a,
-                              cublasLtMatrixLayout_t a_layout, const void* b, cublasLtMatrixLayout_t b_layout,
-                              const void* beta, const void* c, cublasLtMatrixLayout_t c_layout, void* d,
-                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* given, void* workspace,
-                              size_t workspace_bytes, cudaStream_t stream) {
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how, const void* alpha,
+                              const void* a, cublasLtMatrixLayout_t a_layout, const void* b,
+                              cublasLtMatrixLayout_t b_layout, const void* beta, const void* c,
+                              cublasLtMatrixLayout_t c_layout, void* d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t* given,
+                              void* workspace, size_t workspace_bytes, cudaStream_t stream) {
   if (handle == nullptr) return CUBLAS_STATUS_NOT_INITIALIZED;
   const Product product = product_of(how, a_layout, b_layout, c_layout, d_layout);
   if (const cublasStatus_t status = check(product); status != CUBLAS_STATUS_SUCCESS) return status;
   const Algorithm algorithm = algorithm_of(given, product);
-  if (algorithm.mark != kMark || algorithm.product != key_of(product)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm.mark != kMark || algorithm.product != key_of(product))
+    return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes < algorithm.workspace) return CUBLAS_STATUS_INVALID_VALUE;
   if (algorithm.workspace > 0) {
     if (!pretend::is_aligned(workspace, kWorkspaceAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
@@ -218,7 +231,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
   const float keep = *static_cast<const float*>(beta);
   const Operands operands = {a, b, c, d};
   if (!are_aligned(product, operands, algorithm)) return CUBLAS_STATUS_INVALID_VALUE;
-  if (const cublasStatus_t status = check_operands(product, operands, keep != 0); status != CUBLAS_STATUS_SUCCESS)
+  if (const cublasStatus_t status = check_operands(product, operands, keep != 0);
+      status != CUBLAS_STATUS_SUCCESS)
     return status;
   if (pretend::device_of(stream) != handle->device) return CUBLAS_STATUS_INVALID_VALUE;
   const cudaError_t status = pretend::enqueue(stream, [=] {

@@ -17,8 +17,8 @@ cublasStatus_t set(T& attribute, const void* value, std::size_t bytes) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t set(MatmulDescription& matmul, cublasLtMatmulDescAttributes_t name, const void* value,
-                   std::size_t bytes) {
+cublasStatus_t set(MatmulDescription& matmul, cublasLtMatmulDescAttributes_t name,
+                   const void* value, std::size_t bytes) {
   switch (name) {
     case CUBLASLT_MATMUL_DESC_TRANSA:
       return set(matmul.transpose_a, value, bytes);
@@ -33,8 +33,8 @@ cublasStatus_t set(MatmulDescription& matmul, cublasLtMatmulDescAttributes_t nam
   }
 }
 
-cublasStatus_t set(Preference& preference, cublasLtMatmulPreferenceAttributes_t name, const void* value,
-                   std::size_t bytes) {
+cublasStatus_t set(Preference& preference, cublasLtMatmulPreferenceAttributes_t name,
+                   const void* value, std::size_t bytes) {
   switch (name) {
     case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
       return set(preference.workspace, value, bytes);
@@ -62,12 +62,17 @@ std::size_t Layout::bytes() const {
 }
 
 bool Layout::is_possible() const {
-  return width_of(type) > 0 && rows > 0 && columns > 0 && leading >= static_cast<std::int64_t>(rows);
+  return width_of(type) > 0 && rows > 0 && columns > 0 &&
+         leading >= static_cast<std::int64_t>(rows);
 }
 
 Layout& layout(cublasLtMatrixLayout_t handle) { return *static_cast<Layout*>(handle); }
-MatmulDescription& description(cublasLtMatmulDesc_t handle) { return *static_cast<MatmulDescription*>(handle); }
-Preference& preference(cublasLtMatmulPreference_t handle) { return *static_cast<Preference*>(handle); }
+MatmulDescription& description(cublasLtMatmulDesc_t handle) {
+  return *static_cast<MatmulDescription*>(handle);
+}
+Preference& preference(cublasLtMatmulPreference_t handle) {
+  return *static_cast<Preference*>(handle);
+}
 
 }  // namespace lockstep::pretend
 
@@ -105,8 +110,8 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDataType type, uint64_t rows,
-                                          uint64_t columns, int64_t leading) {
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* handle, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t leading) {
   auto* layout = new pretend::Layout;
   layout->type = type;
   layout->rows = rows;
@@ -135,7 +140,8 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t handle) {
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle, cublasLtMatmulDescAttributes_t name,
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t handle,
+                                              cublasLtMatmulDescAttributes_t name,
                                               const void* value, size_t bytes) {
   return pretend::set(pretend::description(handle), name, value, bytes);
 }
@@ -151,8 +157,8 @@ cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t handle
 }
 
 cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t handle,
-                                                    cublasLtMatmulPreferenceAttributes_t name, const void* value,
-                                                    size_t bytes) {
+                                                    cublasLtMatmulPreferenceAttributes_t name,
+                                                    const void* value, size_t bytes) {
   return pretend::set(pretend::preference(handle), name, value, bytes);
 }
 

@@ -14,7 +14,8 @@ struct cudnnContext {
   cudaStream_t stream = nullptr;
 };
 
-/// A dense tensor [n, h, w, c], channels last; of filters, n is their number and c the channels of a group.
+/// A dense tensor [n, h, w, c], channels last; of filters, n is their number and c the channels of
+/// a group.
 struct cudnnTensorStruct {
   cudaDataType type = CUDA_R_32F;
   lockstep::pretend::Shape shape{};

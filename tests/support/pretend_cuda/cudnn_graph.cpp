@@ -1,6 +1,7 @@
-// The graph API of the pretended cuDNN. It knows one kind of graph, a convolution with sums of its output's channels
-// (cuDNN's guide calls it ConvBNfprop), and three engines for it: one that is proposed and does not work, one without a
-// workspace, one that fills its own. Types of 16 bits, bfloat16 too, though the guide names float16 alone.
+// The graph API of the pretended cuDNN. It knows one kind of graph, a convolution with sums of its
+// output's channels (cuDNN's guide calls it ConvBNfprop), and three engines for it: one that is
+// proposed and does not work, one without a workspace, one that fills its own. Types of 16 bits,
+// bfloat16 too, though the guide names float16 alone.
 #include "tests/support/pretend_cuda/cudnn_graph.h"
 
 #include <fmt/format.h>
@@ -53,7 +54,8 @@ std::vector<std::shared_ptr<const GraphDescriptor>> others_of(const GraphDescrip
   }
   return others;
 }
-std::shared_ptr<const GraphDescriptor> other_of(const GraphDescriptor& descriptor, cudnnBackendAttributeName_t name) {
+std::shared_ptr<const GraphDescriptor> other_of(const GraphDescriptor& descriptor,
+                                                cudnnBackendAttributeName_t name) {
   return others_of(descriptor, name).front();
 }
 
@@ -80,7 +82,8 @@ struct Tensor {
 bool is_image(const GraphDescriptor& descriptor) {
   const auto sizes = values_of<std::int64_t>(descriptor, CUDNN_ATTR_TENSOR_DIMENSIONS);
   const auto strides = values_of<std::int64_t>(descriptor, CUDNN_ATTR_TENSOR_STRIDES);
-  return sizes.size() == strides.size() && std::ranges::all_of(sizes, [](std::int64_t size) { return size > 0; });
+  return sizes.size() == strides.size() &&
+         std::ranges::all_of(sizes, [](std::int64_t size) { return size > 0; });
 }
 
 pretend::Steps steps_of(const GraphDescriptor& window) {
@@ -96,15 +99,18 @@ pretend::Steps steps_of(const GraphDescriptor& window) {
 }
 
 bool is_window(const GraphDescriptor& window) {
-  constexpr std::array kPairs{CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS,
-                              CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_ATTR_CONVOLUTION_DILATIONS};
+  constexpr std::array kPairs{
+      CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS,
+      CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, CUDNN_ATTR_CONVOLUTION_DILATIONS};
   return value_of<std::int64_t>(window, CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS) == 2 &&
-         std::ranges::all_of(kPairs, [&](auto name) { return window.attributes.at(name).count == 2; });
+         std::ranges::all_of(kPairs,
+                             [&](auto name) { return window.attributes.at(name).count == 2; });
 }
 
 cudnnStatus_t finalize_graph(GraphDescriptor& descriptor) {
   const auto operations = others_of(descriptor, CUDNN_ATTR_OPERATIONGRAPH_OPS);
-  if (operations.size() != 2 || operations[0]->type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
+  if (operations.size() != 2 ||
+      operations[0]->type != CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR ||
       operations[1]->type != CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR)
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a graph other than a convolution and its sums");
   const GraphDescriptor& forward = *operations[0];
@@ -117,7 +123,8 @@ cudnnStatus_t finalize_graph(GraphDescriptor& descriptor) {
   const Tensor second(*other_of(sums, CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC));
   const auto window = other_of(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC);
   const pretend::Steps steps = steps_of(*window);
-  if (summed.id != y.id) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "sums of something else than the convolution");
+  if (summed.id != y.id)
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED, "sums of something else than the convolution");
   if (x.shape.c != filter.shape.c || y.shape != pretend::output_shape(x.shape, filter.shape, steps))
     return refuse(CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH, "a convolution whose arrays do not fit");
   const Shape channels{.n = 1, .c = y.shape.c, .h = 1, .w = 1};
@@ -131,13 +138,15 @@ cudnnStatus_t finalize_graph(GraphDescriptor& descriptor) {
                       .sums = first.array(),
                       .squares = second.array()};
   // What has no engine is found out where one is asked for.
-  const bool is_known = (x.type == CUDNN_DATA_HALF || x.type == CUDNN_DATA_BFLOAT16) && filter.type == x.type &&
-                        y.type == x.type && first.type == CUDNN_DATA_FLOAT && second.type == CUDNN_DATA_FLOAT &&
-                        x.has_channels_last && filter.has_channels_last && y.has_channels_last &&
-                        value_of<cudnnDataType_t>(*window, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT &&
-                        value_of<cudnnDataType_t>(sums, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC) == CUDNN_DATA_FLOAT &&
-                        value_of<float>(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) == 1 &&
-                        value_of<float>(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) == 0;
+  const bool is_known =
+      (x.type == CUDNN_DATA_HALF || x.type == CUDNN_DATA_BFLOAT16) && filter.type == x.type &&
+      y.type == x.type && first.type == CUDNN_DATA_FLOAT && second.type == CUDNN_DATA_FLOAT &&
+      x.has_channels_last && filter.has_channels_last && y.has_channels_last &&
+      value_of<cudnnDataType_t>(*window, CUDNN_ATTR_CONVOLUTION_COMP_TYPE) == CUDNN_DATA_FLOAT &&
+      value_of<cudnnDataType_t>(sums, CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC) ==
+          CUDNN_DATA_FLOAT &&
+      value_of<float>(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA) == 1 &&
+      value_of<float>(forward, CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA) == 0;
   descriptor.engine = is_known ? kPlain : kIdle;
   return CUDNN_STATUS_SUCCESS;
 }
@@ -156,7 +165,8 @@ cudnnStatus_t finalize_plan(GraphDescriptor& descriptor) {
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine that was proposed and does not work");
   descriptor.graph = configuration->graph;
   descriptor.engine = configuration->engine;
-  descriptor.workspace_bytes = descriptor.engine == kPlain ? 0 : 1024 + 4 * descriptor.graph->problem.filter.count();
+  descriptor.workspace_bytes =
+      descriptor.engine == kPlain ? 0 : 1024 + 4 * descriptor.graph->problem.filter.count();
   return CUDNN_STATUS_SUCCESS;
 }
 
@@ -168,8 +178,8 @@ std::span<const int> engines_of(const GraphDescriptor& rules) {
   return kFast;
 }
 
-cudnnStatus_t give_configurations(const GraphDescriptor& rules, std::int64_t most, std::int64_t* count,
-                                  const cudnnBackendDescriptor_t* handles) {
+cudnnStatus_t give_configurations(const GraphDescriptor& rules, std::int64_t most,
+                                  std::int64_t* count, const cudnnBackendDescriptor_t* handles) {
   const auto engines = engines_of(rules);
   // As the library does, it first tells of more than it then has.
   *count = most == 0 ? std::ssize(engines) + 2 : std::min(most, std::ssize(engines));
@@ -194,7 +204,8 @@ struct Memory {
   void* workspace = nullptr;
 };
 
-cudnnStatus_t find(const GraphDescriptor& pack, const SummedConvolution::Array& array, void*& found) {
+cudnnStatus_t find(const GraphDescriptor& pack, const SummedConvolution::Array& array,
+                   void*& found) {
   const auto ids = values_of<std::int64_t>(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
   const auto pointers = values_of<void*>(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS);
   const auto place = std::ranges::find(ids, array.id);
@@ -202,14 +213,16 @@ cudnnStatus_t find(const GraphDescriptor& pack, const SummedConvolution::Array& 
     return refuse(CUDNN_STATUS_BAD_PARAM, fmt::format("no address of tensor {}", array.id));
   found = pointers[static_cast<std::size_t>(place - ids.begin())];
   if (found == nullptr || !pretend::is_aligned(found, kAlignment))
-    return refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, fmt::format("an address of tensor {}", array.id));
+    return refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
+                  fmt::format("an address of tensor {}", array.id));
   pretend::check_is_on_gpu("cuDNN", found, array.bytes);
   return CUDNN_STATUS_SUCCESS;
 }
 
 void compute(const SummedConvolution& graph, const Memory& at) {
-  const auto y = pretend::convolve(graph.problem, pretend::load_all(graph.type, at.x, graph.problem.x.count()),
-                                   pretend::load_all(graph.type, at.filter, graph.problem.filter.count()));
+  const auto y =
+      pretend::convolve(graph.problem, pretend::load_all(graph.type, at.x, graph.problem.x.count()),
+                        pretend::load_all(graph.type, at.filter, graph.problem.filter.count()));
   const auto channels = static_cast<std::size_t>(graph.problem.y.c);
   std::fill_n(at.sums, channels, 0.0F);
   std::fill_n(at.squares, channels, 0.0F);
@@ -228,10 +241,12 @@ std::uint64_t pretend::graph_runs() { return runs; }
 cudnnStatus_t pretend::finalize(GraphDescriptor& descriptor) {
   switch (descriptor.type) {
     case CUDNN_BACKEND_TENSOR_DESCRIPTOR:
-      return is_image(descriptor) ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_BAD_PARAM, "an impossible tensor");
+      return is_image(descriptor) ? CUDNN_STATUS_SUCCESS
+                                  : refuse(CUDNN_STATUS_BAD_PARAM, "an impossible tensor");
     case CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR:
       return is_window(descriptor) ? CUDNN_STATUS_SUCCESS
-                                   : refuse(CUDNN_STATUS_NOT_SUPPORTED, "a convolution over other than two dimensions");
+                                   : refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                                            "a convolution over other than two dimensions");
     case CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR:
       return finalize_graph(descriptor);
     case CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR:
@@ -249,16 +264,19 @@ cudnnStatus_t pretend::finalize(GraphDescriptor& descriptor) {
 
 extern "C" {
 
-cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const handle, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t requested, int64_t* count,
-                                       void* values) {
+cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const handle,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t requested,
+                                       int64_t* count, void* values) {
   const auto descriptor = pretend::graph_descriptor(handle);
-  if (!descriptor->is_final) return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a descriptor that is not finalized");
+  if (!descriptor->is_final)
+    return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a descriptor that is not finalized");
   if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == CUDNN_TYPE_BACKEND_DESCRIPTOR &&
       descriptor->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
-    return give_configurations(*descriptor, requested, count, static_cast<const cudnnBackendDescriptor_t*>(values));
-  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 && requested == 1 &&
-      descriptor->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
+    return give_configurations(*descriptor, requested, count,
+                               static_cast<const cudnnBackendDescriptor_t*>(values));
+  if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 &&
+      requested == 1 && descriptor->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
     *count = 1;
     *static_cast<int64_t*>(values) = static_cast<int64_t>(descriptor->workspace_bytes);
     return CUDNN_STATUS_SUCCESS;
@@ -271,13 +289,16 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const auto plan = pretend::graph_descriptor(plan_handle);
   const auto pack = pretend::graph_descriptor(pack_handle);
   if (handle == nullptr || !plan->is_final || !pack->is_final ||
-      plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR || pack->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
+      plan->type != CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR ||
+      pack->type != CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR)
     return refuse(CUDNN_STATUS_BAD_PARAM, "something else than a plan and addresses");
   const SummedConvolution& graph = *plan->graph;
   std::array<void*, 5> found{};
   const std::array arrays{&graph.x, &graph.filter, &graph.y, &graph.sums, &graph.squares};
   for (std::size_t i = 0; i < arrays.size(); ++i)
-    if (const cudnnStatus_t status = find(*pack, *arrays[i], found[i]); status != CUDNN_STATUS_SUCCESS) return status;
+    if (const cudnnStatus_t status = find(*pack, *arrays[i], found[i]);
+        status != CUDNN_STATUS_SUCCESS)
+      return status;
   const Memory at{.x = found[0],
                   .filter = found[1],
                   .y = found[2],
@@ -287,14 +308,16 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   const std::size_t space = plan->workspace_bytes;
   if (space > 0) {
     if (at.workspace == nullptr || !pretend::is_aligned(at.workspace, kAlignment))
-      return refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER, "a workspace that is missing or not aligned");
+      return refuse(CUDNN_STATUS_BAD_PARAM_MISALIGNED_POINTER,
+                    "a workspace that is missing or not aligned");
     pretend::check_is_on_gpu("cuDNN", at.workspace, space);
   }
   const cudaError_t status = pretend::enqueue(handle->stream, [graph, at, space] {
     if (space > 0) std::memset(at.workspace, 0xff, space);
     compute(graph, at);
   });
-  return status == cudaSuccess ? CUDNN_STATUS_SUCCESS : refuse(CUDNN_STATUS_EXECUTION_FAILED, cudaGetErrorName(status));
+  return status == cudaSuccess ? CUDNN_STATUS_SUCCESS
+                               : refuse(CUDNN_STATUS_EXECUTION_FAILED, cudaGetErrorName(status));
 }
 
 }  // extern "C"

@@ -64,11 +64,13 @@ const std::map<cudnnBackendAttributeName_t, Known>& known_attributes() {
       {CUDNN_ATTR_OPERATION_GENSTATS_XDESC, {kSums, kOther}},
       {CUDNN_ATTR_OPERATION_GENSTATS_SUMDESC, {kSums, kOther}},
       {CUDNN_ATTR_OPERATION_GENSTATS_SQSUMDESC, {kSums, kOther}},
-      {CUDNN_ATTR_OPERATIONGRAPH_HANDLE, {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_TYPE_HANDLE}},
+      {CUDNN_ATTR_OPERATIONGRAPH_HANDLE,
+       {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, CUDNN_TYPE_HANDLE}},
       {CUDNN_ATTR_OPERATIONGRAPH_OPS, {CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR, kOther}},
       {CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, kOther}},
       {CUDNN_ATTR_ENGINEHEUR_MODE, {CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, CUDNN_TYPE_HEUR_MODE}},
-      {CUDNN_ATTR_EXECUTION_PLAN_HANDLE, {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_TYPE_HANDLE}},
+      {CUDNN_ATTR_EXECUTION_PLAN_HANDLE,
+       {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, CUDNN_TYPE_HANDLE}},
       {CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, {CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, kOther}},
       {CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, {kPack, CUDNN_TYPE_INT64}},
       {CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, {kPack, CUDNN_TYPE_VOID_PTR}},
@@ -78,8 +80,8 @@ const std::map<cudnnBackendAttributeName_t, Known>& known_attributes() {
 }
 
 std::size_t width_of(cudnnBackendAttributeType_t type) {
-  const bool is_wide = type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR || type == CUDNN_TYPE_HANDLE ||
-                       type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  const bool is_wide = type == CUDNN_TYPE_INT64 || type == CUDNN_TYPE_VOID_PTR ||
+                       type == CUDNN_TYPE_HANDLE || type == CUDNN_TYPE_BACKEND_DESCRIPTOR;
   return is_wide ? 8 : 4;
 }
 
@@ -101,7 +103,8 @@ std::shared_ptr<GraphDescriptor> pretend::graph_descriptor(cudnnBackendDescripto
 
 extern "C" {
 
-cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type, cudnnBackendDescriptor_t* handle) {
+cudnnStatus_t cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t type,
+                                           cudnnBackendDescriptor_t* handle) {
   auto descriptor = std::make_shared<GraphDescriptor>();
   descriptor->type = type;
   *handle = descriptor.get();
@@ -117,23 +120,30 @@ cudnnStatus_t cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t handle) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle, cudnnBackendAttributeName_t name,
-                                       cudnnBackendAttributeType_t type, int64_t count, const void* values) {
+cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle,
+                                       cudnnBackendAttributeName_t name,
+                                       cudnnBackendAttributeType_t type, int64_t count,
+                                       const void* values) {
   const auto descriptor = pretend::graph_descriptor(handle);
-  if (descriptor->is_final) return refuse(CUDNN_STATUS_NOT_INITIALIZED, "a descriptor that is finalized already");
+  if (descriptor->is_final)
+    return refuse(CUDNN_STATUS_NOT_INITIALIZED, "a descriptor that is finalized already");
   const auto known = known_attributes().find(name);
   if (known == known_attributes().end() || known->second.of != descriptor->type)
-    return refuse(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("attribute {} of this descriptor", static_cast<int>(name)));
+    return refuse(CUDNN_STATUS_NOT_SUPPORTED,
+                  fmt::format("attribute {} of this descriptor", static_cast<int>(name)));
   if (known->second.type != type || count < 1 || values == nullptr)
-    return refuse(CUDNN_STATUS_BAD_PARAM, fmt::format("attribute {} of another type", static_cast<int>(name)));
+    return refuse(CUDNN_STATUS_BAD_PARAM,
+                  fmt::format("attribute {} of another type", static_cast<int>(name)));
   GraphDescriptor::Attribute attribute{.type = type, .count = count, .bytes = {}, .others = {}};
   const std::size_t bytes = width_of(type) * static_cast<std::size_t>(count);
   attribute.bytes.resize(bytes);
   std::memcpy(attribute.bytes.data(), values, bytes);
   if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
     for (std::int64_t i = 0; i < count; ++i) {
-      const auto other = pretend::graph_descriptor(static_cast<const cudnnBackendDescriptor_t*>(values)[i]);
-      if (!other->is_final) return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a descriptor that is not finalized");
+      const auto other =
+          pretend::graph_descriptor(static_cast<const cudnnBackendDescriptor_t*>(values)[i]);
+      if (!other->is_final)
+        return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a descriptor that is not finalized");
       attribute.others.push_back(other);
     }
   descriptor->attributes[name] = std::move(attribute);
@@ -142,8 +152,10 @@ cudnnStatus_t cudnnBackendSetAttribute(cudnnBackendDescriptor_t handle, cudnnBac
 
 cudnnStatus_t cudnnBackendFinalize(cudnnBackendDescriptor_t handle) {
   const auto descriptor = pretend::graph_descriptor(handle);
-  if (descriptor->is_final) return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor that is finalized already");
-  if (!is_complete(*descriptor)) return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor with attributes missing");
+  if (descriptor->is_final)
+    return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor that is finalized already");
+  if (!is_complete(*descriptor))
+    return refuse(CUDNN_STATUS_BAD_PARAM, "a descriptor with attributes missing");
   const cudnnStatus_t status = pretend::finalize(*descriptor);
   descriptor->is_final = status == CUDNN_STATUS_SUCCESS;
   return status;

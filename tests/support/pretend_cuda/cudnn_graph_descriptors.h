@@ -14,7 +14,8 @@
 
 namespace lockstep::pretend {
 
-/// A convolution whose output is summed up channel by channel: the one kind of graph that is known here.
+/// A convolution whose output is summed up channel by channel: the one kind of graph that is known
+/// here.
 struct SummedConvolution {
   struct Array {
     std::int64_t id = 0;
@@ -29,8 +30,9 @@ struct GraphDescriptor {
   struct Attribute {
     cudnnBackendAttributeType_t type;
     std::int64_t count = 0;
-    std::vector<std::byte> bytes;                              // but for descriptors
-    std::vector<std::weak_ptr<const GraphDescriptor>> others;  // which must live until this one is finalized
+    std::vector<std::byte> bytes;  // but for descriptors
+    std::vector<std::weak_ptr<const GraphDescriptor>>
+        others;  // which must live until this one is finalized
   };
 
   cudnnBackendDescriptorType_t type;

@@ -14,7 +14,8 @@ namespace pretend = lockstep::pretend;
 constinit thread_local int chosen_gpu = 0;
 
 cudaError_t check_device(int device) {
-  if (const cudaError_t status = pretend::readiness_without_context(); status != cudaSuccess) return status;
+  if (const cudaError_t status = pretend::readiness_without_context(); status != cudaSuccess)
+    return status;
   return device >= 0 && device < pretend::machine().gpus ? cudaSuccess : cudaErrorInvalidDevice;
 }
 
@@ -57,16 +58,19 @@ cudaError_t cudaSetDevice(int device) {
 }
 
 // The one function of the driver that the project asks for.
-cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function, unsigned /*version*/,
-                                             unsigned long long /*flags*/, cudaDriverEntryPointQueryResult* result) {
+cudaError_t cudaGetDriverEntryPointByVersion(const char* symbol, void** function,
+                                             unsigned /*version*/, unsigned long long /*flags*/,
+                                             cudaDriverEntryPointQueryResult* result) {
   const bool is_known = std::strcmp(symbol, "cuDevicePrimaryCtxGetState") == 0;
   *function = is_known ? reinterpret_cast<void*>(&primary_context_state) : nullptr;
-  if (result != nullptr) *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+  if (result != nullptr)
+    *result = is_known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
   return pretend::answer(pretend::readiness_without_context());
 }
 
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
-  if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
+  if (const cudaError_t status = check_device(device); status != cudaSuccess)
+    return pretend::answer(status);
   *properties = {};
   std::memcpy(properties->name, "Pretended GPU", sizeof("Pretended GPU"));
   properties->uuid.bytes[3] = static_cast<char>(pretend::machine().first_gpu + device);
@@ -84,9 +88,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
 }
 
 cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
-  if (const cudaError_t status = check_device(device); status != cudaSuccess) return pretend::answer(status);
+  if (const cudaError_t status = check_device(device); status != cudaSuccess)
+    return pretend::answer(status);
   const std::string text = fmt::format("0000:{:02x}:00.0", device + 1);
-  if (static_cast<std::size_t>(length) <= text.size()) return pretend::answer(cudaErrorInvalidValue);
+  if (static_cast<std::size_t>(length) <= text.size())
+    return pretend::answer(cudaErrorInvalidValue);
   std::memcpy(id, text.c_str(), text.size() + 1);
   return cudaSuccess;
 }

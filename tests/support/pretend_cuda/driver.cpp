@@ -11,7 +11,8 @@ namespace {
 template <typename Handle, typename Objects>
 auto& find(Objects& objects, Handle handle, const char* what) {
   const auto found = objects.find(handle);
-  if (found == objects.end()) usage_error(std::string("a call with ") + what + " that is gone or never was");
+  if (found == objects.end())
+    usage_error(std::string("a call with ") + what + " that is gone or never was");
   return *found->second;
 }
 
@@ -33,7 +34,9 @@ CUstream_st& Driver::stream(cudaStream_t handle) {
 
 CUevent_st& Driver::event(cudaEvent_t handle) { return find(events, handle, "an event"); }
 CUgraph_st& Driver::graph(cudaGraph_t handle) { return find(graphs, handle, "a graph"); }
-CUgraphExec_st& Driver::executable(cudaGraphExec_t handle) { return find(executables, handle, "an executable graph"); }
+CUgraphExec_st& Driver::executable(cudaGraphExec_t handle) {
+  return find(executables, handle, "an executable graph");
+}
 
 cudaError_t invalidate(Capture& capture, cudaError_t error) {
   capture.is_valid = false;
@@ -80,8 +83,10 @@ cudaError_t Driver::check_default(const CUstream_st& stream) {
 cudaError_t Driver::check_no_capture() {
   cudaError_t status = cudaSuccess;
   for (const std::shared_ptr<Capture>& capture : captures) {
-    const bool is_own = capture->thread == std::this_thread::get_id() && capture->mode != cudaStreamCaptureModeRelaxed;
-    if (is_own || capture->mode == cudaStreamCaptureModeGlobal) status = invalidate(*capture, cudaErrorStreamCaptureUnsupported);
+    const bool is_own = capture->thread == std::this_thread::get_id() &&
+                        capture->mode != cudaStreamCaptureModeRelaxed;
+    if (is_own || capture->mode == cudaStreamCaptureModeGlobal)
+      status = invalidate(*capture, cudaErrorStreamCaptureUnsupported);
   }
   return status;
 }

@@ -1,4 +1,5 @@
-// What the handles of CUDA point to: streams, events, graphs, and what the driver knows of all of them.
+// What the handles of CUDA point to: streams, events, graphs, and what the driver knows of all of
+// them.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -36,7 +37,9 @@ struct Capture {
 
 struct CUstream_st {
   CUstream_st(int its_device, bool is_blocking, unsigned seed)
-      : device(its_device), blocks(is_blocking), queue(std::make_unique<lockstep::pretend::Queue>(seed)) {}
+      : device(its_device),
+        blocks(is_blocking),
+        queue(std::make_unique<lockstep::pretend::Queue>(seed)) {}
 
   int device;
   bool blocks;  // takes turns with the default stream
@@ -48,7 +51,8 @@ struct CUstream_st {
 struct CUevent_st {
   int device = 0;
   unsigned flags = 0;
-  std::shared_ptr<lockstep::pretend::Moment> moment;    // when it was last recorded outside of a capture
+  std::shared_ptr<lockstep::pretend::Moment>
+      moment;  // when it was last recorded outside of a capture
   std::shared_ptr<lockstep::pretend::Capture> capture;  // in which it was last recorded
   std::set<std::size_t> nodes;                          // what it comes behind in that capture
 };
@@ -92,7 +96,8 @@ struct Driver {
   void end(const std::shared_ptr<Capture>& capture);
 };
 
-/// Of this process. It stays until the process is gone, since objects of static life may call CUDA in their end.
+/// Of this process. It stays until the process is gone, since objects of static life may call CUDA
+/// in their end.
 Driver& driver();
 
 /// `capture` is of no use from now on.

@@ -24,7 +24,8 @@ float load(cudaDataType type, const void* array, std::ptrdiff_t index) {
 
 std::vector<float> load_all(cudaDataType type, const void* array, std::size_t count) {
   std::vector<float> values(count);
-  for (std::size_t i = 0; i < count; ++i) values[i] = load(type, array, static_cast<std::ptrdiff_t>(i));
+  for (std::size_t i = 0; i < count; ++i)
+    values[i] = load(type, array, static_cast<std::ptrdiff_t>(i));
   return values;
 }
 
@@ -38,7 +39,8 @@ void store(cudaDataType type, void* array, std::ptrdiff_t index, float value) {
 }
 
 void check_is_on_gpu(const char* who, const void* data, std::size_t bytes) {
-  if (!is_on_gpu(data, bytes)) usage_error(fmt::format("{} was given {}, which is not on a GPU", who, fmt::ptr(data)));
+  if (!is_on_gpu(data, bytes))
+    usage_error(fmt::format("{} was given {}, which is not on a GPU", who, fmt::ptr(data)));
 }
 
 bool is_aligned(const void* data, std::size_t alignment) {

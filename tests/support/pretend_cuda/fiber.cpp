@@ -1,5 +1,5 @@
-// setjmp and longjmp switch without the system call of swapcontext, which only enters a new stack. The checks of
-// longjmp that fortified builds add take a jump between stacks for an error.
+// setjmp and longjmp switch without the system call of swapcontext, which only enters a new stack.
+// The checks of longjmp that fortified builds add take a jump between stacks for an error.
 #undef _FORTIFY_SOURCE
 #include "tests/support/pretend_cuda/fiber.h"
 
@@ -41,7 +41,9 @@ struct Fiber::State {
   }
 };
 
-Fiber::Fiber() : state_(std::make_unique<State>()) { state_->stack.prepare(state_->entry, State::run, state_.get()); }
+Fiber::Fiber() : state_(std::make_unique<State>()) {
+  state_->stack.prepare(state_->entry, State::run, state_.get());
+}
 
 Fiber::~Fiber() = default;
 

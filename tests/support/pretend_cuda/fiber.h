@@ -1,5 +1,5 @@
-// A second stack of a thread: what runs on it can stop in the middle and go on later. The threads of a block of a
-// pretended GPU are such.
+// A second stack of a thread: what runs on it can stop in the middle and go on later. The threads
+// of a block of a pretended GPU are such.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,5 @@
-// As fiber.cpp, for sanitizers: they are told of each switch, and do not see through longjmp to another stack.
+// As fiber.cpp, for sanitizers: they are told of each switch, and do not see through longjmp to
+// another stack.
 #include "tests/support/pretend_cuda/fiber.h"
 
 #include <utility>
@@ -39,7 +40,9 @@ struct Fiber::State {
   }
 };
 
-Fiber::Fiber() : state_(std::make_unique<State>()) { state_->stack.prepare(state_->inside, State::run, state_.get()); }
+Fiber::Fiber() : state_(std::make_unique<State>()) {
+  state_->stack.prepare(state_->inside, State::run, state_.get());
+}
 
 Fiber::~Fiber() = default;
 

@@ -25,8 +25,10 @@ void begin_run(unsigned run_high, unsigned run_low, unsigned high, unsigned low)
 }  // namespace
 
 FiberStack::FiberStack() {
-  void* mapped = mmap(nullptr, kGuard + kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
-  if (mapped == MAP_FAILED || mprotect(mapped, kGuard, PROT_NONE) != 0) usage_error("no memory is left for a stack");
+  void* mapped = mmap(nullptr, kGuard + kBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
+  if (mapped == MAP_FAILED || mprotect(mapped, kGuard, PROT_NONE) != 0)
+    usage_error("no memory is left for a stack");
   mapped_ = static_cast<std::byte*>(mapped);
 }
 
@@ -42,8 +44,9 @@ void FiberStack::prepare(ucontext_t& context, void (*run)(void*), void* argument
   context.uc_link = nullptr;
   const auto function = reinterpret_cast<std::uintptr_t>(run);
   const auto data = reinterpret_cast<std::uintptr_t>(argument);
-  makecontext(&context, reinterpret_cast<void (*)()>(begin_run), 4, static_cast<unsigned>(function >> 32U),
-              static_cast<unsigned>(function), static_cast<unsigned>(data >> 32U), static_cast<unsigned>(data));
+  makecontext(&context, reinterpret_cast<void (*)()>(begin_run), 4,
+              static_cast<unsigned>(function >> 32U), static_cast<unsigned>(function),
+              static_cast<unsigned>(data >> 32U), static_cast<unsigned>(data));
 }
 
 }  // namespace lockstep::pretend

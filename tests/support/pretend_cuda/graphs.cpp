@@ -29,7 +29,8 @@ void run(const pretend::Nodes& nodes, unsigned seed) {
   for (std::size_t count = 0; count < nodes.size(); ++count) {
     possible.clear();
     for (std::size_t node = 0; node < nodes.size(); ++node)
-      if (!done[node] && std::ranges::all_of(nodes[node].after, [&](std::size_t other) { return done[other]; }))
+      if (!done[node] &&
+          std::ranges::all_of(nodes[node].after, [&](std::size_t other) { return done[other]; }))
         possible.push_back(node);
     const std::size_t chosen = possible[dice() % possible.size()];
     nodes[chosen].work();
@@ -42,8 +43,10 @@ cudaError_t end_capture(cudaStream_t handle, cudaGraph_t* graph) {
   CUstream_st& stream = driver().stream(handle);
   const std::shared_ptr<pretend::Capture> capture = stream.capture;
   if (!capture) return cudaErrorIllegalState;
-  if (capture->origin != handle) return pretend::invalidate(*capture, cudaErrorStreamCaptureUnmatched);
-  if (capture->mode != cudaStreamCaptureModeRelaxed && capture->thread != std::this_thread::get_id())
+  if (capture->origin != handle)
+    return pretend::invalidate(*capture, cudaErrorStreamCaptureUnmatched);
+  if (capture->mode != cudaStreamCaptureModeRelaxed &&
+      capture->thread != std::this_thread::get_id())
     return pretend::invalidate(*capture, cudaErrorStreamCaptureWrongThread);
   const std::set<std::size_t> last = stream.last;
   driver().end(capture);
@@ -62,7 +65,8 @@ extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t handle, cudaStreamCaptureMode mode) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
-  if (handle == nullptr || handle == cudaStreamLegacy) return answer(cudaErrorStreamCaptureUnsupported);
+  if (handle == nullptr || handle == cudaStreamLegacy)
+    return answer(cudaErrorStreamCaptureUnsupported);
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
   if (stream.capture) return answer(cudaErrorIllegalState);
@@ -81,7 +85,8 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t handle, cudaStreamCaptureStatus* 
     *status = cudaStreamCaptureStatusNone;
     return cudaSuccess;
   }
-  *status = stream.capture->is_valid ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
+  *status =
+      stream.capture->is_valid ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusInvalidated;
   return cudaSuccess;
 }
 
@@ -98,7 +103,8 @@ cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t* nodes, size_t*
   return cudaSuccess;
 }
 
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph, unsigned long long flags) {
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t* executable, cudaGraph_t graph,
+                                 unsigned long long flags) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   if (flags != 0) return answer(cudaErrorNotSupported);
   const std::lock_guard lock(driver().mutex);
@@ -120,8 +126,9 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   const std::lock_guard lock(driver().mutex);
   CUgraphExec_st& instance = driver().executable(executable);
-  return answer(driver().put(driver().stream(stream),
-                             [nodes = instance.nodes, seed = ++instance.launches] { run(*nodes, seed); }));
+  return answer(
+      driver().put(driver().stream(stream),
+                   [nodes = instance.nodes, seed = ++instance.launches] { run(*nodes, seed); }));
 }
 
 cudaError_t cudaGraphExecDestroy(cudaGraphExec_t executable) {

@@ -104,7 +104,8 @@ constinit thread_local Block* running_block = nullptr;
 
 void Block::choose(unsigned thread) {
   current_ = thread;
-  threadIdx = {thread % threads_.x, thread / threads_.x % threads_.y, thread / (threads_.x * threads_.y)};
+  threadIdx = {thread % threads_.x, thread / threads_.x % threads_.y,
+               thread / (threads_.x * threads_.y)};
 }
 
 // One fiber runs thread after thread, until one has to wait.
@@ -160,7 +161,8 @@ void Block::release(const WarpMeeting* meeting) {
 }
 
 void Block::meet() {
-  if (ended_count_ > 0) kernel_misused("comes to a barrier that other threads of its block ended without");
+  if (ended_count_ > 0)
+    kernel_misused("comes to a barrier that other threads of its block ended without");
   if (++come_ < count_) return wait_in(nullptr);
   come_ = 0;
   release(nullptr);
@@ -195,9 +197,12 @@ const unsigned long long* Block::meet_warp(unsigned mask, unsigned long long val
   return values.data();
 }
 
-std::string text_of(const uint3& place) { return fmt::format("({}, {}, {})", place.x, place.y, place.z); }
+std::string text_of(const uint3& place) {
+  return fmt::format("({}, {}, {})", place.x, place.y, place.z);
+}
 
-void run_block(unsigned block, dim3 blocks, dim3 threads, bool is_backwards, const std::function<void()>& thread) {
+void run_block(unsigned block, dim3 blocks, dim3 threads, bool is_backwards,
+               const std::function<void()>& thread) {
   blockIdx = {block % blocks.x, block / blocks.x % blocks.y, block / (blocks.x * blocks.y)};
   Block running(threads, is_backwards, thread);
   running_block = &running;
@@ -206,12 +211,14 @@ void run_block(unsigned block, dim3 blocks, dim3 threads, bool is_backwards, con
 }
 
 bool is_possible(dim3 blocks, dim3 threads) {
-  return blocks.x > 0 && blocks.y > 0 && blocks.z > 0 && blocks.x <= 0x7fffffff && blocks.y <= 65535 &&
-         blocks.z <= 65535 && threads.x > 0 && threads.y > 0 && threads.z > 0 && threads.x <= 1024 &&
-         threads.y <= 1024 && threads.z <= 64 && threads.x * threads.y * threads.z <= 1024;
+  return blocks.x > 0 && blocks.y > 0 && blocks.z > 0 && blocks.x <= 0x7fffffff &&
+         blocks.y <= 65535 && blocks.z <= 65535 && threads.x > 0 && threads.y > 0 &&
+         threads.z > 0 && threads.x <= 1024 && threads.y <= 1024 && threads.z <= 64 &&
+         threads.x * threads.y * threads.z <= 1024;
 }
 
-// No order between blocks, or between threads without a barrier, may matter: every other launch runs them backwards.
+// No order between blocks, or between threads without a barrier, may matter: every other launch
+// runs them backwards.
 bool is_turn_of_backwards() {
   thread_local bool was_backwards = true;
   was_backwards = !was_backwards;
@@ -243,7 +250,8 @@ const unsigned long long* meet_warp(unsigned mask, unsigned long long value) {
 unsigned lane() { return running_block->lane(); }
 
 void kernel_misused(const char* how) {
-  usage_error(fmt::format("thread {} of block {} of a kernel {}", text_of(threadIdx), text_of(blockIdx), how));
+  usage_error(fmt::format("thread {} of block {} of a kernel {}", text_of(threadIdx),
+                          text_of(blockIdx), how));
 }
 
 }  // namespace lockstep::pretend

@@ -12,13 +12,16 @@ namespace lockstep::pretend {
 struct MachineOptions {
   int gpus = 8;
   int first_gpu = 0;  // in the host's order: more than 0 where CUDA_VISIBLE_DEVICES hides others
-  std::size_t bytes_per_gpu = std::size_t{1} << 28;  // that can be allocated; each is written when it is
-  std::size_t largest_piece = ~std::size_t{0};       // of what is free, which lies in pieces
-  int driver_version = CUDART_VERSION;               // what the driver serves; 0: there is no driver
-  bool sums_convolutions = true;                     // whether cuDNN's graph API has engines for convolutions with sums
+  std::size_t bytes_per_gpu = std::size_t{1}
+                              << 28;            // that can be allocated; each is written when it is
+  std::size_t largest_piece = ~std::size_t{0};  // of what is free, which lies in pieces
+  int driver_version = CUDART_VERSION;          // what the driver serves; 0: there is no driver
+  bool sums_convolutions =
+      true;  // whether cuDNN's graph API has engines for convolutions with sums
 };
 
-/// As long as this lives the machine is another one. Whatever was allocated before counts on it too.
+/// As long as this lives the machine is another one. Whatever was allocated before counts on it
+/// too.
 class Machine {
  public:
   explicit Machine(const MachineOptions& options);
@@ -30,11 +33,12 @@ class Machine {
   MachineOptions before_;
 };
 
-/// The GPUs on which this process has made a context, in order. A context takes some hundred megabytes of a real GPU.
+/// The GPUs on which this process has made a context, in order. A context takes some hundred
+/// megabytes of a real GPU.
 std::set<int> gpus_with_context();
 
-/// As long as this lives it is as in a new process: there are no contexts from before, and the calling thread has
-/// chosen no GPU.
+/// As long as this lives it is as in a new process: there are no contexts from before, and the
+/// calling thread has chosen no GPU.
 class NewProcess {
  public:
   NewProcess();
@@ -52,19 +56,22 @@ class NewProcess {
 /// The machine as it is now.
 MachineOptions machine();
 
-/// Ends the program: for wrong use that CUDA leaves undefined, answers with a hang, or whose answer nobody reads.
+/// Ends the program: for wrong use that CUDA leaves undefined, answers with a hang, or whose answer
+/// nobody reads.
 [[noreturn]] void usage_error(const std::string& how);
 
 /// `error`, which cudaGetLastError of this thread tells from now on unless it is success.
 cudaError_t answer(cudaError_t error);
 
-/// What every call of CUDA asks first: is there a driver, is it new enough, is there a GPU, may this thread call. Makes
-/// the context of this process on the calling thread's GPU, as nearly all calls do.
+/// What every call of CUDA asks first: is there a driver, is it new enough, is there a GPU, may
+/// this thread call. Makes the context of this process on the calling thread's GPU, as nearly all
+/// calls do.
 cudaError_t readiness();
 /// The same for the few calls that make no context.
 cudaError_t readiness_without_context();
 
-/// As long as this lives, CUDA may not be called by this thread: it is inside a host function of a stream.
+/// As long as this lives, CUDA may not be called by this thread: it is inside a host function of a
+/// stream.
 class InsideHostFunction {
  public:
   InsideHostFunction();

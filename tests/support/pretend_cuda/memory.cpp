@@ -1,5 +1,5 @@
-// Memory of the pretended GPUs, and page-locked memory: memory of the host that is known as what it is. Between and
-// around the pieces lies a pattern, which shows who writes where nothing is his.
+// Memory of the pretended GPUs, and page-locked memory: memory of the host that is known as what it
+// is. Between and around the pieces lies a pattern, which shows who writes where nothing is his.
 #include "tests/support/pretend_cuda/memory.h"
 
 #include <cuda_runtime_api.h>
@@ -35,20 +35,24 @@ struct Piece {
 };
 
 bool holds_only(const std::byte* data, std::size_t bytes, int pattern) {
-  return std::all_of(data, data + bytes, [&](std::byte each) { return each == static_cast<std::byte>(pattern); });
+  return std::all_of(data, data + bytes,
+                     [&](std::byte each) { return each == static_cast<std::byte>(pattern); });
 }
 
 class Memory {
  public:
   std::byte* allocate(std::size_t bytes, cudaMemoryType type) {
     const std::lock_guard lock(mutex_);
-    const Piece piece = {.bytes = bytes, .padded = pad(bytes), .type = type, .device = current_gpu()};
+    const Piece piece = {
+        .bytes = bytes, .padded = pad(bytes), .type = type, .device = current_gpu()};
     if (type == cudaMemoryTypeDevice) {
       if (piece.padded > std::min(free_of(piece.device), machine().largest_piece)) return nullptr;
       used_[piece.device] += piece.padded;
     }
-    auto* begin = static_cast<std::byte*>(std::aligned_alloc(kAlignment, piece.padded + 2 * kAlignment));
-    if (begin == nullptr) usage_error(fmt::format("the host has no {} bytes for a pretended GPU", bytes));
+    auto* begin =
+        static_cast<std::byte*>(std::aligned_alloc(kAlignment, piece.padded + 2 * kAlignment));
+    if (begin == nullptr)
+      usage_error(fmt::format("the host has no {} bytes for a pretended GPU", bytes));
     std::byte* data = begin + kAlignment;
     std::memset(begin, kGuard, kAlignment);
     std::memset(data, kFresh, bytes);
@@ -62,8 +66,10 @@ class Memory {
     auto* data = static_cast<std::byte*>(pointer);
     const auto found = pieces_.find(data);
     if (found == pieces_.end() || found->second.type != type) {
-      const bool was_freed = std::ranges::any_of(freed_, [&](const auto& each) { return each.first == data; });
-      usage_error(fmt::format("{} was freed {}", pointer, was_freed ? "twice" : "that nobody had allocated this way"));
+      const bool was_freed =
+          std::ranges::any_of(freed_, [&](const auto& each) { return each.first == data; });
+      usage_error(fmt::format("{} was freed {}", pointer,
+                              was_freed ? "twice" : "that nobody had allocated this way"));
     }
     const Piece piece = found->second;
     pieces_.erase(found);
@@ -90,9 +96,11 @@ class Memory {
       }
     }
     for (const auto& [begin, piece] : freed_)
-      if (data >= begin && data < begin + piece.bytes) usage_error(fmt::format("{} was freed before its use", pointer));
+      if (data >= begin && data < begin + piece.bytes)
+        usage_error(fmt::format("{} was freed before its use", pointer));
     if (all_is_gpus == 0) return std::nullopt;
-    return Piece{.bytes = bytes, .padded = bytes, .type = cudaMemoryTypeDevice, .device = current_gpu()};
+    return Piece{
+        .bytes = bytes, .padded = bytes, .type = cudaMemoryTypeDevice, .device = current_gpu()};
   }
 
   std::size_t free_now(int device) {
@@ -103,7 +111,9 @@ class Memory {
   std::atomic<int> all_is_gpus{0};
 
  private:
-  static std::size_t pad(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+  static std::size_t pad(std::size_t bytes) {
+    return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
 
   std::size_t free_of(int device) {
     const std::size_t all = machine().bytes_per_gpu;
@@ -112,9 +122,11 @@ class Memory {
 
   static void check_guards(const std::byte* data, const Piece& piece) {
     if (!holds_only(data - kAlignment, kAlignment, kGuard))
-      usage_error(fmt::format("something was written before the {} bytes at {}", piece.bytes, fmt::ptr(data)));
+      usage_error(fmt::format("something was written before the {} bytes at {}", piece.bytes,
+                              fmt::ptr(data)));
     if (!holds_only(data + piece.bytes, piece.padded - piece.bytes + kAlignment, kGuard))
-      usage_error(fmt::format("something was written behind the {} bytes at {}", piece.bytes, fmt::ptr(data)));
+      usage_error(fmt::format("something was written behind the {} bytes at {}", piece.bytes,
+                              fmt::ptr(data)));
   }
 
   void give_back_oldest() {
@@ -122,14 +134,15 @@ class Memory {
     freed_.pop_front();
     freed_bytes_ -= piece.padded;
     if (!holds_only(data, piece.bytes, kFreed))
-      usage_error(fmt::format("something was written into the {} bytes at {} after they were freed", piece.bytes,
-                              fmt::ptr(data)));
+      usage_error(fmt::format("something was written into the {} bytes at {} after they were freed",
+                              piece.bytes, fmt::ptr(data)));
     std::free(data - kAlignment);
   }
 
   std::mutex mutex_;
   std::map<const std::byte*, Piece> pieces_;
-  std::deque<std::pair<std::byte*, Piece>> freed_;  // not used again for a while, so that late use shows
+  std::deque<std::pair<std::byte*, Piece>>
+      freed_;  // not used again for a while, so that late use shows
   std::size_t freed_bytes_ = 0;
   std::map<int, std::size_t> used_;
 };
@@ -145,7 +158,9 @@ cudaMemoryType type_at(const void* pointer, std::size_t bytes) {
   return piece ? piece->type : cudaMemoryTypeUnregistered;
 }
 
-bool is_on(cudaMemoryType type, bool is_device) { return (type == cudaMemoryTypeDevice) == is_device; }
+bool is_on(cudaMemoryType type, bool is_device) {
+  return (type == cudaMemoryTypeDevice) == is_device;
+}
 
 bool fits(cudaMemcpyKind kind, cudaMemoryType to, cudaMemoryType from) {
   switch (kind) {
@@ -163,8 +178,10 @@ bool fits(cudaMemcpyKind kind, cudaMemoryType to, cudaMemoryType from) {
   return false;
 }
 
-// As CUDA orders it: pageable memory is read before the call returns, and written before it returns.
-cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+// As CUDA orders it: pageable memory is read before the call returns, and written before it
+// returns.
+cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                 cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   const cudaMemoryType to_type = type_at(to, bytes);
   const cudaMemoryType from_type = type_at(from, bytes);
@@ -192,7 +209,8 @@ cudaError_t readiness_outside_of_captures() {
 
 cudaError_t allocate(void** data, std::size_t bytes, cudaMemoryType type) {
   *data = nullptr;
-  if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess) return status;
+  if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess)
+    return status;
   if (bytes == 0) return cudaSuccess;
   *data = memory().allocate(bytes, type);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
@@ -200,7 +218,8 @@ cudaError_t allocate(void** data, std::size_t bytes, cudaMemoryType type) {
 
 // CUDA's own may wait for the GPU first; nobody should lean on that, so this one does not.
 cudaError_t free(void* data, cudaMemoryType type) {
-  if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess) return status;
+  if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess)
+    return status;
   if (data != nullptr) memory().free(data, type);
   return cudaSuccess;
 }
@@ -209,7 +228,9 @@ cudaError_t free(void* data, cudaMemoryType type) {
 
 void count_all_memory_as_gpus(int count) { memory().all_is_gpus += count; }
 std::size_t free_bytes(int device) { return memory().free_now(device); }
-bool is_on_gpu(const void* data, std::size_t bytes) { return type_at(data, bytes) == cudaMemoryTypeDevice; }
+bool is_on_gpu(const void* data, std::size_t bytes) {
+  return type_at(data, bytes) == cudaMemoryTypeDevice;
+}
 
 }  // namespace lockstep::pretend
 
@@ -221,16 +242,21 @@ cudaError_t cudaMalloc(void** data, size_t bytes) {
   return pretend::answer(pretend::allocate(data, bytes, cudaMemoryTypeDevice));
 }
 
-cudaError_t cudaFree(void* data) { return pretend::answer(pretend::free(data, cudaMemoryTypeDevice)); }
+cudaError_t cudaFree(void* data) {
+  return pretend::answer(pretend::free(data, cudaMemoryTypeDevice));
+}
 
 cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned /*flags*/) {
   return pretend::answer(pretend::allocate(data, bytes, cudaMemoryTypeHost));
 }
 
-cudaError_t cudaFreeHost(void* data) { return pretend::answer(pretend::free(data, cudaMemoryTypeHost)); }
+cudaError_t cudaFreeHost(void* data) {
+  return pretend::answer(pretend::free(data, cudaMemoryTypeHost));
+}
 
 cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
-  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return pretend::answer(status);
+  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess)
+    return pretend::answer(status);
   const std::size_t bytes = pretend::machine().bytes_per_gpu;
   *free = pretend::free_bytes(pretend::current_gpu());
   *total = bytes + bytes / 16 + 1;  // some is the driver's
@@ -238,23 +264,28 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
 }
 
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return pretend::answer(status);
+  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess)
+    return pretend::answer(status);
   const auto piece = pretend::memory().find(pointer, 1);
   *attributes = {};
   attributes->type = piece ? piece->type : cudaMemoryTypeUnregistered;
   attributes->device = piece ? piece->device : cudaInvalidDeviceId;
-  attributes->hostPointer = !piece || piece->type == cudaMemoryTypeHost ? const_cast<void*>(pointer) : nullptr;
+  attributes->hostPointer =
+      !piece || piece->type == cudaMemoryTypeHost ? const_cast<void*>(pointer) : nullptr;
   attributes->devicePointer = piece ? const_cast<void*>(pointer) : nullptr;
   return cudaSuccess;
 }
 
-cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return pretend::answer(status);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind,
+                            cudaStream_t stream) {
+  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess)
+    return pretend::answer(status);
   return pretend::answer(pretend::copy(to, from, bytes, kind, stream));
 }
 
 cudaError_t cudaMemsetAsync(void* data, int value, size_t bytes, cudaStream_t stream) {
-  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess) return pretend::answer(status);
+  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess)
+    return pretend::answer(status);
   return pretend::answer(pretend::fill(data, value, bytes, stream));
 }
 

@@ -1,4 +1,5 @@
-// A thread that does the work of one stream in order, and now and then dawdles, so that what is not ordered shows.
+// A thread that does the work of one stream in order, and now and then dawdles, so that what is not
+// ordered shows.
 #pragma once
 
 #include <chrono>

@@ -1,4 +1,5 @@
-// What a sanitizer is told when a thread changes to the stack of a fiber and back. There is a file for each sanitizer.
+// What a sanitizer is told when a thread changes to the stack of a fiber and back. There is a file
+// for each sanitizer.
 #pragma once
 
 #include <cstddef>

@@ -10,9 +10,17 @@ SanitizerSwitch::SanitizerSwitch(void* stack, std::size_t bytes) : stack_(stack)
 // What lies there next is not a stack any more.
 SanitizerSwitch::~SanitizerSwitch() { __asan_unpoison_memory_region(stack_, bytes_); }
 
-void SanitizerSwitch::will_enter() { __sanitizer_start_switch_fiber(&kept_outside_, stack_, bytes_); }
-void SanitizerSwitch::has_entered() { __sanitizer_finish_switch_fiber(kept_inside_, &outside_, &outside_bytes_); }
-void SanitizerSwitch::will_leave() { __sanitizer_start_switch_fiber(&kept_inside_, outside_, outside_bytes_); }
-void SanitizerSwitch::has_left() { __sanitizer_finish_switch_fiber(kept_outside_, nullptr, nullptr); }
+void SanitizerSwitch::will_enter() {
+  __sanitizer_start_switch_fiber(&kept_outside_, stack_, bytes_);
+}
+void SanitizerSwitch::has_entered() {
+  __sanitizer_finish_switch_fiber(kept_inside_, &outside_, &outside_bytes_);
+}
+void SanitizerSwitch::will_leave() {
+  __sanitizer_start_switch_fiber(&kept_inside_, outside_, outside_bytes_);
+}
+void SanitizerSwitch::has_left() {
+  __sanitizer_finish_switch_fiber(kept_outside_, nullptr, nullptr);
+}
 
 }  // namespace lockstep::pretend

@@ -39,7 +39,8 @@ cudaError_t record(cudaEvent_t handle, cudaStream_t on) {
 cudaError_t join(CUstream_st& stream, const CUevent_st& event) {
   if (!stream.capture) {
     // Only a capture that is under way can be joined.
-    if (std::ranges::find(driver().captures, event.capture) == driver().captures.end()) return cudaErrorCapturedEvent;
+    if (std::ranges::find(driver().captures, event.capture) == driver().captures.end())
+      return cudaErrorCapturedEvent;
     stream.capture = event.capture;
     stream.last.clear();
   }
@@ -79,10 +80,13 @@ cudaError_t moment_of(cudaEvent_t handle, std::shared_ptr<pretend::Moment>& mome
 cudaError_t end_of(cudaStream_t handle, std::shared_ptr<pretend::Moment>& moment) {
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
-  if (stream.capture) return pretend::invalidate(*stream.capture, cudaErrorStreamCaptureUnsupported);
-  if (const cudaError_t status = driver().check_default(stream); status != cudaSuccess) return status;
+  if (stream.capture)
+    return pretend::invalidate(*stream.capture, cudaErrorStreamCaptureUnsupported);
+  if (const cudaError_t status = driver().check_default(stream); status != cudaSuccess)
+    return status;
   if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return status;
-  const cudaError_t status = driver().put(stream, [] {});  // behind what the default stream takes turns with
+  const cudaError_t status =
+      driver().put(stream, [] {});  // behind what the default stream takes turns with
   if (status == cudaSuccess) moment = stream.queue->mark();
   return status;
 }
@@ -93,10 +97,12 @@ extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* handle, unsigned flags) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
-  if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking) return answer(cudaErrorInvalidValue);
+  if (flags != cudaStreamDefault && flags != cudaStreamNonBlocking)
+    return answer(cudaErrorInvalidValue);
   const std::lock_guard lock(driver().mutex);
   reap();
-  auto stream = std::make_unique<CUstream_st>(pretend::current_gpu(), flags == cudaStreamDefault, ++driver().seeds);
+  auto stream = std::make_unique<CUstream_st>(pretend::current_gpu(), flags == cudaStreamDefault,
+                                              ++driver().seeds);
   *handle = stream.get();
   driver().streams[*handle] = std::move(stream);
   return cudaSuccess;
@@ -119,7 +125,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t handle) {
 cudaError_t cudaStreamSynchronize(cudaStream_t handle) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   std::shared_ptr<pretend::Moment> moment;
-  if (const cudaError_t status = end_of(handle, moment); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = end_of(handle, moment); status != cudaSuccess)
+    return answer(status);
   moment->wait();
   return cudaSuccess;
 }
@@ -128,8 +135,10 @@ cudaError_t cudaStreamQuery(cudaStream_t handle) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   const std::lock_guard lock(driver().mutex);
   CUstream_st& stream = driver().stream(handle);
-  if (stream.capture) return answer(pretend::invalidate(*stream.capture, cudaErrorStreamCaptureUnsupported));
-  if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return answer(status);
+  if (stream.capture)
+    return answer(pretend::invalidate(*stream.capture, cudaErrorStreamCaptureUnsupported));
+  if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess)
+    return answer(status);
   return answer(stream.queue->is_idle() ? cudaSuccess : cudaErrorNotReady);
 }
 
@@ -147,7 +156,8 @@ cudaError_t cudaDeviceSynchronize() {
     for (const auto& [handle, stream] : driver().streams)
       if (stream->capture && stream->device == pretend::current_gpu())
         return answer(pretend::invalidate(*stream->capture, cudaErrorStreamCaptureUnsupported));
-    if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess) return answer(status);
+    if (const cudaError_t status = driver().check_no_capture(); status != cudaSuccess)
+      return answer(status);
     const auto mark = [&](const CUstream_st& stream) {
       if (stream.device == pretend::current_gpu()) moments.push_back(stream.queue->mark());
     };
@@ -177,7 +187,9 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* handle, unsigned flags) {
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreate(cudaEvent_t* handle) { return cudaEventCreateWithFlags(handle, cudaEventDefault); }
+cudaError_t cudaEventCreate(cudaEvent_t* handle) {
+  return cudaEventCreateWithFlags(handle, cudaEventDefault);
+}
 
 cudaError_t cudaEventDestroy(cudaEvent_t handle) {
   const std::lock_guard lock(driver().mutex);
@@ -194,14 +206,16 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   std::shared_ptr<pretend::Moment> moment;
-  if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess)
+    return answer(status);
   return answer(!moment || moment->has_come() ? cudaSuccess : cudaErrorNotReady);
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   std::shared_ptr<pretend::Moment> moment;
-  if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess) return answer(status);
+  if (const cudaError_t status = moment_of(event, moment); status != cudaSuccess)
+    return answer(status);
   if (moment) moment->wait();
   return cudaSuccess;
 }
@@ -211,13 +225,15 @@ cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t begin, cudaEve
   std::shared_ptr<pretend::Moment> moments[2];
   for (int i = 0; i < 2; ++i) {
     const cudaEvent_t event = i == 0 ? begin : end;
-    if (const cudaError_t status = moment_of(event, moments[i]); status != cudaSuccess) return answer(status);
+    if (const cudaError_t status = moment_of(event, moments[i]); status != cudaSuccess)
+      return answer(status);
     const std::lock_guard lock(driver().mutex);
     if (!moments[i] || (driver().event(event).flags & cudaEventDisableTiming) != 0)
       return answer(cudaErrorInvalidResourceHandle);
   }
   if (!moments[0]->has_come() || !moments[1]->has_come()) return answer(cudaErrorNotReady);
-  *milliseconds = std::chrono::duration<float, std::milli>(moments[1]->time() - moments[0]->time()).count();
+  *milliseconds =
+      std::chrono::duration<float, std::milli>(moments[1]->time() - moments[0]->time()).count();
   return cudaSuccess;
 }
 

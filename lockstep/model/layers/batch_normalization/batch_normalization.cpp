@@ -12,7 +12,8 @@ Shape BatchNormalization::build(BuildContext& context) const {
     context.refuse("expected a momentum in [0, 1] and a positive epsilon",
                    fmt::format("got {} and {}", options_.momentum, options_.epsilon));
   const std::int64_t channels = input.back();
-  context.parameter("gamma", {channels}, {.kind = Initializer::Kind::constant, .value = options_.initial_gamma}, false);
+  context.parameter("gamma", {channels},
+                    {.kind = Initializer::Kind::constant, .value = options_.initial_gamma}, false);
   context.parameter("beta", {channels}, {}, false);
   context.buffer("moving_mean", {channels}, 0);
   context.buffer("moving_variance", {channels}, 1);
@@ -31,7 +32,8 @@ BatchNormalizationSpec BatchNormalization::spec(const CompileContext& context) c
           .statistics = context.input_statistics};
 }
 
-std::shared_ptr<const Layer> BatchNormalization::read(JsonObject& object, const DataShape& /*data*/) {
+std::shared_ptr<const Layer> BatchNormalization::read(JsonObject& object,
+                                                      const DataShape& /*data*/) {
   const Options standard;
   return std::make_shared<const BatchNormalization>(
       Options{.momentum = object.number("momentum", standard.momentum),

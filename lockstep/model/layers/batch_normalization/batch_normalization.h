@@ -6,10 +6,11 @@ namespace lockstep::model {
 
 struct BatchNormalizationSpec;
 
-/// Normalizes each channel over the batch of this replica, or of several replicas (StatisticsExchange), then scales and
-/// shifts (Ioffe and Szegedy, ICML 2015). [..., C] to [..., C]. Parameters gamma, beta [C]; buffers moving_mean,
-/// moving_variance [C]: moving = momentum*moving + (1-momentum)*batch, the variance with Bessel's correction. Inference
-/// uses the moving statistics.
+/// Normalizes each channel over the batch of this replica, or of several replicas
+/// (StatisticsExchange), then scales and shifts (Ioffe and Szegedy, ICML 2015). [..., C] to [...,
+/// C]. Parameters gamma, beta [C]; buffers moving_mean, moving_variance [C]: moving =
+/// momentum*moving + (1-momentum)*batch, the variance with Bessel's correction. Inference uses the
+/// moving statistics.
 class BatchNormalization final : public BuiltinLayer {
  public:
   /// Options, as in Keras.
@@ -27,8 +28,10 @@ class BatchNormalization final : public BuiltinLayer {
 
   std::string kind() const override { return "batch_normalization"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
   Traits traits() const override {
     return {.absorbs_relu = true, .absorbs_addition = true, .statistics = Traits::Statistics::uses};
   }
@@ -50,7 +53,8 @@ struct BatchNormalizationSpec {
   bool relu = false;  ///< whether to fuse a ReLU into the output
   /// True: uses batch statistics, and a backward pass follows. False: uses moving statistics.
   bool training = false;
-  bool statistics = false;  ///< Operands::statistics holds what the preceding convolution computed about input 0
+  bool statistics =
+      false;  ///< Operands::statistics holds what the preceding convolution computed about input 0
 };
 
 }  // namespace lockstep::model

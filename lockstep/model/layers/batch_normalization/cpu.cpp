@@ -25,36 +25,42 @@ class BatchNormalizationOperation final : public Operation {
     auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
     if (spec.relu) flags |= dnnl::normalization_flags::fuse_norm_relu;
     if (!spec.training) flags |= dnnl::normalization_flags::use_global_stats;
-    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto kind =
+        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
     const BatchNormalizationArrays arrays = {array, spec.epsilon, flags};
     const auto forward = describe_forward(context.engine, kind, arrays, user_scratchpad());
     const memory::desc workspace = forward.workspace_desc();
     workspace_bytes_ = workspace.get_size();
-    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, array},      {DNNL_ARG_DST, array},
-                                                           {DNNL_ARG_MEAN, channels},  {DNNL_ARG_VARIANCE, channels},
-                                                           {DNNL_ARG_SCALE, channels}, {DNNL_ARG_SHIFT, channels}};
+    std::vector<std::pair<int, memory::desc>> arguments = {
+        {DNNL_ARG_SRC, array},         {DNNL_ARG_DST, array},      {DNNL_ARG_MEAN, channels},
+        {DNNL_ARG_VARIANCE, channels}, {DNNL_ARG_SCALE, channels}, {DNNL_ARG_SHIFT, channels}};
     if (workspace_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    forward_ = Primitive(context, dnnl::batch_normalization_forward(forward), arguments, forward.scratchpad_desc());
+    forward_ = Primitive(context, dnnl::batch_normalization_forward(forward), arguments,
+                         forward.scratchpad_desc());
     if (!spec.training) return;
 
     const auto backward = describe_backward(context.engine, arrays, user_scratchpad(), forward);
-    arguments = {{DNNL_ARG_SRC, array},           {DNNL_ARG_MEAN, channels},      {DNNL_ARG_VARIANCE, channels},
-                 {DNNL_ARG_SCALE, channels},      {DNNL_ARG_DIFF_DST, array},     {DNNL_ARG_DIFF_SRC, array},
+    arguments = {{DNNL_ARG_SRC, array},           {DNNL_ARG_MEAN, channels},
+                 {DNNL_ARG_VARIANCE, channels},   {DNNL_ARG_SCALE, channels},
+                 {DNNL_ARG_DIFF_DST, array},      {DNNL_ARG_DIFF_SRC, array},
                  {DNNL_ARG_DIFF_SCALE, channels}, {DNNL_ARG_DIFF_SHIFT, channels}};
-    if (batch_normalization_backward_takes_shift()) arguments.emplace_back(DNNL_ARG_SHIFT, channels);
+    if (batch_normalization_backward_takes_shift())
+      arguments.emplace_back(DNNL_ARG_SHIFT, channels);
     if (workspace_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    backward_ = Primitive(context, dnnl::batch_normalization_backward(backward), arguments, backward.scratchpad_desc());
+    backward_ = Primitive(context, dnnl::batch_normalization_backward(backward), arguments,
+                          backward.scratchpad_desc());
   }
 
   Needs needs() const override {
-    // The gradients of gamma and beta always require the gradient of the input to be computed; if it is not needed, it
-    // goes to scratch.
-    return {.inputs_in_backward = true,
-            .output_in_backward = false,
-            .saved_bytes = spec_.training ? 2 * statistic_bytes() + workspace_bytes_ : 0,
-            .scratch_bytes = round_up(std::max(forward_.scratch_bytes(), backward_.scratch_bytes())) +
-                             (spec_.training ? array_bytes() : 0)};
+    // The gradients of gamma and beta always require the gradient of the input to be computed; if
+    // it is not needed, it goes to scratch.
+    return {
+        .inputs_in_backward = true,
+        .output_in_backward = false,
+        .saved_bytes = spec_.training ? 2 * statistic_bytes() + workspace_bytes_ : 0,
+        .scratch_bytes = round_up(std::max(forward_.scratch_bytes(), backward_.scratch_bytes())) +
+                         (spec_.training ? array_bytes() : 0)};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
@@ -66,7 +72,8 @@ class BatchNormalizationOperation final : public Operation {
     forward_.place(DNNL_ARG_VARIANCE, variance);
     forward_.place(DNNL_ARG_SCALE, t.parameters[0]);
     forward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
-    if (workspace_bytes_ > 0) forward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
+    if (workspace_bytes_ > 0)
+      forward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
     forward_.run(t.scratch);
     if (spec_.training) update_moving_statistics(t, mean, variance);
   }
@@ -78,19 +85,26 @@ class BatchNormalizationOperation final : public Operation {
     backward_.place(DNNL_ARG_MEAN, saved_mean(t));
     backward_.place(DNNL_ARG_VARIANCE, saved_variance(t));
     backward_.place(DNNL_ARG_SCALE, t.parameters[0]);
-    if (batch_normalization_backward_takes_shift()) backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
+    if (batch_normalization_backward_takes_shift())
+      backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
     backward_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-    backward_.place(DNNL_ARG_DIFF_SRC, wanted ? static_cast<const void*>(t.input_gradients[0].data())
-                                              : static_cast<const void*>(t.scratch.data() + own));
+    backward_.place(DNNL_ARG_DIFF_SRC, wanted
+                                           ? static_cast<const void*>(t.input_gradients[0].data())
+                                           : static_cast<const void*>(t.scratch.data() + own));
     backward_.place(DNNL_ARG_DIFF_SCALE, t.parameter_gradients[0]);
     backward_.place(DNNL_ARG_DIFF_SHIFT, t.parameter_gradients[1]);
-    if (workspace_bytes_ > 0) backward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
+    if (workspace_bytes_ > 0)
+      backward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
     backward_.run(t.scratch);
   }
 
  private:
-  std::size_t statistic_bytes() const { return round_up(static_cast<std::size_t>(spec_.channels) * sizeof(float)); }
-  std::size_t array_bytes() const { return static_cast<std::size_t>(spec_.rows * spec_.channels) * element_bytes_; }
+  std::size_t statistic_bytes() const {
+    return round_up(static_cast<std::size_t>(spec_.channels) * sizeof(float));
+  }
+  std::size_t array_bytes() const {
+    return static_cast<std::size_t>(spec_.rows * spec_.channels) * element_bytes_;
+  }
   float* saved_mean(const Operands& t) const { return reinterpret_cast<float*>(t.saved.data()); }
   float* saved_variance(const Operands& t) const {
     return reinterpret_cast<float*>(t.saved.data() + statistic_bytes());
@@ -112,7 +126,8 @@ class BatchNormalizationOperation final : public Operation {
   std::size_t workspace_bytes_ = 0;
 };
 
-// Rows that are summed before they are merged: rounding errors grow with this number, not with the number of rows.
+// Rows that are summed before they are merged: rounding errors grow with this number, not with the
+// number of rows.
 constexpr std::size_t kRowsAtOnce = 128;
 
 // Some rows of an array as float32: in place, or a copy.
@@ -123,8 +138,8 @@ std::span<const float> read_rows(const TensorView& array, std::size_t begin, std
   return std::span(room).first(count);
 }
 
-// In training, with statistics synchronized across replicas. Saved from forward to backward: mean and inverse deviation
-// of each channel, and the total count.
+// In training, with statistics synchronized across replicas. Saved from forward to backward: mean
+// and inverse deviation of each channel, and the total count.
 class SynchronizedBatchNormalization final : public Operation {
  public:
   SynchronizedBatchNormalization(const BatchNormalizationSpec& spec, StatisticsExchange& exchange)
@@ -152,7 +167,9 @@ class SynchronizedBatchNormalization final : public Operation {
     each_rows([&](std::size_t begin, std::size_t rows) { normalize(t, begin, rows); });
   }
 
-  void forward_without_samples(const Operands& t) override { share_moments(t, shared_array(t, layout_.size())); }
+  void forward_without_samples(const Operands& t) override {
+    share_moments(t, shared_array(t, layout_.size()));
+  }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     const std::span<float> sums = shared_array(t, 2 * channels_);
@@ -161,10 +178,13 @@ class SynchronizedBatchNormalization final : public Operation {
     std::ranges::copy(sums.last(channels_), t.parameter_gradients[0].begin());
     exchange_.sum(sums);
     if (t.input_gradients[0].empty()) return;
-    each_rows([&](std::size_t begin, std::size_t rows) { write_input_gradients(t, begin, rows, sums); });
+    each_rows(
+        [&](std::size_t begin, std::size_t rows) { write_input_gradients(t, begin, rows, sums); });
   }
 
-  void backward_without_samples(const Operands& t) override { exchange_.sum(shared_array(t, 2 * channels_)); }
+  void backward_without_samples(const Operands& t) override {
+    exchange_.sum(shared_array(t, 2 * channels_));
+  }
 
  private:
   struct Channels {
@@ -201,7 +221,8 @@ class SynchronizedBatchNormalization final : public Operation {
       sum_up(read_rows(input, begin, rows * channels_, values_), rows);
       const auto added = static_cast<float>(rows);
       for (std::size_t c = 0; c < channels_; ++c) {
-        const BatchMoments both = combine({count, means[c], squares[c]}, {added, sums_[c], sums_[channels_ + c]});
+        const BatchMoments both =
+            combine({count, means[c], squares[c]}, {added, sums_[c], sums_[channels_ + c]});
         means[c] = both.mean;
         squares[c] = both.squares;
       }
@@ -246,7 +267,8 @@ class SynchronizedBatchNormalization final : public Operation {
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t c = 0; c < channels_; ++c) {
         const float result =
-            scaled(normalized(values[r * channels_ + c], of.mean[c], of.inverse[c]), of.gamma[c], of.beta[c]);
+            scaled(normalized(values[r * channels_ + c], of.mean[c], of.inverse[c]), of.gamma[c],
+                   of.beta[c]);
         // Written so that NaN propagates.
         results_[r * channels_ + c] = result < least ? least : result;
       }
@@ -254,11 +276,13 @@ class SynchronizedBatchNormalization final : public Operation {
     write_rows(t.output, begin, elements);
   }
 
-  // Writes the part of the output's gradient that passes a fused ReLU to gradients_, and normalized values to values_.
+  // Writes the part of the output's gradient that passes a fused ReLU to gradients_, and normalized
+  // values to values_.
   void read_gradients(const Operands& t, std::size_t begin, std::size_t rows) {
     const std::size_t elements = rows * channels_;
     const std::span<const float> values = read_rows(t.inputs[0], begin, elements, values_);
-    const std::span<const float> gradients = read_rows(t.output_gradient, begin, elements, gradients_);
+    const std::span<const float> gradients =
+        read_rows(t.output_gradient, begin, elements, gradients_);
     const Channels of = channels(t);
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t c = 0; c < channels_; ++c) {
@@ -271,7 +295,8 @@ class SynchronizedBatchNormalization final : public Operation {
     }
   }
 
-  void add_gradients(const Operands& t, std::size_t begin, std::size_t rows, std::span<float> sums) {
+  void add_gradients(const Operands& t, std::size_t begin, std::size_t rows,
+                     std::span<float> sums) {
     read_gradients(t, begin, rows);
     std::ranges::fill(sums_, 0.0F);
     for (std::size_t r = 0; r < rows; ++r) {
@@ -284,15 +309,16 @@ class SynchronizedBatchNormalization final : public Operation {
     for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += sums_[i];
   }
 
-  void write_input_gradients(const Operands& t, std::size_t begin, std::size_t rows, std::span<const float> sums) {
+  void write_input_gradients(const Operands& t, std::size_t begin, std::size_t rows,
+                             std::span<const float> sums) {
     read_gradients(t, begin, rows);
     const Channels of = channels(t);
     const float total = count(t);
     for (std::size_t r = 0; r < rows; ++r) {
       for (std::size_t c = 0; c < channels_; ++c) {
         const std::size_t i = r * channels_ + c;
-        results_[i] =
-            input_gradient(gradients_[i], values_[i], sums[c], sums[channels_ + c], total, of.gamma[c] * of.inverse[c]);
+        results_[i] = input_gradient(gradients_[i], values_[i], sums[c], sums[channels_ + c], total,
+                                     of.gamma[c] * of.inverse[c]);
       }
     }
     write_rows(t.input_gradients[0], begin, rows * channels_);
@@ -323,7 +349,8 @@ class SynchronizedBatchNormalization final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> BatchNormalization::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> BatchNormalization::compile_cpu(const CompileContext& context,
+                                                           cpu::Context& cpu) const {
   if (context.training && cpu.statistics != nullptr)
     return std::make_unique<cpu::SynchronizedBatchNormalization>(spec(context), *cpu.statistics);
   return std::make_unique<cpu::BatchNormalizationOperation>(cpu, spec(context));

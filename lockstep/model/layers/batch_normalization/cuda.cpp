@@ -7,8 +7,8 @@
 namespace lockstep::model::cuda {
 namespace {
 
-// In training, the statistics cover all members of the exchange; without one, only this replica. Saved from forward to
-// backward: means, 1 / standard deviations, and the number of samples.
+// In training, the statistics cover all members of the exchange; without one, only this replica.
+// Saved from forward to backward: means, 1 / standard deviations, and the number of samples.
 class BatchNormalizationOperation final : public Operation {
  public:
   BatchNormalizationOperation(Context& context, const BatchNormalizationSpec& spec)
@@ -33,14 +33,14 @@ class BatchNormalizationOperation final : public Operation {
     if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
     if (spec_.statistics)
-      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, moments_, me, shared(o),
-                      context_.native());
+      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, moments_, me,
+                      shared(o), context_.native());
     else
-      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), moments_, me, shared(o),
-                       context_.native());
+      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), moments_, me,
+                       shared(o), context_.native());
     share_moments(o);
-    normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu, spec_.channels, o.output,
-              context_.native());
+    normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu,
+              spec_.channels, o.output, context_.native());
   }
 
   void forward_without_samples(const Operands& o) override {
@@ -51,15 +51,15 @@ class BatchNormalizationOperation final : public Operation {
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     const ChannelScale s = scale(o, means(o), inverse_deviations(o));
-    gradient_sums(o.inputs[0], o.output, o.output_gradient, spec_.relu, s, rows_, part_of(o.scratch, partials_at_),
-                  shared(o), context_.native());
+    gradient_sums(o.inputs[0], o.output, o.output_gradient, spec_.relu, s, rows_,
+                  part_of(o.scratch, partials_at_), shared(o), context_.native());
     copy(shared(o), o.parameter_gradients[1]);
     copy(shared(o) + spec_.channels, o.parameter_gradients[0]);
     if (exchange_ != nullptr) exchange_->sum({shared(o), 2 * moments_.channels});
     const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
     if (o.input_gradients[0].empty() && of_added.empty()) return;
-    input_gradient(o.inputs[0], o.output, o.output_gradient, spec_.relu, s, shared(o), count(o), spec_.channels,
-                   o.input_gradients[0], of_added, context_.native());
+    input_gradient(o.inputs[0], o.output, o.output_gradient, spec_.relu, s, shared(o), count(o),
+                   spec_.channels, o.input_gradients[0], of_added, context_.native());
   }
 
   void backward_without_samples(const Operands& o) override {
@@ -70,9 +70,10 @@ class BatchNormalizationOperation final : public Operation {
 
  private:
   void infer(const Operands& o) {
-    invert_deviations(o.buffers[1].data(), spec_.channels, spec_.epsilon, shared(o), context_.native());
-    normalize(o.inputs[0], added(o), scale(o, o.buffers[0].data(), shared(o)), spec_.relu, spec_.channels, o.output,
-              context_.native());
+    invert_deviations(o.buffers[1].data(), spec_.channels, spec_.epsilon, shared(o),
+                      context_.native());
+    normalize(o.inputs[0], added(o), scale(o, o.buffers[0].data(), shared(o)), spec_.relu,
+              spec_.channels, o.output, context_.native());
   }
 
   void share_moments(const Operands& o) {
@@ -106,11 +107,13 @@ class BatchNormalizationOperation final : public Operation {
   }
 
   void clear(const Operands& o, std::size_t elements) {
-    device::cuda::check(cudaMemsetAsync(shared(o), 0, elements * sizeof(float), context_.native()), "zeros");
+    device::cuda::check(cudaMemsetAsync(shared(o), 0, elements * sizeof(float), context_.native()),
+                        "zeros");
   }
 
   void copy(const float* from, std::span<float> to) {
-    device::cuda::check(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToDevice, context_.native()),
+    device::cuda::check(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToDevice,
+                                        context_.native()),
                         "gradients of a normalization");
   }
 
@@ -129,7 +132,8 @@ class BatchNormalizationOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext& context,
+                                                           cuda::Context& gpu) const {
   return std::make_unique<cuda::BatchNormalizationOperation>(gpu, spec(context));
 }
 

@@ -11,20 +11,23 @@ Shape Conv2D::build(BuildContext& context) const {
   const auto& [filters, kernel, strides, padding, groups, use_bias, initializer] = options_;
   if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
   if (groups <= 0 || input[2] % groups != 0 || filters % groups != 0)
-    context.refuse("expected groups that divide channels and filters",
-                   fmt::format("got {} groups, {} channels, {} filters", groups, input[2], filters));
+    context.refuse(
+        "expected groups that divide channels and filters",
+        fmt::format("got {} groups, {} channels, {} filters", groups, input[2], filters));
   const WindowGeometry window = window_geometry(context, input, kernel, strides, padding);
   const std::int64_t receptive = kernel.height * kernel.width;
-  context.parameter(
-      "kernel", {filters, kernel.height, kernel.width, input[2] / groups},
-      {.kind = initializer, .fan_in = receptive * input[2] / groups, .fan_out = receptive * filters / groups});
+  context.parameter("kernel", {filters, kernel.height, kernel.width, input[2] / groups},
+                    {.kind = initializer,
+                     .fan_in = receptive * input[2] / groups,
+                     .fan_out = receptive * filters / groups});
   if (use_bias) context.parameter("bias", {filters}, {}, false);
   return {window.output_height, window.output_width, filters};
 }
 
 Conv2DSpec Conv2D::spec(const CompileContext& context) const {
   return {.batch = context.batch,
-          .window = window_geometry(context.inputs.front(), options_.kernel, options_.strides, options_.padding),
+          .window = window_geometry(context.inputs.front(), options_.kernel, options_.strides,
+                                    options_.padding),
           .filters = options_.filters,
           .groups = options_.groups,
           .bias = options_.use_bias,

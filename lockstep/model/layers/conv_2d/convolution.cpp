@@ -20,12 +20,14 @@ Owned<Handle, destroy> make(std::string_view what) {
   return Owned<Handle, destroy>(handle);
 }
 
-TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::int64_t height, std::int64_t width,
-                                std::int64_t channels) {
+TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::int64_t height,
+                                std::int64_t width, std::int64_t channels) {
   auto descriptor =
-      make<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>("an image");
-  check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NHWC, type, static_cast<int>(batch),
-                                   static_cast<int>(channels), static_cast<int>(height), static_cast<int>(width)),
+      make<cudnnTensorDescriptor_t, cudnnCreateTensorDescriptor, cudnnDestroyTensorDescriptor>(
+          "an image");
+  check(cudnnSetTensor4dDescriptor(descriptor.get(), CUDNN_TENSOR_NHWC, type,
+                                   static_cast<int>(batch), static_cast<int>(channels),
+                                   static_cast<int>(height), static_cast<int>(width)),
         fmt::format("an array of images [{}, {}, {}, {}]", batch, height, width, channels));
   return descriptor;
 }
@@ -44,13 +46,15 @@ struct Convolution::Tried {
 
 Convolution::Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& w)
     : context_(context),
-      description_(fmt::format("a convolution of [{}, {}, {}, {}] with {} filters {}x{}, stride {}x{}", spec.batch,
-                               w.height, w.width, w.channels, spec.filters, w.kernel_height, w.kernel_width,
-                               w.stride_height, w.stride_width)),
-      kernel_(make<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>("a filter")),
-      convolution_(
-          make<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor, cudnnDestroyConvolutionDescriptor>(
-              "a convolution")) {
+      description_(
+          fmt::format("a convolution of [{}, {}, {}, {}] with {} filters {}x{}, stride {}x{}",
+                      spec.batch, w.height, w.width, w.channels, spec.filters, w.kernel_height,
+                      w.kernel_width, w.stride_height, w.stride_width)),
+      kernel_(
+          make<cudnnFilterDescriptor_t, cudnnCreateFilterDescriptor, cudnnDestroyFilterDescriptor>(
+              "a filter")),
+      convolution_(make<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
+                        cudnnDestroyConvolutionDescriptor>("a convolution")) {
   LOCKSTEP_CHECK_OP(w.pad_top, ==, w.pad_bottom);
   LOCKSTEP_CHECK_OP(w.pad_left, ==, w.pad_right);
   const cudnnDataType_t type = context.cudnn_type();
@@ -63,21 +67,25 @@ Convolution::Convolution(Context& context, const Conv2DSpec& spec, const WindowG
   bytes_.output = bytes(spec.batch * w.output_height * w.output_width * spec.filters);
   input_ = describe_image(type, spec.batch, w.height, w.width, w.channels);
   output_ = describe_image(type, spec.batch, w.output_height, w.output_width, spec.filters);
-  check(cudnnSetFilter4dDescriptor(kernel_.get(), type, CUDNN_TENSOR_NHWC, static_cast<int>(spec.filters),
-                                   static_cast<int>(inputs), static_cast<int>(w.kernel_height),
+  check(cudnnSetFilter4dDescriptor(kernel_.get(), type, CUDNN_TENSOR_NHWC,
+                                   static_cast<int>(spec.filters), static_cast<int>(inputs),
+                                   static_cast<int>(w.kernel_height),
                                    static_cast<int>(w.kernel_width)),
         description_);
-  check(cudnnSetConvolution2dDescriptor(convolution_.get(), static_cast<int>(w.pad_top), static_cast<int>(w.pad_left),
-                                        static_cast<int>(w.stride_height), static_cast<int>(w.stride_width), 1, 1,
-                                        CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
+  check(cudnnSetConvolution2dDescriptor(
+            convolution_.get(), static_cast<int>(w.pad_top), static_cast<int>(w.pad_left),
+            static_cast<int>(w.stride_height), static_cast<int>(w.stride_width), 1, 1,
+            CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT),
         description_);
-  check(cudnnSetConvolutionGroupCount(convolution_.get(), static_cast<int>(spec.groups)), description_);
+  check(cudnnSetConvolutionGroupCount(convolution_.get(), static_cast<int>(spec.groups)),
+        description_);
   description_ += fmt::format(", padding {}x{}, {} groups", w.pad_top, w.pad_left, spec.groups);
   allow_all_mathematics();
 }
 
 void Convolution::allow_all_mathematics() {
-  check(cudnnSetConvolutionMathType(convolution_.get(), is_exact() ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
+  check(cudnnSetConvolutionMathType(convolution_.get(),
+                                    is_exact() ? CUDNN_FMA_MATH : CUDNN_TENSOR_OP_MATH),
         description_);
 }
 
@@ -87,7 +95,8 @@ bool Convolution::is_exact() const {
 
 std::string Convolution::key(std::string_view work) const {
   const std::vector<device::GpuInfo> gpus = device::list_gpus();
-  return fmt::format("{} of {} in {}{} by cuDNN {} on {}", work, description_, to_string(context_.options().precision),
+  return fmt::format("{} of {} in {}{} by cuDNN {} on {}", work, description_,
+                     to_string(context_.options().precision),
                      context_.options().tf32 ? " with TF32" : "", cudnnGetVersion(),
                      gpus.at(static_cast<std::size_t>(context_.gpu())).name);
 }
@@ -109,10 +118,11 @@ ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
 
 namespace {
 
-// The first working result, ordered by time, that is deterministic if required. The result types of all passes have the
-// same fields.
+// The first working result, ordered by time, that is deterministic if required. The result types of
+// all passes have the same fields.
 template <typename Results>
-ConvolutionAlgorithm first_of(const Results& results, int count, bool deterministic, const std::string& description) {
+ConvolutionAlgorithm first_of(const Results& results, int count, bool deterministic,
+                              const std::string& description) {
   for (int i = 0; i < count; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
     if (result.status != CUDNN_STATUS_SUCCESS || result.memory > kMaxWorkspace) continue;
@@ -120,7 +130,8 @@ ConvolutionAlgorithm first_of(const Results& results, int count, bool determinis
     return {static_cast<int>(result.algo), static_cast<int>(result.mathType), result.memory};
   }
   throw Error(ErrorCategory::device, "cudnn",
-              fmt::format("expected {}{}", description, deterministic ? " with a deterministic algorithm" : ""),
+              fmt::format("expected {}{}", description,
+                          deterministic ? " with a deterministic algorithm" : ""),
               fmt::format("cuDNN {} has no algorithm for it", cudnnGetVersion()));
 }
 
@@ -137,22 +148,24 @@ ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
   int count = 0;
   if (pass == ConvolutionPass::forward) {
     std::array<cudnnConvolutionFwdAlgoPerf_t, kMaxTried> results;
-    check(cudnnGetConvolutionForwardAlgorithm_v7(context_.cudnn(), input_.get(), kernel_.get(), convolution_.get(),
-                                                 output_.get(), kMaxTried, &count, results.data()),
+    check(cudnnGetConvolutionForwardAlgorithm_v7(context_.cudnn(), input_.get(), kernel_.get(),
+                                                 convolution_.get(), output_.get(), kMaxTried,
+                                                 &count, results.data()),
           description_);
     return first_of(results, count, deterministic, description_);
   }
   if (pass == ConvolutionPass::backward_data) {
     std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMaxTried> results;
-    check(
-        cudnnGetConvolutionBackwardDataAlgorithm_v7(context_.cudnn(), kernel_.get(), output_.get(), convolution_.get(),
-                                                    input_.get(), kMaxTried, &count, results.data()),
-        description_);
+    check(cudnnGetConvolutionBackwardDataAlgorithm_v7(
+              context_.cudnn(), kernel_.get(), output_.get(), convolution_.get(), input_.get(),
+              kMaxTried, &count, results.data()),
+          description_);
     return first_of(results, count, deterministic, description_);
   }
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
-  check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(), convolution_.get(),
-                                                      kernel_.get(), kMaxTried, &count, results.data()),
+  check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(),
+                                                      convolution_.get(), kernel_.get(), kMaxTried,
+                                                      &count, results.data()),
         description_);
   return first_of(results, count, deterministic, description_);
 }
@@ -162,8 +175,8 @@ std::optional<Convolution::Tried> Convolution::memory_for_trying() {
   device::Allocator& allocator = context_.allocator();
   const std::size_t room = std::min(kMaxWorkspace, device::gpu_free_bytes(context_.gpu()) / 4);
   try {
-    return Tried{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel), allocator.allocate(bytes_.output),
-                 allocator.allocate(room)};
+    return Tried{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel),
+                 allocator.allocate(bytes_.output), allocator.allocate(room)};
   } catch (const Error&) {  // another replica on this GPU took the memory first
     return std::nullopt;
   }
@@ -174,67 +187,76 @@ ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass, const Tried& on)
   int count = 0;
   if (pass == ConvolutionPass::forward) {
     std::array<cudnnConvolutionFwdAlgoPerf_t, kMaxTried> results;
-    check(cudnnFindConvolutionForwardAlgorithmEx(context_.cudnn(), input_.get(), on.input.data(), kernel_.get(),
-                                                 on.kernel.data(), convolution_.get(), output_.get(), on.output.data(),
-                                                 kMaxTried, &count, results.data(), on.workspace.data(), room),
+    check(cudnnFindConvolutionForwardAlgorithmEx(
+              context_.cudnn(), input_.get(), on.input.data(), kernel_.get(), on.kernel.data(),
+              convolution_.get(), output_.get(), on.output.data(), kMaxTried, &count,
+              results.data(), on.workspace.data(), room),
           description_);
     return first_of(results, count, false, description_);
   }
   if (pass == ConvolutionPass::backward_data) {
     std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMaxTried> results;
     check(cudnnFindConvolutionBackwardDataAlgorithmEx(
-              context_.cudnn(), kernel_.get(), on.kernel.data(), output_.get(), on.output.data(), convolution_.get(),
-              input_.get(), on.input.data(), kMaxTried, &count, results.data(), on.workspace.data(), room),
+              context_.cudnn(), kernel_.get(), on.kernel.data(), output_.get(), on.output.data(),
+              convolution_.get(), input_.get(), on.input.data(), kMaxTried, &count, results.data(),
+              on.workspace.data(), room),
           description_);
     return first_of(results, count, false, description_);
   }
   std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
   check(cudnnFindConvolutionBackwardFilterAlgorithmEx(
-            context_.cudnn(), input_.get(), on.input.data(), output_.get(), on.output.data(), convolution_.get(),
-            kernel_.get(), on.kernel.data(), kMaxTried, &count, results.data(), on.workspace.data(), room),
+            context_.cudnn(), input_.get(), on.input.data(), output_.get(), on.output.data(),
+            convolution_.get(), kernel_.get(), on.kernel.data(), kMaxTried, &count, results.data(),
+            on.workspace.data(), room),
         description_);
   return first_of(results, count, false, description_);
 }
 
 void Convolution::use(const ConvolutionAlgorithm& algorithm) {
-  // Overrides the math type that the trial reported for the algorithm: any other type may round float32 to 10 bits.
-  check(cudnnSetConvolutionMathType(convolution_.get(),
-                                    is_exact() ? CUDNN_FMA_MATH : static_cast<cudnnMathType_t>(algorithm.math)),
+  // Overrides the math type that the trial reported for the algorithm: any other type may round
+  // float32 to 10 bits.
+  check(cudnnSetConvolutionMathType(
+            convolution_.get(),
+            is_exact() ? CUDNN_FMA_MATH : static_cast<cudnnMathType_t>(algorithm.math)),
         description_);
 }
 
-void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,
-                          void* output) {
+void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* input,
+                          const void* kernel, void* workspace, void* output) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   use(algorithm);
-  check(cudnnConvolutionForward(context_.cudnn(), &kOne, input_.get(), input, kernel_.get(), kernel, convolution_.get(),
+  check(cudnnConvolutionForward(context_.cudnn(), &kOne, input_.get(), input, kernel_.get(), kernel,
+                                convolution_.get(),
                                 static_cast<cudnnConvolutionFwdAlgo_t>(algorithm.number), workspace,
                                 algorithm.workspace_bytes, &kZero, output_.get(), output),
         description_);
 }
 
-void Convolution::backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel, const void* output_gradient,
-                                void* workspace, void* input_gradient) {
+void Convolution::backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
+                                const void* output_gradient, void* workspace,
+                                void* input_gradient) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   use(algorithm);
-  check(cudnnConvolutionBackwardData(context_.cudnn(), &kOne, kernel_.get(), kernel, output_.get(), output_gradient,
-                                     convolution_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number),
-                                     workspace, algorithm.workspace_bytes, &kZero, input_.get(), input_gradient),
+  check(cudnnConvolutionBackwardData(
+            context_.cudnn(), &kOne, kernel_.get(), kernel, output_.get(), output_gradient,
+            convolution_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number),
+            workspace, algorithm.workspace_bytes, &kZero, input_.get(), input_gradient),
         description_);
 }
 
-void Convolution::backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
-                                  void* workspace, void* kernel_gradient) {
+void Convolution::backward_filter(const ConvolutionAlgorithm& algorithm, const void* input,
+                                  const void* output_gradient, void* workspace,
+                                  void* kernel_gradient) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   use(algorithm);
-  check(
-      cudnnConvolutionBackwardFilter(context_.cudnn(), &kOne, input_.get(), input, output_.get(), output_gradient,
-                                     convolution_.get(), static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number),
-                                     workspace, algorithm.workspace_bytes, &kZero, kernel_.get(), kernel_gradient),
-      description_);
+  check(cudnnConvolutionBackwardFilter(
+            context_.cudnn(), &kOne, input_.get(), input, output_.get(), output_gradient,
+            convolution_.get(), static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm.number),
+            workspace, algorithm.workspace_bytes, &kZero, kernel_.get(), kernel_gradient),
+        description_);
 }
 
 }  // namespace lockstep::model::cuda

@@ -16,7 +16,8 @@ namespace lockstep::model::cuda {
 
 using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
 using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
-using ConvolutionDescriptor = Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+using ConvolutionDescriptor =
+    Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
 /// The maximum workspace of a convolution: a part of a step's memory, not most of it.
 constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
@@ -30,17 +31,19 @@ class Convolution {
   /// `window` must have symmetric padding; asymmetric zeros are part of the image.
   Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
 
-  /// Chooses the algorithm of `pass`: from the cache, or the fastest in a trial. Uses cuDNN's heuristics if there is no
-  /// memory for a trial, or if determinism is required. Throws Error (device) if there is no algorithm.
+  /// Chooses the algorithm of `pass`: from the cache, or the fastest in a trial. Uses cuDNN's
+  /// heuristics if there is no memory for a trial, or if determinism is required. Throws Error
+  /// (device) if there is no algorithm.
   ConvolutionAlgorithm choose(ConvolutionPass pass);
 
-  // Each enqueues its pass on the context's stream. `workspace` has the size that the algorithm needs.
-  void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel, void* workspace,
-               void* output);
-  void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel, const void* output_gradient,
-                     void* workspace, void* input_gradient);
-  void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input, const void* output_gradient,
-                       void* workspace, void* kernel_gradient);
+  // Each enqueues its pass on the context's stream. `workspace` has the size that the algorithm
+  // needs.
+  void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel,
+               void* workspace, void* output);
+  void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
+                     const void* output_gradient, void* workspace, void* input_gradient);
+  void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input,
+                       const void* output_gradient, void* workspace, void* kernel_gradient);
 
   /// Sizes of its arrays in GPU memory.
   struct Bytes {

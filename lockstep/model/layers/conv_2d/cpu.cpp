@@ -7,7 +7,8 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Lockstep's kernels are [filters, height, width, channels / groups]; oneDNN uses the logical order [g,] o, i, h, w.
+// Lockstep's kernels are [filters, height, width, channels / groups]; oneDNN uses the logical order
+// [g,] o, i, h, w.
 memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
@@ -15,7 +16,9 @@ memory::desc kernel_as_kept(const Conv2DSpec& spec, memory::data_type type) {
   const std::int64_t row = w.kernel_width * inputs;
   const std::int64_t filter = w.kernel_height * row;
   if (spec.groups == 1)
-    return {{outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::dims{filter, 1, row, inputs}};
+    return {{outputs, inputs, w.kernel_height, w.kernel_width},
+            type,
+            memory::dims{filter, 1, row, inputs}};
   return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width},
           type,
           memory::dims{outputs * filter, filter, 1, row, inputs}};
@@ -26,8 +29,11 @@ memory::desc kernel_of_any_layout(const Conv2DSpec& spec, memory::data_type type
   const WindowGeometry& w = spec.window;
   const std::int64_t inputs = w.channels / spec.groups;
   const std::int64_t outputs = spec.filters / spec.groups;
-  if (spec.groups == 1) return {{outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::format_tag::any};
-  return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::format_tag::any};
+  if (spec.groups == 1)
+    return {{outputs, inputs, w.kernel_height, w.kernel_width}, type, memory::format_tag::any};
+  return {{spec.groups, outputs, inputs, w.kernel_height, w.kernel_width},
+          type,
+          memory::format_tag::any};
 }
 
 class Conv2DOperation final : public Operation {
@@ -35,11 +41,13 @@ class Conv2DOperation final : public Operation {
   Conv2DOperation(Context& context, const Conv2DSpec& spec) : spec_(spec) {
     const WindowGeometry& w = spec.window;
     const memory::desc source = image(context.type, spec.batch, w.channels, w.height, w.width);
-    const memory::desc target = image(context.type, spec.batch, spec.filters, w.output_height, w.output_width);
+    const memory::desc target =
+        image(context.type, spec.batch, spec.filters, w.output_height, w.output_width);
     const memory::desc kept = kernel_as_kept(spec, context.type);
     // Parameter gradients are float32, and so is the bias, which is not an operand of a product.
     const memory::desc kept_gradient = kernel_as_kept(spec, memory::data_type::f32);
-    const memory::desc bias = spec.bias ? vector(memory::data_type::f32, spec.filters) : memory::desc();
+    const memory::desc bias =
+        spec.bias ? vector(memory::data_type::f32, spec.filters) : memory::desc();
     const ConvolutionArrays arrays = {source,
                                       kernel_of_any_layout(spec, context.type),
                                       bias,
@@ -50,42 +58,48 @@ class Conv2DOperation final : public Operation {
 
     dnnl::primitive_attr attributes = user_scratchpad();
     if (spec.relu) append_relu(attributes);
-    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto kind =
+        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const auto forward = describe_forward(context.engine, kind, arrays, attributes);
     std::vector<std::pair<int, memory::desc>> arguments = {
         {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, forward.weights_desc()}, {DNNL_ARG_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-    forward_ = Primitive(context, dnnl::convolution_forward(forward), arguments, forward.scratchpad_desc());
+    forward_ = Primitive(context, dnnl::convolution_forward(forward), arguments,
+                         forward.scratchpad_desc());
     forward_weights_ = Reorder(context, kept, forward.weights_desc());
     if (!spec.training) return;
 
-    if (spec.relu) relu_ = Relu(context, spec.batch * spec.filters * w.output_height * w.output_width, true);
+    if (spec.relu)
+      relu_ = Relu(context, spec.batch * spec.filters * w.output_height * w.output_width, true);
     // The hint for backward must be a plain convolution.
     const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
     ConvolutionArrays gradients = arrays;
     gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);
-    const auto weights = describe_backward_weights(context.engine, gradients, user_scratchpad(), hint);
-    arguments = {
-        {DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()}, {DNNL_ARG_DIFF_DST, target}};
+    const auto weights =
+        describe_backward_weights(context.engine, gradients, user_scratchpad(), hint);
+    arguments = {{DNNL_ARG_SRC, source},
+                 {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()},
+                 {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
-    backward_weights_ =
-        Primitive(context, dnnl::convolution_backward_weights(weights), arguments, weights.scratchpad_desc());
+    backward_weights_ = Primitive(context, dnnl::convolution_backward_weights(weights), arguments,
+                                  weights.scratchpad_desc());
     weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(), kept_gradient);
 
     if (!spec.input_gradient) return;
     const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), hint);
-    backward_data_ =
-        Primitive(context, dnnl::convolution_backward_data(data),
-                  {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, data.weights_desc()}, {DNNL_ARG_DIFF_DST, target}},
-                  data.scratchpad_desc());
+    backward_data_ = Primitive(context, dnnl::convolution_backward_data(data),
+                               {{DNNL_ARG_DIFF_SRC, source},
+                                {DNNL_ARG_WEIGHTS, data.weights_desc()},
+                                {DNNL_ARG_DIFF_DST, target}},
+                               data.scratchpad_desc());
     backward_kernel_ = Reorder(context, kept, data.weights_desc());
   }
 
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
-            .scratch_bytes = std::max(
-                {forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
+            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
+                                       backward_data_.scratch_bytes()})};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
@@ -129,7 +143,8 @@ class Conv2DOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Conv2D::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> Conv2D::compile_cpu(const CompileContext& context,
+                                               cpu::Context& cpu) const {
   return std::make_unique<cpu::Conv2DOperation>(cpu, spec(context));
 }
 

@@ -10,7 +10,9 @@
 namespace lockstep::model::cuda {
 namespace {
 
-bool is_symmetric(const WindowGeometry& w) { return w.pad_top == w.pad_bottom && w.pad_left == w.pad_right; }
+bool is_symmetric(const WindowGeometry& w) {
+  return w.pad_top == w.pad_bottom && w.pad_left == w.pad_right;
+}
 
 // The same window on an image that already includes its zero padding.
 WindowGeometry padded(WindowGeometry w) {
@@ -27,15 +29,16 @@ class Conv2DOperation final : public Operation {
         spec_(spec),
         pads_(!is_symmetric(spec.window)),
         convolution_(context, spec, pads_ ? padded(spec.window) : spec.window),
-        outputs_(channel_layout(spec.batch * spec.window.output_height * spec.window.output_width, spec.filters)) {
+        outputs_(channel_layout(spec.batch * spec.window.output_height * spec.window.output_width,
+                                spec.filters)) {
     const WindowGeometry w = padded(spec.window);
     padded_elements_ = static_cast<std::size_t>(spec.batch * w.height * w.width * w.channels);
     const std::size_t padded_bytes = padded_elements_ * element_bytes(precision());
     if (pads_) padded_at_ = scratch_.add(padded_bytes);
     forward_ = convolution_.choose(ConvolutionPass::forward);
     if (spec.statistics)
-      summing_ =
-          choose_summing_convolution(context, spec, pads_ ? padded(spec.window) : spec.window, convolution_, forward_);
+      summing_ = choose_summing_convolution(
+          context, spec, pads_ ? padded(spec.window) : spec.window, convolution_, forward_);
     std::size_t workspace = summing_ ? summing_->workspace_bytes() : forward_.workspace_bytes;
     if (spec.training) {
       filter_ = convolution_.choose(ConvolutionPass::backward_filter);
@@ -60,40 +63,46 @@ class Conv2DOperation final : public Operation {
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     if (summing_)
-      return summing_->forward(padded_input(o), o.weights[0].data(), part_of(o.scratch, workspace_at_), o.output.data(),
+      return summing_->forward(padded_input(o), o.weights[0].data(),
+                               part_of(o.scratch, workspace_at_), o.output.data(),
                                channel_sums(o.statistics.data(), spec_.filters));
-    convolution_.forward(forward_, padded_input(o), o.weights[0].data(), part_of(o.scratch, workspace_at_),
-                         o.output.data());
+    convolution_.forward(forward_, padded_input(o), o.weights[0].data(),
+                         part_of(o.scratch, workspace_at_), o.output.data());
     add_bias(o.output, spec_.bias ? o.weights[1] : TensorView(), spec_.relu, context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
-    if (spec_.relu) relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
+    if (spec_.relu)
+      relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
     if (spec_.bias)
-      column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_), o.parameter_gradients[1].data(),
-                  context_.native());
+      column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
+                  o.parameter_gradients[1].data(), context_.native());
     // Parameter gradients are float32, but cuDNN writes the type that it reads: 16 bits.
     const TensorView kernel_gradient = o.parameter_gradients[0];
-    const TensorView written = precision() == Precision::float32
-                                   ? kernel_gradient
-                                   : TensorView(part_of(o.scratch, gradient_at_), kernel_elements(), precision());
-    convolution_.backward_filter(filter_, padded_input(o), o.output_gradient.data(), part_of(o.scratch, workspace_at_),
-                                 written.data());
+    const TensorView written =
+        precision() == Precision::float32
+            ? kernel_gradient
+            : TensorView(part_of(o.scratch, gradient_at_), kernel_elements(), precision());
+    convolution_.backward_filter(filter_, padded_input(o), o.output_gradient.data(),
+                                 part_of(o.scratch, workspace_at_), written.data());
     if (precision() != Precision::float32) convert(written, kernel_gradient, context_.native());
 
     if (o.input_gradients[0].empty()) return;
     const TensorView target =
-        pads_ ? TensorView(part_of(o.scratch, padded_at_), padded_elements_, precision()) : o.input_gradients[0];
-    convolution_.backward_data(data_, o.weights[0].data(), o.output_gradient.data(), part_of(o.scratch, workspace_at_),
-                               target.data());
-    if (pads_) crop_image(target, spec_.window, spec_.batch, o.input_gradients[0], context_.native());
+        pads_ ? TensorView(part_of(o.scratch, padded_at_), padded_elements_, precision())
+              : o.input_gradients[0];
+    convolution_.backward_data(data_, o.weights[0].data(), o.output_gradient.data(),
+                               part_of(o.scratch, workspace_at_), target.data());
+    if (pads_)
+      crop_image(target, spec_.window, spec_.batch, o.input_gradients[0], context_.native());
   }
 
  private:
   Precision precision() const { return context_.options().precision; }
   std::size_t kernel_elements() const {
     const WindowGeometry& w = spec_.window;
-    return static_cast<std::size_t>(spec_.filters * w.kernel_height * w.kernel_width * w.channels / spec_.groups);
+    return static_cast<std::size_t>(spec_.filters * w.kernel_height * w.kernel_width * w.channels /
+                                    spec_.groups);
   }
 
   const void* padded_input(const Operands& o) {
@@ -125,7 +134,8 @@ class Conv2DOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext& context,
+                                               cuda::Context& gpu) const {
   return std::make_unique<cuda::Conv2DOperation>(gpu, spec(context));
 }
 

@@ -26,14 +26,16 @@ bool is_unsupported(cudnnStatus_t status) {
 
 GraphDescriptor::GraphDescriptor(cudnnBackendDescriptorType_t type) : handle_(create(type)) {}
 
-GraphDescriptor& GraphDescriptor::set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
-                                      std::size_t count, const void* values) {
+GraphDescriptor& GraphDescriptor::set(cudnnBackendAttributeName_t name,
+                                      cudnnBackendAttributeType_t type, std::size_t count,
+                                      const void* values) {
   check(cudnnBackendSetAttribute(get(), name, type, static_cast<std::int64_t>(count), values),
         fmt::format("attribute {} of the graph API", static_cast<int>(name)));
   return *this;
 }
 
-GraphDescriptor& GraphDescriptor::refer_to(cudnnBackendAttributeName_t name, const GraphDescriptor& other) {
+GraphDescriptor& GraphDescriptor::refer_to(cudnnBackendAttributeName_t name,
+                                           const GraphDescriptor& other) {
   const std::array one{&other};
   return refer_to(name, one);
 }
@@ -70,43 +72,47 @@ GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const Ten
   return tensor;
 }
 
-std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode,
+std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
+                                                   cudnnBackendHeurMode_t mode,
                                                    const GraphDescriptor* gpu) {
   GraphDescriptor rules(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
-  rules.refer_to(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  rules.refer_to(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph)
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
   if (gpu != nullptr) rules.refer_to(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *gpu);
   if (!rules.try_to_finalize()) return {};
   constexpr std::string_view kWhat = "the engine configurations of a graph of operations";
   std::int64_t count = 0;
-  check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count,
-                                 nullptr),
+  check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
         kWhat);
   std::vector<GraphDescriptor> configurations;
   std::vector<cudnnBackendDescriptor_t> handles;
   for (std::int64_t i = 0; i < count; ++i)
     handles.push_back(configurations.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR).get());
-  check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR, count,
-                                 &count, handles.data()),
+  check(cudnnBackendGetAttribute(rules.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, count, &count, handles.data()),
         kWhat);
-  configurations.erase(configurations.begin() + std::min<std::ptrdiff_t>(count, std::ssize(configurations)),
-                       configurations.end());
+  configurations.erase(
+      configurations.begin() + std::min<std::ptrdiff_t>(count, std::ssize(configurations)),
+      configurations.end());
   return configurations;
 }
 
 std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescriptor& configuration) {
   GraphDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle).refer_to(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle)
+      .refer_to(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
   if (!plan.try_to_finalize()) return std::nullopt;
   std::int64_t bytes = 0;
   std::int64_t count = 0;
-  check(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &count,
-                                 &bytes),
+  check(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                 CUDNN_TYPE_INT64, 1, &count, &bytes),
         "the workspace of a graph of operations");
   return GraphPlan(std::move(plan), static_cast<std::size_t>(bytes));
 }
 
-void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids, std::span<void* const> memory,
-                    void* workspace) {
+void GraphPlan::run(cudnnHandle_t handle, std::span<const std::int64_t> ids,
+                    std::span<void* const> memory, void* workspace) {
   if (!pack_ || workspace != workspace_ || !std::ranges::equal(memory, memory_)) {
     // A finalized descriptor cannot be changed.
     pack_.emplace(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);

@@ -29,8 +29,9 @@ constexpr cudnnBackendAttributeType_t attribute_type() {
   if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
 }
 
-/// A tensor, an operation, a graph or an engine configuration: attributes are set, then it is finalized. It must
-/// outlive the descriptors that have it as an attribute. Members throw Error (device) if cuDNN refuses.
+/// A tensor, an operation, a graph or an engine configuration: attributes are set, then it is
+/// finalized. It must outlive the descriptors that have it as an attribute. Members throw Error
+/// (device) if cuDNN refuses.
 class GraphDescriptor {
  public:
   explicit GraphDescriptor(cudnnBackendDescriptorType_t type);
@@ -44,7 +45,8 @@ class GraphDescriptor {
     return set(name, attribute_type<T>(), values.size(), values.data());
   }
   GraphDescriptor& refer_to(cudnnBackendAttributeName_t name, const GraphDescriptor& other);
-  GraphDescriptor& refer_to(cudnnBackendAttributeName_t name, std::span<const GraphDescriptor* const> others);
+  GraphDescriptor& refer_to(cudnnBackendAttributeName_t name,
+                            std::span<const GraphDescriptor* const> others);
 
   GraphDescriptor& finalize();
   /// Finalizes it; returns false if cuDNN does not support the described operation.
@@ -53,34 +55,39 @@ class GraphDescriptor {
   cudnnBackendDescriptor_t get() const { return handle_.get(); }
 
  private:
-  GraphDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type, std::size_t count,
-                       const void* values);
+  GraphDescriptor& set(cudnnBackendAttributeName_t name, cudnnBackendAttributeType_t type,
+                       std::size_t count, const void* values);
 
   Owned<cudnnBackendDescriptor_t, cudnnBackendDestroyDescriptor> handle_;
 };
 
 using TensorSizes = std::array<std::int64_t, 4>;
 
-/// A dense tensor [n, c, h, w] with channels last and the id `id` in its graph. Its memory is 16-byte aligned.
+/// A dense tensor [n, c, h, w] with channels last and the id `id` in its graph. Its memory is
+/// 16-byte aligned.
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes);
 
-/// The engine configurations that cuDNN's heuristic `mode` proposes for `graph`, the presumably fastest first; empty if
-/// it has none. For the GPU of the graph's handle, or for a GPU with the properties `gpu`.
-std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph, cudnnBackendHeurMode_t mode,
+/// The engine configurations that cuDNN's heuristic `mode` proposes for `graph`, the presumably
+/// fastest first; empty if it has none. For the GPU of the graph's handle, or for a GPU with the
+/// properties `gpu`.
+std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
+                                                   cudnnBackendHeurMode_t mode,
                                                    const GraphDescriptor* gpu = nullptr);
 
 /// An execution plan of a graph.
 class GraphPlan {
  public:
-  /// nullopt if the configuration does not work on the handle's GPU. May compile kernels. `configuration` must outlive
-  /// the plan.
+  /// nullopt if the configuration does not work on the handle's GPU. May compile kernels.
+  /// `configuration` must outlive the plan.
   static std::optional<GraphPlan> of(cudnnHandle_t handle, const GraphDescriptor& configuration);
 
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
-  /// Enqueues the graph on the handle's stream: its tensors `ids` are at the addresses `memory`, in the same order.
-  /// `workspace` has the size that the plan needs. Does not allocate if the addresses are those of the previous call.
-  void run(cudnnHandle_t handle, std::span<const std::int64_t> ids, std::span<void* const> memory, void* workspace);
+  /// Enqueues the graph on the handle's stream: its tensors `ids` are at the addresses `memory`, in
+  /// the same order. `workspace` has the size that the plan needs. Does not allocate if the
+  /// addresses are those of the previous call.
+  void run(cudnnHandle_t handle, std::span<const std::int64_t> ids, std::span<void* const> memory,
+           void* workspace);
 
  private:
   GraphPlan(GraphDescriptor plan, std::size_t workspace_bytes)

@@ -53,7 +53,8 @@ GraphDescriptor describe_convolution(const GraphDescriptor& window, const GraphD
   return convolution;
 }
 
-GraphDescriptor describe_sums(const GraphDescriptor& of, const GraphDescriptor& sums, const GraphDescriptor& squares) {
+GraphDescriptor describe_sums(const GraphDescriptor& of, const GraphDescriptor& sums,
+                              const GraphDescriptor& squares) {
   GraphDescriptor statistics(CUDNN_BACKEND_OPERATION_GEN_STATS_DESCRIPTOR);
   statistics.set(CUDNN_ATTR_OPERATION_GENSTATS_MODE, CUDNN_GENSTATS_SUM_SQSUM)
       .set(CUDNN_ATTR_OPERATION_GENSTATS_MATH_PREC, CUDNN_DATA_FLOAT)
@@ -71,10 +72,13 @@ bool may_sum_channels(const ComputeOptions& options) {
          options.fused_statistics != FusedStatistics::never;
 }
 
-SummingGraph::SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Conv2DSpec& spec, const WindowGeometry& w)
+SummingGraph::SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Conv2DSpec& spec,
+                           const WindowGeometry& w)
     : input_(describe_tensor(kInput, type, {spec.batch, w.channels, w.height, w.width})),
-      kernel_(describe_tensor(kKernel, type, {spec.filters, w.channels, w.kernel_height, w.kernel_width})),
-      output_(describe_tensor(kOutput, type, {spec.batch, spec.filters, w.output_height, w.output_width})),
+      kernel_(describe_tensor(kKernel, type,
+                              {spec.filters, w.channels, w.kernel_height, w.kernel_width})),
+      output_(describe_tensor(kOutput, type,
+                              {spec.batch, spec.filters, w.output_height, w.output_width})),
       sums_(describe_tensor(kSums, CUDNN_DATA_FLOAT, {1, spec.filters, 1, 1})),
       squares_(describe_tensor(kSquares, CUDNN_DATA_FLOAT, {1, spec.filters, 1, 1})),
       window_(describe_window(w)),
@@ -88,11 +92,13 @@ SummingGraph::SummingGraph(cudnnHandle_t handle, cudnnDataType_t type, const Con
   whole_.finalize();
 }
 
-SummingConvolution::SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window)
+SummingConvolution::SummingConvolution(Context& context, const Conv2DSpec& spec,
+                                       const WindowGeometry& window)
     : context_(context), graph_(context.cudnn(), context.cudnn_type(), spec, window) {
   // The second mode lists configurations that are likely to work rather than fast.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
-    for (GraphDescriptor& one : engine_configurations(graph_.whole(), mode)) configurations_.push_back(std::move(one));
+    for (GraphDescriptor& one : engine_configurations(graph_.whole(), mode))
+      configurations_.push_back(std::move(one));
 }
 
 bool SummingConvolution::take(int number) {
@@ -100,10 +106,10 @@ bool SummingConvolution::take(int number) {
   return plan_.has_value();
 }
 
-void SummingConvolution::forward(const void* input, const void* kernel, void* workspace, void* output,
-                                 const ChannelSums& sums) {
-  const std::array<void*, kIds.size()> memory{const_cast<void*>(input), const_cast<void*>(kernel), output, sums.values,
-                                              sums.squares};
+void SummingConvolution::forward(const void* input, const void* kernel, void* workspace,
+                                 void* output, const ChannelSums& sums) {
+  const std::array<void*, kIds.size()> memory{const_cast<void*>(input), const_cast<void*>(kernel),
+                                              output, sums.values, sums.squares};
   plan_->run(context_.cudnn(), kIds, memory, workspace);
 }
 
@@ -135,12 +141,15 @@ float time_of(const Context& context, Put put) {
   put();  // the first run also loads kernels
   float best = std::numeric_limits<float>::max();
   for (int round = 0; round < kRounds; ++round) {
-    device::cuda::check(cudaEventRecord(begin.get(), context.native()), "the timing of a convolution");
+    device::cuda::check(cudaEventRecord(begin.get(), context.native()),
+                        "the timing of a convolution");
     for (int run = 0; run < kRuns; ++run) put();
-    device::cuda::check(cudaEventRecord(end.get(), context.native()), "the timing of a convolution");
+    device::cuda::check(cudaEventRecord(end.get(), context.native()),
+                        "the timing of a convolution");
     device::cuda::check(cudaEventSynchronize(end.get()), "the timing of a convolution");
     float milliseconds = 0;
-    device::cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()), "the timing of a convolution");
+    device::cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()),
+                        "the timing of a convolution");
     best = std::min(best, milliseconds);
   }
   return best;
@@ -152,7 +161,8 @@ class Trial {
   Trial(Context& context, const Conv2DSpec& spec, const WindowGeometry& window, Convolution& apart)
       : context_(context),
         apart_(apart),
-        rows_(channel_layout(spec.batch * window.output_height * window.output_width, spec.filters)),
+        rows_(
+            channel_layout(spec.batch * window.output_height * window.output_width, spec.filters)),
         moments_{.channels = static_cast<std::size_t>(spec.filters)},
         input_(allocate(apart.bytes().input)),
         kernel_(allocate(apart.bytes().kernel)),
@@ -186,7 +196,8 @@ class Trial {
   float time_apart(const ConvolutionAlgorithm& algorithm) {
     const device::Buffer workspace = allocate(algorithm.workspace_bytes);
     const Precision precision = context_.options().precision;
-    const TensorView written(output_.data(), apart_.bytes().output / element_bytes(precision), precision);
+    const TensorView written(output_.data(), apart_.bytes().output / element_bytes(precision),
+                             precision);
     return time_of(context_, [&] {
       apart_.forward(algorithm, input_.data(), kernel_.data(), workspace.data(), output_.data());
       batch_statistics(written, rows_, partials_.data(), moments_, 0, moments(), context_.native());
@@ -227,9 +238,9 @@ bool take_known(SummingConvolution& summing, int number) {
 
 }  // namespace
 
-std::unique_ptr<SummingConvolution> choose_summing_convolution(Context& context, const Conv2DSpec& spec,
-                                                               const WindowGeometry& window, Convolution& apart,
-                                                               const ConvolutionAlgorithm& algorithm) {
+std::unique_ptr<SummingConvolution> choose_summing_convolution(
+    Context& context, const Conv2DSpec& spec, const WindowGeometry& window, Convolution& apart,
+    const ConvolutionAlgorithm& algorithm) {
   if (!may_sum_channels(context.options()) || spec.groups != 1) return nullptr;
   AlgorithmCache& cache = context.algorithms();
   const std::string name = apart.key("forward with sums");

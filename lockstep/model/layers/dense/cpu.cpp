@@ -7,49 +7,55 @@
 namespace lockstep::model::cpu {
 namespace {
 
-// Weights keep their layout [units, inputs]: at the batch sizes of one replica, a blocked layout loses as much time in
-// copying 4 bytes per multiplication as it gains in the products.
+// Weights keep their layout [units, inputs]: at the batch sizes of one replica, a blocked layout
+// loses as much time in copying 4 bytes per multiplication as it gains in the products.
 class DenseOperation final : public Operation {
  public:
   DenseOperation(Context& context, const DenseSpec& spec) : spec_(spec) {
     const memory::desc source = matrix(context.type, spec.batch, spec.inputs);
     const memory::desc weights = matrix(context.type, spec.units, spec.inputs);
     const memory::desc weights_gradient = matrix(memory::data_type::f32, spec.units, spec.inputs);
-    const memory::desc bias = spec.bias ? vector(memory::data_type::f32, spec.units) : memory::desc();
+    const memory::desc bias =
+        spec.bias ? vector(memory::data_type::f32, spec.units) : memory::desc();
     const memory::desc target = matrix(context.type, spec.batch, spec.units);
 
     dnnl::primitive_attr attributes = user_scratchpad();
     if (spec.relu) append_relu(attributes);
-    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto kind =
+        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const InnerProductArrays arrays = {source, weights, bias, target};
     const auto forward = describe_forward(context.engine, kind, arrays, attributes);
     std::vector<std::pair<int, memory::desc>> arguments = {
         {DNNL_ARG_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_BIAS, bias);
-    forward_ = Primitive(context, dnnl::inner_product_forward(forward), arguments, forward.scratchpad_desc());
+    forward_ = Primitive(context, dnnl::inner_product_forward(forward), arguments,
+                         forward.scratchpad_desc());
     if (!spec.training) return;
 
     if (spec.relu) relu_ = Relu(context, spec.batch * spec.units, true);
     const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
-    const auto gradient =
-        describe_backward_weights(context.engine, {source, weights_gradient, bias, target}, user_scratchpad(), hint);
-    arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DIFF_WEIGHTS, weights_gradient}, {DNNL_ARG_DIFF_DST, target}};
+    const auto gradient = describe_backward_weights(
+        context.engine, {source, weights_gradient, bias, target}, user_scratchpad(), hint);
+    arguments = {{DNNL_ARG_SRC, source},
+                 {DNNL_ARG_DIFF_WEIGHTS, weights_gradient},
+                 {DNNL_ARG_DIFF_DST, target}};
     if (spec.bias) arguments.emplace_back(DNNL_ARG_DIFF_BIAS, bias);
-    backward_weights_ =
-        Primitive(context, dnnl::inner_product_backward_weights(gradient), arguments, gradient.scratchpad_desc());
+    backward_weights_ = Primitive(context, dnnl::inner_product_backward_weights(gradient),
+                                  arguments, gradient.scratchpad_desc());
 
     if (!spec.input_gradient) return;
     const auto data = describe_backward_data(context.engine, arrays, user_scratchpad(), hint);
-    backward_data_ = Primitive(context, dnnl::inner_product_backward_data(data),
-                               {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}},
-                               data.scratchpad_desc());
+    backward_data_ = Primitive(
+        context, dnnl::inner_product_backward_data(data),
+        {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_WEIGHTS, weights}, {DNNL_ARG_DIFF_DST, target}},
+        data.scratchpad_desc());
   }
 
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
-            .scratch_bytes = std::max(
-                {forward_.scratch_bytes(), backward_weights_.scratch_bytes(), backward_data_.scratch_bytes()})};
+            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
+                                       backward_data_.scratch_bytes()})};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
@@ -88,7 +94,8 @@ class DenseOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Dense::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> Dense::compile_cpu(const CompileContext& context,
+                                              cpu::Context& cpu) const {
   return std::make_unique<cpu::DenseOperation>(cpu, spec(context));
 }
 

@@ -31,7 +31,8 @@ class DenseOperation final : public Operation {
                                             .result_is_float32 = true});
       workspace = std::max(workspace, weights_->workspace_bytes());
       if (spec.input_gradient) {
-        data_.emplace(context, ProductSpec{.rows = spec.batch, .inner = spec.units, .columns = spec.inputs});
+        data_.emplace(context,
+                      ProductSpec{.rows = spec.batch, .inner = spec.units, .columns = spec.inputs});
         workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
@@ -40,24 +41,28 @@ class DenseOperation final : public Operation {
   }
 
   Needs needs() const override {
-    return {.inputs_in_backward = true, .output_in_backward = spec_.relu, .scratch_bytes = scratch_.bytes()};
+    return {.inputs_in_backward = true,
+            .output_in_backward = spec_.relu,
+            .scratch_bytes = scratch_.bytes()};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    forward_.run(o.inputs[0].data(), o.weights[0].data(), spec_.bias ? o.weights[1].data() : nullptr,
-                 part_of(o.scratch, workspace_at_), o.output.data());
+    forward_.run(o.inputs[0].data(), o.weights[0].data(),
+                 spec_.bias ? o.weights[1].data() : nullptr, part_of(o.scratch, workspace_at_),
+                 o.output.data());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
-    if (spec_.relu) relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
+    if (spec_.relu)
+      relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
     if (spec_.bias)
-      column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_), o.parameter_gradients[1].data(),
-                  context_.native());
-    weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr, part_of(o.scratch, workspace_at_),
-                  o.parameter_gradients[0].data());
+      column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
+                  o.parameter_gradients[1].data(), context_.native());
+    weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr,
+                  part_of(o.scratch, workspace_at_), o.parameter_gradients[0].data());
     if (o.input_gradients[0].empty()) return;
-    data_->run(o.output_gradient.data(), o.weights[0].data(), nullptr, part_of(o.scratch, workspace_at_),
-               o.input_gradients[0].data());
+    data_->run(o.output_gradient.data(), o.weights[0].data(), nullptr,
+               part_of(o.scratch, workspace_at_), o.input_gradients[0].data());
   }
 
  private:
@@ -77,7 +82,8 @@ class DenseOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext& context,
+                                              cuda::Context& gpu) const {
   return std::make_unique<cuda::DenseOperation>(gpu, spec(context));
 }
 

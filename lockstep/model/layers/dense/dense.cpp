@@ -13,7 +13,8 @@ Shape Dense::build(BuildContext& context) const {
   if (input.size() != 1)
     context.refuse("expected an input [features]",
                    fmt::format("got {}; add a flatten layer before it", to_string(input)));
-  if (options_.units <= 0) context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
+  if (options_.units <= 0)
+    context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
   context.parameter("kernel", {options_.units, input[0]},
                     {.kind = options_.initializer, .fan_in = input[0], .fan_out = options_.units});
   if (options_.use_bias) context.parameter("bias", {options_.units}, {}, false);
@@ -33,10 +34,12 @@ DenseSpec Dense::spec(const CompileContext& context) const {
 std::shared_ptr<const Layer> Dense::read(JsonObject& object, const DataShape& data) {
   const bool is_output = object.required("units") == "classes";
   if (is_output && !data.classes)
-    object.refuse("expected a data set with classes for \"units\": \"classes\"", "the number of classes is not known");
-  return std::make_shared<const Dense>(Options{.units = is_output ? *data.classes : object.count("units"),
-                                               .use_bias = object.flag("use_bias", true),
-                                               .initializer = object.initializer("initializer")});
+    object.refuse("expected a data set with classes for \"units\": \"classes\"",
+                  "the number of classes is not known");
+  return std::make_shared<const Dense>(
+      Options{.units = is_output ? *data.classes : object.count("units"),
+              .use_bias = object.flag("use_bias", true),
+              .initializer = object.initializer("initializer")});
 }
 
 }  // namespace lockstep::model

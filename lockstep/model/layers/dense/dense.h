@@ -11,9 +11,10 @@ class Dense final : public BuiltinLayer {
  public:
   /// Options, as in Keras.
   struct Options {
-    std::int64_t units = 0;                                             ///< outputs per sample; required
-    bool use_bias = true;                                               ///< whether to add a bias to each unit
-    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
+    std::int64_t units = 0;  ///< outputs per sample; required
+    bool use_bias = true;    ///< whether to add a bias to each unit
+    Initializer::Kind initializer =
+        Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Dense(const Options& options) : options_(options) {}
@@ -23,8 +24,10 @@ class Dense final : public BuiltinLayer {
 
   std::string kind() const override { return "dense"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
   Traits traits() const override { return {.absorbs_relu = true}; }
 
  private:

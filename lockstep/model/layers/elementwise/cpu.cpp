@@ -25,11 +25,17 @@ auto widened(const TensorView& view) {
 
 class ReluOperation final : public Operation {
  public:
-  ReluOperation(Context& context, std::int64_t elements, bool training) : relu_(context, elements, training) {}
-  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true}; }
-  void forward(const Operands& t, const PassContext& /*pass*/) override { relu_.forward(t.inputs[0], t.output); }
+  ReluOperation(Context& context, std::int64_t elements, bool training)
+      : relu_(context, elements, training) {}
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
+  }
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    relu_.forward(t.inputs[0], t.output);
+  }
   void backward(const Operands& t, const PassContext& /*pass*/) override {
-    if (!t.input_gradients[0].empty()) relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
+    if (!t.input_gradients[0].empty())
+      relu_.backward(t.output, t.output_gradient, t.input_gradients[0]);
   }
 
  private:
@@ -40,14 +46,17 @@ template <typename T>
 class AddOperation final : public Operation {
  public:
   explicit AddOperation(bool relu) : relu_(relu) {}
-  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true};
+  }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
     auto output = array<T>(t.output);
     const std::size_t last = t.inputs.size() - 1;
     // Input 0 may be the output's memory: each element is read before it is written.
     for (std::size_t k = 1; k < last; ++k)
-      output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k])).template cast<T>();
+      output = (widened<T>(k == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[k]))
+                   .template cast<T>();
     const auto sum = widened<T>(last == 1 ? t.inputs[0] : t.output) + widened<T>(t.inputs[last]);
     if (relu_)
       output = sum.max(0.0f).template cast<T>();
@@ -67,13 +76,16 @@ class AddOperation final : public Operation {
   bool relu_;
 };
 
-// The mask is stored as one byte per element. Each sample's random numbers depend on its index in the global batch,
-// with four elements per block.
+// The mask is stored as one byte per element. Each sample's random numbers depend on its index in
+// the global batch, with four elements per block.
 template <typename T>
 class DropoutOperation final : public Operation {
  public:
   DropoutOperation(const CompileContext& context, float rate)
-      : layer_(context.name), batch_(context.batch), features_(element_count(context.output)), rate_(rate) {}
+      : layer_(context.name),
+        batch_(context.batch),
+        features_(element_count(context.output)),
+        rate_(rate) {}
 
   Needs needs() const override {
     return {.inputs_in_backward = false,
@@ -91,7 +103,8 @@ class DropoutOperation final : public Operation {
         const auto words = random.block(index, static_cast<std::uint64_t>(f / 4));
         const std::int64_t count = std::min<std::int64_t>(4, features_ - f);
         for (std::int64_t k = 0; k < count; ++k)
-          mask[sample * features_ + f + k] = to_unit_float(words[static_cast<std::size_t>(k)]) >= rate_;
+          mask[sample * features_ + f + k] =
+              to_unit_float(words[static_cast<std::size_t>(k)]) >= rate_;
       }
     }
     apply(t.inputs[0], t.output, mask);
@@ -99,7 +112,8 @@ class DropoutOperation final : public Operation {
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (!t.input_gradients[0].empty())
-      apply(t.output_gradient, t.input_gradients[0], reinterpret_cast<const std::uint8_t*>(t.saved.data()));
+      apply(t.output_gradient, t.input_gradients[0],
+            reinterpret_cast<const std::uint8_t*>(t.saved.data()));
   }
 
  private:
@@ -121,15 +135,18 @@ class SoftmaxOperation final : public Operation {
  public:
   SoftmaxOperation(Context& context, std::int64_t rows, std::int64_t width, bool training) {
     const memory::desc array = matrix(context.type, rows, width);
-    const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const auto kind =
+        training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
     const auto forward = describe_softmax(context.engine, kind, array, user_scratchpad());
-    forward_ = Primitive(context, dnnl::softmax_forward(forward), {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}},
-                         forward.scratchpad_desc());
+    forward_ = Primitive(context, dnnl::softmax_forward(forward),
+                         {{DNNL_ARG_SRC, array}, {DNNL_ARG_DST, array}}, forward.scratchpad_desc());
     if (!training) return;
-    const auto backward = describe_softmax_backward(context.engine, array, user_scratchpad(), forward);
-    backward_ = Primitive(context, dnnl::softmax_backward(backward),
-                          {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}},
-                          backward.scratchpad_desc());
+    const auto backward =
+        describe_softmax_backward(context.engine, array, user_scratchpad(), forward);
+    backward_ =
+        Primitive(context, dnnl::softmax_backward(backward),
+                  {{DNNL_ARG_DST, array}, {DNNL_ARG_DIFF_DST, array}, {DNNL_ARG_DIFF_SRC, array}},
+                  backward.scratchpad_desc());
   }
 
   Needs needs() const override {
@@ -160,7 +177,8 @@ class SoftmaxOperation final : public Operation {
 // The operation for the element type of the replica.
 template <template <typename> typename Op, typename... Arguments>
 std::unique_ptr<Operation> of_type(const Context& context, const Arguments&... arguments) {
-  if (context.type == memory::data_type::bf16) return std::make_unique<Op<Eigen::bfloat16>>(arguments...);
+  if (context.type == memory::data_type::bf16)
+    return std::make_unique<Op<Eigen::bfloat16>>(arguments...);
   return std::make_unique<Op<float>>(arguments...);
 }
 
@@ -169,20 +187,25 @@ std::unique_ptr<Operation> of_type(const Context& context, const Arguments&... a
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
-  return std::make_unique<cpu::ReluOperation>(cpu, context.batch * element_count(context.output), context.training);
+std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context,
+                                             cpu::Context& cpu) const {
+  return std::make_unique<cpu::ReluOperation>(cpu, context.batch * element_count(context.output),
+                                              context.training);
 }
 
-std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context,
+                                                cpu::Context& cpu) const {
   if (is_identity(context)) return nullptr;
   return cpu::of_type<cpu::DropoutOperation>(cpu, context, options_.rate);
 }
 
-std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context,
+                                            cpu::Context& cpu) const {
   return cpu::of_type<cpu::AddOperation>(cpu, context.fused_relu);
 }
 
-std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context,
+                                                cpu::Context& cpu) const {
   const std::int64_t width = context.output.back();
   const std::int64_t rows = context.batch * element_count(context.output) / width;
   return std::make_unique<cpu::SoftmaxOperation>(cpu, rows, width, context.training);

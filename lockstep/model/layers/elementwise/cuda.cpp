@@ -10,7 +10,9 @@ namespace {
 class ReluOperation final : public Operation {
  public:
   explicit ReluOperation(Context& context) : context_(context) {}
-  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true}; }
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
+  }
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     relu_forward(o.inputs[0], o.output, context_.native());
   }
@@ -32,7 +34,8 @@ class SoftmaxOperation final : public Operation {
   }
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     if (!o.input_gradients[0].empty())
-      softmax_backward(o.output, o.output_gradient, width_, o.input_gradients[0], context_.native());
+      softmax_backward(o.output, o.output_gradient, width_, o.input_gradients[0],
+                       context_.native());
   }
 
  private:
@@ -48,7 +51,9 @@ class DropoutOperation final : public Operation {
         features_(element_count(compiled.output)),
         rate_(rate),
         key_(context.keys().of(compiled.name)) {}
-  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = false, .in_place = true}; }
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = false, .in_place = true};
+  }
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     dropout(o.inputs[0], key_, features_, rate_, o.output, context_.native());
   }
@@ -67,22 +72,26 @@ class DropoutOperation final : public Operation {
 class AddOperation final : public Operation {
  public:
   AddOperation(Context& context, bool relu) : context_(context), relu_(relu) {}
-  Needs needs() const override { return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true}; }
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = relu_, .in_place = true};
+  }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     // Input 0 may be the output's memory: each element is read before it is written.
     const std::size_t last = o.inputs.size() - 1;
     for (std::size_t k = 1; k <= last; ++k)
-      add(k == 1 ? o.inputs[0] : o.output, o.inputs[k], relu_ && k == last, o.output, context_.native());
+      add(k == 1 ? o.inputs[0] : o.output, o.inputs[k], relu_ && k == last, o.output,
+          context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     if (relu_) relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
     for (const TensorView& gradient : o.input_gradients)
       if (!gradient.empty() && gradient.data() != o.output_gradient.data())
-        device::cuda::check(cudaMemcpyAsync(gradient.data(), o.output_gradient.data(), gradient.size_bytes(),
-                                            cudaMemcpyDeviceToDevice, context_.native()),
-                            "the gradient of a sum");
+        device::cuda::check(
+            cudaMemcpyAsync(gradient.data(), o.output_gradient.data(), gradient.size_bytes(),
+                            cudaMemcpyDeviceToDevice, context_.native()),
+            "the gradient of a sum");
   }
 
  private:
@@ -95,20 +104,24 @@ class AddOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext& /*context*/, cuda::Context& gpu) const {
+std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext& /*context*/,
+                                             cuda::Context& gpu) const {
   return std::make_unique<cuda::ReluOperation>(gpu);
 }
 
-std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext& context,
+                                                cuda::Context& gpu) const {
   if (is_identity(context)) return nullptr;
   return std::make_unique<cuda::DropoutOperation>(gpu, context, options_.rate);
 }
 
-std::unique_ptr<Operation> Add::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> Add::compile_gpu(const CompileContext& context,
+                                            cuda::Context& gpu) const {
   return std::make_unique<cuda::AddOperation>(gpu, context.fused_relu);
 }
 
-std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext& context,
+                                                cuda::Context& gpu) const {
   return std::make_unique<cuda::SoftmaxOperation>(gpu, context.output.back());
 }
 

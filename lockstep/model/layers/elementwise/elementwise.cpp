@@ -20,7 +20,8 @@ std::shared_ptr<const Layer> Dropout::read(JsonObject& object, const DataShape& 
 
 Shape Flatten::build(BuildContext& context) const { return {element_count(context.input())}; }
 
-std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/, Backend& /*backend*/) const {
+std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/,
+                                            Backend& /*backend*/) const {
   return nullptr;
 }
 
@@ -29,8 +30,9 @@ Shape Add::build(BuildContext& context) const {
     context.refuse("expected two inputs or more", fmt::format("got {}", context.inputs().size()));
   for (const Shape& shape : context.inputs())
     if (shape != context.inputs().front())
-      context.refuse("expected inputs of one shape",
-                     fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
+      context.refuse(
+          "expected inputs of one shape",
+          fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
   return context.inputs().front();
 }
 

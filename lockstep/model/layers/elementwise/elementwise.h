@@ -13,13 +13,16 @@ class ReLU final : public BuiltinLayer {
  public:
   std::string kind() const override { return "re_lu"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
   Traits traits() const override { return {.function = Traits::Function::relu}; }
 };
 
-/// In training, sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate (Srivastava et al., JMLR
-/// 2014). The mask depends only on (seed, step, layer, index of the sample in the global batch). Identity in inference.
+/// In training, sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate
+/// (Srivastava et al., JMLR 2014). The mask depends only on (seed, step, layer, index of the sample
+/// in the global batch). Identity in inference.
 class Dropout final : public BuiltinLayer {
  public:
   /// Options, as in Keras.
@@ -33,12 +36,16 @@ class Dropout final : public BuiltinLayer {
 
   std::string kind() const override { return "dropout"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
 
  private:
   // Whether the output is the input.
-  bool is_identity(const CompileContext& context) const { return !context.training || options_.rate == 0; }
+  bool is_identity(const CompileContext& context) const {
+    return !context.training || options_.rate == 0;
+  }
 
   Options options_;
 };
@@ -48,7 +55,8 @@ class Flatten final : public Layer {
  public:
   std::string kind() const override { return "flatten"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile(const CompileContext& context, Backend& backend) const override;
+  std::unique_ptr<Operation> compile(const CompileContext& context,
+                                     Backend& backend) const override;
 };
 
 /// Sum of two or more inputs of the same shape (a residual connection).
@@ -56,19 +64,25 @@ class Add final : public BuiltinLayer {
  public:
   std::string kind() const override { return "add"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
-  Traits traits() const override { return {.function = Traits::Function::addition, .absorbs_relu = true}; }
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+  Traits traits() const override {
+    return {.function = Traits::Function::addition, .absorbs_relu = true};
+  }
 };
 
-/// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy loss takes logits
-/// and does not need it.
+/// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy
+/// loss takes logits and does not need it.
 class Softmax final : public BuiltinLayer {
  public:
   std::string kind() const override { return "softmax"; }
   Shape build(BuildContext& context) const override;
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const override;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
 };
 
 }  // namespace lockstep::model

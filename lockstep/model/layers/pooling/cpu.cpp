@@ -12,10 +12,13 @@ class Pool2DOperation final : public Operation {
   Pool2DOperation(Context& context, const Pool2DSpec& spec) {
     const WindowGeometry& w = spec.window;
     const memory::desc source = image(context.type, spec.batch, w.channels, w.height, w.width);
-    const memory::desc target = image(context.type, spec.batch, w.channels, w.output_height, w.output_width);
-    const auto algorithm = spec.kind == Pool2DSpec::Kind::max ? dnnl::algorithm::pooling_max
-                                                              : dnnl::algorithm::pooling_avg_exclude_padding;
-    const auto kind = spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+    const memory::desc target =
+        image(context.type, spec.batch, w.channels, w.output_height, w.output_width);
+    const auto algorithm = spec.kind == Pool2DSpec::Kind::max
+                               ? dnnl::algorithm::pooling_max
+                               : dnnl::algorithm::pooling_avg_exclude_padding;
+    const auto kind =
+        spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
     const PoolingArrays arrays = {algorithm,
                                   source,
@@ -28,15 +31,18 @@ class Pool2DOperation final : public Operation {
     // Positions of the maxima; absent for averages.
     const memory::desc workspace = forward.workspace_desc();
     saved_bytes_ = workspace.get_size();
-    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source}, {DNNL_ARG_DST, target}};
+    std::vector<std::pair<int, memory::desc>> arguments = {{DNNL_ARG_SRC, source},
+                                                           {DNNL_ARG_DST, target}};
     if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    forward_ = Primitive(context, dnnl::pooling_forward(forward), arguments, forward.scratchpad_desc());
+    forward_ =
+        Primitive(context, dnnl::pooling_forward(forward), arguments, forward.scratchpad_desc());
     if (!spec.training) return;
 
     const auto backward = describe_backward(context.engine, arrays, user_scratchpad(), forward);
     arguments = {{DNNL_ARG_DIFF_SRC, source}, {DNNL_ARG_DIFF_DST, target}};
     if (saved_bytes_ > 0) arguments.emplace_back(DNNL_ARG_WORKSPACE, workspace);
-    backward_ = Primitive(context, dnnl::pooling_backward(backward), arguments, backward.scratchpad_desc());
+    backward_ =
+        Primitive(context, dnnl::pooling_backward(backward), arguments, backward.scratchpad_desc());
   }
 
   Needs needs() const override {
@@ -72,7 +78,8 @@ class Pool2DOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context, cpu::Context& cpu) const {
+std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context,
+                                               cpu::Context& cpu) const {
   return std::make_unique<cpu::Pool2DOperation>(cpu, spec(context));
 }
 

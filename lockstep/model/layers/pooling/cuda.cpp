@@ -12,12 +12,14 @@ class Pool2DOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = false,
             .output_in_backward = false,
-            .saved_bytes = is_max_pooling() && spec_.training ? largest_bytes(spec_.window, spec_.batch) : 0};
+            .saved_bytes =
+                is_max_pooling() && spec_.training ? largest_bytes(spec_.window, spec_.batch) : 0};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     if (is_max_pooling())
-      max_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, o.saved.data(), context_.native());
+      max_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, o.saved.data(),
+                       context_.native());
     else
       average_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, context_.native());
   }
@@ -25,10 +27,11 @@ class Pool2DOperation final : public Operation {
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     if (o.input_gradients[0].empty()) return;
     if (is_max_pooling())
-      max_pool_backward(o.output_gradient, o.saved.data(), spec_.window, spec_.batch, o.input_gradients[0],
-                        context_.native());
+      max_pool_backward(o.output_gradient, o.saved.data(), spec_.window, spec_.batch,
+                        o.input_gradients[0], context_.native());
     else
-      average_pool_backward(o.output_gradient, spec_.window, spec_.batch, o.input_gradients[0], context_.native());
+      average_pool_backward(o.output_gradient, spec_.window, spec_.batch, o.input_gradients[0],
+                            context_.native());
   }
 
  private:
@@ -43,7 +46,8 @@ class Pool2DOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext& context, cuda::Context& gpu) const {
+std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext& context,
+                                               cuda::Context& gpu) const {
   return std::make_unique<cuda::Pool2DOperation>(gpu, spec(context));
 }
 

@@ -72,8 +72,8 @@ __device__ Place place_of(std::int64_t index, int height, int width, int channel
   return place;
 }
 
-__device__ inline std::int64_t at(std::int64_t image, int row, int column, int channel, int height, int width,
-                                  int channels) {
+__device__ inline std::int64_t at(std::int64_t image, int row, int column, int channel, int height,
+                                  int width, int channels) {
   return ((image * height + row) * width + column) * channels + channel;
 }
 
@@ -90,7 +90,8 @@ __device__ void each_covered(const Window& w, const Place& out, Body body) {
 template <typename Body>
 __device__ void each_covering(const Window& w, const Place& in, Body body) {
   const Span rows = covering(in.row, w.stride_height, w.pad_top, w.kernel_height, w.output_height);
-  const Span columns = covering(in.column, w.stride_width, w.pad_left, w.kernel_width, w.output_width);
+  const Span columns =
+      covering(in.column, w.stride_width, w.pad_left, w.kernel_width, w.output_width);
   for (int row = rows.begin; row < rows.end; ++row)
     for (int column = columns.begin; column < columns.end; ++column) body(row, column);
 }
@@ -102,15 +103,18 @@ __device__ inline int elements_covered(const Window& w, int row, int column) {
 
 // The position of the input element (row, column) in the window of (out_row, out_column).
 template <typename Index>
-__device__ Index place_in_window(const Window& w, int row, int column, int out_row, int out_column) {
+__device__ Index place_in_window(const Window& w, int row, int column, int out_row,
+                                 int out_column) {
   const int window_row = row - (out_row * w.stride_height - w.pad_top);
   const int window_column = column - (out_column * w.stride_width - w.pad_left);
   return static_cast<Index>(window_row * w.kernel_width + window_column);
 }
 
 template <typename T, int kWidth>
-__device__ Values<T, kWidth> load_input(const T* input, const Window& w, const Place& of, int row, int column) {
-  return load<T, kWidth>(input + at(of.image, row, column, of.channel, w.height, w.width, w.channels));
+__device__ Values<T, kWidth> load_input(const T* input, const Window& w, const Place& of, int row,
+                                        int column) {
+  return load<T, kWidth>(input +
+                         at(of.image, row, column, of.channel, w.height, w.width, w.channels));
 }
 
 // Positions in windows for the elements of one thread, read and written together.
@@ -128,7 +132,8 @@ __device__ void each_pack(std::int64_t count, Body body) {
 }
 
 template <typename T, typename Index, int kWidth>
-__global__ void take_largest(const T* input, Window w, std::int64_t count, T* output, Index* largest) {
+__global__ void take_largest(const T* input, Window w, std::int64_t count, T* output,
+                             Index* largest) {
   each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
     Values<T, kWidth> best{};
@@ -139,25 +144,28 @@ __global__ void take_largest(const T* input, Window w, std::int64_t count, T* ou
       const auto here = place_in_window<Index>(w, row, column, out.row, out.column);
 #pragma unroll
       for (int i = 0; i < kWidth; ++i)
-        if (first || values.elements[i] > best.elements[i] || values.elements[i] != values.elements[i]) {
+        if (first || values.elements[i] > best.elements[i] ||
+            values.elements[i] != values.elements[i]) {
           best.elements[i] = values.elements[i];
           where.elements[i] = here;
         }
       first = false;
     });
     store<T, kWidth>(output + index * kWidth, best);
-    if (largest != nullptr) *reinterpret_cast<Places<Index, kWidth>*>(largest + index * kWidth) = where;
+    if (largest != nullptr)
+      *reinterpret_cast<Places<Index, kWidth>*>(largest + index * kWidth) = where;
   });
 }
 
 template <typename T, typename Index, int kWidth>
-__global__ void give_to_largest(const T* output_gradient, const Index* largest, Window w, std::int64_t count,
-                                T* input_gradient) {
+__global__ void give_to_largest(const T* output_gradient, const Index* largest, Window w,
+                                std::int64_t count, T* input_gradient) {
   each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
     Values<T, kWidth> sum{};
     each_covering(w, in, [&](int row, int column) {
-      const std::int64_t from = at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
+      const std::int64_t from =
+          at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels);
       const Values<T, kWidth> gradient = load<T, kWidth>(output_gradient + from);
       const auto places = *reinterpret_cast<const Places<Index, kWidth>*>(largest + from);
       const auto here = place_in_window<Index>(w, in.row, in.column, row, column);
@@ -187,13 +195,15 @@ __global__ void take_mean(const T* input, Window w, std::int64_t count, T* outpu
 }
 
 template <typename T, int kWidth>
-__global__ void give_mean(const T* output_gradient, Window w, std::int64_t count, T* input_gradient) {
+__global__ void give_mean(const T* output_gradient, Window w, std::int64_t count,
+                          T* input_gradient) {
   each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
     Values<T, kWidth> sum{};
     each_covering(w, in, [&](int row, int column) {
-      const Values<T, kWidth> gradient = load<T, kWidth>(
-          output_gradient + at(in.image, row, column, in.channel, w.output_height, w.output_width, w.channels));
+      const Values<T, kWidth> gradient =
+          load<T, kWidth>(output_gradient + at(in.image, row, column, in.channel, w.output_height,
+                                               w.output_width, w.channels));
       const float share = 1.0f / static_cast<float>(elements_covered(w, row, column));
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sum.elements[i] += gradient.elements[i] * share;
@@ -228,45 +238,53 @@ std::size_t largest_bytes(const WindowGeometry& window, std::int64_t batch) {
 
 void max_pool_forward(const TensorView& input, const WindowGeometry& window, std::int64_t batch,
                       const TensorView& output, void* largest, cudaStream_t stream) {
-  with_width(input.type(), window.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    with_index(window, [&]<typename Index>(Index) {
-      const std::int64_t count = outputs_of(window, batch) / kWidth;
-      launch(take_largest<T, Index, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
-             data<T>(input), Window(window), count, data<T>(output), static_cast<Index*>(largest));
-    });
-  });
+  with_width(input.type(), window.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               with_index(window, [&]<typename Index>(Index) {
+                 const std::int64_t count = outputs_of(window, batch) / kWidth;
+                 launch(take_largest<T, Index, kWidth>, blocks_for(static_cast<std::size_t>(count)),
+                        kThreads, stream, data<T>(input), Window(window), count, data<T>(output),
+                        static_cast<Index*>(largest));
+               });
+             });
 }
 
-void max_pool_backward(const TensorView& output_gradient, const void* largest, const WindowGeometry& window,
-                       std::int64_t batch, const TensorView& input_gradient, cudaStream_t stream) {
+void max_pool_backward(const TensorView& output_gradient, const void* largest,
+                       const WindowGeometry& window, std::int64_t batch,
+                       const TensorView& input_gradient, cudaStream_t stream) {
   with_width(input_gradient.type(), window.channels,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
                with_index(window, [&]<typename Index>(Index) {
-                 const std::int64_t count = batch * window.height * window.width * window.channels / kWidth;
-                 launch(give_to_largest<T, Index, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads,
-                        stream, data<T>(output_gradient), static_cast<const Index*>(largest), Window(window), count,
-                        data<T>(input_gradient));
+                 const std::int64_t count =
+                     batch * window.height * window.width * window.channels / kWidth;
+                 launch(give_to_largest<T, Index, kWidth>,
+                        blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
+                        data<T>(output_gradient), static_cast<const Index*>(largest),
+                        Window(window), count, data<T>(input_gradient));
                });
              });
 }
 
 void average_pool_forward(const TensorView& input, const WindowGeometry& window, std::int64_t batch,
                           const TensorView& output, cudaStream_t stream) {
-  with_width(input.type(), window.channels, [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-    const std::int64_t count = outputs_of(window, batch) / kWidth;
-    launch(take_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream, data<T>(input),
-           Window(window), count, data<T>(output));
-  });
+  with_width(input.type(), window.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               const std::int64_t count = outputs_of(window, batch) / kWidth;
+               launch(take_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads,
+                      stream, data<T>(input), Window(window), count, data<T>(output));
+             });
 }
 
-void average_pool_backward(const TensorView& output_gradient, const WindowGeometry& window, std::int64_t batch,
-                           const TensorView& input_gradient, cudaStream_t stream) {
-  with_width(input_gradient.type(), window.channels,
-             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-               const std::int64_t count = batch * window.height * window.width * window.channels / kWidth;
-               launch(give_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
-                      data<T>(output_gradient), Window(window), count, data<T>(input_gradient));
-             });
+void average_pool_backward(const TensorView& output_gradient, const WindowGeometry& window,
+                           std::int64_t batch, const TensorView& input_gradient,
+                           cudaStream_t stream) {
+  with_width(
+      input_gradient.type(), window.channels,
+      [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+        const std::int64_t count = batch * window.height * window.width * window.channels / kWidth;
+        launch(give_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
+               data<T>(output_gradient), Window(window), count, data<T>(input_gradient));
+      });
 }
 
 }  // namespace lockstep::model::cuda

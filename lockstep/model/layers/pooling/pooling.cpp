@@ -7,21 +7,24 @@ namespace {
 
 Shape build_pool(const PoolOptions& options, BuildContext& context) {
   const Shape& input = context.image_input();
-  const WindowGeometry window =
-      window_geometry(context, input, options.pool, options.strides.value_or(options.pool), options.padding);
+  const WindowGeometry window = window_geometry(
+      context, input, options.pool, options.strides.value_or(options.pool), options.padding);
   return {window.output_height, window.output_width, window.channels};
 }
 
-Pool2DSpec spec_of(Pool2DSpec::Kind kind, const PoolOptions& options, const CompileContext& context) {
+Pool2DSpec spec_of(Pool2DSpec::Kind kind, const PoolOptions& options,
+                   const CompileContext& context) {
   return {.kind = kind,
           .batch = context.batch,
-          .window = window_geometry(context.inputs.front(), options.pool, options.strides.value_or(options.pool),
-                                    options.padding),
+          .window = window_geometry(context.inputs.front(), options.pool,
+                                    options.strides.value_or(options.pool), options.padding),
           .training = context.training};
 }
 
 PoolOptions read_options(JsonObject& object) {
-  PoolOptions options{.pool = object.extent("pool", 2), .strides = std::nullopt, .padding = object.padding("padding")};
+  PoolOptions options{.pool = object.extent("pool", 2),
+                      .strides = std::nullopt,
+                      .padding = object.padding("padding")};
   if (object.has("strides")) options.strides = object.extent("strides");
   return options;
 }
@@ -48,7 +51,9 @@ Pool2DSpec AveragePool2D::spec(const CompileContext& context) const {
   return spec_of(Pool2DSpec::Kind::average, options_, context);
 }
 
-Shape GlobalAveragePooling2D::build(BuildContext& context) const { return {context.image_input()[2]}; }
+Shape GlobalAveragePooling2D::build(BuildContext& context) const {
+  return {context.image_input()[2]};
+}
 
 Pool2DSpec GlobalAveragePooling2D::spec(const CompileContext& context) const {
   const Shape& input = context.inputs.front();

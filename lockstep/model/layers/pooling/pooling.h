@@ -15,16 +15,20 @@ struct Pool2DSpec;
 
 /// Options, as in Keras.
 struct PoolOptions {
-  Extent2D pool = 2;                               ///< window size in pixels
-  std::optional<Extent2D> strides = std::nullopt;  ///< distance between windows; default: the pool size
-  Padding padding = Padding::valid;  ///< valid: windows inside the image; same: also windows that overlap its edges
+  Extent2D pool = 2;  ///< window size in pixels
+  std::optional<Extent2D> strides =
+      std::nullopt;                  ///< distance between windows; default: the pool size
+  Padding padding = Padding::valid;  ///< valid: windows inside the image; same: also windows that
+                                     ///< overlap its edges
 };
 
 /// What all poolings share.
 class Pool2D : public BuiltinLayer {
  public:
-  std::unique_ptr<Operation> compile_cpu(const CompileContext& context, cpu::Context& cpu) const final;
-  std::unique_ptr<Operation> compile_gpu(const CompileContext& context, cuda::Context& gpu) const final;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const final;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const final;
 
  protected:
   /// The pooling that `context` describes.

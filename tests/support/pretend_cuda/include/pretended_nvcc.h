@@ -1,4 +1,5 @@
-// What nvcc gives a kernel, for kernels that the host's compiler compiles: included before everything else in them.
+// What nvcc gives a kernel, for kernels that the host's compiler compiles: included before
+// everything else in them.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -20,7 +21,8 @@
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
-// Blocks run one at a time on each thread of the host, so shared memory is the thread's own, and so is who is running.
+// Blocks run one at a time on each thread of the host, so shared memory is the thread's own, and so
+// is who is running.
 inline constinit thread_local uint3 threadIdx{};
 inline constinit thread_local uint3 blockIdx{};
 inline constinit thread_local dim3 blockDim{};
@@ -39,7 +41,8 @@ T shuffle(unsigned mask, T value, unsigned source) {
   unsigned long long bits = 0;
   std::memcpy(&bits, &value, sizeof(T));
   const unsigned long long* values = meet_warp(mask, bits);
-  if ((mask >> source & 1U) == 0) kernel_misused("takes the value of a lane that takes no part in the shuffle");
+  if ((mask >> source & 1U) == 0)
+    kernel_misused("takes the value of a lane that takes no part in the shuffle");
   std::memcpy(&value, &values[source], sizeof(T));
   return value;
 }

@@ -1,5 +1,5 @@
-// Takes the place of the project's header of this name in sources that the host's compiler compiles: kernels go to
-// pretended GPUs.
+// Takes the place of the project's header of this name in sources that the host's compiler
+// compiles: kernels go to pretended GPUs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -12,7 +12,8 @@ namespace lockstep::device::cuda {
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {
-  check(pretend::launch(blocks, threads, stream, [=] { kernel(arguments...); }), "the launch of a kernel");
+  check(pretend::launch(blocks, threads, stream, [=] { kernel(arguments...); }),
+        "the launch of a kernel");
 }
 
 }  // namespace lockstep::device::cuda
