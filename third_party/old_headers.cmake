@@ -60,7 +60,7 @@ set(lockstep_old_headers
   strategy/normalization_scope.h lockstep/strategy/normalization.h
   strategy/one_device_strategy.h lockstep/strategy/strategies.h
   strategy/placement.h lockstep/job/placement.h
-  strategy/replica_statistics.h lockstep/strategy/normalization.h
+  strategy/replica_statistics.h lockstep/strategy/replica_statistics.h
   strategy/safetensors.h lockstep/checkpoint/safetensors.h
   strategy/session.h lockstep/job/session.h
   strategy/signals.h lockstep/job/signals.h

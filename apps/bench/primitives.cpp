@@ -5,6 +5,7 @@
 // that mode on, collects the lines, and adds up each primitive's median. Reorders of weights are
 // counted apart: they are the trainer's choice, not the network's need.
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

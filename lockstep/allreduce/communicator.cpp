@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/communicator.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <exception>
 #include <type_traits>

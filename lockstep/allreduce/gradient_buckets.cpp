@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/gradient_buckets.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 #include <chrono>
@@ -122,6 +124,19 @@ void GradientBuckets::start_step() {
   for (const BucketRange& bucket : buckets_) missing_.push_back(bucket.entries);
   squared_error_ = squared_norm_ = 0;
   waits_.clear();
+}
+
+std::vector<std::string> GradientBuckets::contents(
+    std::span<const std::pair<std::size_t, std::string_view>> names,
+    std::string_view unnamed) const {
+  std::vector<std::vector<std::string_view>> of_bucket(buckets_.size());
+  for (const auto& [parameter, name] : names) of_bucket[bucket_of_[parameter]].push_back(name);
+  std::vector<std::string> contents;
+  for (const std::vector<std::string_view>& all : of_bucket)
+    contents.push_back(all.empty()       ? std::string(unnamed)
+                       : all.size() == 1 ? std::string(all.front())
+                                         : fmt::format("{} .. {}", all.front(), all.back()));
+  return contents;
 }
 
 void GradientBuckets::ready(std::size_t parameter) {

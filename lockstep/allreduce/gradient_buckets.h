@@ -6,6 +6,8 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -94,6 +96,12 @@ class GradientBuckets {
 
   /// The ranges, in the order of their reduction.
   std::span<const BucketRange> buckets() const { return buckets_; }
+  /// A human-readable list of what each bucket has: "conv4 .. fc1", for
+  /// Activity::describe_buckets(). `names`: the index of a parameter and its name, in the order of
+  /// the list; a parameter may have several names. `unnamed`: the contents of a bucket without
+  /// names.
+  std::vector<std::string> contents(std::span<const std::pair<std::size_t, std::string_view>> names,
+                                    std::string_view unnamed = "") const;
   /// Number of reductions launched since construction; for tests.
   std::size_t launched() const { return launched_; }
   /// Time since construction in which computation on this replica waited for communication.

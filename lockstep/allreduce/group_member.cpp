@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/group_member.h"
 
+#include <fmt/format.h>
+
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 

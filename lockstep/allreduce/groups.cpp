@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/groups.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <initializer_list>
 #include <optional>

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/layout.h"
 
+#include <fmt/format.h>
+
 #include <xxhash.h>
 
 #include <algorithm>

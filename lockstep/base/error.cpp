@@ -1,5 +1,7 @@
 #include "lockstep/base/error.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <utility>

@@ -2,8 +2,6 @@
 // (CheckFailure).
 #pragma once
 
-#include <fmt/format.h>
-
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -74,7 +72,7 @@ namespace detail {
 }  // namespace lockstep
 
 /// Throws CheckFailure with the expression and both values unless `left op right`. Both values must
-/// be formattable by fmt.
+/// be formattable by fmt; sources that use it include <fmt/format.h>.
 #define LOCKSTEP_CHECK_OP(left, op, right)                                                         \
   do {                                                                                             \
     const auto& lockstep_left = (left);                                                            \

@@ -1,5 +1,7 @@
 #include "lockstep/base/float16.h"
 
+#include <fmt/format.h>
+
 #include <Eigen/Core>
 
 #include "lockstep/base/error.h"

@@ -1,5 +1,7 @@
 #include "lockstep/base/loaded_library.h"
 
+#include <fmt/format.h>
+
 #include <dlfcn.h>
 
 #include <utility>

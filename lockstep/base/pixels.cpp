@@ -1,5 +1,7 @@
 #include "lockstep/base/pixels.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,7 @@
 #include "lockstep/device/buffer.h"
 
+#include <fmt/format.h>
+
 #include <sys/mman.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 // The GPU layer of a build without CUDA: no GPU is available.
 #include "lockstep/base/error.h"
+
+#include <fmt/format.h>
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/stream_impl.h"
 

@@ -69,17 +69,10 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
 }
 
 void GradientReducer::describe_buckets() {
-  std::vector<std::size_t> bucket_of_entry;
-  for (std::size_t bucket = 0; bucket < buckets_->buckets().size(); ++bucket)
-    bucket_of_entry.insert(bucket_of_entry.end(), buckets_->buckets()[bucket].entries, bucket);
-  std::vector<std::vector<std::string>> names(buckets_->buckets().size());
+  std::vector<std::pair<std::size_t, std::string_view>> names;
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;)
-    names[bucket_of_entry[layout_.entries[parameter]]].push_back(parameters_[parameter].name);
-  std::vector<std::string> contents;
-  for (const std::vector<std::string>& bucket : names)
-    contents.push_back(bucket.size() < 2 ? fmt::format("{}", fmt::join(bucket, ""))
-                                         : fmt::format("{} .. {}", bucket.front(), bucket.back()));
-  workers_.activity().describe_buckets(std::move(contents));
+    names.emplace_back(layout_.entries[parameter], parameters_[parameter].name);
+  workers_.activity().describe_buckets(buckets_->contents(names));
 }
 
 bool GradientReducer::is_alone() const {

@@ -1,5 +1,7 @@
 #include "lockstep/model/compiled_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lockstep/base/error.h"

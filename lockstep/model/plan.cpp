@@ -1,5 +1,7 @@
 #include "lockstep/model/plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 

@@ -1,5 +1,7 @@
 #include "lockstep/model/updater.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 

@@ -1,5 +1,7 @@
 #include "lockstep/net/connection.h"
 
+#include <fmt/format.h>
+
 #include <sys/socket.h>
 
 #include <array>

@@ -1,5 +1,7 @@
 #include "lockstep/net/handshake.h"
 
+#include <fmt/format.h>
+
 #include <openssl/crypto.h>
 #include <sys/random.h>
 

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica.h"
 
 namespace lockstep::strategy {
 namespace {

@@ -12,7 +12,6 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
-#include "lockstep/strategy/record_account.h"
 
 namespace lockstep::strategy {
 
@@ -70,6 +69,15 @@ struct StepLogs {
   bool skipped = false;
   bool overflow = false;                 ///< skipped because the loss scale was too large
   std::optional<float> loss_scale = {};  ///< of this step, if the loss is scaled
+};
+
+/// Bad records of one file.
+struct BadFile {
+  std::string file;          ///< empty if the records are not in files
+  std::int64_t records = 0;  ///< number of bad records
+  std::string first;         ///< the error of the first one
+
+  bool operator==(const BadFile&) const = default;
 };
 
 /// Passed to Callback::on_epoch_end().

@@ -4,6 +4,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/replica.h"
 
 namespace lockstep::strategy {
 

@@ -1,5 +1,7 @@
 #include "lockstep/strategy/evaluation.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <vector>
 

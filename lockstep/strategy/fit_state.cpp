@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/optimizer.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica.h"
 

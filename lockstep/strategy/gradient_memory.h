@@ -1,12 +1,18 @@
-// The step scalars that are reduced with the last gradient bucket of a step.
+// Memory for the flat gradient of one replica, which its group reduces in place, and for the step
+// scalars after it.
 #pragma once
 
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 #include <span>
+#include <utility>
+#include <vector>
 
 #include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/straggler.h"
 #include "lockstep/device/buffer.h"
+#include "lockstep/device/stream.h"
 #include "lockstep/model/loss.h"
 
 namespace lockstep::strategy {
@@ -33,9 +39,6 @@ struct StepReport {
   static StepReport read(
       std::span<const float> step_scalars);  ///< as it lies among the step_scalars after the sum
 };
-
-// Memory for the flat gradient of one replica, which its group reduces in place, and for the step
-// scalars after it.
 
 /// The allocator of the model's flat gradient. After the gradient are the step scalars: control
 /// values that are summed over the replicas in the gradient's last bucket, without an additional
@@ -76,6 +79,31 @@ class GradientMemory final : public device::Allocator {
 
   allreduce::Communicator group_;
   device::Buffer memory_;
+};
+
+/// The host's part of the step scalars of one replica: what it contributes to a step, and the sums
+/// that it reads.
+class StepScalars {
+ public:
+  /// `memory` must outlive this object. `device`: that of the model.
+  StepScalars(const GradientMemory& memory, allreduce::Communicator group, device::Device device);
+
+  /// Sets what this host knows of a step: the signal that this rank has received (0 for none), and
+  /// its times. The sums of the losses are written on the model's device.
+  void stage(int signal, const allreduce::BusySeconds& busy);
+  /// Enqueues the copy of the staged values to the gradient's last bucket.
+  void write(device::Stream& stream) const;
+  /// Waits for the reduced step, and returns its report. Throws Error (communication) if another
+  /// replica is lost.
+  StepReport read(device::Stream& stream);
+  /// Busy time of each replica of the job in the step that was read.
+  std::span<const allreduce::BusySeconds> busy() const { return busy_; }
+
+ private:
+  const GradientMemory& memory_;
+  allreduce::Communicator group_;
+  device::Buffer staged_;  // zeros except for the values of this host, until the sums are read
+  std::vector<allreduce::BusySeconds> busy_;
 };
 
 }  // namespace lockstep::strategy

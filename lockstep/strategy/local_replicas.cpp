@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
+#include "lockstep/strategy/replica.h"
 
 namespace lockstep::strategy {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/device/host_view.h"
+#include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/strategy/replica.h"
 #include "lockstep/strategy/strategy.h"

@@ -1,5 +1,7 @@
 #include "lockstep/strategy/record_account.h"
 
+#include <fmt/format.h>
+
 #include <xxhash.h>
 
 #include <array>

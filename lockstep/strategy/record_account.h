@@ -3,11 +3,12 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
-#include "lockstep/data/dataset.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/sample.h"
+#include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {
 
@@ -28,15 +29,6 @@ class RecordAccount {
  private:
   std::uint64_t count_ = 0;
   std::uint64_t sum_ = 0;
-};
-
-/// Bad records of one file.
-struct BadFile {
-  std::string file;          ///< empty if the records are not in files
-  std::int64_t records = 0;  ///< number of bad records
-  std::string first;         ///< the error of the first one
-
-  bool operator==(const BadFile&) const = default;
 };
 
 /// The bad records of all ranks without duplicates, grouped by files of `source`. Throws the same

@@ -11,19 +11,20 @@
 #include "lockstep/allreduce/communicator.h"
 #include "lockstep/allreduce/gradient_buckets.h"
 #include "lockstep/allreduce/straggler.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/data/order/batch_plan.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/loss.h"
-#include "lockstep/model/network.h"
 #include "lockstep/model/updater.h"
 #include "lockstep/strategy/gradient_memory.h"
 #include "lockstep/strategy/loss_scaler.h"
+#include "lockstep/strategy/micro_batches.h"
 #include "lockstep/strategy/normalization.h"
 #include "lockstep/strategy/step_recordings.h"
 
 namespace lockstep::strategy {
+
+class MovingStatistics;
+class ReplicaStatistics;
 
 /// How a replica computes.
 struct ReplicaOptions {
@@ -119,7 +120,7 @@ class Replica {
 
   /// Busy time of each replica of the job in the last step, without waiting for others; the same on
   /// all replicas.
-  std::span<const allreduce::BusySeconds> busy() const { return busy_; }
+  std::span<const allreduce::BusySeconds> busy() const { return step_scalars_.busy(); }
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
@@ -134,56 +135,40 @@ class Replica {
 
   /// Sums of loss and metrics in inference mode.
   model::MetricSums evaluate(const data::Batch& part) {
-    return model_.evaluate_batch(view(part, 0, part.samples), options_.loss);
+    return model_.evaluate_batch(micro_batches_.view(part), options_.loss);
   }
   /// Outputs [samples, outputs] in inference mode; valid until the next call.
   std::span<const float> predict(const data::Batch& part) {
-    return model_.predict_batch(view(part, 0, part.samples));
+    return model_.predict_batch(micro_batches_.view(part));
   }
 
  private:
-  model::BatchView view(const data::Batch& part, std::int64_t begin, std::int64_t end) const;
-  void tick() const;
-  StepKind agreed(StepKind mine);
+  StepKind agree_on_kind(StepKind mine);
   void enqueue_step(const data::Batch& part, const StepRequest& request);
   void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request,
                              std::int64_t first) const;
-  data::Range micro_batch(const data::Batch& part, std::int64_t number) const;
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
-  void stage_report(const StepRequest& request, double compute_seconds);
-  StepReport read_report();
-  void await(device::Stream& stream) const;
-  std::int64_t micro_batches(const data::Batch& part) const;
   double seconds_in_exchange() const;
-  bool has_own_statistics() const;
-  void keep_statistics();
-  void average_statistics();
-  std::vector<int> replicas_with(bool mine) const;
-  /// A human-readable list of the layers of each bucket.
-  std::vector<std::string> bucket_contents() const;
   void describe_buckets();
 
   ReplicaOptions options_;
   allreduce::Communicator group_;
-  std::unique_ptr<ReplicaStatistics> statistics_;  // null for local normalization
+  std::unique_ptr<ReplicaStatistics> shared_statistics_;  // null for local normalization
   GradientMemory memory_;  // before the model, whose gradients are stored in it
   model::CompiledModel model_;
   LossScaler loss_scaler_;
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
-  std::size_t feature_count_;
-  device::Buffer kept_buffers_;  // moving statistics to restore
+  MicroBatches micro_batches_;
+  std::unique_ptr<MovingStatistics> moving_statistics_;
   std::unique_ptr<model::Updater> updater_;
-  // Staging memory for the step scalars of a step: zeros except for the values of this host.
-  device::Buffer step_scalars_;
+  StepScalars step_scalars_;
   std::optional<StepRecordings>
       recordings_;  // after group_: NCCL's communicators end once no recording holds them
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
-  std::vector<allreduce::BusySeconds> busy_;
   model::MetricSums metrics_;
-  std::int64_t samples_since_mean_ = 0;
 };
 
 /// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same

@@ -1,5 +1,8 @@
 #include "lockstep/strategy/step_recordings.h"
 
+#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -41,6 +44,14 @@ class PausingScope {
 };
 
 }  // namespace
+
+StepKind agree_on_kind(const allreduce::Communicator& group, StepKind mine) {
+  const std::array<std::byte, 1> needed{static_cast<std::byte>(mine)};
+  StepKind agreed = mine;
+  for (const auto& theirs : group.all_gather(needed))
+    agreed = std::min(agreed, static_cast<StepKind>(theirs.front()));
+  return agreed;
+}
 
 StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientBuckets& buckets,
                                     const allreduce::Communicator& group,

@@ -16,6 +16,10 @@ namespace lockstep::strategy {
 /// replica needs.
 enum class StepKind : std::uint8_t { plain, record, replay };
 
+/// The kind of step that all members of `group` execute, given that this one needs `mine`: recorded
+/// sums of one replica match recorded ones of the others alone. Collective.
+StepKind agree_on_kind(const allreduce::Communicator& group, StepKind mine);
+
 /// Recordings of steps, one for every number of samples: the ragged last batch of an epoch has one
 /// of its own. The first steps of a number are enqueued without recording: they make plans and
 /// choose algorithms, which cannot be recorded.

@@ -1,5 +1,7 @@
 #include "lockstep/strategy/step_runner.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <utility>
 

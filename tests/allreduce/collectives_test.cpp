@@ -12,6 +12,7 @@
 #include <type_traits>
 
 #include "lockstep/allreduce/element.h"
+#include "lockstep/device/buffer.h"
 #include "tests/allreduce/group_kinds.h"
 
 namespace lockstep::allreduce {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/groups.h"
+#include "lockstep/device/buffer.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
 

@@ -1,4 +1,5 @@
 // What groups of ranks promise beyond what all groups do.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>

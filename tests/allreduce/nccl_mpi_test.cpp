@@ -1,5 +1,6 @@
 // What the routes of GPUs promise between ranks beyond what all routes do, on hosts that pretend to
 // have GPUs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/host.h"
+#include "lockstep/device/buffer.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
 #include "tests/support/ranks.h"

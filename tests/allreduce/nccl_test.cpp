@@ -1,5 +1,6 @@
 // What the route of NCCL does about memory and failures, on a machine that pretends to have both
 // GPUs and NCCL.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

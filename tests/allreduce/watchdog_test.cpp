@@ -1,6 +1,8 @@
 // Watchdogs with their threads: of one process, and of several ranks that are threads of this one.
 #include "lockstep/allreduce/watchdog/watchdog.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

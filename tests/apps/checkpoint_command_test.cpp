@@ -1,5 +1,7 @@
 #include "apps/lockstep/commands.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,7 @@
 // Effects of disk faults on the checkpoints of a run: power loss between any two operations, the
 // order in which bytes and names become durable, and errors of single operations.
 // tests/support/disk_faults.cpp is linked in.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/logger.h>

@@ -1,5 +1,6 @@
 // Faults: damaged files, an unusable directory, a full disk, a concurrent run, and the end of the
 // process at any moment.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
 // Several ranks, as threads: one checkpoint, comparison of replicas, and failures of one rank that
 // all ranks report.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/inotify.h>

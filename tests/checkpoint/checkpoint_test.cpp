@@ -1,6 +1,8 @@
 // One rank: what is written, what is read back, which checkpoint is chosen, how many are kept.
 #include "lockstep/checkpoint/checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

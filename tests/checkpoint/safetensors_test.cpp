@@ -2,6 +2,8 @@
 // files.
 #include "lockstep/checkpoint/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
 // How trainings end that are over, that fail by themselves, or that are told to end.
+#include <fmt/format.h>
 #include <csignal>
 
 #include "tests/faults/endings.h"

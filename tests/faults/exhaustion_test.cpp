@@ -1,4 +1,5 @@
 // Processes that do not get what they ask the system for.
+#include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
 // Trainings in which one rank fails: how they end, and whom they name.
+#include <fmt/format.h>
 #include <csignal>
 #include <random>
 #include <thread>

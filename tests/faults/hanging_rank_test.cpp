@@ -1,5 +1,6 @@
 // Ranks that hang where no collective of a training is in flight: before the replicas are set up,
 // and after the training.
+#include <fmt/format.h>
 #include <csignal>
 #include <cstdlib>
 #include <filesystem>

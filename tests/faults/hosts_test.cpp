@@ -1,6 +1,8 @@
 // Trainings across hosts in which a cable is cut, or a rank of another host is killed.
 #include "tests/cluster/hosts.h"
 
+#include <fmt/format.h>
+
 #include "tests/faults/endings.h"
 
 namespace lockstep::faults {

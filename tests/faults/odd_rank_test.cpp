@@ -2,6 +2,8 @@
 // else, or is slow.
 #include "tests/faults/endings.h"
 
+#include <fmt/format.h>
+
 namespace lockstep::faults {
 namespace {
 

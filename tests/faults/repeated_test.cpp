@@ -1,4 +1,5 @@
 // Ends of jobs that depend on who is first, again and again.
+#include <fmt/format.h>
 #include <atomic>
 #include <cstdlib>
 #include <thread>

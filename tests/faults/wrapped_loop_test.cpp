@@ -1,5 +1,6 @@
 // How loops of somebody else's end, around a DistributedOptimizer: soon, with the right status, and
 // leaving nothing.
+#include <fmt/format.h>
 #include <csignal>
 
 #include "tests/faults/endings.h"

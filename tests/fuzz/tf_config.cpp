@@ -1,4 +1,5 @@
 // TF_CONFIG, and the task that it describes.
+#include <fmt/format.h>
 #include <string>
 
 #include "lockstep/base/error.h"

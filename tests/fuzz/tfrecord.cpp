@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <optional>
 
 #include "lockstep/data/record/mapped_file.h"

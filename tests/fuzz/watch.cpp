@@ -1,5 +1,7 @@
 // Messages of the watchdog, what is read of their bodies, and the handshake before them.
 #include "lockstep/allreduce/watchdog/message.h"
+
+#include <fmt/format.h>
 #include "lockstep/base/error.h"
 #include "lockstep/net/handshake.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,17 +1,23 @@
-// Parts of the training loop alone: the health of its steps, and the state that it saves.
+// The parts of a training loop alone: health of steps, saved state, micro-batches, names of
+// buckets.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "lockstep/allreduce/activity.h"
 #include "lockstep/strategy/fit_state.h"
+#include "lockstep/strategy/micro_batches.h"
 #include "lockstep/strategy/step_health.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
 namespace {
+
+using ::testing::ElementsAre;
 
 class StepHealthTest : public ::testing::Test {
  protected:
@@ -110,6 +116,42 @@ TEST(FitState, IsReadAsItWasWritten) {
   EXPECT_TRUE(read.epoch.sums.has_accuracy);
   EXPECT_EQ(read.epoch.skipped_samples, 16);
   EXPECT_EQ(read.tuned_bytes, std::size_t{4} << 20);
+}
+
+TEST(MicroBatches, DivideAPart) {
+  const model::Network network = plain_network();
+  const auto sizes = [&](std::int64_t samples, std::int64_t global_samples, int accumulate,
+                         int replicas) {
+    data::Batch part;
+    part.samples = samples;
+    part.global_samples = global_samples;
+    const MicroBatches micro_batches(network, accumulate, replicas);
+    std::vector<std::int64_t> all;
+    for (std::int64_t i = 0; i < micro_batches.count(part); ++i)
+      all.push_back(micro_batches.range(part, i).size());
+    return all;
+  };
+  EXPECT_THAT(sizes(7, 14, 1, 0), ElementsAre(7));
+  EXPECT_THAT(sizes(7, 14, 2, 0), ElementsAre(3, 4));
+  EXPECT_THAT(sizes(2, 4, 5, 0), ElementsAre(1, 1));
+  EXPECT_THAT(sizes(0, 4, 5, 0), ElementsAre(0));
+  // Those that normalize together make as many passes as the one with the most samples.
+  EXPECT_THAT(sizes(1, 5, 4, 3), ElementsAre(0, 1));
+  EXPECT_THAT(sizes(0, 5, 4, 3), ElementsAre(0, 0));
+}
+
+TEST(Replica, NamesTheContentsOfItsBuckets) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 1);
+  const auto network = std::make_shared<const model::Network>(plain_network());
+  LocalReplicas replicas(*strategy, network, {.loss = {}, .optimizer = {}});
+  const auto entries = network->parameters().entries();
+  EXPECT_THAT(strategy->activity(0).bucket_contents(),
+              ElementsAre(fmt::format("{} .. {}", entries.front().name, entries.back().name)));
+  replicas[0].set_bucket_bytes(1);
+  EXPECT_THAT(strategy->activity(0).bucket_contents(),
+              ElementsAre(entries[0].name, entries[1].name, entries[2].name, entries[3].name,
+                          "the step's report"));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // Ranks that divide, share or contend for pretended GPUs; run under mpirun on 1 to 4 ranks.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 #include "lockstep/strategy/loss_scaler.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

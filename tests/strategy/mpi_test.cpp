@@ -1,4 +1,5 @@
 // Decisions that one rank has the reason for and all must take; run under mpirun on 1 to 4 ranks.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

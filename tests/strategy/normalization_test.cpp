@@ -1,4 +1,5 @@
 // Batch normalization over the samples of several replicas.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -7,6 +8,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/strategy/normalization.h"
+#include "lockstep/strategy/replica_statistics.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/normalization.h"
 #include "tests/support/ranks.h"

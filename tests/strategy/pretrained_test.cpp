@@ -2,6 +2,8 @@
 // have them.
 #include "lockstep/strategy/pretrained.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -7,12 +7,12 @@
 namespace lockstep::strategy {
 namespace {
 
-using StepScalars = std::array<float, GradientMemory::kReport>;
+using Scalars = std::array<float, GradientMemory::kReport>;
 
 TEST(StepReport, ComesBackAsItWasWritten) {
   StepReport report;
   report.terminate = 1;
-  StepScalars step_scalars{};
+  Scalars step_scalars{};
   model::SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
       .write(step_scalars.data());
   report.write_signals(step_scalars);
@@ -28,9 +28,9 @@ TEST(StepReport, ComesBackAsItWasWritten) {
 }
 
 TEST(StepReport, AddsUpElementByElement) {
-  StepScalars sum{};
+  Scalars sum{};
   for (int replica = 1; replica <= 3; ++replica) {
-    StepScalars mine{};
+    Scalars mine{};
     model::SummableMetrics(
         {.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
         .write(mine.data());

@@ -2,6 +2,8 @@
 // loader.
 #include "lockstep/strategy/callbacks/summaries.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

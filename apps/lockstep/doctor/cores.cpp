@@ -1,5 +1,7 @@
 #include "apps/lockstep/doctor/cores.h"
 
+#include <fmt/format.h>
+
 #include <dnnl.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "apps/lockstep/doctor/data.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <unistd.h>
 

@@ -1,5 +1,7 @@
 #include "apps/lockstep/doctor/folders.h"
 
+#include <fmt/format.h>
+
 #include <fcntl.h>
 #include <sys/statvfs.h>
 #include <unistd.h>

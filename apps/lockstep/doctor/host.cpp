@@ -1,5 +1,7 @@
 #include "apps/lockstep/doctor/host.h"
 
+#include <fmt/format.h>
+
 #include <mpi.h>
 #include <sys/resource.h>
 

@@ -1,5 +1,7 @@
 #include "apps/lockstep/doctor/routes.h"
 
+#include <fmt/format.h>
+
 #include <mpi.h>
 
 #include <algorithm>

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/algorithm/in_gpu.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <utility>
 

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/algorithm/multi_worker.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>

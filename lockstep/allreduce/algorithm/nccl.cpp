@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/algorithm/nccl.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <utility>

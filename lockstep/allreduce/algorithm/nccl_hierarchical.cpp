@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <utility>

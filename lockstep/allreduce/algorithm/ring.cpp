@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/algorithm/ring.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lockstep/allreduce/algorithm/recursive_doubling.h"

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/algorithm/staged.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/cuda/gpu_work.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "lockstep/base/error.h"

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/transport/barrier.h"
 
+#include <fmt/format.h>
+
 #include <linux/futex.h>
 #include <sys/syscall.h>
 #include <unistd.h>

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/transport/gpu_member.h"
 
+#include <fmt/format.h>
+
 #include <chrono>
 #include <cstring>
 #include <numeric>

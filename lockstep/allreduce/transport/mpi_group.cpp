@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/transport/mpi_group.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>

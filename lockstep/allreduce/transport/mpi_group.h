@@ -2,6 +2,8 @@
 // the comparison of calls. Derived classes add the reduction.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <mpi.h>
 
 #include <chrono>

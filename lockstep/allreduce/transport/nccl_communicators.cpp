@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/transport/nccl_communicators.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>

@@ -1,5 +1,7 @@
 #include "lockstep/allreduce/transport/node_memory.h"
 
+#include <fmt/format.h>
+
 #include <sched.h>
 
 #include <cstring>

@@ -1,5 +1,7 @@
 #include "lockstep/data/image/resize.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>

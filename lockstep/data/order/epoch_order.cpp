@@ -1,5 +1,7 @@
 #include "lockstep/data/order/epoch_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <bit>
 

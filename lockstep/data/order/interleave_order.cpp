@@ -1,5 +1,7 @@
 #include "lockstep/data/order/interleave_order.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <queue>
 #include <tuple>

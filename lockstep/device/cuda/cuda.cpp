@@ -1,5 +1,7 @@
 #include "lockstep/device/cuda/cuda.h"
 
+#include <fmt/format.h>
+
 #include <cuda.h>
 
 #include "lockstep/base/error.h"

@@ -1,5 +1,7 @@
 #include "lockstep/device/gpu.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdlib>

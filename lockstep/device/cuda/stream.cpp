@@ -1,5 +1,7 @@
 #include "lockstep/device/cuda/stream.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 #include "lockstep/base/error.h"

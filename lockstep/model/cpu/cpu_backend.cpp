@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstring>

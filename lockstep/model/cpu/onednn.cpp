@@ -1,5 +1,7 @@
 #include "lockstep/model/cpu/onednn.h"
 
+#include <fmt/format.h>
+
 #include "lockstep/base/error.h"
 #include "lockstep/model/cpu/descriptors.h"
 

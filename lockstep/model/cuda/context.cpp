@@ -1,5 +1,7 @@
 #include "lockstep/model/cuda/context.h"
 
+#include <fmt/format.h>
+
 #include <cstring>
 #include <vector>
 

@@ -1,5 +1,7 @@
 #include "lockstep/model/cuda/input_feed.h"
 
+#include <fmt/format.h>
+
 #include <array>
 #include <cstring>
 #include <span>

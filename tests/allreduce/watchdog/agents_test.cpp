@@ -1,4 +1,5 @@
 // Rank 0's part and those of the others over real sockets, in made-up time.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,6 +1,8 @@
 // Runs on the ranks of an MPI job.
 #include "lockstep/allreduce/watchdog/rendezvous.h"
 
+#include <fmt/format.h>
+
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,4 +1,5 @@
 // TFRecord files that are damaged, opened for what is whole of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,7 @@
 #include "lockstep/data/source/tfrecord_source.h"
 
+#include <fmt/format.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

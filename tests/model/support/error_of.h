@@ -1,6 +1,8 @@
 // What a call throws, as text for matchers.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <string>
 
 #include "lockstep/base/error.h"
