@@ -21,7 +21,7 @@
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 #include "lockstep/model/network_json.h"
-#include "lockstep/model/optimizer.h"
+#include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"

@@ -57,14 +57,14 @@ set(lockstep_old_headers
   strategy/manifest.h lockstep/checkpoint/manifest.h
   strategy/mirrored_strategy.h lockstep/strategy/strategies.h
   strategy/multi_worker_mirrored_strategy.h lockstep/strategy/strategies.h
-  strategy/normalization_scope.h lockstep/strategy/normalization.h
+  strategy/normalization_scope.h lockstep/strategy/replica/normalization.h
   strategy/one_device_strategy.h lockstep/strategy/strategies.h
   strategy/placement.h lockstep/job/placement.h
-  strategy/replica_statistics.h lockstep/strategy/replica_statistics.h
+  strategy/replica_statistics.h lockstep/strategy/replica/replica_statistics.h
   strategy/safetensors.h lockstep/checkpoint/safetensors.h
   strategy/session.h lockstep/job/session.h
   strategy/signals.h lockstep/job/signals.h
-  strategy/step_report.h lockstep/strategy/gradient_memory.h
+  strategy/step_report.h lockstep/strategy/replica/gradient_memory.h
   strategy/summary_writer.h lockstep/strategy/callbacks/summaries.h
   strategy/workers.h lockstep/job/workers.h
   strategy/wrapper/distributed_optimizer.h lockstep/interop/distributed_optimizer.h

@@ -9,7 +9,7 @@ set(lockstep_header_roots
   lockstep/data/source/memory_source.h lockstep/data/source/tfrecord_shards.h
   lockstep/base/host.h lockstep/device/gpu.h lockstep/base/random.h
   lockstep/strategy/callbacks/json_events.h lockstep/strategy/callbacks/progress.h lockstep/strategy/callbacks/stragglers.h lockstep/strategy/callbacks/summaries.h
-  lockstep/strategy/local_replicas.h
+  lockstep/strategy/replica/local_replicas.h
   lockstep/job/delayed_termination.h lockstep/job/failure.h)
 
 # lockstep_public_headers(SOURCE OUT [LEFT_OUT …]): their paths, relative to the folder SOURCE of the project, without those that only

@@ -13,7 +13,7 @@
 
 #include <lockstep/lockstep.h>
 #include "lockstep/device/device_list.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);

@@ -183,14 +183,11 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
       ->capture_default_str();
   add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
              "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); "
-             "shared-memory, ring, "
-             "hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, for comparison). "
-             "Each measurement "
-             "starts with an untimed call to warm the caches");
+             "shared-memory, ring, hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, "
+             "for comparison). Each measurement starts with an untimed call to warm the caches");
   add_at_least(*command, "--iterations", arguments->plan.iterations, 0,
                "Number of measurements per size and route; their median is reported. 0: as many as "
-               "fit into half a "
-               "second, 3 to 500")
+               "fit into half a second, 3 to 500")
       ->default_str("0");
   command->add_flag("--check", arguments->plan.check,
                     "Check every element of a first all-reduce, and count the wrong elements");

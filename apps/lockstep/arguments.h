@@ -103,8 +103,8 @@ CLI::Option* add_between(CLI::App& command, const std::string& name, Value& valu
 
 /// How images are prepared: `--images none|cifar10|imagenet`.
 enum class ImagePreparation { none, cifar10, imagenet };
-ImagePreparation parse_images(
-    std::string_view name);                      ///< throws Error (input) that lists the names
+/// Throws Error (input) that lists the names.
+ImagePreparation parse_images(std::string_view name);
 std::string to_string(ImagePreparation images);  ///< the name that parse_images() accepts
 
 /// Which records, and how they are read.
@@ -112,8 +112,8 @@ struct DataArguments {
   std::string data;            ///< of --data
   data::DataSpecOptions open;  ///< without the part and the seed, which open_dataset() sets
   std::optional<ImagePreparation> images;  ///< nullopt: as the model was trained, else none
-  std::optional<std::int64_t>
-      bad_records;  ///< number of unreadable training records to skip; nullopt: fail
+  /// Number of unreadable training records to skip; nullopt: fail.
+  std::optional<std::int64_t> bad_records;
   std::int64_t global_batch = 64;
   int threads = 1;
   int prefetch = 2;

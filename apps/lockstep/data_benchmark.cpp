@@ -226,8 +226,7 @@ class DataBenchmark {
     if (resident > kHonouredShare)
       return note(
           fmt::format("the system kept {:.0f} % of a file in the page cache after a request to "
-                      "drop it; cold reading "
-                      "was not measured",
+                      "drop it; cold reading was not measured",
                       100 * resident));
     add("cold", warm, options_.data.threads, true);
   }

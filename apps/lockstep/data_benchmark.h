@@ -112,8 +112,8 @@ struct DataRate {
 
 /// The part of the work that takes most of a record's time.
 struct DataLimit {
-  std::string_view
-      stage;  ///< batching, copying, decoding, reading, or "reading and decoding" (not separable)
+  /// Batching, copying, decoding, reading, or "reading and decoding" (not separable).
+  std::string_view stage;
   double share = 0;  ///< share of the time per record with warm files, 0 to 1
 };
 

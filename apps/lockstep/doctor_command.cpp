@@ -76,10 +76,8 @@ class StartLimit {
       return;
     fmt::print(stderr,
                "lockstep: error: [doctor] expected all ranks to connect within {} s; host {} is "
-               "waiting: allow TCP "
-               "connections between the hosts, and select a working interface: mpirun --mca "
-               "btl_tcp_if_include IF --mca "
-               "oob_tcp_if_include IF\n",
+               "waiting: allow TCP connections between the hosts, and select a working interface: "
+               "mpirun --mca btl_tcp_if_include IF --mca oob_tcp_if_include IF\n",
                limit_.count(), host_name());
     std::fflush(nullptr);
     ::_exit(exit_status(ErrorCategory::communication));
@@ -303,8 +301,7 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
                                              "before a run: report problems and how to fix them");
   command->footer(
       "Exit status: 0 nothing is wrong (there may be warnings), 1 there is a problem, 2 the "
-      "command line is wrong, 4 "
-      "ranks did not connect or stopped responding.");
+      "command line is wrong, 4 ranks did not connect or stopped responding.");
   const auto arguments = std::make_shared<DoctorArguments>();
   command->add_option("--data", arguments->data,
                       "Data that every rank must be able to read, as for --data of lockstep train");
@@ -315,12 +312,10 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
       "Directory that rank 0 must be able to write to; its contents are not changed");
   add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
              "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, "
-             "in-process "
-             "within one process (default: all routes that connect these ranks)");
+             "in-process within one process (default: all routes that connect these ranks)");
   add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
               "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other "
-              "checks take one "
-              "or two seconds")
+              "checks take one or two seconds")
       ->default_str("6");
   command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures");
   command->add_flag("--json", arguments->json, "Print only one JSON object on standard output");

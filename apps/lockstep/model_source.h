@@ -30,8 +30,8 @@ struct LossChoice {
 
 /// Everything that is needed to construct a network.
 struct ModelSource {
-  static constexpr const char* kKey =
-      "model";  ///< its key in the configuration that checkpoints store
+  /// Its key in the configuration that checkpoints store.
+  static constexpr const char* kKey = "model";
 
   std::string name;         ///< as given: "cnn", "net.json"
   std::string description;  ///< JSON text of a file; empty for a named network

@@ -15,7 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/job/device_share.h"
-#include "lockstep/strategy/replica_threads.h"
+#include "lockstep/strategy/replica/replica_threads.h"
 
 namespace lockstep::apps {
 namespace {

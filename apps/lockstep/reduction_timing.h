@@ -193,8 +193,8 @@ struct ReductionPlan {
   std::vector<std::size_t> bytes;  ///< sizes of the reduced buffer
   std::string dtype = "float32";   ///< a name of element_types.h
   std::vector<allreduce::Route> routes;
-  int iterations =
-      0;  ///< measurements of each size and route; 0: as many as half a second holds, 3 to 500
+  /// Measurements of each size and route; 0: as many as half a second holds, 3 to 500.
+  int iterations = 0;
   bool check = false;
 };
 

@@ -56,21 +56,19 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--model", a.model,
                   fmt::format("Network to train: {}; mlp:10,10 sets the sizes of the hidden "
-                              "layers; FILE.json describes the "
-                              "layers",
+                              "layers; FILE.json describes the layers",
                               list_names(names)))
       ->group(group);
   command
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
-                  "a checkpoint, or a "
-                  "directory of checkpoints. Ignored when the run resumes from a checkpoint")
+                  "a checkpoint, or a directory of checkpoints. Ignored when the run resumes from "
+                  "a checkpoint")
       ->group(group);
   command
       .add_flag("--reset-head", a.pretrained.reset_head,
                 "With --init-from, do not load the last layer that has parameters, so that the "
-                "number of classes may "
-                "differ")
+                "number of classes may differ")
       ->group(group);
   add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
              "Loss function: sparse-categorical-crossentropy or mean-squared-error")
@@ -79,20 +77,17 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
               "Fraction of the label that is spread over all classes, 0 to 1")
       ->default_str("0")
       ->group(group);
-  add_between(
-      command, "--mixup", a.mixup, 0.0, 4.0,
-      "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), 0 < A "
-      "<= 4, such as "
-      "0.2. The loss uses both labels, the accuracy only the sample's own. 0 disables mixup")
+  add_between(command, "--mixup", a.mixup, 0.0, 4.0,
+              "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), "
+              "0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy only the sample's "
+              "own. 0 disables mixup")
       ->default_str("0")
       ->group(group);
   add_precision_option(command, a.trainer.precision);
   add_parsed(command, "--loss-scale", a.trainer.loss_scaling, strategy::parse_loss_scaling, "auto",
              "Factor that the loss is multiplied by before the backward pass and the gradient is "
-             "divided by after "
-             "it: none, a number, dynamic (the largest that does not overflow), or auto (dynamic "
-             "for float16, "
-             "none otherwise)")
+             "divided by after it: none, a number, dynamic (the largest that does not overflow), "
+             "or auto (dynamic for float16, none otherwise)")
       ->group(group);
   command
       .add_flag("--tf32", a.trainer.tf32,
@@ -124,19 +119,17 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true")
       ->group("Data");
-  add_parsed(command, "--shard-policy", a.shard_policy, data::parse_shard_policy, "auto",
-             "How records are distributed over ranks: auto (evenly, independent of the files; each "
-             "record is seen once, "
-             "in an order that does not depend on the number of ranks), file (whole files, "
-             "round-robin), data (equal "
-             "slices of each batch), off (every rank reads all records)")
+  add_parsed(
+      command, "--shard-policy", a.shard_policy, data::parse_shard_policy, "auto",
+      "How records are distributed over ranks: auto (evenly, independent of the files; each record "
+      "is seen once, in an order that does not depend on the number of ranks), file (whole files, "
+      "round-robin), data (equal slices of each batch), off (every rank reads all records)")
       ->group("Data");
   add_parsed(
       command, "--bad-records", a.data.bad_records, parse_bad_records, "fail",
       "What to do about records of --data that cannot be read: fail at the first one, or skip:N to "
       "tolerate up to N. A skipped record is replaced by the next one, each affected file is "
-      "reported, and "
-      "a truncated file is used up to the point where it ends")
+      "reported, and a truncated file is used up to the point where it ends")
       ->group("Data");
   const char* group = "Training";
   a.fit.epochs = 0;  // until it is known whether --steps is given
@@ -149,14 +142,12 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
       ->group(group);
   add_at_least(command, "--accumulate", a.trainer.accumulate, 1,
                "Micro-batches per step on each replica. Batch normalization uses the statistics of "
-               "each micro-batch; no "
-               "other result depends on this number")
+               "each micro-batch; no other result depends on this number")
       ->default_str("1")
       ->group(group);
   add_parsed(command, "--bn", a.trainer.normalization, strategy::parse_normalization_scope, "local",
              "Scope of the batch-normalization statistics: local (each replica), sync (all "
-             "replicas), or group:K "
-             "(groups of K consecutive replicas)")
+             "replicas), or group:K (groups of K consecutive replicas)")
       ->group(group);
   command
       .add_option(
@@ -176,16 +167,13 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
       .add_option_function<std::string>(
           "--bucket-mib", [&a](const std::string& text) { set_bucket_size(a.trainer, text); },
           "Size of a gradient bucket in MiB. When ranks are on different nodes, each bucket is "
-          "reduced as a unit, "
-          "overlapped with the backward pass; the first bucket has at most 1 MiB. auto tries six "
-          "sizes in the first "
-          "90 steps and keeps the fastest")
+          "reduced as a unit, overlapped with the backward pass; the first bucket has at most 1 "
+          "MiB. auto tries six sizes in the first 90 steps and keeps the fastest")
       ->default_str("25")
       ->group(group);
   add_at_least(command, "--check-replicas", a.fit.check_replicas, 0,
                "Number of steps between checks that all replicas have the same parameters and "
-               "optimizer slots; 0 checks "
-               "only at checkpoints")
+               "optimizer slots; 0 checks only at checkpoints")
       ->default_str(std::to_string(a.fit.check_replicas))
       ->group(group);
 }
@@ -217,21 +205,19 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--epsilon", optimizer.epsilon,
                   "Term added to a denominator: the square root of the second moment for adam and "
-                  "adamw (default 1e-7) "
-                  "and lamb (default 1e-6), the norm that divides a layer's learning rate for lars "
-                  "(default 1e-9)")
+                  "adamw (default 1e-7) and lamb (default 1e-6), the norm that divides a layer's "
+                  "learning rate for lars (default 1e-9)")
       ->group(group);
   command
       .add_option("--trust-coefficient", optimizer.trust_coefficient,
                   "Update size of a layer as a fraction of its weight norm at learning rate 1, for "
-                  "lars (default "
-                  "0.001)")
+                  "lars (default 0.001)")
       ->group(group);
   command
-      .add_option("--weight-decay", optimizer.weight_decay,
-                  "Weight decay of all parameters except biases and normalization: decoupled for "
-                  "adamw and lamb "
-                  "(default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)")
+      .add_option(
+          "--weight-decay", optimizer.weight_decay,
+          "Weight decay of all parameters except biases and normalization: decoupled for adamw and "
+          "lamb (default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)")
       ->group(group);
 }
 
@@ -281,8 +267,7 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       ->group(group);
   add_at_least(command, "--save-every", checkpoint.save_every, 0,
                "Number of steps between checkpoints; 0 saves at the end of each epoch. The last "
-               "step is always "
-               "saved")
+               "step is always saved")
       ->default_str("0")
       ->group(group);
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
@@ -295,10 +280,9 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   add_parsed(command, "--verify-checkpoint", checkpoint.verify, checkpoint::parse_verify_checkpoint,
              "auto",
              "How ranks other than 0 verify at each save that their replicas match: full (each "
-             "rank writes its own "
-             "checkpoint to TMPDIR or /tmp of its node, compares it and removes it), hash (each "
-             "rank compares hashes and "
-             "writes nothing), none, or auto (full up to 256 MB per rank, hash above)")
+             "rank writes its own checkpoint to TMPDIR or /tmp of its node, compares it and "
+             "removes it), hash (each rank compares hashes and writes nothing), none, or auto "
+             "(full up to 256 MB per rank, hash above)")
       ->group(group);
   command
       .add_option("--summary-dir", a.summary_dir,

@@ -42,8 +42,8 @@ struct TrainArguments {
   bool shuffle = true;
   data::ShardPolicy shard_policy = data::ShardPolicy::automatic;
 
-  strategy::FitOptions
-      fit;  ///< the validation data, the callbacks and the configuration are set by the command
+  /// The validation data, the callbacks and the configuration are set by the command.
+  strategy::FitOptions fit;
   strategy::Pretrained pretrained;  ///< an empty path: none
 
   std::string summary_dir;

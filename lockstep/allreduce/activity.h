@@ -33,15 +33,14 @@ struct ActivityState {
   std::int64_t step = -1;     ///< -1: before the first
   Phase phase = Phase::idle;  ///< the current phase
   std::uint64_t entered = 0;  ///< number of collectives entered
-  std::uint64_t left =
-      0;  ///< number of collectives that have returned; less than `entered` while one is running
+  /// Number of collectives that have returned; less than `entered` while one is running.
+  std::uint64_t left = 0;
   std::string operation;      ///< name of the last collective entered; empty before the first
   std::int32_t bucket = -1;   ///< bucket of the last collective; -1: none
   std::uint64_t changes = 0;  ///< number of calls that changed anything, including ticks
 
-  bool in_collective() const {
-    return entered > left;
-  }  ///< whether the replica was in a collective at the snapshot
+  /// Whether the replica was in a collective at the snapshot.
+  bool in_collective() const { return entered > left; }
 };
 
 /// Written by the replica's threads, wait-free with a few atomic stores per call; read at any time

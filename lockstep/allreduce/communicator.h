@@ -119,16 +119,16 @@ class Communicator {
   /// rest of `values` is undefined afterwards. Throws Error (communication).
   template <Reducible T>
   Request reduce_scatter(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
+  /// After the work on `stream`.
   template <Reducible T>
-  Request reduce_scatter(std::span<T> values, ReduceOp op,
-                         device::Stream& stream) const;  ///< after the work on `stream`
+  Request reduce_scatter(std::span<T> values, ReduceOp op, device::Stream& stream) const;
   /// The second half: copies every member's slice of `values` to all members. Throws Error
   /// (communication).
   template <Reducible T>
   Request all_gather(std::span<T> values) const;
+  /// After the work on `stream`.
   template <Reducible T>
-  Request all_gather(std::span<T> values,
-                     device::Stream& stream) const;  ///< after the work on `stream`
+  Request all_gather(std::span<T> values, device::Stream& stream) const;
 
   /// Copies `values` of member `root` to all members. The size is the same on all. Throws Error
   /// (communication).
@@ -155,9 +155,8 @@ class Communicator {
   /// Throws the error of the group if it has failed.
   void throw_if_failed() const;
 
-  const std::shared_ptr<GroupMember>& impl() const {
-    return impl_;
-  }  ///< for routes that are built on another one
+  /// For routes that are built on another one.
+  const std::shared_ptr<GroupMember>& impl() const { return impl_; }
 
  private:
   std::shared_ptr<GroupMember> impl_;

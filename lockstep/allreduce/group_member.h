@@ -32,8 +32,8 @@ struct Call {
   ElementType type = ElementType::float32;  ///< of all_reduce, reduce_scatter and gather_slices
   ReduceOp op = ReduceOp::sum;              ///< of all_reduce and reduce_scatter
   std::int32_t root = 0;                    ///< of broadcast
-  std::uint64_t count =
-      0;  ///< in elements; in bytes for broadcast and all_gather (where it may differ)
+  /// In elements; in bytes for broadcast and all_gather (where it may differ).
+  std::uint64_t count = 0;
   std::uint64_t flag = 0;  ///< of any; may differ
 
   static Call all_reduce(const Values& values, ReduceOp op);

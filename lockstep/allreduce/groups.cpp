@@ -208,8 +208,7 @@ enum class Ground { cpu, gpus, shared_gpus };
 [[noreturn]] void refuse_accident(const Place& first, const Place& second) {
   throw Error(ErrorCategory::device, kDevices,
               "expected a GPU for each rank: let --devices auto choose, give each rank its own "
-              "with --devices gpu:N or "
-              "CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
+              "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
               fmt::format("rank {} ({}) and rank {} ({}) on {} both have {}", first.rank,
                           first.device, second.rank, second.device, first.host, first.uuid));
 }

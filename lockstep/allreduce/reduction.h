@@ -1,7 +1,6 @@
 // Element types, reduction operations, types for communication, and times of a step.
 #pragma once
 
-#include <algorithm>
 #include <bit>
 #include <concepts>
 #include <cstddef>
@@ -33,15 +32,17 @@ constexpr float wire_scale(float largest, int members) {
   constexpr int kBias = 127;
   if (!(largest > 0) || largest > std::numeric_limits<float>::max()) return 1;
   const float room = kLargest / (static_cast<float>(members) * largest);
-  const int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(room) >> 23) - kBias;
-  return std::bit_cast<float>(
-      static_cast<std::uint32_t>(std::clamp(exponent, -kExponents, kExponents) + kBias) << 23);
+  int exponent = static_cast<int>(std::bit_cast<std::uint32_t>(room) >> 23) - kBias;
+  if (exponent < -kExponents) exponent = -kExponents;
+  if (exponent > kExponents) exponent = kExponents;
+  return std::bit_cast<float>(static_cast<std::uint32_t>(exponent + kBias) << 23);
 }
 
 /// The bits of a value's magnitude, which compare like the magnitudes; those of infinity for NaN.
 constexpr std::uint32_t magnitude_bits(float value) {
   constexpr std::uint32_t kInfinity = 0x7f800000;
-  return std::min(std::bit_cast<std::uint32_t>(value) & 0x7fffffffU, kInfinity);
+  const std::uint32_t magnitude = std::bit_cast<std::uint32_t>(value) & 0x7fffffffU;
+  return magnitude < kInfinity ? magnitude : kInfinity;
 }
 
 /// A reduction operation.

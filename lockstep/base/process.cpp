@@ -41,8 +41,7 @@ bool is_process_gone(pid_t process) {
 void throw_no_thread(std::string_view purpose, const std::system_error& error) {
   throw Error(ErrorCategory::device, "threads", fmt::format("expected a thread for {}", purpose),
               fmt::format("got none ({}); raise the process limit (ulimit -u, or pids.max of the "
-                          "container), or use "
-                          "fewer replicas and data threads",
+                          "container), or use fewer replicas and data threads",
                           error.code().message()));
 }
 

@@ -26,8 +26,8 @@ class SharedSegment {
   struct Handle {
     Owner owner;
     std::int32_t descriptor = -1;
-    std::uint32_t serial =
-        0;  ///< distinguishes segments of a process, because descriptors are reused
+    /// Distinguishes segments of a process, because descriptors are reused.
+    std::uint32_t serial = 0;
   };
 
   /// This process.

@@ -34,8 +34,8 @@ struct CheckpointOptions {
   /// How long prepare() waits for another run to release the directory: one that was just killed
   /// may still be running.
   std::chrono::milliseconds lock_patience{10'000};
-  VerifyCheckpoint verify =
-      VerifyCheckpoint::automatic;  ///< how replicas are compared at each save
+  /// How replicas are compared at each save.
+  VerifyCheckpoint verify = VerifyCheckpoint::automatic;
 };
 
 /// Options of one save.
@@ -57,8 +57,8 @@ struct CheckpointInfo {
   std::filesystem::path path;  ///< of the checkpoint's own directory
   std::int64_t step = 0;       ///< updates done
   std::int64_t epoch = 0;      ///< epochs completed
-  std::uint64_t sequence =
-      0;  ///< increases with each save in this directory: the newest has the largest
+  /// Increases with each save in this directory: the newest has the largest.
+  std::uint64_t sequence = 0;
   std::uint64_t bytes = 0;  ///< of its files
   /// Why it is not complete (manifest, missing files, sizes; checksums are not read); empty if it
   /// is complete.
@@ -158,8 +158,8 @@ class CheckpointDirectory {
   allreduce::Communicator ranks_;
   std::shared_ptr<Logger> log_;
   std::unique_ptr<DirectoryLock> lock_;
-  std::filesystem::path
-      workspace_;  ///< on this node, for the temporary directories of ranks other than the chief
+  /// On this node, for the temporary directories of ranks other than the chief.
+  std::filesystem::path workspace_;
   bool prepared_ = false;
   std::vector<std::string> skipped_;
 };

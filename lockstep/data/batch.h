@@ -12,8 +12,8 @@ namespace lockstep::data {
 
 /// One replica's part of a global batch.
 struct Batch {
-  std::int64_t step =
-      0;  ///< step since the start of training (epoch * steps_per_epoch + step within the epoch)
+  /// Step since the start of training (epoch * steps_per_epoch + step within the epoch).
+  std::int64_t step = 0;
   std::int64_t epoch = 0;         ///< counted from 0
   std::int64_t first_sample = 0;  ///< index of this part's first sample in the global batch
   std::int64_t samples = 0;       ///< samples in this part; may be 0
@@ -21,10 +21,10 @@ struct Batch {
   std::int64_t global_samples = 0;
   std::vector<std::int64_t> record_ids;  ///< [samples]
   std::vector<float> features;           ///< [samples, shape...]
-  std::vector<std::uint8_t>
-      pixels;  ///< [samples, shape...] instead of features, if the stream provides pixels
-  ChannelNormalization
-      normalization;                 ///< applied to the pixels when they are converted to features
+  /// [samples, shape...] instead of features, if the stream provides pixels.
+  std::vector<std::uint8_t> pixels;
+  /// Applied to the pixels when they are converted to features.
+  ChannelNormalization normalization;
   std::vector<std::int32_t> labels;  ///< [samples] if the data set has classes, otherwise empty
   std::vector<float> targets;  ///< [samples, targets] if the data set has targets, otherwise empty
   std::vector<std::int32_t> partner_labels;  ///< [samples] with mixup, otherwise empty
@@ -36,19 +36,19 @@ struct Batch {
 struct StreamOptions {
   std::uint64_t seed = 1;       ///< seeds the shuffle (with the epoch) and the maps
   std::int64_t first_step = 0;  ///< the first step to deliver, for resuming
-  std::int64_t last_step =
-      -1;                  ///< one past the last step to deliver; -1: unlimited (epoch after epoch)
+  /// One past the last step to deliver; -1: unlimited (epoch after epoch).
+  std::int64_t last_step = -1;
   int replicas = 1;        ///< world size
   int first_replica = 0;   ///< index of this process's first replica
   int local_replicas = 1;  ///< number of replicas in this process
-  int prefetch =
-      2;  ///< maximum number of prefetched global batches, unless set by Dataset::prefetch()
+  /// Maximum number of prefetched global batches, unless set by Dataset::prefetch().
+  int prefetch = 2;
   /// maximum number of background threads that read and map; fewer run if fewer are needed
   int threads = 1;
-  std::int64_t prefetch_bytes =
-      std::int64_t{1} << 30;  ///< memory limit of prefetched batches; at least one is kept
-  bool pixels =
-      false;  ///< deliver uint8 images that no map changes as pixels, a quarter of the bytes
+  /// Memory limit of prefetched batches; at least one is kept.
+  std::int64_t prefetch_bytes = std::int64_t{1} << 30;
+  /// Deliver uint8 images that no map changes as pixels, a quarter of the bytes.
+  bool pixels = false;
 
   /// The distribution of replicas over ranks.
   ReplicaLayout layout() const { return {replicas, local_replicas}; }

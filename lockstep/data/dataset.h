@@ -136,8 +136,8 @@ class Dataset {
   std::vector<WorkerShare> shares(ReplicaLayout layout, std::uint64_t seed,
                                   std::int64_t epoch) const;
   double mixup_alpha() const;  ///< 0: mixup is disabled
-  std::string description()
-      const;  ///< human-readable origin of the records: "4 TFRecord files in data"
+  /// Human-readable origin of the records: "4 TFRecord files in data".
+  std::string description() const;
   /// The preprocessing of samples, as far as it can be described: ", images cifar10-train,
   /// normalized ...". Human-readable; also used to check that all ranks do the same.
   std::string preparation() const;

@@ -26,9 +26,9 @@ constexpr std::string_view kSynthetic = "synthetic:";
 constexpr std::string_view kSyntheticImages = "synthetic-images:";
 constexpr const char* kSpecs =
     "a glob of TFRecord files, a directory with a dataset.json or with folders of images, "
-    "fashion-mnist[:train|:test], "
-    "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
-    "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8)";
+    "fashion-mnist[:train|:test], idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], "
+    "images:DIRECTORY or synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same "
+    "in uint8)";
 
 [[noreturn]] void fail_input(const std::string& spec, std::string_view expected,
                              std::string_view actual) {
@@ -117,12 +117,11 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
     if (find_idx_files(directory, part)) return directory;
     searched += (searched.empty() ? "" : ", ") + directory.string();
   }
-  throw Error(
-      ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
-      fmt::format("expected the Fashion-MNIST files in one of {}: install the Debian package "
-                  "dataset-fashion-mnist, or set their directory with --data-dir",
-                  searched),
-      "none of them has the files");
+  throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
+              fmt::format("expected the Fashion-MNIST files in one of {}: install the Debian "
+                          "package dataset-fashion-mnist, or set their directory with --data-dir",
+                          searched),
+              "none of them has the files");
 }
 
 Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
@@ -150,8 +149,7 @@ std::optional<std::vector<std::filesystem::path>> described_files(
 [[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
   throw Error(ErrorCategory::data, directory.string(),
               "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a "
-              "dataset.json or "
-              "with folders of images",
+              "dataset.json or with folders of images",
               "the directory has none of these");
 }
 

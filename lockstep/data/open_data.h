@@ -12,13 +12,13 @@ namespace lockstep::data {
 
 /// Settings that the text of `--data` does not contain.
 struct DataSpecOptions {
-  std::filesystem::path
-      data_dir;  ///< first directory to search for `fashion-mnist`; empty: only `system_dir`
+  /// First directory to search for `fashion-mnist`; empty: only `system_dir`.
+  std::filesystem::path data_dir;
   std::string part = "train";  ///< the part, train or test, if the text does not name one
   TFRecordOptions tfrecord;    ///< options for TFRecord files
   std::uint64_t seed = 1;      ///< seed of synthetic samples
-  std::filesystem::path system_dir =
-      "/usr/share/datasets";  ///< where system packages install data sets
+  /// Where system packages install data sets.
+  std::filesystem::path system_dir = "/usr/share/datasets";
 };
 /// Opens the data set of a `--data` option: a glob of TFRecord files; a directory with a
 /// dataset.json or with folders of images (also as `images:DIRECTORY`);

@@ -60,8 +60,8 @@ class RecordError : public Error {
 /// within a record, further records cannot be located.
 struct DamagedFile {
   RecordLocation location;  ///< first skipped record: file, number, byte
-  std::string
-      kind;  ///< "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream"
+  /// "length CRC", "truncated length", "truncated data", "gzip stream", "zlib stream".
+  std::string kind;
   /// bytes from there to the end; in a compressed file, of those that could be decompressed
   std::int64_t bytes_left_out = 0;
 
@@ -82,8 +82,8 @@ struct BadRecord {
 struct SampleSpec {
   std::vector<std::int64_t> shape;  ///< shape of the features without the batch: [H, W, C] or [F]
   std::int64_t classes = 0;  ///< labels are 0 .. classes-1; 0 if the data set has targets instead
-  std::int64_t targets =
-      0;  ///< number of float targets per sample (regression); 0 if the data set has classes
+  /// Number of float targets per sample (regression); 0 if the data set has classes.
+  std::int64_t targets = 0;
 
   std::int64_t feature_count() const;  ///< product of `shape`
   bool operator==(const SampleSpec&) const = default;

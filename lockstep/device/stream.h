@@ -25,9 +25,8 @@ class Event {
   /// failed.
   void synchronize() const;
 
-  const EventImpl& impl() const {
-    return *impl_;
-  }  ///< for code specific to the kind of device (stream_impl.h)
+  /// For code specific to the kind of device (stream_impl.h).
+  const EventImpl& impl() const { return *impl_; }
 
  private:
   std::unique_ptr<EventImpl> impl_;
@@ -52,9 +51,8 @@ class Stream {
   /// failed.
   void synchronize();
 
-  StreamImpl& impl() {
-    return *impl_;
-  }  ///< for code specific to the kind of device (stream_impl.h)
+  /// For code specific to the kind of device (stream_impl.h).
+  StreamImpl& impl() { return *impl_; }
 
  private:
   std::unique_ptr<StreamImpl> impl_;

@@ -3,8 +3,8 @@
 
 #include <concepts>
 #include <cstddef>
+#include <iterator>
 #include <optional>
-#include <ranges>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -17,8 +17,9 @@ using DistributedOptions = ReducerOptions;  ///< How gradients are reduced; see 
 
 /// A range of Parameter.
 template <typename T>
-concept RangeOfParameters = std::ranges::input_range<T> &&
-    std::convertible_to<std::ranges::range_reference_t<T>, Parameter>;
+concept RangeOfParameters = requires(T&& range) {
+  { *std::begin(range) } -> std::convertible_to<Parameter>;
+};
 
 /// An optimizer: `parameters()` returns a range of Parameter, in the order of the forward pass and
 /// the same in each call; `step()` updates the parameters from their gradients.
@@ -119,9 +120,8 @@ class DistributedOptimizer {
   /// zero. Optimizers that skip parameters without a gradient use this, so that all ranks skip the
   /// same ones.
   bool has_gradient(std::size_t parameter) const { return exchange_.has_gradient(parameter); }
-  double gradient_norm() const {
-    return exchange_.gradient_norm();
-  }                                                       ///< of the last step, before clipping
+  /// Of the last step, before clipping.
+  double gradient_norm() const { return exchange_.gradient_norm(); }
   double samples() const { return exchange_.samples(); }  ///< of the last step, over all ranks
   /// The reducer, with its buckets and statistics of the last step
   /// (lockstep/interop/gradient_reducer.h).

@@ -43,8 +43,8 @@ struct ReducerOptions {
                              << 20;  ///< minimum size of the gradients that one call reduces
   /// Names of parameters to reduce in one call. A parameter in no group is a group of its own.
   std::vector<std::vector<std::string>> groups = {};
-  int group_count =
-      0;  ///< instead of `groups`: this many equal groups of consecutive parameters; 0: none
+  /// Instead of `groups`: this many equal groups of consecutive parameters; 0: none.
+  int group_count = 0;
   /// With Reduction::average, gradients are divided by this factor before the sum and by world size
   /// / factor after it. 0 is the world size: divide only before the sum, so that nothing overflows.
   double predivide_factor = 0;

@@ -51,9 +51,8 @@ class GradientReducer {
                   std::unique_ptr<GradientMath> math = nullptr,
                   std::string where = "distributed_optimizer");
 
-  const std::vector<ParameterLayout>& parameters() const {
-    return parameters_;
-  }                                                           ///< as passed to the constructor
+  /// As passed to the constructor.
+  const std::vector<ParameterLayout>& parameters() const { return parameters_; }
   const ReducerOptions& options() const { return options_; }  ///< as passed to the constructor
   job::Workers& workers() const { return workers_; }          ///< the ranks that reduce
   /// Whether there is nothing to sum or divide: one rank, one pass per step, no clipping. Then the
@@ -109,16 +108,14 @@ class GradientReducer {
   /// Whether any rank had a gradient of the parameter.
   bool has_gradient(std::size_t parameter) const { return counts_[kFlags + parameter] > 0; }
   double samples() const { return counts_[0]; }  ///< over all ranks; passes for Reduction::sum
-  double gradient_norm() const {
-    return gradient_norm_;
-  }                                              ///< before clipping; 0 if clipping is off
+  /// Before clipping; 0 if clipping is off.
+  double gradient_norm() const { return gradient_norm_; }
   std::int64_t steps() const { return steps_; }  ///< steps applied
   /// Names of parameters that had no gradient on any rank for at least `steps` steps.
   std::vector<std::string> parameters_without_gradient(std::int64_t steps) const;
 
-  const allreduce::GradientBuckets& buckets() const {
-    return *buckets_;
-  }  ///< the buckets of gradients
+  /// The buckets of gradients.
+  const allreduce::GradientBuckets& buckets() const { return *buckets_; }
   /// Seconds since the start in which computation on this rank waited for communication.
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 

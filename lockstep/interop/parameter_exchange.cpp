@@ -144,8 +144,7 @@ void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
     if (hash_of(parameters[mark.parameter].gradient) != mark.hash)
       reducer_->usage_error(
           "expected gradients to stay unchanged from the backward pass to step(): call "
-          "synchronize() before "
-          "reading or changing them",
+          "synchronize() before reading or changing them",
           fmt::format("the gradient of {} was changed", parameters[mark.parameter].name));
   marks_.clear();
 }

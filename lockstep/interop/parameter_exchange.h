@@ -23,8 +23,8 @@ struct Parameter {
   std::span<float> values;               ///< in the owner's memory
   std::span<float> gradient;             ///< same size as `values`, in the owner's memory
   std::vector<std::int64_t> shape = {};  ///< empty: one dimension
-  bool has_gradient =
-      true;  ///< false: no gradient in this pass; counts as zero, `gradient` is ignored
+  /// False: no gradient in this pass; counts as zero, `gradient` is ignored.
+  bool has_gradient = true;
 };
 
 /// Copies gradients into a GradientReducer and the results back. The caller passes the same

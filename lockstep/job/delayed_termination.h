@@ -17,8 +17,8 @@ namespace lockstep::job {
 /// does implicitly. Does nothing in a job of one rank, or if SIGTERM is already handled or ignored.
 class DelayedTermination {
  public:
-  explicit DelayedTermination(
-      const Session& session);  ///< construct after the session, on the main thread
+  /// Construct after the session, on the main thread.
+  explicit DelayedTermination(const Session& session);
   ~DelayedTermination();
   DelayedTermination(const DelayedTermination&) = delete;
   DelayedTermination& operator=(const DelayedTermination&) = delete;

@@ -99,8 +99,7 @@ std::vector<Device> share_of_devices(const std::vector<DeviceClaim>& claims, int
   if (gpus % ranks != 0)
     throw Error(ErrorCategory::device, kOption,
                 "expected GPUs that the ranks of a node divide evenly for gpu:all: start a "
-                "different number of ranks, or "
-                "use auto to give each rank one GPU",
+                "different number of ranks, or use auto to give each rank one GPU",
                 seen_by(mine, ranks));
   return gpus_from(place * (gpus / ranks), gpus / ranks);
 }

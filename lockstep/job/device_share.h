@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "lockstep/device/device.h"
-#include "lockstep/device/device_list.h"
 #include "lockstep/job/session.h"
 
 namespace lockstep::job {

@@ -8,10 +8,10 @@ namespace lockstep::job {
 
 /// The job of this process, according to its environment.
 struct Launch {
-  bool launched =
-      false;      ///< whether a launcher such as mpirun or srun started this process as a rank
-  int rank = 0;   ///< of this process, from 0
-  int ranks = 1;  ///< 0 if unknown
+  /// Whether a launcher such as mpirun or srun started this process as a rank.
+  bool launched = false;
+  int rank = 0;          ///< of this process, from 0
+  int ranks = 1;         ///< 0 if unknown
   std::string launcher;  ///< human-readable name; empty without one
   bool connects = true;  ///< whether it connects MPI ranks; a plain srun does not
 };

@@ -160,8 +160,7 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
             "{} may run on {} of the host's cores, fewer than --data-threads {}: start mpirun with "
-            "--bind-to none, or "
-            "--map-by slot:PE={}",
+            "--bind-to none, or --map-by slot:PE={}",
             who, place.processors, data_threads, data_threads + 1);
       });
   const std::map<Cores, int> threads = kernel_threads(placements);
@@ -173,16 +172,14 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
             "the kernels of {} have {} threads on {} of the host's cores: start fewer ranks or "
-            "replicas there, or, if "
-            "they are bound, start mpirun with --bind-to none",
+            "replicas there, or, if they are bound, start mpirun with --bind-to none",
             who, threads.at(cores_of(place)), place.processors);
       });
   warn_of(warnings, placements, is_far_from_its_gpu,
           [](const std::string& who, const Placement& place) {
             return fmt::format(
                 "the cores of {} are on NUMA node {}, but {} is near node {}: start mpirun with "
-                "--bind-to none, or bind the "
-                "rank there with numactl --cpunodebind={}",
+                "--bind-to none, or bind the rank there with numactl --cpunodebind={}",
                 who, fmt::join(place.numa_nodes, ", "), place.device, place.gpu.numa_node,
                 place.gpu.numa_node);
           });

@@ -135,9 +135,8 @@ void Session::initialize_mpi(int argc, char** argv) {
                   fmt::format("expected the {} ranks that {} started in one job", launch.ranks,
                               launch.launcher),
                   "MPI treats each of them as a separate job: start them with the mpirun of the "
-                  "MPI this program was "
-                  "built with, or "
-                  "srun --mpi=pmix, or put \"lockstep launch --\" in front of the command");
+                  "MPI this program was built with, or srun --mpi=pmix, or put \"lockstep launch "
+                  "--\" in front of the command");
     find_nodes();
   } catch (...) {
     if (owns_mpi_) MPI_Finalize();

@@ -25,8 +25,8 @@ class Workers;
 /// How ranks communicate.
 struct WorkersOptions {
   device::Device device = {};  ///< device of this rank's gradients
-  allreduce::Route route =
-      allreduce::Route::automatic;  ///< for gradients; automatic: by where the ranks are
+  /// For gradients; automatic: by where the ranks are.
+  allreduce::Route route = allreduce::Route::automatic;
   /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports
   /// the stalled rank; 0: never.
   double stall_timeout = 120;

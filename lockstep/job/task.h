@@ -36,8 +36,8 @@ struct Task {
   Endpoint rendezvous = {};             ///< on the host of rank 0
   std::string job = {};                 ///< identifies the job: equal for all its tasks
   std::vector<std::string> hosts = {};  ///< of each rank; empty if unknown
-  std::vector<std::string> names =
-      {};  ///< of each rank, as in the source: "worker:1"; may be empty
+  /// Of each rank, as in the source: "worker:1"; may be empty.
+  std::vector<std::string> names = {};
 };
 
 /// The task that the environment describes, from the first of these sources that is present:

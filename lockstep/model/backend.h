@@ -50,11 +50,11 @@ class Backend {
   virtual std::string name() const = 0;  ///< human-readable: "oneDNN"
   /// Whether passes are complete when their calls return, and operands are in host memory.
   virtual bool runs_on_host() const = 0;
-  virtual Precision precision()
-      const = 0;  ///< the type of activations, their gradients and `weights`
+  /// The type of activations, their gradients and `weights`.
+  virtual Precision precision() const = 0;
   virtual Fusions fusions() const { return {}; }  ///< what its operations can fuse
-  virtual device::Allocator&
-  allocator() = 0;  ///< allocates the memory of passes on this backend's device
+  /// Allocates the memory of passes on this backend's device.
+  virtual device::Allocator& allocator() = 0;
   /// Bytes that the allocator can still provide. On the host, where the operating system decides,
   /// there is no limit.
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }

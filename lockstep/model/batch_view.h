@@ -15,8 +15,8 @@ struct BatchView {
   std::int64_t samples = 0;                   ///< may be 0: the gradients are then zero
   std::span<const float> features = {};       ///< [samples, input shape...]
   std::span<const std::uint8_t> pixels = {};  ///< [samples, input shape...], instead of features
-  ChannelNormalization normalization =
-      {};                ///< applied to the pixels when they are converted to features
+  /// Applied to the pixels when they are converted to features.
+  ChannelNormalization normalization = {};
   Targets targets = {};  ///< targets of the same samples
 };
 

@@ -26,8 +26,8 @@ class StatisticsExchange;
 struct StepContext {
   std::uint64_t seed = 1;  ///< seed of initial parameters and dropout
   std::int64_t step = 0;   ///< update number, seeds dropout
-  std::int64_t first_sample =
-      0;  ///< index of this part's first sample in the global batch, seeds dropout
+  /// Index of this part's first sample in the global batch, seeds dropout.
+  std::int64_t first_sample = 0;
   std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
   float loss_scale = 1;             ///< factor on the gradients that prevents underflow in 16 bits
 };
@@ -58,13 +58,11 @@ class CompiledModel {
   /// Names, shapes and offsets of buffers().
   const ParameterTable& buffer_table() const { return network_->buffers(); }
   // Flat arrays in device memory. The host reads and writes them through device::HostView.
-  std::span<float> parameters() {
-    return parameters_.as<float>();
-  }  ///< call parameters_changed() after writing
+  /// Call parameters_changed() after writing.
+  std::span<float> parameters() { return parameters_.as<float>(); }
   std::span<float> gradients() { return gradients_.as<float>(); }  ///< written by train_batch
-  std::span<float> buffers() {
-    return buffers_.as<float>();
-  }  ///< moving statistics of batch normalization
+  /// Moving statistics of batch normalization.
+  std::span<float> buffers() { return buffers_.as<float>(); }
 
   /// Updates the reduced-precision copy of the parameters that matrix products read, if the
   /// precision needs one. Enqueued on the stream.
@@ -119,9 +117,8 @@ class CompiledModel {
     std::size_t gradients = 0;    ///< with the gradients of micro-batches
     std::size_t activations = 0;  ///< the arena of all plans, with saved values and workspaces
 
-    std::size_t total() const {
-      return parameters + gradients + activations;
-    }  ///< sum of all fields
+    /// Sum of all fields.
+    std::size_t total() const { return parameters + gradients + activations; }
   };
   Memory memory() const;  ///< bytes that this model has allocated on its device
 

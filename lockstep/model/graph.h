@@ -16,8 +16,8 @@ struct GraphStep {
   Shape output_shape;
   bool fused_add = false;   ///< also adds its second input, before the ReLU
   bool fused_relu = false;  ///< also applies the following ReLU
-  bool fused_statistics =
-      false;              ///< may also compute the statistics for the following normalization
+  /// May also compute the statistics for the following normalization.
+  bool fused_statistics = false;
   bool absorbed = false;  ///< a ReLU or addition performed by the preceding layer; only an alias
 };
 

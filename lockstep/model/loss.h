@@ -16,8 +16,8 @@ namespace lockstep::model {
 struct MetricSums {
   double loss = 0;           ///< sum of per-sample losses
   std::int64_t samples = 0;  ///< number of samples
-  std::int64_t correct =
-      0;  ///< samples whose label has the largest output (the first in case of ties)
+  /// Samples whose label has the largest output (the first in case of ties).
+  std::int64_t correct = 0;
   std::int64_t correct_top5 = 0;  ///< samples whose label is among the five largest outputs
   bool has_accuracy = false;      ///< whether the loss has classes; false for mean squared error
 
@@ -45,8 +45,8 @@ struct SummableMetrics {
   float samples = 0;       ///< as in MetricSums
   float correct = 0;       ///< as in MetricSums
   float correct_top5 = 0;  ///< as in MetricSums
-  float non_finite =
-      0;  ///< parts whose loss was not finite as a float; their metrics count 0 samples
+  /// Parts whose loss was not finite as a float; their metrics count 0 samples.
+  float non_finite = 0;
 
   static constexpr std::size_t kSize = 6;  ///< number of floats that write() writes
 
@@ -95,8 +95,8 @@ struct SparseCategoricalCrossentropy {
 /// Mean of the squared differences between the outputs of a sample and its targets.
 struct MeanSquaredError {};
 
-using Loss = std::variant<SparseCategoricalCrossentropy,
-                          MeanSquaredError>;  ///< The loss that training minimizes.
+/// The loss that training minimizes.
+using Loss = std::variant<SparseCategoricalCrossentropy, MeanSquaredError>;
 
 std::string to_string(const Loss& loss);  ///< the name used in network descriptions and checkpoints
 

@@ -62,12 +62,10 @@ class Network {
   NodeId last() const { return static_cast<NodeId>(nodes_.size()) - 1; }
 
   const std::string& name() const { return name_; }  ///< used in messages and checkpoints
-  const Shape& input_shape() const {
-    return input_shape_;
-  }  ///< shape of one sample, without the batch
-  const Shape& output_shape() const {
-    return shape(last());
-  }  ///< output shape of the last node for one sample
+  /// Shape of one sample, without the batch.
+  const Shape& input_shape() const { return input_shape_; }
+  /// Output shape of the last node for one sample.
+  const Shape& output_shape() const { return shape(last()); }
   /// Output shape of `node` for one sample.
   const Shape& shape(NodeId node) const {
     return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;

@@ -45,9 +45,8 @@ class Optimizer {
   /// name.
   std::span<float> slot(std::string_view name);
 
-  const OptimizerOptions& options() const {
-    return options_;
-  }  ///< the options given to the constructor
+  /// The options given to the constructor.
+  const OptimizerOptions& options() const { return options_; }
 
  private:
   OptimizerOptions options_;

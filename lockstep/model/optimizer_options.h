@@ -156,8 +156,8 @@ struct AdamW {
   float beta1 = 0.9f;     ///< decay rate of the mean gradient
   float beta2 = 0.999f;   ///< decay rate of the mean square
   float epsilon = 1e-7f;  ///< added to the root of the mean square
-  float weight_decay =
-      0.01f;  ///< for arrays with decay; shrinks the parameters, decoupled from the gradient
+  /// For arrays with decay; shrinks the parameters, decoupled from the gradient.
+  float weight_decay = 0.01f;
 };
 
 /// Layer-wise adaptive rates for large batches (You, Gitman and Ginsburg, arXiv 1708.03888): each
@@ -182,8 +182,8 @@ struct Lamb {
   float weight_decay = 0.01f;  ///< for arrays with decay; added to the direction
 };
 
-using OptimizerOptions =
-    std::variant<Sgd, Adam, AdamW, Lars, Lamb>;  ///< One of the optimizers with its constants.
+/// One of the optimizers with its constants.
+using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Lars, Lamb>;
 
 std::string to_string(const OptimizerOptions& options);  ///< the name used by `--optimizer`
 
@@ -209,8 +209,8 @@ struct UpdateContext {
 SgdUpdate update_of(const Sgd& sgd, const UpdateContext& context);
 /// Constants of one Adam update.
 AdamUpdate update_of(const Adam& adam, const UpdateContext& context);
-AdamUpdate update_of(const AdamW& adamw,
-                     const UpdateContext& context);  ///< constants of one AdamW update
+/// Constants of one AdamW update.
+AdamUpdate update_of(const AdamW& adamw, const UpdateContext& context);
 /// Constants of one Lars update, shared by all layers.
 LarsUpdate update_of(const Lars& lars, const UpdateContext& context);
 /// Constants of one Lamb update, shared by all layers.

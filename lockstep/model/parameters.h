@@ -45,11 +45,11 @@ Initializer::Kind parse_initializer(std::string_view name);
 struct ParameterInfo {
   std::string name;  ///< "conv2d_1/kernel"
   Shape shape;       ///< of the array, row-major
-  std::size_t offset =
-      0;  ///< offset of the first element in the flat array; a multiple of 16 elements (64 bytes)
+  /// Offset of the first element in the flat array; a multiple of 16 elements (64 bytes).
+  std::size_t offset = 0;
   std::size_t count = 0;  ///< elements
-  bool decay =
-      true;  ///< whether weight decay applies; false for biases and normalization parameters
+  /// Whether weight decay applies; false for biases and normalization parameters.
+  bool decay = true;
   Initializer initializer;  ///< how its initial values are drawn
 };
 
@@ -63,12 +63,10 @@ class ParameterTable {
 
   /// In declaration order, which is also flat order.
   std::span<const ParameterInfo> entries() const { return entries_; }
-  std::size_t flat_size() const {
-    return flat_size_;
-  }  ///< elements of the flat array, with padding
-  std::size_t element_count() const {
-    return element_count_;
-  }  ///< elements of all parameters, without padding
+  /// Elements of the flat array, with padding.
+  std::size_t flat_size() const { return flat_size_; }
+  /// Elements of all parameters, without padding.
+  std::size_t element_count() const { return element_count_; }
   std::vector<std::size_t> indices_by_name() const;  ///< indices into entries(), sorted by name
   const ParameterInfo* find(std::string_view name) const;  ///< nullptr if absent
 

@@ -54,8 +54,8 @@ struct ComputeOptions {
   /// Uses only algorithms that give the same bits in every run, chosen without measurement. Always
   /// true on the CPU.
   bool deterministic = false;
-  FusedStatistics fused_statistics =
-      FusedStatistics::where_faster;  ///< treated as `never` if `deterministic`
+  /// Treated as `never` if `deterministic`.
+  FusedStatistics fused_statistics = FusedStatistics::where_faster;
   /// The group that synchronizes batch normalization in training; must outlive the model. Null:
   /// each model uses its own samples only.
   StatisticsExchange* statistics = nullptr;
@@ -84,9 +84,8 @@ class TensorView {
 
   void* data() const { return data_; }        ///< the first element; null if empty
   std::size_t size() const { return size_; }  ///< in elements
-  std::size_t size_bytes() const {
-    return size_ * element_bytes(type_);
-  }                                          ///< bytes of all elements
+  /// Bytes of all elements.
+  std::size_t size_bytes() const { return size_ * element_bytes(type_); }
   bool empty() const { return size_ == 0; }  ///< whether there are none
   Precision type() const { return type_; }   ///< of each element
 

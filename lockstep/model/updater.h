@@ -21,8 +21,8 @@ struct UpdateArrays {
   std::span<const float> gradients;  ///< in the same layout; reduced over all replicas
   TensorView weights;  ///< the 16-bit copy of the parameters, also updated; empty for float32
   std::span<float> statistics;  ///< moving statistics
-  std::span<const float>
-      kept_statistics;  ///< their values before the step, restored if the step is not applied
+  /// Their values before the step, restored if the step is not applied.
+  std::span<const float> kept_statistics;
 };
 
 /// The arguments of one update.
@@ -68,9 +68,8 @@ class Updater {
   /// The slot with index `index` in slot_names(), flat, on the model's device.
   virtual std::span<float> slot(std::size_t index) = 0;
 
-  const OptimizerOptions& options() const {
-    return options_;
-  }  ///< the options given to the constructor
+  /// The options given to the constructor.
+  const OptimizerOptions& options() const { return options_; }
 
  private:
   std::vector<std::string> slot_names_;

@@ -42,8 +42,8 @@ class PendingConnections {
  public:
   static constexpr std::size_t kMaxPending = 64;
   static constexpr double kPatience = 5;  ///< seconds allowed for a handshake
-  static constexpr double kBusyPatience =
-      0.25;  ///< seconds allowed for the oldest if kMaxPending are pending
+  /// Seconds allowed for the oldest if kMaxPending are pending.
+  static constexpr double kBusyPatience = 0.25;
 
   PendingConnections(std::vector<Listener> listeners, net::JobSecret secret, std::string purpose);
 

@@ -32,10 +32,10 @@ struct TrainBegin {
   std::int64_t records = 0;                ///< number of records in the data set
   std::string shard_policy = "auto";       ///< as for `--shard-policy`
   std::vector<data::StoredFile> files;     ///< files of the records; empty if they are not in files
-  std::vector<data::WorkerShare>
-      shares;  ///< records of each rank in the first epoch of this run; on the chief
-  std::vector<data::DamagedFile>
-      damaged_files;                   ///< files that are used only up to a damaged position
+  /// Records of each rank in the first epoch of this run; on the chief.
+  std::vector<data::WorkerShare> shares;
+  /// Files that are used only up to a damaged position.
+  std::vector<data::DamagedFile> damaged_files;
   std::int64_t global_batch = 0;       ///< samples per step over all replicas
   std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
   std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
@@ -54,11 +54,11 @@ struct TrainBegin {
 struct StepLogs {
   std::int64_t step = 0;   ///< completed steps, including this one
   std::int64_t epoch = 0;  ///< from 0
-  model::MetricSums metrics =
-      {};                    ///< sums of this step over all replicas; 0 samples if it was skipped
-  std::int64_t samples = 0;  ///< size of this step's global batch
-  float learning_rate = 0;   ///< of this step
-  double gradient_norm = 0;  ///< before clipping; 0 without clipping
+  /// Sums of this step over all replicas; 0 samples if it was skipped.
+  model::MetricSums metrics = {};
+  std::int64_t samples = 0;       ///< size of this step's global batch
+  float learning_rate = 0;        ///< of this step
+  double gradient_norm = 0;       ///< before clipping; 0 without clipping
   double input_wait_seconds = 0;  ///< time since the start that this rank waited for input
   /// Time since the start that this rank's first replica was blocked in communication, and the part
   /// of it that it waited for slower replicas.
@@ -86,8 +86,8 @@ struct EpochLogs {
   std::int64_t step = 0;      ///< completed steps
   bool complete = true;       ///< false if the training ended within the epoch
   model::MetricSums metrics;  ///< sums over the epoch's good steps and all replicas
-  std::optional<model::MetricSums>
-      validation;            ///< sums over all validation records, if there are any
+  /// Sums over all validation records, if there are any.
+  std::optional<model::MetricSums> validation;
   std::int64_t samples = 0;  ///< number of records visited, including those of skipped steps
   std::int64_t skipped_samples = 0;  ///< number of records of skipped steps
   /// How often each record was seen, verified over all ranks: once, or once per rank if the policy
@@ -127,17 +127,17 @@ class Callback {
   virtual ~Callback() = default;
 
   virtual void on_train_begin(const TrainBegin& /*begin*/) {}  ///< before the first step
-  virtual void on_train_end(const TrainEnd& /*end*/) {
-  }  ///< after the last step, also after a signal
-  virtual void on_epoch_begin(std::int64_t /*epoch*/) {
-  }  ///< before the first step of an epoch; `epoch` from 0
-  virtual void on_epoch_end(const EpochLogs& /*logs*/) {
-  }  ///< after the last step and the validation of an epoch
+  /// After the last step, also after a signal.
+  virtual void on_train_end(const TrainEnd& /*end*/) {}
+  /// Before the first step of an epoch; `epoch` from 0.
+  virtual void on_epoch_begin(std::int64_t /*epoch*/) {}
+  /// After the last step and the validation of an epoch.
+  virtual void on_epoch_end(const EpochLogs& /*logs*/) {}
   virtual void on_batch_begin(std::int64_t /*step*/) {}  ///< before a step; `step`: completed steps
   virtual void on_batch_end(const StepLogs& /*logs*/) {}  ///< after a step
   virtual void on_test_begin() {}                         ///< before the validation of an epoch
-  virtual void on_test_end(const model::MetricSums& /*metrics*/) {
-  }  ///< after validation, with sums over all replicas
+  /// After validation, with sums over all replicas.
+  virtual void on_test_end(const model::MetricSums& /*metrics*/) {}
   virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}  ///< after a checkpoint is complete
 
   /// Whether the callback may call request_stop() in a batch hook. False avoids a synchronization

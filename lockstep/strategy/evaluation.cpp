@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
 namespace {

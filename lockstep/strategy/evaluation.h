@@ -3,10 +3,10 @@
 
 #include <functional>
 #include <optional>
-#include <span>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
 
@@ -25,15 +25,6 @@ inline constexpr int kInterruptEvery = 16;
 std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
                                           const data::StreamOptions& stream,
                                           const Interrupted& interrupted = {});
-
-/// The outputs for one global batch.
-struct Predictions {
-  std::span<const std::int64_t> record_ids;  ///< [samples]
-  std::span<const float> outputs;            ///< [samples, width], outputs of the network
-  std::int64_t width = 0;                    ///< elements of one output
-};
-/// Receives predictions in record order.
-using PredictionSink = std::function<void(const Predictions&)>;
 
 /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
 /// chief in record order. Collective.

@@ -16,7 +16,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/safetensors.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -32,8 +32,8 @@ enum class Names { own, torch };
 /// A tensor to load from the file.
 struct Wanted {
   std::string name;  ///< name in the file
-  model::Shape
-      shape;  ///< shape in the file: [O, C, H, W] if `channels` is set, else that of the network
+  /// Shape in the file: [O, C, H, W] if `channels` is set, else that of the network.
+  model::Shape shape;
   std::int64_t channels = 0;
   std::string layer;
   std::span<float> into;
@@ -123,8 +123,7 @@ void check_order_of_values(const model::Network& network, const std::filesystem:
     if (image.size() != 3 || image[0] * image[1] == 1 || image[2] == 1) continue;
     throw Error(ErrorCategory::checkpoint, kWhere,
                 fmt::format("expected a network without flattened images for {}, which has "
-                            "PyTorch's names and order "
-                            "of values",
+                            "PyTorch's names and order of values",
                             file.string()),
                 fmt::format("got {}, whose {} flattens {}", network.name(), node.name,
                             model::to_string(image)));

@@ -8,7 +8,7 @@
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/traffic_interface.h"
-#include "lockstep/strategy/replica_threads.h"
+#include "lockstep/strategy/replica/replica_threads.h"
 
 namespace lockstep::strategy {
 

@@ -48,9 +48,8 @@ class Strategy {
   job::Session& session() const { return world_.session(); }      ///< the session of this process
   const job::World& world() const { return world_; }              ///< devices and communicators
   int num_replicas_in_sync() const { return world_.replicas(); }  ///< number of replicas of the job
-  int local_replicas() const {
-    return world_.local_replicas();
-  }  ///< number of replicas of this process
+  /// Number of replicas of this process.
+  int local_replicas() const { return world_.local_replicas(); }
   /// The index in the job of this process's first replica.
   int first_replica() const { return world_.first_replica(); }
   /// Whether this process writes checkpoints, summaries and logs.

@@ -8,9 +8,10 @@
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/job/agreement.h"
-#include "lockstep/strategy/data_fit.h"
-#include "lockstep/strategy/fit_loop.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/fit_loop.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
 namespace {

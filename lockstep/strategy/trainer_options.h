@@ -4,8 +4,10 @@
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -13,13 +15,13 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
-#include "lockstep/model/optimizer.h"
+#include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/tensor.h"
 #include "lockstep/strategy/callback.h"
-#include "lockstep/strategy/loss_scaler.h"
-#include "lockstep/strategy/normalization.h"
 #include "lockstep/strategy/pretrained.h"
+#include "lockstep/strategy/replica/loss_scaler.h"
+#include "lockstep/strategy/replica/normalization.h"
 
 namespace lockstep::strategy {
 
@@ -32,13 +34,13 @@ RateScaling parse_rate_scaling(std::string_view name);
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
-  model::OptimizerOptions optimizer =
-      model::Adam{};              ///< hyperparameters; the learning rate comes from `schedule`
+  /// Hyperparameters; the learning rate comes from `schedule`.
+  model::OptimizerOptions optimizer = model::Adam{};
   model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training
-  RateScaling rate_scaling =
-      RateScaling::none;  ///< how the learning rate scales with the global batch
-  std::int64_t base_batch =
-      0;  ///< global batch that the learning rate refers to; required unless rate_scaling is none
+  /// How the learning rate scales with the global batch.
+  RateScaling rate_scaling = RateScaling::none;
+  /// Global batch that the learning rate refers to; required unless rate_scaling is none.
+  std::int64_t base_batch = 0;
   double clip_norm = 0;  ///< maximum norm of the reduced gradient; 0 disables clipping
   /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
   /// micro-batch.
@@ -46,11 +48,11 @@ struct TrainerOptions {
   /// Type of activations and of the weights in products; parameters and their gradients are
   /// float32.
   model::Precision precision = model::Precision::float32;
-  bool tf32 =
-      false;  ///< allows GPUs to round the operands of float32 products to a 10-bit mantissa
+  /// Allows GPUs to round the operands of float32 products to a 10-bit mantissa.
+  bool tf32 = false;
   bool deterministic = false;  ///< uses only GPU algorithms that give the same bits in every run
-  bool records_steps =
-      true;  ///< allows a GPU to replay a recorded step (CUDA graph); the results are the same
+  /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
+  bool records_steps = true;
   std::optional<LossScaling> loss_scaling = {};  ///< nullopt: dynamic for float16, none otherwise
   NormalizationScope normalization = {};         ///< scope of the batch-normalization statistics
   std::uint64_t seed = 1;  ///< seed of initial weights, dropout and the order of records
@@ -69,15 +71,14 @@ model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t g
 /// Where and when checkpoints are written.
 struct CheckpointPlan {
   std::filesystem::path directory = {};  ///< empty: no checkpoints
-  std::int64_t save_every =
-      0;         ///< in steps; 0: at the end of each epoch. The end of the training is always saved
+  /// In steps; 0: at the end of each epoch. The end of the training is always saved.
+  std::int64_t save_every = 0;
   int keep = 3;  ///< number of healthy checkpoints to keep
-  checkpoint::Resume resume =
-      checkpoint::Resume::automatic;  ///< whether to resume from an existing checkpoint
-  checkpoint::VerifyCheckpoint verify =
-      checkpoint::VerifyCheckpoint::automatic;  ///< how the ranks' replicas are compared at each
-                                                ///< save
-  checkpoint::Configuration configuration;      ///< stored in state.json
+  /// Whether to resume from an existing checkpoint.
+  checkpoint::Resume resume = checkpoint::Resume::automatic;
+  /// How the ranks' replicas are compared at each save.
+  checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
+  checkpoint::Configuration configuration;  ///< stored in state.json
 };
 
 /// Options of Trainer::fit().
@@ -105,5 +106,14 @@ struct History {
   std::vector<EpochLogs> epochs;  ///< the epochs of this run
   TrainEnd end;                   ///< how it ended
 };
+
+/// The outputs for one global batch.
+struct Predictions {
+  std::span<const std::int64_t> record_ids;  ///< [samples]
+  std::span<const float> outputs;            ///< [samples, width], outputs of the network
+  std::int64_t width = 0;                    ///< elements of one output
+};
+/// Receives predictions in record order.
+using PredictionSink = std::function<void(const Predictions&)>;
 
 }  // namespace lockstep::strategy

@@ -119,8 +119,7 @@ TEST(GpuGroup, OfTheCpuRefusesTheStreamOfAGpu) {
   for (const Communicator& group : make_device_group({device::Device{}, device::Device{}}))
     EXPECT_EQ(error_of([&] { group.all_reduce(std::span(values), ReduceOp::sum, stream).wait(); }),
               "[all_reduce] expected a group of GPU replicas for a GPU stream, got a stream of "
-              "gpu:0 for route "
-              "in-process");
+              "gpu:0 for route in-process");
 }
 
 TEST(InGpu, RefusesMoreMembersThanAKernelReads) {

@@ -22,8 +22,8 @@ struct GroupKind {
   /// The same bits on all members and in every run: promised by our own routes, not by the MPI
   /// library.
   bool is_exact = true;
-  bool adds_in_member_order =
-      false;  ///< rather than in another fixed order; for three members or more
+  /// Rather than in another fixed order; for three members or more.
+  bool adds_in_member_order = false;
   /// The member that an error names besides the last one when that differs: its neighbour where
   /// threads of one rank compare first.
   int named_beside_last = 0;

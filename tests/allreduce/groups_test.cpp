@@ -45,8 +45,7 @@ TEST(ParseRoute, ListsTheNames) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_STREQ(error.what(),
                  "[--allreduce] expected auto, in-process, shared-memory, ring, hierarchical, mpi, "
-                 "nccl or staged, got "
-                 "\"tree\"");
+                 "nccl or staged, got \"tree\"");
   }
 }
 

@@ -52,10 +52,10 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
     FAIL() << "in-process was accepted between ranks";
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
-    EXPECT_EQ(error.what(), fmt::format("[--allreduce] expected auto, shared-memory, ring, "
-                                        "hierarchical or mpi between ranks, got in-process "
-                                        "for {} ranks",
-                                        world_size()));
+    EXPECT_EQ(error.what(),
+              fmt::format("[--allreduce] expected auto, shared-memory, ring, hierarchical or mpi "
+                          "between ranks, got in-process for {} ranks",
+                          world_size()));
   }
 }
 
@@ -117,8 +117,7 @@ TEST(MpiGroup, RefusesToGatherMoreThanMpiCanCount) {
                 group.all_gather(std::span(static_cast<const std::byte*>(memory), kBytes));
               }),
               fmt::format("[all-gather] expected at most 2147483647 bytes over all ranks together; "
-                          "gather in pieces, "
-                          "got {}",
+                          "gather in pieces, got {}",
                           kBytes * static_cast<std::size_t>(world_size())));
     const std::byte small{static_cast<unsigned char>(group.rank())};
     EXPECT_EQ(group.all_gather(std::span(&small, 1)).size(),

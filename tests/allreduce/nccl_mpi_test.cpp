@@ -33,13 +33,13 @@ TEST(NcclBetweenRanks, NamesItsRoute) {
 }
 
 TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
-  EXPECT_EQ(error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
-            fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, give "
-                        "each rank its own with "
-                        "--devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; "
-                        "rank 0 (gpu:0) and rank 1 "
-                        "(gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
-                        host_name()));
+  EXPECT_EQ(
+      error_of([] { make_device_group(MPI_COMM_WORLD, pretend::gpus(1), Route::nccl); }),
+      fmt::format(
+          "[devices] expected a GPU for each rank: let --devices auto choose, give each rank its "
+          "own with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank "
+          "0 (gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
+          host_name()));
 }
 
 TEST(NcclBetweenRanks, SaysOnAllRanksThatOneLacksTheLibrary) {
@@ -75,8 +75,7 @@ TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
                                 Route::hierarchical);
             }),
             fmt::format("[--allreduce] expected one replica per rank for hierarchical between "
-                        "GPUs, got {} replicas of {} "
-                        "ranks",
+                        "GPUs, got {} replicas of {} ranks",
                         2 * world_size(), world_size()));
 }
 

@@ -164,8 +164,7 @@ TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
   EXPECT_EQ(error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
             fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL "
-                        "returned \"invalid usage\" (a "
-                        "pretended one){}",
+                        "returned \"invalid usage\" (a pretended one){}",
                         host_name(), kAdvice));
 }
 

@@ -125,12 +125,10 @@ TEST(StragglerReport, SpeaksInSentences) {
   const std::vector<std::string> names = {"rank 0 (host G)", "rank 1 (host H)", "rank 2 (host H)"};
   EXPECT_THAT(to_sentences(report.stragglers(), names),
               ElementsAre("rank 1 (host H) is slow: compute takes 212 ms per step, the median is "
-                          "12 ms; the others wait "
-                          "200 ms per step for it"));
+                          "12 ms; the others wait 200 ms per step for it"));
   EXPECT_THAT(to_sentences(after({reading(1.2 * kMs), reading(7.5 * kMs)}).stragglers(), names),
               ElementsAre("rank 1 (host H) is slow: input takes 7.5 ms per step, the median is 1.2 "
-                          "ms; the others wait 6.3 "
-                          "ms per step for it"));
+                          "ms; the others wait 6.3 ms per step for it"));
   EXPECT_THAT(to_sentences({}, names), IsEmpty());
 }
 

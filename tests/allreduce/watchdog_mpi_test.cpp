@@ -103,9 +103,9 @@ TEST(WatchdogOfAJob, SaysSoWhereNobodyIsMissing) {
   EXPECT_THAT(
       outcome.output,
       AllOf(HasSubstr("no rank has made progress for "),
-            HasSubstr("ranks 0,1,2 are at step 20, in all_reduce of bucket 1 (layers fc2 .. "
-                      "conv5); no rank is "
-                      "missing, so a connection between them may be broken; start it again")));
+            HasSubstr(
+                "ranks 0,1,2 are at step 20, in all_reduce of bucket 1 (layers fc2 .. conv5); no "
+                "rank is missing, so a connection between them may be broken; start it again")));
 }
 
 TEST(WatchdogOfAJob, LeavesAnErrorToTheRankThatHasIt) {

@@ -73,11 +73,9 @@ TEST(WatchdogOfOneProcess, NamesTheReplicaThatTheOthersWaitFor) {
   const Watchdog watchdog({&waits, &sleeps}, options(kShort, reported));
   const WatchdogReport report = reported.await();
   EXPECT_TRUE(report.speaks);
-  EXPECT_THAT(
-      report.text,
-      StartsWith(
-          "[watchdog] expected progress within 0.5 s; replica 1 (rank 0, host H), step 12, waiting "
-          "before bucket 0 (layers fc2) for "));
+  EXPECT_THAT(report.text,
+              StartsWith("[watchdog] expected progress within 0.5 s; replica 1 (rank 0, host H), "
+                         "step 12, waiting before bucket 0 (layers fc2) for "));
   EXPECT_THAT(report.text, EndsWith(" s in compute; replica 0 is in it; start it again"));
 }
 
@@ -135,11 +133,8 @@ TEST(WatchdogOfOneProcess, LeavesWithTheStatusOfACommunicationError) {
       },
       ::testing::ExitedWithCode(4),
       "lockstep: error: \\[watchdog\\] expected progress within 0.5 s; no rank has made progress "
-      "for .* s: rank 0 is "
-      "before the "
-      "first "
-      "step, in barrier; no rank is missing, so a connection between them may be broken; start it "
-      "again");
+      "for .* s: rank 0 is before the first step, in barrier; no rank is missing, so a connection "
+      "between them may be broken; start it again");
 }
 
 /// Three ranks as threads: rank r has activity r, and host "host-r".

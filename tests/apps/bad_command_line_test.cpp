@@ -44,22 +44,17 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected a command (`lockstep --help` lists them), got none"},
         Refusal{"misspelt_command", "tarin", 2,
                 "command line] expected an option or command of lockstep (`lockstep --help` lists "
-                "them), got \"tarin\" "
-                "(did you mean "
-                "train?)"},
+                "them), got \"tarin\" (did you mean train?)"},
         Refusal{"misspelt_option", "train --modle cnn", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
-                "--help` lists them), "
-                "got \"--modle\" "
-                "(did you mean --model?)"},
+                "--help` lists them), got \"--modle\" (did you mean --model?)"},
         Refusal{"without_data", "train --model cnn", 2,
                 "command line] expected --data; it was not given"},
         Refusal{"without_model", "train" + kData, 2,
                 "command line] expected --model NAME or --model FILE.json; it was not given"},
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
                 "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
-                "resnet50, resnet101, "
-                "resnet152, or a FILE.json, got \"mpl\""},
+                "resnet50, resnet101, resnet152, or a FILE.json, got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected valid options for lockstep train"},
         Refusal{"global_batch_of_0", kTrain + "--global-batch 0", 2,
@@ -70,8 +65,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "images] expected image records; the records of 1003 synthetic samples of 8x8x1 "
                 "are not images"},
         Refusal{"accumulate_of_0", kTrain + "--accumulate 0", 2,
-                "command line] expected --accumulate to be at least "
-                "1, got 0"},
+                "command line] expected --accumulate to be at least 1, got 0"},
         Refusal{"unknown_scope_of_normalization", kTrain + "--bn global", 2,
                 "bn] expected local, sync or group:K with K replicas, 1 or more, got \"global\""},
         Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0",
@@ -191,13 +185,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"allreduce_bench_size_beyond_int", kBench + "--max-bytes 4GiB", 2,
                 "command line] expected --max-bytes to be at most 2147483647, got 4294967296"},
         Refusal{"allreduce_bench_iterations_below_0", kBench + "--iterations -1", 2,
-                "command line] expected --iterations to be at least 0, "
-                "got -1"},
-        Refusal{"allreduce_bench_misspelt_option", kBench + "--chek", 2,
-                "command line] expected an option or command of lockstep allreduce-bench "
-                "(`lockstep allreduce-bench "
-                "--help` lists "
-                "them), got \"--chek\" (did you mean --check?)"},
+                "command line] expected --iterations to be at least 0, got -1"},
+        Refusal{
+            "allreduce_bench_misspelt_option", kBench + "--chek", 2,
+            "command line] expected an option or command of lockstep allreduce-bench (`lockstep "
+            "allreduce-bench --help` lists them), got \"--chek\" (did you mean --check?)"},
         Refusal{"absent_configuration", "train --config nowhere.toml", 2,
                 "command line] expected --config to be a readable file of name=value lines; "},
         Refusal{"doctor_measures_too_long", "doctor --seconds 90", 2,

@@ -211,8 +211,7 @@ TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
   write(data::Compression::gzip);
   EXPECT_THAT(run({"--data", pattern(), "--input-shape", "2x2x3"}),
               HasSubstr("compressed files are decompressed into memory when they are opened; cold "
-                        "reading was not "
-                        "measured\n"));
+                        "reading was not measured\n"));
 }
 
 TEST_F(DataBenchmarkTest, TakesDataSetsThatAreNotFiles) {

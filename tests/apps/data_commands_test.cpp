@@ -22,8 +22,7 @@ using ::testing::Not;
 /// One gray pixel.
 const std::string kPng = from_hex(
     "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c63600700"
-    "00"
-    "0900082023c38c0000000049454e44ae426082");
+    "000900082023c38c0000000049454e44ae426082");
 
 class DataCommands : public ::testing::Test {
  protected:
@@ -194,9 +193,7 @@ TEST_F(DataCommands, InspectsTables) {
             }),
             "[--input " + path("a.csv") +
                 "?leave_out=color] expected like=FILE, the training table that defines the numbers "
-                "of categorical "
-                "values; "
-                "there is none");
+                "of categorical values; there is none");
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}),
               HasSubstr("records of each label\n  0              1  apple\n"));
@@ -295,8 +292,7 @@ TEST_F(DataCommands, VerifyNamesEveryFault) {
                          "does not match its checksum\n[" +
                          path("a.tfrecord") +
                          ": record 3 at byte 58] expected an intact record; length CRC: the length "
-                         "field does not match its "
-                         "checksum\n" +
+                         "field does not match its checksum\n" +
                          path("a.tfrecord") + ": 4 records, 3 damaged\n" + path("b.tfrecord") +
                          ": 1 records, intact\n");
 }
@@ -319,8 +315,7 @@ TEST_F(DataCommands, VerifyDecodesImages) {
   const std::string error = data_error_of([&] { run({"verify", "--images", path("a.tfrecord")}); });
   EXPECT_THAT(error, HasSubstr("3 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
                                ": record 0 at byte 0] expected an intact image in image/encoded; "
-                               "[image] expected a JPEG or a "
-                               "PNG image"));
+                               "[image] expected a JPEG or a PNG image"));
   EXPECT_THAT(output_, HasSubstr(": record 2 at byte "));
   EXPECT_THAT(output_, HasSubstr("expected an intact image in picture; [PNG image]"));
   EXPECT_THAT(output_, HasSubstr("expected a tf.train.Example; "));

@@ -72,8 +72,7 @@ TEST(DoctorFault, AFolderForTemporaryFilesThatIsNotThere) {
 TEST(DoctorFault, DataThatAreMissing) {
   EXPECT_THAT(only_problem(examine_after("", "--data /nowhere/train.tfrecord"), "data"),
               AllOf(HasSubstr("[/nowhere/train.tfrecord] expected "),
-                    HasSubstr(" -> copy the files to this path on every "
-                              "host")));
+                    HasSubstr(" -> copy the files to this path on every host")));
 }
 
 TEST(DoctorFault, AGpuWithBadMemory) {

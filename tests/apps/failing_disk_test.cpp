@@ -52,16 +52,15 @@ class FullDisk : public ::testing::Test {
 };
 
 TEST_F(FullDisk, OfSummariesDoesNotEndATraining) {
-  const Result result =
-      with_disk(fmt::format("$L train --model mlp --log-every 1 --epochs 100 --save-every 1000000 "
-                            "--checkpoint-dir {} --summary-dir {} {}; s=$?; ls -s {}/train >&2; "
-                            "exit $s",
-                            at("run"), disk(), kData, disk()));
+  const Result result = with_disk(
+      fmt::format("$L train --model mlp --log-every 1 --epochs 100 --save-every 1000000 "
+                  "--checkpoint-dir {} --summary-dir {} {}; s=$?; ls -s {}/train >&2; exit $s",
+                  at("run"), disk(), kData, disk()));
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_EQ(error_lines(result), 0U);
-  EXPECT_THAT(result.errors,
-              HasSubstr("expected to write the summary; No space left on device; the training "
-                        "continues"));
+  EXPECT_THAT(
+      result.errors,
+      HasSubstr("expected to write the summary; No space left on device; the training continues"));
   EXPECT_THAT(result.errors, ContainsRegex("[0-9]+ points of the summaries are lost"));
   EXPECT_EQ(run_lockstep("checkpoint verify " + at("run")).status, 0);
   EXPECT_TRUE(std::filesystem::exists(at("run") + "/step-00001100"));

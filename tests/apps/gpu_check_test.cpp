@@ -82,8 +82,8 @@ INSTANTIATE_TEST_SUITE_P(
     Arguments, GpuScripts,
     ::testing::Values(
         ScriptRefusal{"gpu_check --fast",
-                      "scripts/gpu_check: error: unknown option '--fast'; scripts/gpu_check "
-                      "--help lists them"},
+                      "scripts/gpu_check: error: unknown option '--fast'; scripts/gpu_check --help "
+                      "lists them"},
         ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a file"},
         ScriptRefusal{
             "gpu_check --minutes 0",

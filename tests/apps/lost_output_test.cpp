@@ -87,8 +87,7 @@ TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
 TEST_F(LostOutput, OfLaunchIsStatusThree) {
   const Result result = shell(
       "TF_CONFIG='{\"cluster\":{\"worker\":[\"a:1\",\"b:1\"]},\"task\":{\"type\":\"worker\","
-      "\"index\":0}}' "
-      "$L launch --print -- true > /dev/full");
+      "\"index\":0}}' $L launch --print -- true > /dev/full");
   EXPECT_EQ(result.status, 3);
   expect_lost(result, "got No space left on device");
 }

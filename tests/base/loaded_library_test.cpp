@@ -71,9 +71,7 @@ std::string device_error(const std::function<void()>& call) {
 
 constexpr std::string_view kMissing =
     "[made-up] expected liblockstep_made_up.so.7 for this test; the loader reported "
-    "\"liblockstep_made_up.so.7: cannot "
-    "open "
-    "shared object file: No such file or directory\"";
+    "\"liblockstep_made_up.so.7: cannot open shared object file: No such file or directory\"";
 constexpr std::string_view kWhatToDo = ": install it, or add its directory to LD_LIBRARY_PATH";
 
 TEST(LoadedLibrary, IsAnErrorWhereItIsMissing) {
@@ -86,8 +84,7 @@ TEST(LoadedLibrary, SaysWhereElseItLooked) {
   wanted.folder = "/nowhere";
   EXPECT_EQ(device_error([&] { LoadedLibrary library(wanted); }),
             fmt::format("{} and \"/nowhere/liblockstep_made_up.so.7: cannot open shared object "
-                        "file: No such file or "
-                        "directory\"{}",
+                        "file: No such file or directory\"{}",
                         kMissing, kWhatToDo));
 }
 

@@ -17,8 +17,7 @@ TEST_F(DoctorOnHosts, NamesTheInterfaceThatCannotBeReached) {
   ASSERT_EQ(run(cluster({"up", "--name", name(), "--hosts", "2"})).status, 0);
   ASSERT_EQ(on(1, {"sh", "-c",
                    "ip link add spare0 type veth peer name spare1 && ip address add 10.99.0.1/24 "
-                   "dev spare0 && "
-                   "ip link set spare0 up && ip link set spare1 up"})
+                   "dev spare0 && ip link set spare0 up && ip link set spare1 up"})
                 .status,
             0);
   const Examined examined(run(cluster({"run", "--name", name()}, "doctor --quick --json")));

@@ -82,9 +82,7 @@ TEST(Filter, RefusesWhatMakesNoSense) {
             "[filter] expected 0 or more threads, got -1");
   EXPECT_EQ(input_error_of([&] { dataset.shuffle().filter(has_label_2); }),
             "[filter] expected a call before shuffle(), mixup() and batch(), because it selects "
-            "records by id; it was "
-            "called after "
-            "shuffle()");
+            "records by id; it was called after shuffle()");
 }
 
 }  // namespace

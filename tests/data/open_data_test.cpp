@@ -51,8 +51,8 @@ TEST(OpenData, SyntheticImages) {
   EXPECT_TRUE(images.source().has_images());
   EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().has_images());
   EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3:7"); }),
-            "[--data synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, "
-            "got 2 of the 3 values");
+            "[--data synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, got "
+            "2 of the 3 values");
 }
 
 TEST(OpenData, RefusesSyntheticThatIsNot) {
@@ -130,9 +130,8 @@ TEST(OpenData, SaysHowToGetFashionMnist) {
   options.system_dir = "system";
   EXPECT_EQ(data_error_of([&] { open_data("fashion-mnist:test", options); }),
             "[--data fashion-mnist:test] expected the Fashion-MNIST files in one of "
-            "system/fashion-mnist: install the "
-            "Debian package dataset-fashion-mnist, or set their directory with --data-dir; none of "
-            "them has the files");
+            "system/fashion-mnist: install the Debian package dataset-fashion-mnist, or set their "
+            "directory with --data-dir; none of them has the files");
   options.data_dir = "here";
   EXPECT_THAT(data_error_of([&] { open_data("fashion-mnist", options); }),
               HasSubstr("in one of here, here/fashion-mnist, system/fashion-mnist: "));
@@ -231,14 +230,12 @@ TEST(OpenData, NamesWhatItCannotFind) {
   EXPECT_EQ(
       data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
       "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
-  EXPECT_EQ(input_error_of([] { open_data("fashion-mnits"); }),
-            "[--data fashion-mnits] expected a glob of TFRecord files, a directory with a "
-            "dataset.json or with folders "
-            "of images, "
-            "fashion-mnist[:train|:test], "
-            "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
-            "synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
-            "(synthetic-images: the same in uint8); it is none of these");
+  EXPECT_EQ(
+      input_error_of([] { open_data("fashion-mnits"); }),
+      "[--data fashion-mnits] expected a glob of TFRecord files, a directory with a dataset.json "
+      "or with folders of images, fashion-mnist[:train|:test], idx:DIRECTORY[:train|:test], "
+      "csv:FILE[?OPTIONS], images:DIRECTORY or synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
+      "(synthetic-images: the same in uint8); it is none of these");
 }
 
 TEST(DataFiles, AreThoseThatWouldBeRead) {

@@ -58,10 +58,10 @@ TEST(Words, TakeAndSkipOfMoreThanThereIs) {
 TEST(Words, AnEmptyDataSetIsRefusedOnlyByItsStream) {
   const Dataset none = numbers(9).skip(9).repeat(3).concatenate(numbers(9).take(0)).take(5);
   EXPECT_EQ(none.size(), 0);
-  EXPECT_EQ(data_error_of([&] { none.batch(2).stream({}); }),
-            "[(counting, without the first 9 records, 3 times; counting, the first 0 records) one "
-            "after the other, the "
-            "first 0 records] expected at least one record; the data set is empty");
+  EXPECT_EQ(
+      data_error_of([&] { none.batch(2).stream({}); }),
+      "[(counting, without the first 9 records, 3 times; counting, the first 0 records) one after "
+      "the other, the first 0 records] expected at least one record; the data set is empty");
 }
 
 TEST(Words, RepeatIsOneEpoch) {
@@ -70,8 +70,7 @@ TEST(Words, RepeatIsOneEpoch) {
   EXPECT_THAT(ids_of(thrice.batch(9), {.last_step = 1})[0], ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, 8));
   EXPECT_EQ(input_error_of([] { numbers(3).repeat(0); }),
             "[repeat] expected at least 1 repetition (a stream without a last step repeats its "
-            "epochs indefinitely), "
-            "got 0");
+            "epochs indefinitely), got 0");
   EXPECT_EQ(
       input_error_of([] { numbers(3).repeat(std::int64_t{1} << 62); }),
       "[repeat] expected fewer than 2^63 records; 4611686018427387904 times 3 were requested");
@@ -142,8 +141,7 @@ TEST(Words, InterleaveGivesBlocksInTurn) {
   EXPECT_THAT(values_of(Dataset::interleave({a, b, c}, 2, 2), 5), ElementsAreArray(expected));
   EXPECT_EQ(Dataset::interleave({a, b}, 2).description(),
             "(counting; counting, without the first 10 records, the first 5 records) interleaved, "
-            "2 at a time, in "
-            "blocks of 1");
+            "2 at a time, in blocks of 1");
 }
 
 TEST(Words, InterleaveRefusesWhatMakesNoSense) {
@@ -159,28 +157,22 @@ TEST(Words, DataSetsThatDifferAreNotJoined) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(3, 2));
   EXPECT_EQ(input_error_of([&] { numbers(3).concatenate(regression); }),
             "[concatenate] expected data sets of samples [2] with 5 classes, as in counting; the "
-            "samples of counting are "
-            "[2] with 2 targets");
+            "samples of counting are [2] with 2 targets");
   const Dataset other = Dataset::synthetic({2, 2, 1}, 5, 4);
   EXPECT_EQ(input_error_of([&] {
               Dataset::interleave({numbers(3), other}, 2);
             }),
             "[interleave] expected data sets of samples [2] with 5 classes, as in counting; the "
-            "samples of 4 synthetic "
-            "samples of 2x2x1 are [2, 2, 1] with 5 classes");
+            "samples of 4 synthetic samples of 2x2x1 are [2, 2, 1] with 5 classes");
 }
 
 TEST(Words, StandBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([] { numbers(3).shuffle().take(1); }),
             "[take] expected a call before shuffle(), mixup() and batch(), because it selects "
-            "records by id; it was "
-            "called after "
-            "shuffle()");
+            "records by id; it was called after shuffle()");
   EXPECT_EQ(input_error_of([] { numbers(3).batch(1).skip(1); }),
             "[skip] expected a call before shuffle(), mixup() and batch(), because it selects "
-            "records by id; it was "
-            "called after "
-            "batch()");
+            "records by id; it was called after batch()");
   for (const char* word : {"repeat", "concatenate", "interleave"}) {
     const Dataset late = numbers(3).batch(1);
     EXPECT_THAT(input_error_of([&] {

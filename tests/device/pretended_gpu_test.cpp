@@ -136,8 +136,7 @@ TEST(GpuStream, SaysWhatFailed) {
             cudaSuccess);
   EXPECT_EQ(device_error_of([&] { stream.synchronize(); }),
             "[gpu] expected the work on gpu:0; CUDA returned operation not permitted when stream "
-            "is capturing "
-            "(cudaErrorStreamCaptureUnsupported)");
+            "is capturing (cudaErrorStreamCaptureUnsupported)");
   cudaGraph_t graph = nullptr;
   EXPECT_EQ(cudaStreamEndCapture(cuda::native(stream), &graph), cudaErrorStreamCaptureInvalidated);
   cudaGetLastError();

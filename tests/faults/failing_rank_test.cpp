@@ -49,8 +49,7 @@ TEST(ARankOfAnotherLayout, EndsTheJobBeforeTheFirstStep) {
   for (const Outcome& outcome : on_all_routes({"--fault layout"})) {
     EXPECT_THAT(expect_failure(outcome),
                 HasSubstr("[all_reduce] expected the same parameters on all replicas; "
-                          "dense_2/kernel has 1024 elements on "
-                          "replica 0 and 1056 on replica 1"));
+                          "dense_2/kernel has 1024 elements on replica 0 and 1056 on replica 1"));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 1 done").empty());
   }

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "lockstep/base/error.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::faults {
 namespace {

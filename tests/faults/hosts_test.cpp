@@ -36,13 +36,10 @@ TEST_F(OtherHosts, ThatAreCutOffAreNamedAndEverybodyEnds) {
   job.restart_clock();
   ASSERT_EQ(apps::run(apps::cluster({"cut", "--name", name(), "1"})).status, 0);
   const Outcome outcome = job.finish(kDeadline);
-  EXPECT_THAT(
-      expect_error(outcome, kTimeout),
-      AllOf(
-          HasSubstr(
-              "[watchdog] expected a heartbeat from every rank within 3 s; rank 2, host node1, has "
-              "not been heard from for "),
-          HasSubstr("; rank 3, host node1, has not been heard from for ")));
+  EXPECT_THAT(expect_error(outcome, kTimeout),
+              AllOf(HasSubstr("[watchdog] expected a heartbeat from every rank within 3 s; rank 2, "
+                              "host node1, has not been heard from for "),
+                    HasSubstr("; rank 3, host node1, has not been heard from for ")));
   // The mpirun of Open MPI 5.0.7 ends with 0 or 1 where it has lost a daemon, after MPI_Abort too.
   if (apps::run({"sh", "-c", "mpirun --version | grep -q '(Open MPI) 4'"}).status == 0) {
     EXPECT_EQ(outcome.status, 4);
@@ -51,10 +48,11 @@ TEST_F(OtherHosts, ThatAreCutOffAreNamedAndEverybodyEnds) {
 
 TEST_F(OtherHosts, NameTheKilledRankOfOne) {
   stand(2);
-  Job job(launcher(1),
-          fmt::format("--allreduce ring --stall-timeout {} --units 1024 --bucket-bytes 4194304 "
-                      "--steps 1000000",
-                      kTimeout));
+  Job job(
+      launcher(1),
+      fmt::format(
+          "--allreduce ring --stall-timeout {} --units 1024 --bucket-bytes 4194304 --steps 1000000",
+          kTimeout));
   ASSERT_TRUE(job.wait_for("step 2 done")) << job.output();
   job.restart_clock();
   // Its number is that among the processes of the cluster.

@@ -17,8 +17,8 @@ struct Outcome {
   double seconds = 0;  ///< from the start of the job, or since `Job::restart_clock`, to the end of
                        ///< its last process
   std::string output;  ///< standard output and standard error of all ranks
-  std::string
-      left_behind;  ///< processes, shared memory and directories; empty where there are none
+  /// Processes, shared memory and directories; empty where there are none.
+  std::string left_behind;
 
   /// Lines of the output that contain `text`.
   std::vector<std::string> lines_with(const std::string& text) const;

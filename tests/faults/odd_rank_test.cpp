@@ -15,12 +15,11 @@ TEST(OneBitOfOneWeight, IsFoundAtTheNextCheckAndNamed) {
   // Of two replicas nobody knows which one is right; the second is named.
   for (const Outcome& outcome :
        on_all_routes({"--fault flips-a-bit --step 5 --check-replicas 4"})) {
-    EXPECT_THAT(
-        expect_failure(outcome),
-        EndsWith(fmt::format(
-            "[replicas] expected the same values on all replicas after step 8; dense_1/kernel "
-            "differs on replica 1 (rank 1, host {}), since a step after 4",
-            host_name())));
+    EXPECT_THAT(expect_failure(outcome),
+                EndsWith(fmt::format(
+                    "[replicas] expected the same values on all replicas after step 8; "
+                    "dense_1/kernel differs on replica 1 (rank 1, host {}), since a step after 4",
+                    host_name())));
     EXPECT_EQ(outcome.status, 4);
     EXPECT_TRUE(outcome.lines_with("step 9 done").empty());
   }

@@ -58,10 +58,9 @@ TEST_P(LongFailingRing, EndsWithTheErrorEachTime) {
   setenv("MALLOC_CHECK_", "3", 1);
   for (int i = 0; i < repeats(200); ++i) {
     Jobs jobs;
-    jobs.start(
-        4, fmt::format("--allreduce ring --units 1024 --bucket-bytes 4194304 --steps 50 --fault "
-                       "fails-in-backward --rank 1 --step {}",
-                       i % 20));
+    jobs.start(4, fmt::format("--allreduce ring --units 1024 --bucket-bytes 4194304 --steps 50 "
+                              "--fault fails-in-backward --rank 1 --step {}",
+                              i % 20));
     for (const Outcome& outcome : jobs.finish()) {
       ASSERT_EQ(outcome.status, 4) << "repeat " << i << ": " << outcome.output;
       ASSERT_THAT(outcome.output, HasSubstr("a layer has lost its connection")) << "repeat " << i;

@@ -80,18 +80,17 @@ TEST(ShareOfDevices, RefusesMoreRanksThanGpus) {
   for (int rank = 0; rank < 3; ++rank)
     EXPECT_EQ(error_of([&] { share_of_devices(claims, rank, false); }),
               "[devices] expected a GPU for each rank of a node: start fewer ranks there, or let "
-              "them share with "
-              "--share-gpus; the 3 ranks on a see 2");
+              "them share with --share-gpus; the 3 ranks on a see 2");
   EXPECT_EQ(shares_of(claims, true), "gpu:0 gpu:1 gpu:0");
 }
 
 TEST(ShareOfDevices, RefusesAllGpusThatDoNotDivideEvenly) {
-  EXPECT_EQ(error_of([] {
-              share_of_devices(ranks_of_a_node(2, "gpu:all", {"A", "B", "C"}), 0, false);
-            }),
-            "[devices] expected GPUs that the ranks of a node divide evenly for gpu:all: start a "
-            "different number of ranks, "
-            "or use auto to give each rank one GPU; the 2 ranks on a see 3");
+  EXPECT_EQ(
+      error_of([] {
+        share_of_devices(ranks_of_a_node(2, "gpu:all", {"A", "B", "C"}), 0, false);
+      }),
+      "[devices] expected GPUs that the ranks of a node divide evenly for gpu:all: start a "
+      "different number of ranks, or use auto to give each rank one GPU; the 2 ranks on a see 3");
 }
 
 TEST(ShareOfDevices, RefusesAllGpusWhereThereIsNone) {

@@ -101,8 +101,7 @@ TEST(PlacementWarnings, NameProcessesWithFewerCoresThanDataThreads) {
   bound.processors = bound.cores = 1;
   EXPECT_THAT(placement_warnings({on_cpu(0, 0), bound}, 4),
               ElementsAre("rank 1 on a may run on 1 of the host's cores, fewer than --data-threads "
-                          "4: start mpirun with "
-                          "--bind-to none, or --map-by slot:PE=5"));
+                          "4: start mpirun with --bind-to none, or --map-by slot:PE=5"));
 }
 
 /// A replica of a rank on node `node` that may run on one processor only: `list`.
@@ -132,9 +131,9 @@ TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
 TEST(PlacementWarnings, NameProcessesFarFromTheirGpu) {
   EXPECT_THAT(
       placement_warnings({on_gpu(0, 0, 0, {0}), on_gpu(1, 1, 1, {0}), on_gpu(2, 1, 1, {0})}, 1),
-      ElementsAre("the cores of rank 1 on a are on NUMA node 0, but gpu:0 is near node 1: start "
-                  "mpirun with "
-                  "--bind-to none, or bind the rank there with numactl --cpunodebind=1"));
+      ElementsAre(
+          "the cores of rank 1 on a are on NUMA node 0, but gpu:0 is near node 1: start mpirun "
+          "with --bind-to none, or bind the rank there with numactl --cpunodebind=1"));
   EXPECT_THAT(
       placement_warnings({on_gpu(0, 1, 1, {0}), on_gpu(1, 2, 1, {0, 2})}, 1),
       ElementsAre(

@@ -102,11 +102,9 @@ TEST(ParseInitializer, KnowsItsNames) {
 }
 
 TEST(ParseInitializer, RefusesWithTheNamesAndTheNearest) {
-  EXPECT_THAT(
-      input_error_of([] { parse_initializer("he_norm"); }),
-      HasSubstr(
-          "[initializer] expected glorot_uniform, he_normal, he_uniform or zeros, got \"he_norm\" "
-          "(did you mean he_normal?)"));
+  EXPECT_THAT(input_error_of([] { parse_initializer("he_norm"); }),
+              HasSubstr("[initializer] expected glorot_uniform, he_normal, he_uniform or zeros, "
+                        "got \"he_norm\" (did you mean he_normal?)"));
 }
 
 }  // namespace

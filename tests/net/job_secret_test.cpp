@@ -57,11 +57,11 @@ TEST_F(SecretFile, IsReadWithoutTheEndOfItsLine) {
 TEST_F(SecretFile, IsForItsOwnerAlone) {
   for (const mode_t mode : {0640, 0604, 0610, 0601, 0602}) {
     write(kText, mode);
-    EXPECT_THAT(refusal_of(path()),
-                HasSubstr(fmt::format(
-                    "[LOCKSTEP_JOB_SECRET_FILE] expected a regular file that this user owns and no "
-                    "other user can access (chmod 600); {} has mode {:03o}",
-                    path(), mode)));
+    EXPECT_THAT(
+        refusal_of(path()),
+        HasSubstr(fmt::format("[LOCKSTEP_JOB_SECRET_FILE] expected a regular file that this user "
+                              "owns and no other user can access (chmod 600); {} has mode {:03o}",
+                              path(), mode)));
   }
   if (geteuid() != 0) return;
   write(kText, 0600);
@@ -99,8 +99,7 @@ TEST(JobSecret, OfTooFewBytesIsRefusedWithoutBeingPrinted) {
   } catch (const Error& error) {
     EXPECT_STREQ(error.what(),
                  "[LOCKSTEP_JOB_SECRET] expected a secret of at least 16 bytes, got 8; create one "
-                 "with `openssl rand -hex "
-                 "16`");
+                 "with `openssl rand -hex 16`");
   }
 }
 

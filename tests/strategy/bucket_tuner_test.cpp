@@ -1,4 +1,4 @@
-#include "lockstep/strategy/bucket_tuner.h"
+#include "lockstep/strategy/fit/bucket_tuner.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

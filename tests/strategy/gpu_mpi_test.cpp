@@ -8,7 +8,7 @@
 #include "lockstep/base/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/job/device_share.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/strategy/training.h"
 #include "tests/support/mpi_session.h"
@@ -60,8 +60,7 @@ TEST(GpusOfRanks, AreTooFewForMoreRanks) {
   const pretend::Machine machine({.gpus = 1});
   EXPECT_EQ(error_of([] { job::choose_devices(job::mpi_session(), "auto"); }),
             fmt::format("[devices] expected a GPU for each rank of a node: start fewer ranks "
-                        "there, or let them share "
-                        "with --share-gpus; the {} ranks on {} see 1",
+                        "there, or let them share with --share-gpus; the {} ranks on {} see 1",
                         ranks(), host_name()));
   EXPECT_EQ(job::choose_devices(job::mpi_session(), "auto", true), pretend::gpus(1));
 }
@@ -74,15 +73,12 @@ TEST(GpusOfRanks, AreNotTheSameByAccident) {
       FAIL() << "no error";
     } catch (const Error& error) {
       EXPECT_EQ(exit_status(error.category()), 5);
-      EXPECT_EQ(
-          std::string(error.what()),
-          fmt::format(
-              "[devices] expected a GPU for each rank: let --devices auto choose, give each rank "
-              "its own "
-              "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus; rank "
-              "0 "
-              "(gpu:0) and rank 1 (gpu:0) on {} both have GPU-00000000-0000-0000-0000-000000000000",
-              host_name()));
+      EXPECT_EQ(std::string(error.what()),
+                fmt::format("[devices] expected a GPU for each rank: let --devices auto choose, "
+                            "give each rank its own with --devices gpu:N or CUDA_VISIBLE_DEVICES, "
+                            "or allow this with --share-gpus; rank 0 (gpu:0) and rank 1 (gpu:0) on "
+                            "{} both have GPU-00000000-0000-0000-0000-000000000000",
+                            host_name()));
     }
   }
 }

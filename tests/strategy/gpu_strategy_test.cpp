@@ -7,7 +7,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/model/zoo/zoo.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 #include "tests/support/device_error.h"

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -33,8 +33,7 @@ TEST(LocalReplicas, NameATensorThatDiffersInOneBit) {
   flip_a_bit(replicas[2].model().parameters()[entry.offset]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
             fmt::format("[replicas] expected the same values on all replicas after step 7; {} "
-                        "differs on replica 2 "
-                        "(rank 0, host {}), since a step after 0",
+                        "differs on replica 2 (rank 0, host {}), since a step after 0",
                         entry.name, host_name()));
 }
 
@@ -48,8 +47,7 @@ TEST(LocalReplicas, NameASlotAndTheMinority) {
   flip_a_bit(replicas[0].optimizer().slot(slot)[entry.offset]);
   EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
             fmt::format("[replicas] expected the same values on all replicas after step 7; {} of "
-                        "{} differs on replica "
-                        "0 (rank 0, host {})",
+                        "{} differs on replica 0 (rank 0, host {})",
                         slot, entry.name, host_name()));
 }
 
@@ -63,12 +61,10 @@ TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
   LocalReplicas& replicas = trainer.replicas();
   const auto& entry = replicas[1].model().parameter_table().entries().back();
   flip_a_bit(replicas[1].optimizer().slot("v")[entry.offset]);
-  EXPECT_EQ(
-      error_of([&] { replicas.check_agreement(7); }),
-      fmt::format(
-          "[replicas] expected the same values on all replicas after step 7; v of {} differs on "
-          "replica 1 (rank 0, host {})",
-          entry.name, host_name()));
+  EXPECT_EQ(error_of([&] { replicas.check_agreement(7); }),
+            fmt::format("[replicas] expected the same values on all replicas after step 7; v of {} "
+                        "differs on replica 1 (rank 0, host {})",
+                        entry.name, host_name()));
 }
 
 TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/loss_scaler.h"
+#include "lockstep/strategy/replica/loss_scaler.h"
 
 #include <fmt/format.h>
 

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <limits>
 
-#include "lockstep/strategy/data_fit.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/normalization.h"
@@ -235,11 +235,8 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
   Trainer trainer(strategy, plain_network());
   const data::Dataset dataset = small_data(is_last_rank() ? 50 : 49).batch(10);
   const std::string error = error_of([&] { trainer.fit(dataset); });
-  EXPECT_THAT(
-      error,
-      HasSubstr(
-          "[ranks] expected the same data and options on all ranks; rank 0 has 49 records of [16] "
-          "in 4 classes, global batch 10"));
+  EXPECT_THAT(error, HasSubstr("[ranks] expected the same data and options on all ranks; rank 0 "
+                               "has 49 records of [16] in 4 classes, global batch 10"));
   EXPECT_THAT(error,
               HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
 }

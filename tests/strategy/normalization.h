@@ -9,7 +9,7 @@
 
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/base/host.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {

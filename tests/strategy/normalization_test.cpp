@@ -7,8 +7,8 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
-#include "lockstep/strategy/normalization.h"
-#include "lockstep/strategy/replica_statistics.h"
+#include "lockstep/strategy/replica/normalization.h"
+#include "lockstep/strategy/replica/replica_statistics.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/normalization.h"
 #include "tests/support/ranks.h"

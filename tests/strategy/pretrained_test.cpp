@@ -145,10 +145,10 @@ TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
   write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
   Begun colour(zoo::linear({2, 2, 3}, 10));
   EXPECT_EQ(colour.refusal({.path = path}),
-            fmt::format("[init-from] expected a network without flattened images for {}, which has "
-                        "PyTorch's names "
-                        "and order of values, got linear, whose flatten flattens [2, 2, 3]",
-                        path.string()));
+            fmt::format(
+                "[init-from] expected a network without flattened images for {}, which has "
+                "PyTorch's names and order of values, got linear, whose flatten flattens [2, 2, 3]",
+                path.string()));
   Begun grey(zoo::linear({3, 4, 1}, 10));
   grey.trainer().initialize_from({.path = path});
   EXPECT_EQ(grey.parameter("dense/bias").back(), 10);
@@ -174,11 +174,10 @@ TEST(Pretrained, SaysHowAnotherHeadFits) {
   Begun begun(residual_network(4));
   EXPECT_EQ(
       begun.refusal({.path = reference("pretrained_float32")}),
-      fmt::format("[init-from] expected the weights of resnet18 in {}, with PyTorch's names, got "
-                  "fc.weight [10, "
-                  "16] "
-                  "instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load fc",
-                  reference("pretrained_float32").string()));
+      fmt::format(
+          "[init-from] expected the weights of resnet18 in {}, with PyTorch's names, got fc.weight "
+          "[10, 16] instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load fc",
+          reference("pretrained_float32").string()));
 }
 
 // ---- Files that do not fit
@@ -193,8 +192,7 @@ TEST(Pretrained, NamesEverythingThatDoesNotFit) {
   Begun begun(plain_network());
   const std::string message = fmt::format(
       "[init-from] expected the weights of plain in {}, with PyTorch's names, got dense.weight "
-      "[12, 15] instead "
-      "of [12, 16], no dense.bias [12], unexpected extra []",
+      "[12, 15] instead of [12, 16], no dense.bias [12], unexpected extra []",
       path.string());
   EXPECT_EQ(begun.refusal({.path = path}), message);
   EXPECT_EQ(begun.refusal({.path = path, .reset_head = true}), message);
@@ -221,8 +219,7 @@ TEST(Pretrained, NamesAPathThatHasNoWeights) {
   Begun begun(plain_network());
   EXPECT_EQ(begun.refusal({.path = scratch.path()}),
             fmt::format("[init-from] expected a safetensors file, a checkpoint, or a directory of "
-                        "them, got {}, which has "
-                        "none",
+                        "them, got {}, which has none",
                         scratch.path().string()));
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
   checkpoint::overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");

@@ -1,4 +1,4 @@
-#include "lockstep/strategy/record_account.h"
+#include "lockstep/strategy/fit/record_account.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

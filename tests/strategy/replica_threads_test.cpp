@@ -1,4 +1,4 @@
-#include "lockstep/strategy/replica_threads.h"
+#include "lockstep/strategy/replica/replica_threads.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

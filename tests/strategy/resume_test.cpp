@@ -130,8 +130,7 @@ TEST(ResumeFrom, RefusesAnotherBatchSeedOrDataSet) {
   };
   EXPECT_EQ(error(small_data().batch(20), {}),
             fmt::format("[resume] expected the global batch of {}, 40, on which the position in "
-                        "the data depends, "
-                        "got 20; use another --checkpoint-dir to start over",
+                        "the data depends, got 20; use another --checkpoint-dir to start over",
                         (directory.path() / "step-00000004").string()));
   EXPECT_THAT(error(small_data().batch(40), {}),
               ::testing::AllOf(HasSubstr("expected the order of records of"),
@@ -186,8 +185,7 @@ TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
   ::testing::internal::CaptureStderr();
   train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, 0));
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("schedule ended at step 4 in the earlier run, and "
-                        "now ends at 18"));
+              HasSubstr("schedule ended at step 4 in the earlier run, and now ends at 18"));
 }
 
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {

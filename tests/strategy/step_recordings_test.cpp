@@ -1,4 +1,4 @@
-#include "lockstep/strategy/step_recordings.h"
+#include "lockstep/strategy/replica/step_recordings.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

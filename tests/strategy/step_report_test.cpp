@@ -1,4 +1,4 @@
-#include "lockstep/strategy/gradient_memory.h"
+#include "lockstep/strategy/replica/gradient_memory.h"
 
 #include <gtest/gtest.h>
 

@@ -48,8 +48,8 @@ TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
   ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(error,
             "[train] expected finite losses, gradients and parameters; try a lower learning rate, "
-            "warm-up or clipping, "
-            "got 100 skipped steps in a row, the last one (100) for a non-finite loss on rank 0");
+            "warm-up or clipping, got 100 skipped steps in a row, the last one (100) for a "
+            "non-finite loss on rank 0");
 }
 
 TEST(Trainer, GivesTheErrorOfADamagedRecord) {

@@ -10,7 +10,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network.h"
-#include "lockstep/strategy/local_replicas.h"
+#include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 

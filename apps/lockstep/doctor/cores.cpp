@@ -111,8 +111,8 @@ void judge_quota(Outcome& outcome, const std::vector<const CoreReport*>& node) {
         {.ranks = ranks_of(sharers),
          .level = Level::warning,
          .what = fmt::format(
-             "the control group limits the ranks of {} to the time of {:.1f} processors, and "
-             "they run on {}: they are throttled when the quota is used up",
+             "the control group limits the ranks of {} to the time of {:.1f} processors, and they "
+             "run on {}: they are throttled when the quota is used up",
              sharers.front()->place.host, quota, processors),
          .remedy =
              "request whole processors from the container or batch system, at least one per rank "
@@ -289,14 +289,12 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
       outcome.add(
           {.ranks = {place.rank},
            .level = facts.gigaflops < kUseless * extent.fastest ? Level::problem : Level::warning,
-           .what = fmt::format(
-               "multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest rank at {:.3g}: "
-               "every step waits for the slowest",
-               facts.gigaflops, place.host, facts.cores, facts.cores == 1 ? "" : "s",
-               extent.fastest),
+           .what = fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest "
+                               "rank at {:.3g}: every step waits for the slowest",
+                               facts.gigaflops, place.host, facts.cores,
+                               facts.cores == 1 ? "" : "s", extent.fastest),
            .remedy = "check its binding (see the check cores), other programs there (top), and its "
-                     "temperature and "
-                     "clock frequency (turbostat); or exclude the host"});
+                     "temperature and clock frequency (turbostat); or exclude the host"});
     if (facts.share_of_cores < kAlone)
       outcome.add(
           {.ranks = {place.rank},
@@ -325,8 +323,7 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports) {
                    .what = fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}",
                                        facts.copied_gigabytes, place.host, extent.fastest),
                    .remedy = "bind each rank to cores and memory of one socket (mpirun --bind-to "
-                             "core --map-by numa), "
-                             "and check which other programs run there"});
+                             "core --map-by numa), and check which other programs run there"});
   outcome.summary =
       fmt::format("{:.3g} to {:.3g} GB/s per rank, all at once", extent.slowest, extent.fastest);
   return outcome;

@@ -34,8 +34,8 @@ struct SpeedFacts {
   int cores = 1;                ///< number of cores of this rank
   double gigaflops = 0;         ///< GFLOP/s of a product of 512 x 512 matrices
   double copied_gigabytes = 0;  ///< GB/s of copying memory, 10^9 bytes
-  double share_of_cores =
-      1;  ///< share of its cores' time that this rank got; 1: no other program used them
+  /// Share of its cores' time that this rank got; 1: no other program used them.
+  double share_of_cores = 1;
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(SpeedFacts, cores, gigaflops, copied_gigabytes,
                                               share_of_cores)

@@ -186,8 +186,7 @@ Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
                    .level = Level::problem,
                    .what = facts.failure,
                    .remedy = "copy the files to this path on every host, readable for the user of "
-                             "the job, or correct "
-                             "--data"});
+                             "the job, or correct --data"});
       continue;
     }
     if (first == nullptr) first = &report;

@@ -10,15 +10,15 @@ namespace lockstep::apps::doctor {
 
 struct DataFacts {
   std::int64_t files = 0;
-  std::int64_t bytes =
-      0;  ///< total size; 0 for folders of images, which may contain millions of files
+  /// Total size; 0 for folders of images, which may contain millions of files.
+  std::int64_t bytes = 0;
   std::int64_t folders = 0;  ///< number of folders of images
-  std::string fingerprint =
-      {};  ///< hash of all names and sizes; for folders of images, of all names and some sizes
+  /// Hash of all names and sizes; for folders of images, of all names and some sizes.
+  std::string fingerprint = {};
   std::string failure = {};  ///< why the data cannot be read; empty if they can
   std::string unknown = {};  ///< ErrorMessage::pack() of the error if the specification is invalid
-  double megabytes_per_second =
-      0;  ///< rate of reading one file without the page cache; 0: not measured
+  /// Rate of reading one file without the page cache; 0: not measured.
+  double megabytes_per_second = 0;
 
   NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(DataFacts, files, bytes, folders, fingerprint,
                                               failure, unknown, megabytes_per_second)

@@ -17,8 +17,8 @@ inline constexpr const char* kLookAtTheDisk =
 struct FolderFacts {
   bool writes = false;      ///< whether this rank tested writing
   std::string folder = {};  ///< the tested folder
-  std::string parent =
-      {};  ///< nearest existing parent, in which the folder will be created; empty if it exists
+  /// Nearest existing parent, in which the folder will be created; empty if it exists.
+  std::string parent = {};
   std::string failure = {};  ///< why writing failed; empty on success
   std::int64_t free_bytes = -1;
   std::int64_t free_inodes = -1;    ///< -1: not limited

@@ -149,14 +149,13 @@ Outcome judge_open_files(const Reports<LimitFacts>& reports) {
          .level = Level::problem,
          .what =
              fmt::format("may open {} files, and a training may need {}", facts.open_files, needed),
-         .remedy =
-             may_raise
-                 ? fmt::format("ulimit -n {} in the shell or job script that starts the ranks",
-                               std::max<std::int64_t>(4096, needed))
-                 : fmt::format("the hard limit is {}: raise nofile in /etc/security/limits.conf, "
-                               "LimitNOFILE of the batch system's service, or --ulimit nofile of "
-                               "the container",
-                               facts.open_files_hard)});
+         .remedy = may_raise ? fmt::format(
+                                   "ulimit -n {} in the shell or job script that starts the ranks",
+                                   std::max<std::int64_t>(4096, needed))
+                             : fmt::format("the hard limit is {}: raise nofile in "
+                                           "/etc/security/limits.conf, LimitNOFILE of the batch "
+                                           "system's service, or --ulimit nofile of the container",
+                                           facts.open_files_hard)});
   }
   outcome.summary = least == std::numeric_limits<std::int64_t>::max()
                         ? "unlimited"
@@ -177,12 +176,10 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports) {
         {.ranks = {place.rank},
          .level = Level::warning,
          .what = fmt::format(
-             "may lock {} of memory, and the InfiniBand or RoCE cards of {} require locked "
-             "buffers",
+             "may lock {} of memory, and the InfiniBand or RoCE cards of {} require locked buffers",
              human_bytes(static_cast<double>(facts.locked_bytes)), place.host),
-         .remedy =
-             "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the batch "
-             "system's service, or --ulimit memlock=-1 of the container"});
+         .remedy = "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the "
+                   "batch system's service, or --ulimit memlock=-1 of the container"});
   }
   outcome.summary = fmt::format(
       "{}{}", least == kNone ? limit_text(kNone) : human_bytes(static_cast<double>(least)),
@@ -217,15 +214,13 @@ void compare(Outcome& outcome, const std::string& name, const Reported<VersionFa
   const std::string given = look_up(other.facts, name);
   if (given == expected || name == "cores") return;
   const bool harmless = may_differ(name);
-  outcome.add(
-      {.ranks = {other.place.rank},
-       .level = harmless ? Level::warning : Level::problem,
-       .what = fmt::format("{} is {} on {}, and {} on rank {}", name, given, other.place.host,
-                           expected, first.place.rank),
-       .remedy =
-           harmless ? "use hosts of one kind, or expect the speed of the slowest"
-                    : "install the same packages on every host, or start the program from a shared "
-                      "folder"});
+  outcome.add({.ranks = {other.place.rank},
+               .level = harmless ? Level::warning : Level::problem,
+               .what = fmt::format("{} is {} on {}, and {} on rank {}", name, given,
+                                   other.place.host, expected, first.place.rank),
+               .remedy = harmless ? "use hosts of one kind, or expect the speed of the slowest"
+                                  : "install the same packages on every host, or start the program "
+                                    "from a shared folder"});
 }
 
 void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report,

@@ -129,8 +129,8 @@ std::string host_of(const Reports<NetworkFacts>& reports, int rank) {
 
 /// The interface to recommend for MPI and NCCL on all hosts.
 struct Way {
-  std::string mpi =
-      {};  ///< an interface, or a network if its interfaces have different names; empty: none
+  /// An interface, or a network if its interfaces have different names; empty: none.
+  std::string mpi = {};
   std::string nccl = {};  ///< interfaces
 
   bool is_of(const Attempt& attempt) const {
@@ -174,12 +174,10 @@ std::string remedy_of(const Attempt& attempt, bool otherwise, const Way& best) {
   if (otherwise && !best.mpi.empty() && !best.is_of(attempt))
     return fmt::format(
         "restrict MPI to what works: mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include "
-        "{0}; for NCCL, "
-        "set NCCL_SOCKET_IFNAME={1}",
+        "{0}; for NCCL, set NCCL_SOCKET_IFNAME={1}",
         best.mpi, best.nccl);
   return "allow TCP connections between these hosts on all ports: check the cable, the routes (ip "
-         "route) and the "
-         "firewall";
+         "route) and the firewall";
 }
 
 void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports,
@@ -317,15 +315,13 @@ Outcome judge_ports(const Reports<NetworkFacts>& reports) {
     if (facts.ports == 0) continue;
     least = std::min(least, facts.ports);
     if (place.local_rank != 0 || facts.ports >= kFew) continue;
-    outcome.add(
-        {.ranks = {place.rank},
-         .level = Level::warning,
-         .what = fmt::format("{} has {} ports for the connections of its ranks", place.host,
-                             facts.ports),
-         .remedy =
-             "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or mpirun --mca "
-             "btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range that the firewall leaves "
-             "open"});
+    outcome.add({.ranks = {place.rank},
+                 .level = Level::warning,
+                 .what = fmt::format("{} has {} ports for the connections of its ranks", place.host,
+                                     facts.ports),
+                 .remedy = "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or "
+                           "mpirun --mca btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range "
+                           "that the firewall leaves open"});
   }
   outcome.summary = least == std::numeric_limits<std::int64_t>::max()
                         ? "unknown"

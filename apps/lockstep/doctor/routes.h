@@ -35,10 +35,10 @@ double slowest_link(const Reports<LinkFacts>& links);
 struct RouteReading {
   std::string route = {};
   std::size_t bytes = 0;
-  double bus_gigabytes =
-      0;  ///< bus bandwidth in GB/s: buffer size per second x 2(n-1)/n for n members
-  double carried_gigabytes =
-      0;  ///< GB/s through the resource that limits the route: a rank's memory, or a host's link
+  /// Bus bandwidth in GB/s: buffer size per second x 2(n-1)/n for n members.
+  double bus_gigabytes = 0;
+  /// GB/s through the resource that limits the route: a rank's memory, or a host's link.
+  double carried_gigabytes = 0;
   std::string failure = {};  ///< why there is no result; empty on success
 };
 

@@ -13,8 +13,8 @@
 namespace lockstep::apps::launch {
 
 struct ChildOptions {
-  std::vector<int> processors =
-      {};                 ///< affinity; empty, or if the system refuses it: that of this process
+  /// Affinity; empty, or if the system refuses it: that of this process.
+  std::vector<int> processors = {};
   bool captured = false;  ///< its output is read by this process, and its input is empty
 };
 

@@ -15,11 +15,11 @@ struct DaemonFacts {
   std::string job = {};  ///< mpirun's name of the job: "123", "prterun-host-123@0"
   int number = 0;        ///< number of the daemon, from 1
   int daemons = 0;       ///< number of daemons, including mpirun itself
-  std::string nodes =
-      {};  ///< nodes of the job in mpirun's syntax; empty if the daemon requests them itself
+  /// Nodes of the job in mpirun's syntax; empty if the daemon requests them itself.
+  std::string nodes = {};
   std::string uri = {};  ///< contact address of mpirun: "123.0;tcp://10.0.0.1:40000"
-  std::vector<std::pair<std::string, std::string>> parameters =
-      {};                            ///< parameters of Open MPI that may be sent
+  /// Parameters of Open MPI that may be sent.
+  std::vector<std::pair<std::string, std::string>> parameters = {};
   std::vector<int> processors = {};  ///< affinity of the daemon and its ranks
 
   bool operator==(const DaemonFacts&) const = default;

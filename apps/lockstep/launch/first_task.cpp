@@ -158,12 +158,10 @@ void FirstTask::admit(Client& client, JoinRequest task) {
   if (task.job != mine.job) {
     client.link.send(
         {FrameKind::refuse,
-         to_text(Ending{
-             exit_status(ErrorCategory::input),
-             fmt::format(
-                 "[launch] expected a task of the job \"{}\", to which the task at this address "
-                 "belongs; this task belongs to the job \"{}\"",
-                 mine.job, task.job)})});
+         to_text(Ending{exit_status(ErrorCategory::input),
+                        fmt::format("[launch] expected a task of the job \"{}\", to which the task "
+                                    "at this address belongs; this task belongs to the job \"{}\"",
+                                    mine.job, task.job)})});
     return;
   }
   task.towards = net::way_to(net::peer_address(client.link.socket())).interface;

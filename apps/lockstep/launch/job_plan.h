@@ -62,8 +62,8 @@ struct RankRun {
 struct JobPlan {
   std::vector<Host> hosts = {};  ///< the host of rank 0 first
   std::vector<RankRun> runs = {};
-  std::string interface =
-      {};  ///< that connects every host to the first; empty if they differ or there is one host
+  /// That connects every host to the first; empty if they differ or there is one host.
+  std::string interface = {};
 };
 
 /// Plans the job of these tasks, one per rank, in order. Throws Error (input) if a task's

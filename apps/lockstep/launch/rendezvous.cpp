@@ -34,12 +34,13 @@ bool is_of_one_host(const job::Task& task) {
           : "create one for all tasks, for example in a home directory that all hosts share: "
             "(umask 077; openssl rand -hex 16 >~/.lockstep-job-secret); export "
             "LOCKSTEP_JOB_SECRET_FILE=~/.lockstep-job-secret";
-  throw Error(ErrorCategory::input, "launch",
-              fmt::format("expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or "
-                          "LOCKSTEP_JOB_SECRET, because its "
-                          "rendezvous at {} ({}) is reachable for other processes",
-                          task.rendezvous.host, fmt::join(addresses, ", ")),
-              fmt::format("got none; {}", line));
+  throw Error(
+      ErrorCategory::input, "launch",
+      fmt::format(
+          "expected a secret of the job in LOCKSTEP_JOB_SECRET_FILE or LOCKSTEP_JOB_SECRET, "
+          "because its rendezvous at {} ({}) is reachable for other processes",
+          task.rendezvous.host, fmt::join(addresses, ", ")),
+      fmt::format("got none; {}", line));
 }
 
 }  // namespace

@@ -25,8 +25,8 @@ std::string nccl_built_version();
 std::string nccl_loaded_version();
 
 struct NcclOptions {
-  std::chrono::milliseconds join_limit =
-      std::chrono::seconds(120);  ///< time limit for all members to join
+  /// Time limit for all members to join.
+  std::chrono::milliseconds join_limit = std::chrono::seconds(120);
   std::size_t segment_bytes = std::size_t{8}
                               << 20;  ///< segment size between nodes; a multiple of 64
 };

@@ -12,8 +12,8 @@
 namespace lockstep::allreduce {
 
 struct StagedOptions {
-  std::size_t segment_bytes =
-      std::size_t{4} << 20;  ///< the host reduces one segment while the next ones are copied
+  /// The host reduces one segment while the next ones are copied.
+  std::size_t segment_bytes = std::size_t{4} << 20;
 };
 
 /// The local members: element i uses hosts[i] and gpus[i]; GPUs may be equal. The host reduces, so

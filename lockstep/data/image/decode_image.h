@@ -52,8 +52,8 @@ void check_image_size(std::string_view format, std::int64_t height, std::int64_t
 /// defaults of libjpeg, TensorFlow and Pillow: pixels are equal to theirs on every machine.
 class JpegDecoder {
  public:
-  explicit JpegDecoder(
-      std::int64_t max_pixels = kMaxPixels);  ///< refuses images of more than `max_pixels` pixels
+  /// Refuses images of more than `max_pixels` pixels.
+  explicit JpegDecoder(std::int64_t max_pixels = kMaxPixels);
   ~JpegDecoder();
   JpegDecoder(const JpegDecoder&) = delete;
   JpegDecoder& operator=(const JpegDecoder&) = delete;

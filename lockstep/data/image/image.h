@@ -61,9 +61,9 @@ struct AlignedTo32 {
   static constexpr std::align_val_t kAlignment{32};  ///< alignment of each allocation, in bytes
 
   AlignedTo32() = default;
+  /// Required of allocators; there is no state to copy.
   template <typename Other>
-  explicit AlignedTo32(const AlignedTo32<Other>&) {
-  }  ///< required of allocators; there is no state to copy
+  explicit AlignedTo32(const AlignedTo32<Other>&) {}
 
   /// Uninitialized memory for `count` values; throws std::bad_alloc.
   Value* allocate(std::size_t count) {

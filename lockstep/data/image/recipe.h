@@ -80,16 +80,16 @@ struct ImageRecipe {
   int height = 0;             ///< output height in pixels
   int width = 0;              ///< output width in pixels
   int channels = 3;           ///< output channels: 1 or 3
-  std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry =
-      {};                            ///< how the crop is chosen
+  /// How the crop is chosen.
+  std::variant<AsStored, PaddedCrop, RandomResizedCrop, ResizedCenter> geometry = {};
   Filter filter = Filter::bilinear;  ///< how it is resized
   /// Whether a JPEG may be decoded at 1/2, 1/4 or 1/8 of its size if that is still large enough.
   /// Faster and of good quality, but not bit-identical to resizing alone.
   bool scaled_decoding = false;
   double flip = 0;               ///< probability of mirroring
   ColorJitterRange jitter = {};  ///< strength of color jitter
-  int cutout =
-      0;  ///< side of the square cut out of each image and filled with the mean of `normalization`
+  /// Side of the square cut out of each image and filled with the mean of `normalization`.
+  int cutout = 0;
   ChannelNormalization normalization = {};  ///< for all channels, or for none
 
   /// The recipe `name`. `height`, `width` and `channels` set the output of "none"; the other

@@ -11,8 +11,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr int kBetweenBits =
-    7;  ///< fractional bits of pixels between the passes: 255 then has 15 bits
+/// Fractional bits of pixels between the passes: 255 then has 15 bits.
+constexpr int kBetweenBits = 7;
 constexpr int kDownBits = ResizeAxis::kWeightBits - kBetweenBits;
 constexpr int kOutBits = ResizeAxis::kWeightBits + kBetweenBits;
 constexpr std::int32_t kDownHalf = 1 << (kDownBits - 1);

@@ -16,8 +16,8 @@ namespace lockstep::data {
 class ResizeAxis {
  public:
   static constexpr int kWeightBits = 14;  ///< number of fractional bits of the weights
-  static constexpr int kWeightOne = 1
-                                    << kWeightBits;  ///< the sum of the weights of one output pixel
+  /// The sum of the weights of one output pixel.
+  static constexpr int kWeightOne = 1 << kWeightBits;
 
   /// Plans `output` pixels from the interval [begin, begin + extent) of `input` pixels. Beyond the
   /// ends of the input, the filter repeats the edge pixel (bilinear) or drops the weight. Reuses

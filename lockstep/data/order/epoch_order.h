@@ -49,8 +49,8 @@ class Permutation {
 struct OrderShape {
   std::int64_t records = 0;  ///< number of records in the data set
   std::int64_t slots = 1;    ///< number of virtual shards: samples per global batch
-  std::int64_t block =
-      1;  ///< adjacent records that are read together; 1: records are shuffled individually
+  /// Adjacent records that are read together; 1: records are shuffled individually.
+  std::int64_t block = 1;
   /// records of a shard among which the records of blocks are shuffled; a multiple of `block`
   std::int64_t window = 1;
   bool operator==(const OrderShape&) const = default;
@@ -77,8 +77,8 @@ OrderShape choose_order_shape(std::int64_t records, std::int64_t record_bytes,
 /// records do not appear in the same batch.
 class EpochOrder {
  public:
-  EpochOrder(std::uint64_t seed, std::int64_t epoch,
-             const OrderShape& shape);  ///< the order of one epoch
+  /// The order of one epoch.
+  EpochOrder(std::uint64_t seed, std::int64_t epoch, const OrderShape& shape);
 
   /// The record id at `position`, 0 .. records-1; position = step in the epoch * slots + sample of
   /// the batch.

@@ -26,8 +26,8 @@ struct Pipeline {
   bool shuffled = false;
   std::int64_t global_batch = 0;
   ShardPolicy policy = ShardPolicy::automatic;
-  std::optional<std::int64_t>
-      bad_records;   ///< maximum number of replaced bad records; nullopt: the first is an error
+  /// Maximum number of replaced bad records; nullopt: the first is an error.
+  std::optional<std::int64_t> bad_records;
   int prefetch = 0;  ///< prefetched global batches; 0: as in the stream options
 
   /// Whether samples can stay bytes until they are on the model's device, which then normalizes

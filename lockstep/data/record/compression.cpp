@@ -184,8 +184,7 @@ class TooLarge final : public Error {
               compression == Compression::none
                   ? "got more; split the file, or free memory"
                   : fmt::format("got more from {} bytes of {} data; decompress the file on disk, "
-                                "split it, or free "
-                                "memory",
+                                "split it, or free memory",
                                 file.stamp().size, compression_name(compression))) {}
 };
 

@@ -42,8 +42,8 @@ std::string feature_list(std::string_view record);
 struct FeatureRequest {
   std::string name;                         ///< name of the feature
   FeatureKind kind = FeatureKind::missing;  ///< bytes, floats or int64s
-  std::optional<std::size_t> length =
-      1;                 ///< number of values that each record must have; nullopt: any number
+  /// Number of values that each record must have; nullopt: any number.
+  std::optional<std::size_t> length = 1;
   Feature missing = {};  ///< the values for a record without the feature; monostate: a missing
                          ///< feature is an error
 };
@@ -91,9 +91,8 @@ class ExampleReader {
   /// `missing` values that do not match their request.
   explicit ExampleReader(std::vector<FeatureRequest> requests);
 
-  const std::vector<FeatureRequest>& requests() const {
-    return requests_;
-  }  ///< the requests given to the constructor
+  /// The requests given to the constructor.
+  const std::vector<FeatureRequest>& requests() const { return requests_; }
 
   /// `where` returns the location of the record for messages, and is called only on errors. Throws
   /// Error (data) for a record that is not a tf.train.Example, and for a feature that is missing or

@@ -35,9 +35,8 @@ struct FeatureValues {
   std::vector<float> floats;            ///< if it holds floats
   std::vector<std::int64_t> int64s;     ///< if it holds integers
 
-  std::size_t size() const {
-    return bytes.size() + floats.size() + int64s.size();
-  }  ///< number of values of any kind
+  /// Number of values of any kind.
+  std::size_t size() const { return bytes.size() + floats.size() + int64s.size(); }
   /// Removes the values, keeps the memory.
   void clear();
 };

@@ -33,9 +33,8 @@ class TFRecordReader {
   /// The location of the record that next() returned, or failed to read, last.
   RecordLocation location() const;
   std::int64_t records_read() const { return record_ + 1; }  ///< records that next() has returned
-  Compression compression() const {
-    return compression_;
-  }  ///< the given or detected compression of the file
+  /// The given or detected compression of the file.
+  Compression compression() const { return compression_; }
 
  private:
   std::size_t need(std::size_t count);

@@ -145,11 +145,10 @@ bool looks_like_header(const Row& first, const Row& second, const CsvOptions& op
     ++(is_number(first[i]) ? numbers_under_numbers : numbers_under_names);
   }
   if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
-  const std::string given =
-      numbers_under_names > 0
-          ? "the first row has numbers in some of the columns where the second row has "
-            "them, but not in all"
-          : "neither the first nor the second row has a number";
+  const std::string given = numbers_under_names > 0
+                                ? "the first row has numbers in some of the columns where the "
+                                  "second row has them, but not in all"
+                                : "neither the first nor the second row has a number";
   throw Error(ErrorCategory::data, file,
               "expected header=yes or header=no, to state whether the first row is a header",
               given);

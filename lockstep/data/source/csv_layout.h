@@ -58,8 +58,8 @@ struct CsvLayout {
   std::vector<std::size_t> targets;   ///< columns of regression targets
   std::optional<std::size_t> label;   ///< set if there are no targets
   std::vector<bool> is_categorical;   ///< for all columns
-  std::vector<std::string>
-      classes;  ///< class names in a header "120,4,setosa,versicolor,virginica"
+  /// Class names in a header "120,4,setosa,versicolor,virginica".
+  std::vector<std::string> classes;
   std::int64_t announced_records = 0;  ///< number of records stated by such a header; 0: not stated
 
   /// Throws Error (data) for an ambiguous file, Error (input) for options that do not match it.

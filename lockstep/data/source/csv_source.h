@@ -18,8 +18,8 @@ namespace lockstep::data {
 /// The values and classes of a table. A table with `like` uses those of another table.
 struct CsvVocabulary {
   std::vector<std::string> columns;  ///< names of the feature columns
-  std::map<std::string, std::vector<std::string>, std::less<>>
-      values;                            ///< sorted values of each categorical column
+  /// Sorted values of each categorical column.
+  std::map<std::string, std::vector<std::string>, std::less<>> values;
   std::vector<std::string> class_names;  ///< if known
   bool labels_are_words = false;         ///< the labels are class names, sorted
   std::int64_t classes = 0;
@@ -35,8 +35,8 @@ struct CsvVocabulary {
 /// number of features and the class names.
 class CsvSource final : public RecordSource {
  public:
-  static constexpr std::size_t kMaxValues =
-      10'000;  ///< maximum number of values of a categorical column
+  /// Maximum number of values of a categorical column.
+  static constexpr std::size_t kMaxValues = 10'000;
 
   /// Throws Error (data) with file, line and column if a number is required and the field is not a
   /// finite number, for a label that is not a class, for a value that the table of `options.like`

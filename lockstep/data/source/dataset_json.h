@@ -12,8 +12,8 @@
 
 namespace lockstep::data {
 
-inline constexpr const char* kDatasetJson =
-    "dataset.json";  ///< Name of the description file in a directory of shards.
+/// Name of the description file in a directory of shards.
+inline constexpr const char* kDatasetJson = "dataset.json";
 
 /// One part ("train", "test") of a data set in a directory.
 struct PartDescription {

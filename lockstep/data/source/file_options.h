@@ -13,17 +13,17 @@ namespace lockstep::data {
 /// to the shards, otherwise the first record (`image/encoded` or `image`; `image/class/label` or
 /// `label`), and one scan of the labels for the number of classes.
 struct TFRecordOptions {
-  std::string input_feature =
-      {};  ///< the Example feature that contains the sample; empty: as described above
+  /// The Example feature that contains the sample; empty: as described above.
+  std::string input_feature = {};
   std::string label_feature = {};  ///< the Example feature that contains the label
-  std::vector<std::int64_t> input_shape =
-      {};                    ///< [H, W, C], or the extents of another kind of sample
+  /// [H, W, C], or the extents of another kind of sample.
+  std::vector<std::int64_t> input_shape = {};
   std::int64_t classes = 0;  ///< number of classes; 0: as described above
   /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not
   /// writable.
   std::filesystem::path index_dir = {};
-  bool skip_damage =
-      false;  ///< use a damaged or truncated file up to the damage; see RecordSource::damage
+  /// Use a damaged or truncated file up to the damage; see RecordSource::damage.
+  bool skip_damage = false;
 };
 
 /// Splits `text` at the separators; one empty piece for an empty text.
@@ -37,11 +37,11 @@ struct CsvOptions {
   CsvHeader header = CsvHeader::automatic;  ///< whether the first line is a header
   std::string label = {};  ///< class column; empty: the last column, unless there are targets
   std::vector<std::string> targets = {};  ///< columns of regression targets, instead of a label
-  std::vector<std::string> columns =
-      {};  ///< feature columns, in this order; empty: all remaining columns
+  /// Feature columns, in this order; empty: all remaining columns.
+  std::vector<std::string> columns = {};
   std::vector<std::string> leave_out = {};  ///< columns to ignore
-  std::vector<std::string> categorical =
-      {};  ///< columns of words: each value is a class, or a separate 0/1 feature
+  /// Columns of words: each value is a class, or a separate 0/1 feature.
+  std::vector<std::string> categorical = {};
   bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
   /// The training table that defines values and classes; empty: this table itself. It is read with
   /// the same options.

@@ -63,8 +63,8 @@ struct SyntheticOptions {
   std::int64_t count = 0;           ///< number of records
   std::uint64_t seed = 1;           ///< other seeds have other patterns of the classes
   std::string part = "train";       ///< other parts have different samples of the same classes
-  bool images =
-      false;  ///< uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels
+  /// Uint8 images, a quarter of the bytes: shape [H, W, C] with 1 to 4 channels.
+  bool images = false;
 };
 
 /// A sample is the mean of its class's pattern and noise, both in [0, 1): a pure function of (seed,

@@ -123,8 +123,7 @@ std::string gpu_unavailable_reason() {
   const int driver = driver_version();
   if (driver == 0)
     return "no NVIDIA driver was found: install one, or give the container access to the GPUs; "
-           "nvidia-smi must list "
-           "them";
+           "nvidia-smi must list them";
   if (gpus.status == cudaErrorInsufficientDriver)
     return fmt::format(
         "the NVIDIA driver supports CUDA {} and this build needs {}: update the driver, or build "

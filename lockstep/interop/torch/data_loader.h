@@ -52,9 +52,8 @@ class EmptyParts
     const std::array<std::size_t, 1> first{0};
     return first_rows(inner_.get_batch(first), 0);
   }
-  DistributedSampler::OptionalSize size() const override {
-    return inner_.size();
-  }  ///< size of the wrapped data set
+  /// Size of the wrapped data set.
+  DistributedSampler::OptionalSize size() const override { return inner_.size(); }
 
  private:
   Inner inner_;

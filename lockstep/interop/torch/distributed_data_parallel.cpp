@@ -35,13 +35,12 @@ interop::ReducerOptions passes_add_up(job::Workers& workers, interop::ReducerOpt
 ModuleExchange::ModuleExchange(job::Workers& workers, ::torch::nn::Module& module,
                                const DataParallelOptions& options)
     : batch_dimension_(options.batch_dimension),
-      gradients_(
-          workers, module.named_parameters(), passes_add_up(workers, options.gradients),
-          {.where = kWhere,
-           .unchanged = "between backward() under no_sync() and the backward() that reduces them: "
-                        "call zero_grad() after it",
-           .plan = [this] { return plan_pass(); },
-           .ended = [this] { pass_ended(); }}),
+      gradients_(workers, module.named_parameters(), passes_add_up(workers, options.gradients),
+                 {.where = kWhere,
+                  .unchanged = "between backward() under no_sync() and the backward() that reduces "
+                               "them: call zero_grad() after it",
+                  .plan = [this] { return plan_pass(); },
+                  .ended = [this] { pass_ended(); }}),
       buffers_(workers, module.named_buffers(), options.buffers) {
   broadcast_tensors(workers, module.named_parameters());
   broadcast_tensors(workers, module.named_buffers());
@@ -55,10 +54,9 @@ void ModuleExchange::forward_begins(const at::Tensor* batch) {
     return;
   }
   if (batch == nullptr)
-    gradients_.usage_error(
-        "expected a tensor with the samples among the arguments of forward()",
-        "there is none: reset DataParallelOptions::batch_dimension to give all ranks the "
-        "same weight");
+    gradients_.usage_error("expected a tensor with the samples among the arguments of forward()",
+                           "there is none: reset DataParallelOptions::batch_dimension to give all "
+                           "ranks the same weight");
   if (*batch_dimension_ >= batch->dim())
     gradients_.usage_error(
         fmt::format("expected a tensor whose dimension {} counts the samples", *batch_dimension_),

@@ -108,12 +108,11 @@ OptimizerExchange::OptimizerExchange(job::Workers& workers, ::torch::optim::Opti
                                      const NamedTensors& parameters,
                                      const interop::ReducerOptions& options)
     : optimizer_(optimizer),
-      gradients_(
-          workers, checked(workers, optimizer, parameters), options,
-          {.where = kWhere,
-           .unchanged = "from backward() to step(): call synchronize() before changing them and "
-                        "zero_grad() after step()",
-           .plan = [this] { return PassPlan{samples_}; }}),
+      gradients_(workers, checked(workers, optimizer, parameters), options,
+                 {.where = kWhere,
+                  .unchanged = "from backward() to step(): call synchronize() before changing them "
+                               "and zero_grad() after step()",
+                  .plan = [this] { return PassPlan{samples_}; }}),
       group_sizes_(group_sizes(optimizer)) {}
 
 void OptimizerExchange::broadcast_parameters(int root) {

@@ -22,10 +22,9 @@ class OptimizerExchange {
   OptimizerExchange(job::Workers& workers, ::torch::optim::Optimizer& optimizer,
                     const NamedTensors& parameters, const interop::ReducerOptions& options);
 
-  void set_samples(double samples) {
-    samples_ = samples;
-  }                                     ///< for this and the next four, see DistributedOptimizer
-  void broadcast_parameters(int root);  ///< collective
+  /// For this and the next four, see DistributedOptimizer.
+  void set_samples(double samples) { samples_ = samples; }
+  void broadcast_parameters(int root);                    ///< collective
   void broadcast_optimizer_state(int root);               ///< collective
   bool step();                                            ///< collective
   bool flush();                                           ///< collective
@@ -112,9 +111,8 @@ class DistributedOptimizer {
   /// ranks; the number of remaining passes may differ.
   bool flush() { return exchange_.flush(); }
 
-  double gradient_norm() {
-    return reducer().gradient_norm();
-  }                                                 ///< of the last step, before clipping
+  /// Of the last step, before clipping.
+  double gradient_norm() { return reducer().gradient_norm(); }
   double samples() { return reducer().samples(); }  ///< of the last step, over all ranks
   /// The reducer, with its buckets and statistics of the last step.
   interop::GradientReducer& reducer() { return exchange_.gradients().reducer(); }

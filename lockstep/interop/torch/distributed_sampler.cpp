@@ -43,10 +43,10 @@ void DistributedSampler::check() const {
   require(smallest >= ranks_,
           "expected a sample for each rank in every batch, because LibTorch's loader cannot make "
           "an empty batch",
-          fmt::format("{} samples in batches of {} on {} ranks leave one of {}: choose another "
-                      "batch size, drop_last, "
-                      "or lockstep::torch::make_data_loader, which makes empty batches",
-                      size_, options_.global_batch, ranks_, smallest));
+          fmt::format(
+              "{} samples in batches of {} on {} ranks leave one of {}: choose another batch size, "
+              "drop_last, or lockstep::torch::make_data_loader, which makes empty batches",
+              size_, options_.global_batch, ranks_, smallest));
 }
 
 void DistributedSampler::reset(OptionalSize new_size) {

@@ -86,8 +86,8 @@ class DistributedSampler : public ::torch::data::samplers::Sampler<> {
   std::int64_t steps_per_epoch() const;
   /// This rank's number of samples in `step`.
   std::int64_t samples(std::int64_t step) const { return part(step).size(); }
-  std::int64_t global_samples(
-      std::int64_t step) const;  ///< number of samples of all ranks in `step`
+  /// Number of samples of all ranks in `step`.
+  std::int64_t global_samples(std::int64_t step) const;
 
  private:
   void check() const;

@@ -13,10 +13,10 @@ namespace lockstep::torch {
 
 /// Arguments of GradientReducer; both null on the CPU.
 struct GradientDevice {
-  std::unique_ptr<device::Stream> stream =
-      nullptr;  ///< `math` orders it with LibTorch's current stream
-  std::unique_ptr<interop::GradientMath> math =
-      nullptr;  ///< runs LibTorch operations on that stream
+  /// `math` orders it with LibTorch's current stream.
+  std::unique_ptr<device::Stream> stream = nullptr;
+  /// Runs LibTorch operations on that stream.
+  std::unique_ptr<interop::GradientMath> math = nullptr;
 };
 
 /// Throws Error (device) for a GPU if LibTorch or Lockstep was built without CUDA.

@@ -22,10 +22,10 @@ using dnnl::memory;
 struct Context {
   dnnl::engine engine{dnnl::engine::kind::cpu, 0};
   dnnl::stream stream{engine};
-  memory::data_type type =
-      memory::data_type::f32;  ///< type of activations and of the weights that products read
-  StatisticsExchange* statistics =
-      nullptr;  ///< for batch normalization; null: the replica's own statistics
+  /// Type of activations and of the weights that products read.
+  memory::data_type type = memory::data_type::f32;
+  /// For batch normalization; null: the replica's own statistics.
+  StatisticsExchange* statistics = nullptr;
 };
 
 /// Attributes for scratch memory from the plan's arena instead of the library.

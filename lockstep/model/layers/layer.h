@@ -31,9 +31,8 @@ class BuildContext {
   /// batch.
   BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs);
 
-  const std::vector<Shape>& inputs() const {
-    return inputs_;
-  }  ///< shapes of the layer's inputs, without the batch
+  /// Shapes of the layer's inputs, without the batch.
+  const std::vector<Shape>& inputs() const { return inputs_; }
   /// The only input; refuses if there are several.
   const Shape& input() const;
   /// The only input as [H, W, C]; refuses other ranks.
@@ -80,10 +79,10 @@ struct Operands {
   std::vector<std::span<float>> parameters;  ///< read only, in declaration order
   std::vector<std::span<float>> parameter_gradients;  ///< written by backward
   std::vector<std::span<float>> buffers;              ///< read and, in training, updated
-  std::span<std::byte>
-      saved;  ///< kept from forward to backward, Needs::saved_bytes bytes, 64-byte aligned
-  std::span<std::byte>
-      scratch;  ///< workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned
+  /// Kept from forward to backward, Needs::saved_bytes bytes, 64-byte aligned.
+  std::span<std::byte> saved;
+  /// Workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned.
+  std::span<std::byte> scratch;
   std::span<std::byte> statistics;  ///< 64-byte aligned; see Needs::statistics_bytes
 };
 
@@ -105,8 +104,8 @@ class Operation {
  public:
   virtual ~Operation() = default;
   virtual Needs needs() const = 0;  ///< called once, before memory is planned
-  virtual void forward(const Operands& operands,
-                       const PassContext& pass) = 0;  ///< writes the output and `saved`
+  /// Writes the output and `saved`.
+  virtual void forward(const Operands& operands, const PassContext& pass) = 0;
   /// Writes input_gradients (those that are not empty) and parameter_gradients.
   virtual void backward(const Operands& operands, const PassContext& pass) = 0;
 
@@ -115,8 +114,8 @@ class Operation {
   /// sample. Only parameters, buffers and `saved` are meaningful; `saved` is kept from one call to
   /// the other.
   virtual void forward_without_samples(const Operands& /*operands*/) {}
-  virtual void backward_without_samples(const Operands& /*operands*/) {
-  }  ///< see forward_without_samples()
+  /// See forward_without_samples().
+  virtual void backward_without_samples(const Operands& /*operands*/) {}
 };
 
 /// The values that compiling a layer depends on.
@@ -126,11 +125,11 @@ struct CompileContext {
   std::vector<Shape> inputs;  ///< without the batch
   Shape output;               ///< without the batch
   bool training = false;      ///< whether a backward pass follows
-  bool fused_add =
-      false;  ///< also add the second input to the output; only with Traits::absorbs_addition
+  /// Also add the second input to the output; only with Traits::absorbs_addition.
+  bool fused_add = false;
   bool fused_relu = false;  ///< also apply max(x, 0) to the output; only with Traits::absorbs_relu
-  bool fused_statistics =
-      false;  ///< forward may compute the statistics that the following layer needs
+  /// Forward may compute the statistics that the following layer needs.
+  bool fused_statistics = false;
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
 };

@@ -21,10 +21,10 @@ enum class Stem {
 struct ResNetOptions {
   /// filters of the first stage; each of the three following stages doubles them
   std::int64_t width = 64;
-  std::optional<Stem> stem =
-      std::nullopt;  ///< default: cifar for inputs up to 64x64, otherwise imagenet
-  bool zero_last_gamma =
-      false;  ///< start every block as the identity (Goyal et al., arXiv 1706.02677, section 5.1)
+  /// Default: cifar for inputs up to 64x64, otherwise imagenet.
+  std::optional<Stem> stem = std::nullopt;
+  /// Start every block as the identity (Goyal et al., arXiv 1706.02677, section 5.1).
+  bool zero_last_gamma = false;
 };
 
 /// Structure and names follow torchvision ("layer1.0.conv1"), so weights convert in both directions
@@ -48,8 +48,8 @@ model::Network resnet152(model::Shape input, std::int64_t classes,
 
 /// Options of fast_cifar().
 struct FastCifarOptions {
-  std::int64_t width =
-      64;  ///< filters of the first block; the second and third blocks have four times as many
+  /// Filters of the first block; the second and third blocks have four times as many.
+  std::int64_t width = 64;
 };
 
 /// Based on the published speed-run networks for CIFAR-10: Page, "How to train your ResNet"

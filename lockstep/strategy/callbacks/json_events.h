@@ -22,8 +22,8 @@ class JsonEvents final : public Callback {
   void on_train_end(const TrainEnd& end) override;        ///< writes the event `end`
   void on_epoch_begin(std::int64_t epoch) override;       ///< resets the rate of samples
   void on_epoch_end(const EpochLogs& logs) override;      ///< writes the event `epoch`
-  void on_batch_end(
-      const StepLogs& logs) override;  ///< writes the event `step` every `log_every` steps
+  /// Writes the event `step` every `log_every` steps.
+  void on_batch_end(const StepLogs& logs) override;
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
   bool may_stop_at_batches() const override { return false; }
 

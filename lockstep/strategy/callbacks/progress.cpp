@@ -202,8 +202,7 @@ void Progress::on_epoch_end(const EpochLogs& logs) {
   if (percent(logs.input_wait_seconds) > kInputBound)
     print_line(
         "the training waits for its input: increase --data-threads if cores are free; lockstep "
-        "data benchmark reports "
-        "which stage is slow");
+        "data benchmark reports which stage is slow");
 }
 
 void Progress::on_checkpoint(const CheckpointLogs& logs) {

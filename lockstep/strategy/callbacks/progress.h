@@ -33,14 +33,14 @@ class Progress final : public Callback {
   /// How often, and where to.
   struct Options {
     std::int64_t log_every = 100;  ///< steps between plain lines; 0 for none
-    bool terminal =
-        false;  ///< whether `out` is a terminal, on which the last line can be overwritten
+    /// Whether `out` is a terminal, on which the last line can be overwritten.
+    bool terminal = false;
   };
   /// `out` must outlive this object.
   Progress(std::FILE* out, const Options& options) : out_(out), options_(options) {}
 
-  void on_train_begin(
-      const TrainBegin& begin) override;              ///< prints model, data, replicas and options
+  /// Prints model, data, replicas and options.
+  void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;    ///< prints the totals
   void on_epoch_begin(std::int64_t epoch) override;   ///< resets the sums of the epoch
   void on_epoch_end(const EpochLogs& logs) override;  ///< prints the line of an epoch

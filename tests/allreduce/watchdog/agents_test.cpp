@@ -153,8 +153,7 @@ TEST_F(Posts, NameARankThatTheOthersWaitFor) {
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->text,
             "[watchdog] expected progress within 120 s; rank 2, host K, step 100, waiting before "
-            "bucket 0 (layers fc3) for "
-            "122 s in compute; ranks 0,1 are in it");
+            "bucket 0 (layers fc3) for 122 s in compute; ranks 0,1 are in it");
 }
 
 TEST_F(Posts, LetARankGoThatSaysGoodbye) {
@@ -237,11 +236,10 @@ TEST_F(Posts, WatchThemselvesAfterTheGoodbyeOfRankZero) {
   const auto finding = member(1).beat(5121, {inside(9, 0, 121)}, kBuckets);
   ASSERT_TRUE(finding);
   EXPECT_EQ(finding->reporter, Finding::Reporter::one_per_host);
-  EXPECT_EQ(finding->text,
-            "[watchdog] expected progress within 120 s; rank 0, host G, has left; no other rank "
-            "has made progress for "
-            "121 s: rank "
-            "1 is at step 100, in all_reduce of bucket 0 (layers fc3)");
+  EXPECT_EQ(
+      finding->text,
+      "[watchdog] expected progress within 120 s; rank 0, host G, has left; no other rank has made "
+      "progress for 121 s: rank 1 is at step 100, in all_reduce of bucket 0 (layers fc3)");
   member(1).say_goodbye(false, kSoon);
 }
 
@@ -328,11 +326,10 @@ TEST_F(Posts, SayWhatWasTriedWhereRankZeroCannotBeReached) {
     EXPECT_EQ(error.category(), ErrorCategory::communication);
     message = error.what();
   }
-  EXPECT_THAT(message,
-              StartsWith(fmt::format(
-                  "[watchdog] expected a TCP connection from rank 3 (host G) to rank 0 (host G); "
-                  "tried 127.0.0.1 port {} (Connection refused), ::1 port {} (",
-                  closed, closed)));
+  EXPECT_THAT(message, StartsWith(fmt::format(
+                           "[watchdog] expected a TCP connection from rank 3 (host G) to rank 0 "
+                           "(host G); tried 127.0.0.1 port {} (Connection refused), ::1 port {} (",
+                           closed, closed)));
 }
 
 }  // namespace

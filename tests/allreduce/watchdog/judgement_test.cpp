@@ -33,8 +33,7 @@ TEST(JudgeProgress, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_THAT(verdict->ranks, ElementsAre(2));
   EXPECT_EQ(verdict->text,
             "[watchdog] expected progress within 120 s; rank 2, host H, step 100, waiting before "
-            "bucket 3 (layers conv4 .. "
-            "fc1) for 121 s in compute; ranks 0,1,3 are in it");
+            "bucket 3 (layers conv4 .. fc1) for 121 s in compute; ranks 0,1,3 are in it");
 }
 
 TEST(JudgeProgress, WaitsUntilTheTimeIsUp) {
@@ -66,12 +65,11 @@ TEST(JudgeProgress, NamesAllThatAreFurthestBehind) {
                 rank_with({outside(6, 1, 131)}, "K"), rank_with({outside(7, 2, 130)})});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(1, 2));
-  EXPECT_EQ(verdict->text,
-            "[watchdog] expected progress within 120 s; rank 1, host G, step 100, waiting before "
-            "bucket 2 (layers conv9 .. "
-            "conv5) for 130 s in input; rank 2, host K, step 100, waiting before bucket 2 (layers "
-            "conv9 .. conv5) for "
-            "131 s in compute; rank 0 is in it");
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] expected progress within 120 s; rank 1, host G, step 100, waiting before bucket "
+      "2 (layers conv9 .. conv5) for 130 s in input; rank 2, host K, step 100, waiting before "
+      "bucket 2 (layers conv9 .. conv5) for 131 s in compute; rank 0 is in it");
 }
 
 TEST(JudgeProgress, NamesAFewOfMany) {
@@ -93,8 +91,7 @@ TEST(JudgeProgress, SpeaksOfCollectivesWithoutABucket) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->text,
             "[watchdog] expected progress within 120 s; rank 0, host H, before the first step, "
-            "waiting before all_gather "
-            "for 130 s in starting; rank 1 is in it");
+            "waiting before all_gather for 130 s in starting; rank 1 is in it");
 }
 
 TEST(JudgeProgress, DerivesTheBucketWhereTheOthersAreFurtherAhead) {
@@ -126,10 +123,10 @@ TEST(JudgeProgress, CallsReplicasByTheirNumberWhereRanksDriveSeveral) {
                                  rank_with({inside(8, 3, 130), outside(7, 2, 130)}, "H")});
   ASSERT_TRUE(verdict);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
-  EXPECT_EQ(verdict->text,
-            "[watchdog] expected progress within 120 s; replica 3 (rank 1, host H), step 100, "
-            "waiting before bucket 3 "
-            "(layers conv4 .. fc1) for 130 s in compute; replicas 0,1,2 are in it");
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] expected progress within 120 s; replica 3 (rank 1, host H), step 100, waiting "
+      "before bucket 3 (layers conv4 .. fc1) for 130 s in compute; replicas 0,1,2 are in it");
 }
 
 TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
@@ -140,11 +137,8 @@ TEST(JudgeProgress, DoesNotWaitForWhoHasLeft) {
   EXPECT_EQ(verdict->kind, Kind::stuck);
   EXPECT_EQ(verdict->text,
             "[watchdog] expected progress within 120 s; rank 1, host H, has left after an error; "
-            "rank 2, host H, has "
-            "left; no other rank has made progress for 130 s: rank 0 is at step 100, in all_reduce "
-            "of bucket 3 (layers "
-            "conv4 .. "
-            "fc1)");
+            "rank 2, host H, has left; no other rank has made progress for 130 s: rank 0 is at "
+            "step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)");
 }
 
 TEST(JudgeProgress, SaysWhoHasLeftWhereItNamesAnother) {
@@ -168,9 +162,8 @@ TEST(JudgeProgress, SaysSoWhereAllAreInAndNobodyMoves) {
   EXPECT_THAT(verdict->ranks, IsEmpty());
   EXPECT_EQ(verdict->text,
             "[watchdog] expected progress within 120 s; no rank has made progress for 121 s: ranks "
-            "0,1 are at step 100, in "
-            "all_reduce of bucket 3 (layers conv4 .. fc1); no rank is missing, so a connection "
-            "between them may be broken");
+            "0,1 are at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1); no rank is "
+            "missing, so a connection between them may be broken");
 }
 
 TEST(JudgeProgress, LeavesALongCollectiveAloneWhileAnyoneTicks) {
@@ -186,12 +179,10 @@ TEST(JudgeProgress, TellsWhereEachIsInABrokenRing) {
                 rank_with({inside(9, 0, 130, 101)})});
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::stuck);
-  EXPECT_THAT(
-      verdict->text,
-      HasSubstr(
-          "no rank has made progress for 130 s: rank 0 at step 100, in all_reduce of bucket 3 "
-          "(layers conv4 .. fc1); "
-          "ranks 1,2 at step 101, in all_reduce of bucket 0 (layers fc3); no rank is missing"));
+  EXPECT_THAT(verdict->text,
+              HasSubstr("no rank has made progress for 130 s: rank 0 at step 100, in all_reduce of "
+                        "bucket 3 (layers conv4 .. fc1); ranks 1,2 at step 101, in all_reduce of "
+                        "bucket 0 (layers fc3); no rank is missing"));
 }
 
 // Rank 1 has left a collective that rank 0 cannot leave.
@@ -213,9 +204,7 @@ TEST(JudgeProgress, EndsAJobInWhichAllStandStill) {
   EXPECT_EQ(verdict->kind, Kind::still);
   EXPECT_EQ(verdict->text,
             "[watchdog] expected progress within 120 s; no rank has made progress for 125 s: ranks "
-            "0,1 are at step "
-            "100, in input, "
-            "before bucket 0 (layers fc3)");
+            "0,1 are at step 100, in input, before bucket 0 (layers fc3)");
 }
 
 TEST(JudgeProgress, LetsAJobRestOutsideOfTraining) {
@@ -245,12 +234,10 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsGone) {
   ASSERT_TRUE(verdict);
   EXPECT_EQ(verdict->kind, Kind::gone);
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
-  EXPECT_EQ(verdict->text,
-            "[watchdog] expected every rank to stay connected; rank 1, host K, is gone (its "
-            "connection closed); 0.4 s "
-            "before it "
-            "was at step 100, in "
-            "all_reduce of bucket 3 (layers conv4 .. fc1)");
+  EXPECT_EQ(
+      verdict->text,
+      "[watchdog] expected every rank to stay connected; rank 1, host K, is gone (its connection "
+      "closed); 0.4 s before it was at step 100, in all_reduce of bucket 3 (layers conv4 .. fc1)");
 }
 
 TEST(JudgeSignsOfLife, TellsWhatARankThatIsGoneWasAt) {
@@ -274,10 +261,8 @@ TEST(JudgeSignsOfLife, NamesTheRankThatIsSilent) {
   EXPECT_THAT(verdict->ranks, ElementsAre(1));
   EXPECT_EQ(verdict->text,
             "[watchdog] expected a heartbeat from every rank within 120 s; rank 1, host K, has not "
-            "been heard from for 121 "
-            "s (stopped, or its host is unreachable); before that it was at step 100, in compute, "
-            "before bucket 3 (layers "
-            "conv4 .. fc1)");
+            "been heard from for 121 s (stopped, or its host is unreachable); before that it was "
+            "at step 100, in compute, before bucket 3 (layers conv4 .. fc1)");
 }
 
 // They were last heard of within a heartbeat of each other; one that is merely late is not named.

@@ -88,11 +88,9 @@ TEST(JudgedNetwork, WarnsOfOneInterfaceThatCannotBeReached) {
 TEST(JudgedNetwork, NamesTheNetworkWhereHostsCallTheirInterfacesDifferently) {
   const auto reports = on_hosts<NetworkFacts>({host({attempt(1, "enp3s0", ""), bridge(1)}),
                                                host({attempt(0, "eth0", "")}, 1500, "enp3s0")});
-  EXPECT_THAT(
-      only(judge_network(reports)).remedy,
-      HasSubstr(
-          "--mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include 10.0.0.0/24; for NCCL, "
-          "set NCCL_SOCKET_IFNAME=enp3s0,eth0"));
+  EXPECT_THAT(only(judge_network(reports)).remedy,
+              HasSubstr("--mca btl_tcp_if_include 10.0.0.0/24 --mca oob_tcp_if_include "
+                        "10.0.0.0/24; for NCCL, set NCCL_SOCKET_IFNAME=enp3s0,eth0"));
 }
 
 TEST(JudgedNetwork, FindsAProblemInAHostThatCannotBeCalled) {

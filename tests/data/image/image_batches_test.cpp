@@ -145,11 +145,9 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 5).view()), 1)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("record 1 at byte "));
-  EXPECT_THAT(
-      data_error_of([&] { batches_of(open().batch(2)); }),
-      HasSubstr(
-          "] expected a usable image in image/encoded; [image recipe none] expected images of 4 x "
-          "4; one is 4 x 5"));
+  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
+              HasSubstr("] expected a usable image in image/encoded; [image recipe none] expected "
+                        "images of 4 x 4; one is 4 x 5"));
   Bytes cut = encode_jpeg(smooth_image(4, 4).view());
   cut.resize(cut.size() / 2);
   write_records(directory_ / "images",
@@ -188,8 +186,7 @@ TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
                                         encoded_record(encode_png(smooth_image(4, 4).view()), 1)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
               HasSubstr("[image recipe none] expected gray images, or the shape 4x4x3 for gray and "
-                        "colored ones; one has "
-                        "3 channels"));
+                        "colored ones; one has 3 channels"));
   const TFRecordOptions told{.input_shape = {4, 4, 3}};
   const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), told);
   const Bytes pixels = pixels_of(smooth_image(4, 4).view());

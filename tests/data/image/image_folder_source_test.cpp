@@ -114,11 +114,10 @@ TEST_F(ImageFolderTest, NamesTheFileThatIsWrong) {
   const ImageFolderSource source(directory_.path());
   EXPECT_THAT(data_error_of([&] { read(source, 1); }),
               HasSubstr(of(empty) + "expected a usable image; "));
-  EXPECT_EQ(
-      data_error_of([&] { read(source, 2); }),
-      of(text) +
-          "expected a usable image; [image] expected a JPEG or a PNG image; its 8 bytes begin with "
-          "6e 6f 20 69 6d 61 67 65");
+  EXPECT_EQ(data_error_of([&] { read(source, 2); }),
+            of(text) +
+                "expected a usable image; [image] expected a JPEG or a PNG image; its 8 bytes "
+                "begin with 6e 6f 20 69 6d 61 67 65");
   EXPECT_THAT(data_error_of([&] { read(source, 3); }),
               StartsWith(of(cut) + "expected a usable image; "));
   std::filesystem::remove(directory_ / "a/1.png");
@@ -133,11 +132,9 @@ TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
                 "expected a folder for each class, with images in it; there are no folders");
   std::filesystem::create_directories(directory_ / "a");
   add("b/notes.txt", "text");
-  EXPECT_EQ(
-      error(),
-      of(directory_.path()) +
-          "expected files that end in .jpg, .jpeg or .png in the class folders; there are none "
-          "in a, b");
+  EXPECT_EQ(error(), of(directory_.path()) +
+                         "expected files that end in .jpg, .jpeg or .png in the class folders; "
+                         "there are none in a, b");
   EXPECT_EQ(data_error_of([] { ImageFolderSource source("nowhere"); }),
             "[nowhere] expected a readable directory; No such file or directory");
   EXPECT_FALSE(is_image_folder(directory_.path()));
@@ -153,8 +150,7 @@ TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
   EXPECT_EQ(data_error_of([&] { open_data("images:" + directory_.path().string(), options); }),
             of(directory_.path()) +
                 "expected folders of 3 classes, including empty ones, because their order defines "
-                "the class numbers; "
-                "there are 2");
+                "the class numbers; there are 2");
 }
 
 TEST_F(ImageFolderTest, IsOpenedByItsName) {

@@ -35,8 +35,7 @@ TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
 TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("cifar-train"); }),
             "[image recipe] expected one of cifar10-train, cifar10-test, imagenet-train, "
-            "imagenet-test, none, got "
-            "\"cifar-train\"");
+            "imagenet-test, none, got \"cifar-train\"");
 }
 
 TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
@@ -55,23 +54,20 @@ TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
   recipe.normalization = {};
   EXPECT_EQ(recipe.description(),
             "imagenet-train, 192x224x3, random resized crops of 0.25 to 1, ratio 1 to 1, area, "
-            "decoded in full, not "
-            "normalized");
+            "decoded in full, not normalized");
   recipe = ImageRecipe::parse("imagenet-test");
   recipe.geometry = ResizedCenter{300};
   recipe.normalization.mean[0] = 0.5f;
   EXPECT_EQ(recipe.description(),
             "imagenet-test, the middle of the shorter side resized to 300, normalized by (0.5, "
-            "0.456, 0.406) and "
-            "(0.229, 0.224, 0.225)");
+            "0.456, 0.406) and (0.229, 0.224, 0.225)");
   recipe = ImageRecipe::parse("cifar10-test");
   recipe.geometry = PaddedCrop{2};
   EXPECT_EQ(recipe.description(), "cifar10-test, crops with a border of 2, of any image");
   recipe.name = "ours";
   EXPECT_EQ(recipe.description(),
             "ours, crops with a border of 2, of any image, normalized by (0.4914, 0.4822, 0.4465) "
-            "and (0.247, 0.2435, "
-            "0.2616)");
+            "and (0.247, 0.2435, 0.2616)");
 }
 
 /// What check() says of cifar10-train after `change`.

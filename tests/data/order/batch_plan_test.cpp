@@ -159,8 +159,7 @@ TEST(BatchPlan, NeedsLikeWorkersButForAuto) {
               BatchPlan(ShardPolicy::off, {10}, 4, {3, 2});
             }),
             "[shard-policy off] expected the same number of replicas on every rank; 3 replicas "
-            "cannot be divided into "
-            "ranks of 2");
+            "cannot be divided into ranks of 2");
   EXPECT_EQ(BatchPlan(ShardPolicy::automatic, {10}, 4, {3, 2}).steps_per_epoch(), 3);
 }
 

@@ -96,10 +96,9 @@ TEST(BadRecords, AreReplacedAsPartnersToo) {
 
 TEST(BadRecords, BeyondTheLimitAreAnError) {
   const Dataset dataset = partly_bad(10, {2, 5}).skip_bad_records(1);
-  EXPECT_EQ(
-      data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
-      "[bad records] expected at most 1 unreadable record; there are more, such as: [file: record "
-      "5] expected intact data; its CRC differs");
+  EXPECT_EQ(data_error_of([&] { ids_of(dataset, epochs(dataset, 1)); }),
+            "[bad records] expected at most 1 unreadable record; there are more, such as: [file: "
+            "record 5] expected intact data; its CRC differs");
 }
 
 TEST(BadRecords, GiveTheSameBatchesOnAnyNumberOfReplicas) {

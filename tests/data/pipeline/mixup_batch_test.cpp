@@ -159,9 +159,7 @@ TEST(MixupBatches, AreToldOf) {
   EXPECT_EQ(tables().mixup(0.2).mixup_alpha(), 0.2);
   EXPECT_EQ(input_error_of([] { Dataset::synthetic({6}, 4, 53).mixup(0.2).take(3); }),
             "[take] expected a call before shuffle(), mixup() and batch(), because it selects "
-            "records by id; it was "
-            "called after "
-            "mixup()");
+            "records by id; it was called after mixup()");
 }
 
 TEST(MixupBatches, NeedClassesAndASensibleAlpha) {

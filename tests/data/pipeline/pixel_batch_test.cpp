@@ -98,14 +98,12 @@ TEST(Normalization, NeedsAMeanAndADeviationForEachChannel) {
   const Dataset dataset = Dataset::from_source(std::make_shared<ImageSource>());
   EXPECT_EQ(input_error_of([&] { dataset.normalize({.channels = 3}); }),
             "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 3 "
-            "deviations: "
-            "1, 1, 1");
+            "deviations: 1, 1, 1");
   EXPECT_EQ(input_error_of([&] {
               dataset.normalize({.channels = 2, .deviation = {1, 0}});
             }),
             "[normalize] expected a mean and a deviation above 0 for each of the 2 channels, got 2 "
-            "deviations: "
-            "1, 0");
+            "deviations: 1, 0");
 }
 
 }  // namespace

@@ -195,18 +195,14 @@ TEST(Sharding, ByFileNeedsAFileForEachRank) {
               Sharding(pipeline_of({50, 51}, 8, ShardPolicy::file), {3, 1});
             }),
             "[shard-policy file] expected at least one file for each of 3 ranks; auto distributes "
-            "records instead; "
-            "counting has "
-            "2");
+            "records instead; counting has 2");
   Pipeline in_memory = pipeline_of({50}, 8, ShardPolicy::file);
   in_memory.source = std::make_shared<CountingSource>(50);
   EXPECT_EQ(input_error_of([&] {
               Sharding(in_memory, {2, 1});
             }),
             "[shard-policy file] expected at least one file for each of 2 ranks; auto distributes "
-            "records instead; "
-            "counting is "
-            "not read from files");
+            "records instead; counting is not read from files");
 }
 
 TEST(Sharding, TellsTheOrderThatAResumeNeeds) {

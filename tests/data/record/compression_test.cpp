@@ -52,8 +52,7 @@ TEST_F(PackedBomb, OfThePlainKindIsLimitedToo) {
   EXPECT_EQ(data_error_of([&] { read_all(file, Compression::none, 99); }),
             "[" + path_.string() +
                 "] expected at most 99 bytes in the file, the limit of the available memory, got "
-                "more; split the "
-                "file, or free memory");
+                "more; split the file, or free memory");
   EXPECT_EQ(read_all(file, Compression::none, 100).size(), 100u);
 }
 

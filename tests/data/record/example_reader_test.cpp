@@ -112,24 +112,20 @@ TEST_F(ExampleReaderTest, NamesRecordAndFeatureWhereOneIsMissing) {
   feature("image").mutable_bytes_list()->add_value("x");
   EXPECT_EQ(error({"label", FeatureKind::int64s}),
             "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature "
-            "label; the record has the "
-            "features image (bytes)");
+            "label; the record has the features image (bytes)");
 }
 
 TEST_F(ExampleReaderTest, NamesRecordAndFeatureWhereKindOrLengthAreWrong) {
   feature("label").mutable_float_list()->add_value(1);
   EXPECT_EQ(error({"label", FeatureKind::int64s}),
             "[a.tfrecord: record 7 at byte 90] expected 1 value of kind int64 in the feature "
-            "label; it has 1 value of "
-            "kind float");
+            "label; it has 1 value of kind float");
   EXPECT_EQ(error({"label", FeatureKind::floats, 3}),
             "[a.tfrecord: record 7 at byte 90] expected 3 values of kind float in the feature "
-            "label; it has 1 value of "
-            "kind float");
+            "label; it has 1 value of kind float");
   EXPECT_EQ(error({"label", FeatureKind::bytes, std::nullopt, BytesList{}}),
             "[a.tfrecord: record 7 at byte 90] expected values of kind bytes in the feature label; "
-            "it has 1 value of "
-            "kind float");
+            "it has 1 value of kind float");
 }
 
 TEST_F(ExampleReaderTest, ARecordThatIsNoExampleIsNamed) {
@@ -152,9 +148,7 @@ TEST(ExampleReader, RefusesRequestsThatCannotBeMet) {
               ExampleReader({{"a", FeatureKind::floats, 2, FloatList{1}}});
             }),
             "[example reader] expected 2 values of kind float in the feature a, also as the value "
-            "of records without "
-            "it; its default is 1 value "
-            "of kind float");
+            "of records without it; its default is 1 value of kind float");
   EXPECT_THAT(input_error_of([] {
                 ExampleReader({{"a", FeatureKind::floats, 1, Int64List{1}}});
               }),

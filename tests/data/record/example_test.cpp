@@ -126,11 +126,8 @@ std::vector<WireCase> wire_cases() {
   const std::string two_unpacked = from_hex("08020803");  // 2, 3
   const std::string float_one = from_hex("0d0000803f");   // unpacked 1.0f
   const std::string float_packed = from_hex("0a0400000040");
-  const std::string unknown = from_hex("2207") + "unknown" +
-                              from_hex(
-                                  "28ff01"
-                                  "3501020304"
-                                  "390102030405060708");
+  const std::string unknown =
+      from_hex("2207") + "unknown" + from_hex("28ff013501020304390102030405060708");
   return {
       {"unpacked_integers", f(1, entry("a", f(3, two_unpacked))), {{"a", Int64List{2, 3}}}},
       {"packed_and_unpacked_integers",

@@ -229,8 +229,7 @@ TEST_F(RecordIndexTest, AFileThatChangesUnderIsFound) {
   EXPECT_EQ(data_error_of([&] { file.record(0, 0, index.length(0), window); }),
             "[" + path_.string() +
                 ": record 0 at byte 0] expected a record of 4 bytes, as in the index; it has 16; "
-                "the file has changed: "
-                "restart the run");
+                "the file has changed: restart the run");
   change("");
   EXPECT_THAT(data_error_of([&] { file.record(1, index.offsets[1], index.length(1), window); }),
               HasSubstr("truncated length"));

@@ -172,9 +172,7 @@ TEST_P(Cache, MayStandBehindAMapOfImages) {
 TEST_P(Cache, StandsBeforeShuffleAndBatch) {
   EXPECT_EQ(input_error_of([&] { cached(images().batch(2)); }),
             "[cache] expected a call before shuffle(), mixup() and batch(), because it selects "
-            "records by id; it was "
-            "called after "
-            "batch()");
+            "records by id; it was called after batch()");
 }
 
 TEST(CacheInMemory, MustFit) {
@@ -249,9 +247,8 @@ TEST_F(CacheFile, OfSomethingElseIsRefused) {
   EXPECT_EQ(data_error_of([&] { cached(5); }),
             "[" + file().string() +
                 "] expected a cache of 5 records of counting, as floats [2] with 5 classes and 0 "
-                "targets; it is a cache of 4 "
-                "records of counting, as floats [2] with 5 classes and 0 targets: remove it, or "
-                "choose another file");
+                "targets; it is a cache of 4 records of counting, as floats [2] with 5 classes and "
+                "0 targets: remove it, or choose another file");
   EXPECT_THAT(
       data_error_of([&] {
         Dataset::from_source(source_).map([](Sample&, const SampleKey&) {}).take(4).cache(file());
@@ -289,8 +286,7 @@ TEST_F(CacheFile, DamageIsToldByItsRecord) {
   EXPECT_EQ(data_error_of([&] { batches_of(dataset.batch(4), 1); }),
             "[" + file().string() +
                 ": record 2] expected an intact record; it does not match its checksum: remove the "
-                "file, which is then "
-                "rebuilt");
+                "file, which is then rebuilt");
   write_bytes(file(), whole.substr(0, whole.size() - 1));
   EXPECT_EQ(data_error_of([&] { cached(); }),
             "[" + file().string() + "] expected " + std::to_string(whole.size()) +

@@ -263,13 +263,11 @@ TEST(CsvOptions, AreReadFromText) {
   EXPECT_EQ(options.like, "train.csv");
   EXPECT_EQ(CsvOptions::parse("header=auto", "").header, CsvHeader::automatic);
   for (const char* text : {"", "label", "label=", "header=maybe", "unknown=1", "color=red"})
-    EXPECT_EQ(
-        input_error_of([&] { CsvOptions::parse(text, "here"); }),
-        std::string(
-            "[here] expected label=COLUMN, targets=, columns=, leave_out= or "
-            "categorical=COLUMN,COLUMN..., "
-            "header=yes|no|auto, unknown=column|error or like=FILE, with & between them, got \"") +
-            text + "\"");
+    EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
+              std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or "
+                          "categorical=COLUMN,COLUMN..., header=yes|no|auto, unknown=column|error "
+                          "or like=FILE, with & between them, got \"") +
+                  text + "\"");
 }
 
 }  // namespace

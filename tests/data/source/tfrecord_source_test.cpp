@@ -235,10 +235,10 @@ TEST_F(TFRecordSourceTest, NamesARecordThatIsNoExample) {
 
 TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
   write_records(file_, {serialize_example({{"x", FloatList{1}}, {"y", Int64List{1}}})});
-  EXPECT_EQ(input_error(), at(0, 0) +
-                               "expected --input-feature, or one of the default features "
-                               "image/encoded, image, features; the record has the "
-                               "features x (float), y (int64)");
+  EXPECT_EQ(input_error(),
+            at(0, 0) +
+                "expected --input-feature, or one of the default features image/encoded, image, "
+                "features; the record has the features x (float), y (int64)");
   EXPECT_THAT(
       input_error({.input_feature = "x",
                    .label_feature = "",
@@ -257,11 +257,9 @@ TEST_F(TFRecordSourceTest, NamesMissingFeatures) {
 
 TEST_F(TFRecordSourceTest, NeedsAShapeForRawBytes) {
   write_records(file_, {image_record(1, 784, 0)});
-  EXPECT_EQ(
-      input_error(),
-      at(0, 0) +
-          "expected --input-shape for the raw bytes in image, or a dataset.json next to the file; "
-          "there are 784 bytes and neither");
+  EXPECT_EQ(input_error(), at(0, 0) +
+                               "expected --input-shape for the raw bytes in image, or a "
+                               "dataset.json next to the file; there are 784 bytes and neither");
 }
 
 TEST_F(TFRecordSourceTest, NamesInputsOfTheWrongSizeOrKind) {

@@ -186,8 +186,7 @@ class KernelDeathTest : public ::testing::Test {
 TEST_F(KernelDeathTest, ABarrierWithoutAllThreadsEndsTheProgram) {
   EXPECT_DEATH(run(miss_a_barrier, 64, 1),
                "CUDA was misused: thread \\(1, 0, 0\\) of block \\(0, 0, 0\\) of a kernel comes to "
-               "a barrier that other "
-               "threads of its block ended without");
+               "a barrier that other threads of its block ended without");
   EXPECT_DEATH(run(come_to_different_meetings, 64), "CUDA was misused: .*ends without the barrier");
   EXPECT_DEATH(run(wait_for_each_other, 32), "waits for threads that wait for something else");
 }

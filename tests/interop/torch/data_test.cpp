@@ -129,9 +129,8 @@ TEST(DistributedSampler, BeginsAnewAfterAPassThatWasLeftAtOnce) {
 TEST(DistributedSampler, RefusesWhatItCannotCut) {
   EXPECT_EQ(error_of([] { DistributedSampler(0, 4, 67, {.global_batch = 64}); }),
             "[distributed_sampler] expected a sample for each rank in every batch, because "
-            "LibTorch's loader cannot make "
-            "an empty batch; 67 samples in batches of 64 on 4 ranks leave one of 3: choose another "
-            "batch size, drop_last, or "
+            "LibTorch's loader cannot make an empty batch; 67 samples in batches of 64 on 4 ranks "
+            "leave one of 3: choose another batch size, drop_last, or "
             "lockstep::torch::make_data_loader, which makes empty batches");
   EXPECT_THAT(error_of([] { DistributedSampler(0, 1, 10, {}); }),
               HasSubstr("expected a global_batch of at least 1"));
@@ -143,8 +142,7 @@ TEST(DistributedSampler, RefusesWhatItCannotCut) {
   DistributedSampler sampler(0, 2, 50, {.global_batch = 8});
   EXPECT_THAT(error_of([&] { sampler.set_position({.epoch = 1, .step = 8}); }),
               HasSubstr("expected an epoch of at least 0 and a step within it, got epoch 1 and "
-                        "step 8 with 7 steps "
-                        "per epoch"));
+                        "step 8 with 7 steps per epoch"));
   EXPECT_THAT(error_of([&] { sampler.next(4); }),
               HasSubstr("the loader requests 4, the sampler was created for 8"));
 }

@@ -76,8 +76,7 @@ INSTANTIATE_TEST_SUITE_P(
                  optimizer.step();
                },
                "call synchronize() before changing them and zero_grad() after step(); the gradient "
-               "of second.bias was "
-               "changed"},
+               "of second.bias was changed"},
         Misuse{"zero_grad_too_early",
                [](auto& optimizer, auto& net, auto& data) {
                  loss_of(net, data, {0, 4}).backward();
@@ -178,23 +177,22 @@ TEST_P(MisusedDataParallel, SaysSoOnAllRanks) {
 INSTANTIATE_TEST_SUITE_P(
     Calls, MisusedDataParallel,
     ::testing::Values(
-        ModuleMisuse{"converted",
-                     [](auto& net, auto& data) {
-                       net->to(torch::kDouble);
-                       net->to(torch::kFloat);
-                       loss_of(net, data, {0, 4});
-                     },
-                     "expected parameters to keep the type and device with which they were "
-                     "wrapped: wrap a module "
-                     "after its to(); second.weight was converted or moved later"},
+        ModuleMisuse{
+            "converted",
+            [](auto& net, auto& data) {
+              net->to(torch::kDouble);
+              net->to(torch::kFloat);
+              loss_of(net, data, {0, 4});
+            },
+            "expected parameters to keep the type and device with which they were wrapped: wrap a "
+            "module after its to(); second.weight was converted or moved later"},
         ModuleMisuse{"unfrozen",
                      [](auto& net, auto& data) {
                        net->first->weight.set_requires_grad(true);
                        loss_of(net, data, {0, 4});
                      },
                      "expected parameters that require gradients to do so when they are wrapped; "
-                     "first.weight started "
-                     "to require them later"},
+                     "first.weight started to require them later"},
         ModuleMisuse{"backward_failed",
                      [](auto& net, auto& data) {
                        loss_of(net, data, {0, 4});
@@ -212,9 +210,8 @@ INSTANTIATE_TEST_SUITE_P(
                        loss_of(net, data, {0, 4}).backward();
                      },
                      "expected gradients to stay unchanged between backward() under no_sync() and "
-                     "the backward() "
-                     "that reduces them: call zero_grad() after it; the gradient of second.weight "
-                     "was changed"},
+                     "the backward() that reduces them: call zero_grad() after it; the gradient of "
+                     "second.weight was changed"},
         ModuleMisuse{"buffer_resized",
                      [](auto& net, auto& data) {
                        net->named_buffers()["seen"].resize_({3});
@@ -299,11 +296,9 @@ TEST(WrongParameters, AreAnErrorOnAllRanks) {
   using Pairs = NamedTensors::Pairs;
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs[1].first = pairs[0].first; }),
               Each(HasSubstr("parameters 0 and 1 are both named first.weight")));
-  EXPECT_THAT(
-      errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
-      Each(HasSubstr(
-          "expected a name for each parameter of the optimizer; its parameter 3 of shape 1 is not "
-          "among")));
+  EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto&) { pairs.pop_back(); }),
+              Each(HasSubstr("expected a name for each parameter of the optimizer; its parameter 3 "
+                             "of shape 1 is not among")));
   const auto foreign = [](Pairs& pairs, auto&) {
     pairs.emplace_back("other", torch::ones({2}).requires_grad_());
   };

@@ -184,8 +184,7 @@ TEST(BatchNormalization, RefusesOptionsOutsideTheirRange) {
   };
   EXPECT_EQ(refusal({.momentum = 1.5f}),
             "[layer batch_normalization (batch_normalization)] expected a momentum in [0, 1] and a "
-            "positive epsilon, got "
-            "1.5 and 0.001");
+            "positive epsilon, got 1.5 and 0.001");
   EXPECT_THAT(refusal({.epsilon = 0}), HasSubstr("got 0.99 and 0"));
 }
 

@@ -166,8 +166,7 @@ TEST(Pooling2D, NeedsAnImageAsLargeAsItsWindow) {
             "got [16]");
   EXPECT_EQ(input_error_of([] { Network({16}).add(GlobalAveragePooling2D()); }),
             "[layer global_average_pooling2d (global_average_pooling2d)] expected an input "
-            "[height, width, channels], "
-            "got [16]");
+            "[height, width, channels], got [16]");
 }
 
 }  // namespace

@@ -167,9 +167,7 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
               make("resnet-18", {28, 28, 1}, 10);
             }),
             "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, "
-            "resnet152, or a FILE.json, got \"resnet-18\" "
-            "(did you mean resnet18?)");
+            "resnet101, resnet152, or a FILE.json, got \"resnet-18\" (did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {

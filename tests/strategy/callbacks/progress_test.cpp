@@ -76,9 +76,8 @@ TEST(Progress, TellsWhereAnEpochsTimeWent) {
   logs.input_wait_seconds = 0.2;
   logs.communication = {.exposed = 1.5, .waited = 0.5};
   EXPECT_THAT(epoch_line(logs), HasSubstr("; 2.0 % of it waiting for input\n"));
-  EXPECT_THAT(epoch_line(logs, 2),
-              HasSubstr("; 2.0 % of it waiting for input, 10.0 % communication, 5.0 % waiting for "
-                        "other replicas\n"));
+  EXPECT_THAT(epoch_line(logs, 2), HasSubstr("; 2.0 % of it waiting for input, 10.0 % "
+                                             "communication, 5.0 % waiting for other replicas\n"));
   EXPECT_THAT(epoch_line(logs), Not(HasSubstr("the training waits for its input")));
   logs.input_wait_seconds = 0.6;
   EXPECT_THAT(epoch_line(logs),

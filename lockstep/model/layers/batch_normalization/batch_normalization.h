@@ -53,8 +53,8 @@ struct BatchNormalizationSpec {
   bool relu = false;  ///< whether to fuse a ReLU into the output
   /// True: uses batch statistics, and a backward pass follows. False: uses moving statistics.
   bool training = false;
-  bool statistics =
-      false;  ///< Operands::statistics holds what the preceding convolution computed about input 0
+  /// Operands::statistics holds what the preceding convolution computed about input 0.
+  bool statistics = false;
 };
 
 }  // namespace lockstep::model

@@ -20,13 +20,13 @@ class Conv2D final : public BuiltinLayer {
     std::int64_t filters = 0;  ///< output channels; required
     Extent2D kernel = 3;       ///< window size in pixels
     Extent2D strides = 1;      ///< distance between windows in pixels
-    Padding padding =
-        Padding::valid;  ///< valid: windows inside the image; same: zeros at its edges
-    std::int64_t groups =
-        1;  ///< channel groups, each with its own filters; must divide input channels and filters
+    /// Valid: windows inside the image; same: zeros at its edges.
+    Padding padding = Padding::valid;
+    /// Channel groups, each with its own filters; must divide input channels and filters.
+    std::int64_t groups = 1;
     bool use_bias = true;  ///< whether to add a bias to each output channel
-    Initializer::Kind initializer =
-        Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
+    /// Of the kernel; biases start at 0.
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Conv2D(const Options& options) : options_(options) {}

@@ -13,8 +13,8 @@ class Dense final : public BuiltinLayer {
   struct Options {
     std::int64_t units = 0;  ///< outputs per sample; required
     bool use_bias = true;    ///< whether to add a bias to each unit
-    Initializer::Kind initializer =
-        Initializer::Kind::glorot_uniform;  ///< of the kernel; biases start at 0
+    /// Of the kernel; biases start at 0.
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Dense(const Options& options) : options_(options) {}

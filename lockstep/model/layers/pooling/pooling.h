@@ -16,8 +16,8 @@ struct Pool2DSpec;
 /// Options, as in Keras.
 struct PoolOptions {
   Extent2D pool = 2;  ///< window size in pixels
-  std::optional<Extent2D> strides =
-      std::nullopt;                  ///< distance between windows; default: the pool size
+  /// Distance between windows; default: the pool size.
+  std::optional<Extent2D> strides = std::nullopt;
   Padding padding = Padding::valid;  ///< valid: windows inside the image; same: also windows that
                                      ///< overlap its edges
 };

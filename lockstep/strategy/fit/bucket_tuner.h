@@ -1,0 +1,75 @@
+// Automatic selection of the gradient bucket size.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::strategy {
+
+class LocalReplicas;
+
+/// Small buckets start early but need more messages; large buckets start late but need fewer. The
+/// best size depends on the model, the network and the number of replicas. After some warm-up
+/// steps, the tuner tries each size for a few steps, and keeps the one with the shortest median
+/// step time.
+class BucketTuner {
+ public:
+  static constexpr int kWarmUpSteps = 30;   ///< before the first trial
+  static constexpr int kSettlingSteps = 2;  ///< untimed steps of each trial
+  static constexpr int kCountedSteps = 7;   ///< timed steps of each trial
+
+  /// `bytes`: size of the flat gradient; larger buckets are not tried.
+  explicit BucketTuner(std::size_t bytes);
+
+  const std::vector<std::size_t>& sizes() const { return sizes_; }
+
+  /// Adds the duration of a step. Returns the bucket size to set before the next step, or nullopt
+  /// for no change. All ranks get the same answer at the same step.
+  std::optional<std::size_t> add_step(double seconds);
+
+  /// Whether all sizes have been tried. Then seconds_of_sizes() has this rank's median step time
+  /// for each size, which must be replaced by the slowest rank's before choose().
+  bool has_tried_all() const { return seconds_.size() == sizes_.size(); }
+  std::vector<double>& seconds_of_sizes() { return seconds_; }
+  /// The size with the shortest step time.
+  std::size_t choose() const;
+  /// "4 MiB (steps of 41.2 ms; 1 MiB 43.0, 2 MiB 41.9, …)"
+  std::string describe() const;
+
+ private:
+  std::vector<std::size_t> sizes_;
+  std::vector<double> seconds_;  // of the sizes tried so far
+  std::vector<double> current_;  // of the current trial
+  int warm_up_ = 0;
+  int settling_ = 0;
+};
+
+/// Tries bucket sizes on the replicas of a job, and keeps the fastest. All functions are
+/// collective.
+class BucketTuning {
+ public:
+  /// `replicas` must outlive this object.
+  explicit BucketTuning(LocalReplicas& replicas) : replicas_(replicas) {}
+
+  /// The size that an earlier run found; 0 for none.
+  void restore(std::size_t chosen) { chosen_ = chosen; }
+  /// Sets the size of an earlier run, or starts to try sizes if `tunes` and reductions overlap with
+  /// computation.
+  void begin(bool tunes);
+  /// Adds the duration of a step; changes the size if it is time to.
+  void add_step(double seconds);
+  /// The chosen size, of this or an earlier run; 0 for none.
+  std::size_t chosen() const { return chosen_; }
+
+ private:
+  void set_bytes(std::size_t bytes);
+
+  LocalReplicas& replicas_;
+  std::optional<BucketTuner> tuner_;  // while it is trying sizes
+  std::size_t chosen_ = 0;
+};
+
+}  // namespace lockstep::strategy

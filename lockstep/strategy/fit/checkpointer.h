@@ -1,0 +1,65 @@
+// When a training saves checkpoints, and which of them are known to be usable.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "lockstep/checkpoint/directory.h"
+#include "lockstep/strategy/fit/fit_plan.h"
+#include "lockstep/strategy/fit/step_health.h"
+
+namespace lockstep::strategy {
+
+/// The checkpoints of a training.
+///
+/// Finite parameters alone do not prove that a checkpoint is usable: it is confirmed by a good step
+/// after it. Older checkpoints are removed only then, so that a training that diverges does not
+/// replace all healthy ones.
+///
+/// After every save, all replicas continue from the saved values: moving statistics become their
+/// mean over the replicas, so a resumed training equals one that was not interrupted.
+class Checkpointer {
+ public:
+  /// `replicas` must outlive this object. Without a directory in `plan`, nothing is saved or
+  /// restored.
+  Checkpointer(LocalReplicas& replicas, const CheckpointPlan& plan)
+      : replicas_(replicas), plan_(plan) {}
+
+  /// Opens the directory and reads the newest usable checkpoint, if the plan resumes, into the
+  /// first replica. `start`: the state to save, to detect now that it cannot be serialized. Throws
+  /// Error (checkpoint). Collective.
+  std::optional<checkpoint::RestoredCheckpoint> restore(const checkpoint::TrainingState& start);
+  /// The checkpoint that restore() has read.
+  const std::optional<std::filesystem::path>& restored_from() const { return restored_from_; }
+
+  /// Whether to save at `position`. `is_end`: whether the training ends here. Nothing is saved
+  /// after a skipped step: a save that is due then waits for the next good step, except at the end.
+  bool must_save(const Position& position, bool is_end, bool last_was_skipped);
+  /// Saves, and returns the path; nullopt if the disk failed, with a warning, which only at the end
+  /// is an Error. Throws Error (diverged) for parameters, slots or moving statistics that are not
+  /// finite. Collective.
+  std::optional<std::filesystem::path> save(const checkpoint::TrainingState& state,
+                                            const StepHealth& health, bool is_end);
+  /// Confirms the newest checkpoint, because a good step followed it. Returns the seconds for which
+  /// this paused the training.
+  double confirm();
+
+  /// Throws the same Error (diverged) on all ranks, which names the newest usable checkpoint.
+  /// Collective.
+  [[noreturn]] void throw_diverged(const std::string& given);
+
+ private:
+  void check_finite(const checkpoint::ReplicaArrays& arrays, std::int64_t step);
+
+  LocalReplicas& replicas_;
+  const CheckpointPlan& plan_;
+  std::optional<checkpoint::CheckpointDirectory> directory_;
+  std::optional<std::filesystem::path> restored_from_;
+  std::optional<std::filesystem::path> confirmed_;
+  std::optional<std::filesystem::path> unconfirmed_;
+  std::int64_t saved_step_ = -1;
+  bool is_due_ = false;  // waits for the next good step
+};
+
+}  // namespace lockstep::strategy

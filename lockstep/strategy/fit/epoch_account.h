@@ -1,0 +1,64 @@
+// What an epoch came to: its metrics, skipped samples, times and records.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/strategy/fit/fit_plan.h"
+#include "lockstep/strategy/fit/record_account.h"
+
+namespace lockstep::strategy {
+
+/// The part of an epoch's account that a checkpoint keeps; over all replicas.
+struct EpochTotals {
+  model::MetricSums sums = {};       ///< over the good steps
+  std::int64_t skipped_samples = 0;  ///< of the skipped steps
+};
+
+/// The account of the current epoch. Times and the check of records cover the steps of this run;
+/// the totals also those of the run that it resumes from.
+class EpochAccount {
+ public:
+  /// Both must outlive this object.
+  EpochAccount(LocalReplicas& replicas, const FitPlan& plan) : replicas_(replicas), plan_(plan) {}
+
+  /// Continues an epoch of an earlier run.
+  void restore(const EpochTotals& totals) { totals_ = totals; }
+  const EpochTotals& totals() const { return totals_; }  ///< up to the last collect()
+
+  bool has_begun() const { return has_begun_; }  ///< whether this run did steps of the epoch
+  /// Call it before the first step of the epoch in this run. Starts the clock.
+  void begin(const Position& position, const data::BatchStream& stream);
+  /// Adds a step of these parts of a global batch, whose metrics the replicas have if it was
+  /// `applied`.
+  void add_step(const std::vector<data::Batch>& parts, bool applied);
+  /// Excludes time from the duration of the epoch, such as that of saving.
+  void pause(double seconds) { paused_ += seconds; }
+  /// Adds the metrics of all replicas since the last call to the totals. Collective.
+  void collect();
+
+  /// Collects, reports bad records, and verifies for a whole epoch that each record was read the
+  /// expected number of times. `stream`: null if this run has no steps. Throws the same Error
+  /// (data) on all ranks for too many bad records. Collective.
+  EpochLogs logs(const Position& position, bool is_complete, const data::BatchStream* stream);
+  /// Starts the next epoch.
+  void end();
+
+ private:
+  void account_for_records(EpochLogs& logs, const data::BatchStream& stream) const;
+
+  LocalReplicas& replicas_;
+  const FitPlan& plan_;
+  EpochTotals totals_;
+  RecordAccount records_;
+  bool has_begun_ = false;
+  bool is_whole_ = false;            // whether the epoch began in this run
+  std::int64_t samples_of_run_ = 0;  // visited in this run
+  double waited_before_ = 0;         // for input, before the epoch
+  allreduce::CommunicationTimes communication_before_;
+  std::chrono::steady_clock::time_point start_;
+  double paused_ = 0;  // seconds
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,223 @@
+#include "lockstep/strategy/fit/fit_loop.h"
+
+#include <spdlog/logger.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include "lockstep/base/clock.h"
+#include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit/fit_state.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// Logs the error of a 16-bit wire type.
+void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
+  const Strategy& strategy = replicas.strategy();
+  if (wire == allreduce::WireType::float32 || !strategy.is_chief()) return;
+  const allreduce::WireError& error = replicas[0].buckets().wire_error();
+  strategy.session().logger()->info(
+      "gradients are exchanged as {}: the sum of the first step differs from that in float32 by "
+      "{:.2e} of its norm, and by at most {:.2e} in one element",
+      to_string(wire), error.relative, error.largest);
+}
+
+/// Only for GPUs, whose memory limits the batch size.
+void log_memory(LocalReplicas& replicas) {
+  const Strategy& strategy = replicas.strategy();
+  const device::Device device = strategy.device(0);
+  if (device.kind != device::DeviceKind::gpu || !strategy.is_chief()) return;
+  constexpr double kMebibyte = 1 << 20;
+  const model::CompiledModel::Memory memory = replicas[0].model().memory();
+  const std::size_t slots = replicas[0].optimizer().slot_names().size() *
+                            replicas.network().parameters().flat_size() * sizeof(float);
+  const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
+  strategy.session().logger()->info(
+      "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "
+      "{:.1f}",
+      to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters),
+      mebibytes(memory.gradients), mebibytes(slots), mebibytes(memory.activations));
+}
+
+}  // namespace
+
+FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
+                 const data::Dataset& dataset, const FitOptions& fit)
+    : replicas_(replicas),
+      strategy_(replicas.strategy()),
+      stop_(strategy_, fit),
+      plan_(strategy_, trainer, dataset, fit),
+      checkpoints_(replicas, fit.checkpoint),
+      epoch_(replicas, plan_),
+      health_(strategy_),
+      buckets_(replicas),
+      steps_(replicas, plan_) {}
+
+History FitLoop::run() {
+  begin();
+  for (;;) {
+    // First, so that a training that was stopped during validation reports the epoch when it is
+    // resumed.
+    if (position_.is_at_epoch_end()) end_epoch(true);
+    if (checkpoints_.must_save(position_, is_ending(), health_.last_was_skipped())) save();
+    if (is_ending()) break;
+    train_step();
+  }
+  if (stop_.signal() == 0 && position_.is_in_epoch() && position_.step > position_.first_step)
+    end_epoch(false);
+  end();
+  return std::move(history_);
+}
+
+void FitLoop::begin() {
+  const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
+  plan_.agree(strategy_, replicas_.network());
+  restore();
+  const auto initialized_from = initialize();
+  replicas_.check_agreement(position_.step);
+  if (plan_.trainer.buckets.wire != allreduce::WireType::float32)
+    replicas_.run([](Replica& replica, int) { replica.measure_wire_error(); });
+  buckets_.begin(plan_.trainer.tune_buckets);
+  if (!position_.is_done()) prepare();
+  stop_.begin();
+  if (!position_.is_done()) steps_.begin(position_);
+  TrainBegin begin = plan_.announcement(replicas_, position_);
+  begin.restored_from = checkpoints_.restored_from();
+  if (initialized_from) {
+    begin.initialized_from = initialized_from->file;
+    begin.kept_head = initialized_from->kept_head;
+  }
+  notify([&](Callback& callback) { callback.on_train_begin(begin); });
+}
+
+void FitLoop::restore() {
+  position_ = plan_.start();
+  const auto restored = checkpoints_.restore(to_training_state(state(), plan_, replicas_));
+  if (!restored) return;
+  const FitState saved = resume_from(*restored, plan_, replicas_);
+  position_ = saved.position;
+  epoch_.restore(saved.epoch);
+  buckets_.restore(saved.tuned_bytes);
+}
+
+std::optional<PretrainedWeights> FitLoop::initialize() {
+  if (!plan_.fit.pretrained) return std::nullopt;
+  if (!checkpoints_.restored_from()) return initialize_from(replicas_, *plan_.fit.pretrained);
+  if (strategy_.is_chief())
+    strategy_.session().logger()->info(
+        "pretrained weights are ignored: the training resumes from {}",
+        checkpoints_.restored_from()->string());
+  return std::nullopt;
+}
+
+// Allocates memory for all batch sizes before the first step: full batches, and the smaller last
+// one of an epoch.
+void FitLoop::prepare() {
+  const bool ends_an_epoch =
+      position_.last_step >= (position_.epochs_done + 1) * position_.steps_per_epoch;
+  replicas_.run([&](Replica& replica, int) {
+    const auto prepare = [&](const data::Dataset& dataset, bool training, bool to_the_end) {
+      const std::int64_t batch = std::min(dataset.global_batch(), dataset.size());
+      replica.prepare(batch, training);
+      if (to_the_end && dataset.size() % batch > 0)
+        replica.prepare(dataset.size() % batch, training);
+    };
+    prepare(plan_.dataset, true, ends_an_epoch);
+    if (plan_.fit.validation) prepare(*plan_.fit.validation, false, true);
+  });
+}
+
+void FitLoop::train_step() {
+  if (!epoch_.has_begun()) {
+    epoch_.begin(position_, *steps_.stream());
+    notify([this](Callback& callback) { callback.on_epoch_begin(position_.epochs_done); });
+  }
+  // Before the callbacks, which may hang too. Counted from 1, as in all messages.
+  for (int local = 0; local < strategy_.local_replicas(); ++local)
+    strategy_.activity(local).set_step(position_.step + 1);
+  notify([this](Callback& callback) { callback.on_batch_begin(position_.step); });
+  const StepResult& result = steps_.run(position_, stop_.received());
+  buckets_.add_step(steps_.seconds());
+  ++position_.step;
+  if (result.applied) ++position_.updates;
+  end_step(result);
+  const std::int64_t every = plan_.fit.check_replicas;
+  if (every > 0 && position_.step % every == 0) replicas_.check_agreement(position_.step);
+}
+
+void FitLoop::end_step(const StepResult& result) {
+  stop_.set_signal(result.report.signal());
+  if (position_.step == position_.first_step + 1) {
+    log_wire_error(replicas_, plan_.trainer.buckets.wire);
+    log_memory(replicas_);
+  }
+  epoch_.add_step(steps_.parts(), result.applied);
+  if (const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale()))
+    checkpoints_.throw_diverged(*diverged);
+  if (result.applied) epoch_.pause(checkpoints_.confirm());
+  const StepLogs logs = steps_.logs(position_);
+  notify([&](Callback& callback) { callback.on_batch_end(logs); });
+  stop_.after_step();
+}
+
+void FitLoop::end_epoch(bool is_complete) {
+  EpochLogs logs = epoch_.logs(position_, is_complete, steps_.stream());
+  if (!validate(logs)) return;
+  notify([&](Callback& callback) { callback.on_epoch_end(logs); });
+  history_.epochs.push_back(logs);
+  if (!is_complete) return;
+  stop_.agree_on_callbacks();
+  ++position_.epochs_done;
+  epoch_.end();
+}
+
+bool FitLoop::validate(EpochLogs& logs) {
+  const FitOptions& fit = plan_.fit;
+  if (!fit.validation) return true;
+  const auto start = std::chrono::steady_clock::now();
+  notify([](Callback& callback) { callback.on_test_begin(); });
+  replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  logs.validation = evaluate(replicas_, *fit.validation,
+                             one_pass(strategy_, *fit.validation, fit.prefetch, fit.data_threads),
+                             [this] { return stop_.any_received(); });
+  replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
+  if (!logs.validation) {
+    stop_.agree_on_signal();
+    return false;
+  }
+  logs.validation_seconds = seconds_since(start);
+  notify([&](Callback& callback) { callback.on_test_end(*logs.validation); });
+  return true;
+}
+
+void FitLoop::save() {
+  const auto start = std::chrono::steady_clock::now();
+  const allreduce::PhaseScope saving(&strategy_.activity(0), allreduce::Phase::saving);
+  epoch_.collect();
+  const auto path =
+      checkpoints_.save(to_training_state(state(), plan_, replicas_), health_, is_ending());
+  const double seconds = seconds_since(start);
+  epoch_.pause(seconds);
+  if (!path) return;
+  notify([&](Callback& callback) {
+    callback.on_checkpoint({.step = position_.step, .path = *path, .seconds = seconds});
+  });
+}
+
+void FitLoop::end() {
+  history_.end = {.steps = position_.step,
+                  .seconds = seconds_since(start_),
+                  .parameter_hash = replicas_[0].parameter_hash(),
+                  .signal = stop_.signal(),
+                  .stopped = stop_.by_callback()};
+  notify([&](Callback& callback) { callback.on_train_end(history_.end); });
+  if (const auto diverged = health_.at_end(history_)) checkpoints_.throw_diverged(*diverged);
+}
+
+FitState FitLoop::state() const {
+  return {.position = position_, .epoch = epoch_.totals(), .tuned_bytes = buckets_.chosen()};
+}
+
+}  // namespace lockstep::strategy

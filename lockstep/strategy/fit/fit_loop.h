@@ -1,0 +1,67 @@
+// The training loop of one call of Trainer::fit().
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "lockstep/strategy/fit/bucket_tuner.h"
+#include "lockstep/strategy/fit/checkpointer.h"
+#include "lockstep/strategy/fit/epoch_account.h"
+#include "lockstep/strategy/fit/fit_plan.h"
+#include "lockstep/strategy/fit/step_health.h"
+#include "lockstep/strategy/fit/step_runner.h"
+#include "lockstep/strategy/fit/stop_decision.h"
+
+namespace lockstep::strategy {
+
+struct FitState;
+
+/// All ranks execute the same steps and make the same decisions. Anything that may differ between
+/// ranks (a failed loss, a signal, a request of a callback) is summed over the replicas with the
+/// step's gradients, or agreed on at the end of the step, before a rank acts on it.
+class FitLoop {
+ public:
+  /// `replicas`: initialized. The options must outlive this object.
+  FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer, const data::Dataset& dataset,
+          const FitOptions& fit);
+
+  /// Call it once. Throws Error of any category.
+  History run();
+
+ private:
+  void begin();
+  void restore();
+  std::optional<PretrainedWeights> initialize();
+  void prepare();
+  void train_step();
+  void end_step(const StepResult& result);
+  void end_epoch(bool is_complete);
+  /// Returns false if a signal interrupted the validation; then the epoch counts as not reported
+  /// yet.
+  bool validate(EpochLogs& logs);
+  void save();
+  void end();
+
+  bool is_ending() const { return stop_.is_made() || position_.is_done(); }
+  FitState state() const;
+  template <typename Hook>
+  void notify(Hook hook) const {
+    for (const auto& callback : plan_.fit.callbacks) hook(*callback);
+  }
+
+  LocalReplicas& replicas_;
+  Strategy& strategy_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  StopDecision stop_;
+  FitPlan plan_;
+  Position position_;
+  Checkpointer checkpoints_;
+  EpochAccount epoch_;
+  StepHealth health_;
+  BucketTuning buckets_;
+  StepRunner steps_;
+  History history_;
+};
+
+}  // namespace lockstep::strategy

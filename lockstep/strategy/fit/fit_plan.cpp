@@ -1,0 +1,115 @@
+#include "lockstep/strategy/fit/fit_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
+#include "lockstep/strategy/fit/data_fit.h"
+
+namespace lockstep::strategy {
+namespace {
+
+std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) {
+  if (fit.epochs <= 0 && fit.steps <= 0)
+    throw Error(ErrorCategory::input, "fit", "expected a number of epochs or of steps",
+                "both are 0");
+  constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+  return std::min(fit.epochs > 0 ? fit.epochs * steps_per_epoch : kUnlimited,
+                  fit.steps > 0 ? fit.steps : kUnlimited);
+}
+
+/// Shard policies that distribute records over ranks require the same number of replicas on every
+/// rank. All ranks see the same placements and throw the same error.
+data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
+  std::vector<int> of_rank(static_cast<std::size_t>(strategy.session().size()));
+  for (const job::Placement& place : strategy.placements())
+    ++of_rank[static_cast<std::size_t>(place.rank)];
+  const auto [least, most] = std::ranges::minmax(of_rank);
+  if (policy != data::ShardPolicy::automatic && least != most)
+    throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),
+                "expected the same number of replicas on every rank",
+                fmt::format("some have {} and some {}", least, most));
+  return {strategy.num_replicas_in_sync(), least == most ? least : strategy.num_replicas_in_sync()};
+}
+
+}  // namespace
+
+FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
+                 const data::Dataset& data, const FitOptions& fit_options)
+    : trainer(trainer_options),
+      dataset(data),
+      fit(fit_options),
+      layout(layout_of(strategy, dataset.shard_policy())),
+      steps_per_epoch(dataset.steps_per_epoch(layout)) {}
+
+void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
+  check_data_fits(dataset, network, trainer.loss);
+  if (fit.validation) {
+    check_data_fits(*fit.validation, network, trainer.loss, DataUse::evaluation);
+    check_same_classes(dataset, *fit.validation);
+  }
+  last_step = planned_steps(fit, steps_per_epoch);
+  job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
+  schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
+}
+
+std::string FitPlan::describe() const {
+  const CheckpointPlan& saving = fit.checkpoint;
+  std::string plan =
+      fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization",
+                  describe_plan(dataset), last_step, trainer.seed, trainer.accumulate,
+                  to_string(trainer.precision), to_string(trainer.normalization));
+  if (!trainer.records_steps) plan += ", steps not recorded";
+  plan += fmt::format(", {}, shard policy {}", dataset.order(layout),
+                      to_string(dataset.shard_policy()));
+  if (const auto allowed = dataset.bad_records_allowed())
+    plan += fmt::format(", up to {} bad records", *allowed);
+  if (fit.validation) plan += fmt::format(", validation on {}", describe_plan(*fit.validation));
+  if (fit.pretrained)
+    plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
+                        fit.pretrained->reset_head ? " without the head" : "");
+  if (!saving.directory.empty())
+    plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
+  return plan;
+}
+
+TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& position) const {
+  const Strategy& strategy = replicas.strategy();
+  const std::int64_t world = strategy.num_replicas_in_sync();
+  const std::int64_t part = (dataset.global_batch() + world - 1) / world;
+  return {.model = replicas.network().name(),
+          .parameters = static_cast<std::int64_t>(replicas.network().parameters().element_count()),
+          .precision = to_string(trainer.precision),
+          .normalization = to_string(trainer.normalization),
+          .strategy = strategy.name(),
+          .allreduce = strategy.route(),
+          .allreduce_reason = strategy.selection().reason,
+          .world_size = static_cast<int>(world),
+          .ranks = strategy.session().size(),
+          .nodes = strategy.session().nodes(),
+          .placements = strategy.placements(),
+          .data = dataset.description(),
+          .records = dataset.size(),
+          .shard_policy = std::string(to_string(dataset.shard_policy())),
+          .files = dataset.source().files(),
+          .shares = strategy.is_chief() ? dataset.shares(layout, trainer.seed, position.epochs_done)
+                                        : std::vector<data::WorkerShare>(),
+          .damaged_files = dataset.source().damage(),
+          .global_batch = dataset.global_batch(),
+          .per_replica_batch = part,
+          .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,
+          .steps_per_epoch = steps_per_epoch,
+          .first_step = position.step,
+          .last_step = last_step,
+          .learning_rate = schedule.peak,
+          .seed = trainer.seed,
+          .start_seconds = strategy.session().seconds(),
+          .restored_from = {},
+          .initialized_from = {},
+          .kept_head = ""};
+}
+
+}  // namespace lockstep::strategy

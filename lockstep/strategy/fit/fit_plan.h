@@ -1,0 +1,58 @@
+// What one call of Trainer::fit() will do, and how far it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "lockstep/strategy/replica/local_replicas.h"
+#include "lockstep/strategy/trainer_options.h"
+
+namespace lockstep::strategy {
+
+/// How far a training is. The position in the data is the step number.
+struct Position {
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t last_step = 0;    ///< completed steps at the end
+  std::int64_t step = 0;         ///< completed steps
+  std::int64_t first_step = 0;   ///< completed steps at the beginning of this run
+  std::int64_t updates = 0;      ///< completed steps that were not skipped
+  std::int64_t epochs_done = 0;  ///< epochs whose end was reported
+
+  bool is_at_epoch_begin() const { return step == epochs_done * steps_per_epoch; }
+  bool is_at_epoch_end() const { return step == (epochs_done + 1) * steps_per_epoch; }
+  bool is_in_epoch() const { return step > epochs_done * steps_per_epoch; }
+  bool is_done() const { return step >= last_step; }
+};
+
+/// The options of a training and what follows from them. The same on all ranks, and constant once
+/// agreed.
+struct FitPlan {
+  /// All arguments must outlive this object. Throws Error (input) if the shard policy does not fit
+  /// the replicas.
+  FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
+          const data::Dataset& data, const FitOptions& fit_options);
+
+  /// Computes last_step and the schedule. Throws Error (data) if the data do not fit the network or
+  /// the loss, Error (input) for options that make no sense, and Error (communication) if ranks
+  /// differ in data or options. Collective.
+  void agree(const Strategy& strategy, const model::Network& network);
+
+  /// The beginning of a training that does not resume.
+  Position start() const { return {.steps_per_epoch = steps_per_epoch, .last_step = last_step}; }
+  /// For callbacks; without the files that the training begins from.
+  TrainBegin announcement(LocalReplicas& replicas, const Position& position) const;
+
+  const TrainerOptions& trainer;
+  const data::Dataset& dataset;
+  const FitOptions& fit;
+  data::ReplicaLayout layout;
+  std::int64_t steps_per_epoch;
+  std::int64_t last_step = 0;
+  model::Schedule schedule;
+
+ private:
+  /// A human-readable description of all options that must be the same on all ranks.
+  std::string describe() const;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,173 @@
+#include "lockstep/strategy/fit/fit_state.h"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/strategy/remembered_route.h"
+#include "lockstep/strategy/replica/replica.h"
+
+namespace lockstep::strategy {
+namespace {
+
+/// The end of every error that refuses to resume. It does not suggest --resume never, because a new
+/// training in the same directory would remove the old checkpoints one by one.
+constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
+
+constexpr const char* kBucketKey = "bucket_bytes";
+constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
+
+[[noreturn]] void refuse(const std::string& expected, const std::string& given) {
+  throw Error(ErrorCategory::checkpoint, "resume", expected,
+              fmt::format("got {}; {}", given, kStartOver));
+}
+
+/// Throws unless a number of the checkpoint is the same in the run that resumes from it.
+void check_same(const std::string& path, std::string_view what, std::int64_t saved,
+                std::int64_t given) {
+  if (saved != given)
+    refuse(fmt::format("expected the {} of {}, {}, on which the position in the data depends", what,
+                       path, saved),
+           std::to_string(given));
+}
+
+/// The run that resumes decides; a difference is worth a warning.
+void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
+                         const FitPlan& plan, Logger& log) {
+  const model::Schedule& schedule = plan.schedule;
+  const bool depends_on_end = schedule.kind == model::Schedule::Kind::cosine ||
+                              schedule.kind == model::Schedule::Kind::linear;
+  const std::int64_t end = state.configuration->value("schedule_steps", schedule.total_steps);
+  if (depends_on_end && end != schedule.total_steps)
+    log.warn(
+        "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
+        "learning rate changes",
+        end, schedule.total_steps);
+  if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
+    log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
+             precision);
+}
+
+void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
+                     LocalReplicas& replicas) {
+  const checkpoint::TrainingState& state = restored.state;
+  const nlohmann::json& saved = *state.configuration;
+  const data::Dataset& dataset = plan.dataset;
+  const std::string path = restored.path.string();
+  check_same(path, "global batch", state.global_batch, dataset.global_batch());
+  check_same(path, "seed", static_cast<std::int64_t>(state.seed),
+             static_cast<std::int64_t>(plan.trainer.seed));
+  const auto slots = replicas[0].optimizer().slot_names();
+  if (const auto saved_slots = saved.value("slots", slots); saved_slots != slots)
+    refuse(fmt::format("expected the optimizer of {}, with slots [{}]", path,
+                       fmt::join(saved_slots, ", ")),
+           fmt::format("one with [{}]", fmt::join(slots, ", ")));
+  const Strategy& strategy = replicas.strategy();
+  if (strategy.is_chief()) warn_of_differences(path, state, plan, *strategy.session().logger());
+  const std::string preparation = dataset.preparation();
+  if (const auto other = saved.value("preparation", preparation); other != preparation)
+    refuse(fmt::format("expected the sample preparation of {} (\"{}\")", path, other),
+           fmt::format("\"{}\"", preparation));
+  const std::string policy(to_string(dataset.shard_policy()));
+  if (const auto other = saved.value("shard_policy", policy); other != policy)
+    refuse(fmt::format("expected the shard policy of {}, {}", path, other), policy);
+  if (policy == "file" || policy == "off")
+    for (const auto& [what, key, given] :
+         {std::tuple{"number of ranks", "workers", plan.layout.workers()},
+          {"number of replicas", "replicas", plan.layout.replicas}})
+      check_same(path, what, saved.value(key, given), given);
+  const std::string order = dataset.order(plan.layout);
+  if (const auto other = saved.value("order", order); other != order)
+    refuse(fmt::format("expected the order of records of {}, {}", path, other), order);
+  check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
+}
+
+/// The numbers of a checkpoint; one that is missing is 0.
+struct Numbers {
+  const checkpoint::RestoredCheckpoint& of;
+
+  double number(const char* name) const {
+    const auto found = of.state.metrics.find(name);
+    return found == of.state.metrics.end() ? 0.0 : found->second;
+  }
+  std::int64_t count(const char* name) const {
+    constexpr double kLargest =
+        9007199254740992;  // 2^53: up to here every count is exact as a double
+    const double value = number(name);
+    if (!(value >= 0 && value <= kLargest) || value != std::floor(value))
+      throw Error(ErrorCategory::checkpoint, of.path.string(),
+                  fmt::format("expected a count as {}", name), fmt::format("got {}", value));
+    return static_cast<std::int64_t>(value);
+  }
+};
+
+}  // namespace
+
+checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
+                                            LocalReplicas& replicas) {
+  const data::Dataset& dataset = plan.dataset;
+  const model::MetricSums& sums = state.epoch.sums;
+  const LossScaler& scaler = replicas[0].loss_scaler();
+  checkpoint::TrainingState written;
+  written.step = state.position.step;
+  written.epoch = state.position.epochs_done;
+  written.seed = plan.trainer.seed;
+  written.global_batch = dataset.global_batch();
+  written.precision = to_string(plan.trainer.precision);
+  written.loss_scale = static_cast<double>(scaler.scale());
+  written.metrics = {{"updates", static_cast<double>(state.position.updates)},
+                     {"epoch_loss_sum", sums.loss},
+                     {"epoch_samples", static_cast<double>(sums.samples)},
+                     {"epoch_correct", static_cast<double>(sums.correct)},
+                     {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
+                     {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
+  if (scaler.is_dynamic())
+    written.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
+  written.configuration = plan.fit.checkpoint.configuration;
+  nlohmann::json& configuration = *written.configuration;
+  configuration["records"] = dataset.size();
+  configuration["shard_policy"] = to_string(dataset.shard_policy());
+  configuration["workers"] = plan.layout.workers();
+  configuration["replicas"] = plan.layout.replicas;
+  configuration["order"] = dataset.order(plan.layout);
+  configuration["preparation"] = dataset.preparation();
+  remember_route(configuration, replicas.strategy().selection().route);
+  if (state.tuned_bytes > 0) configuration[kBucketKey] = state.tuned_bytes;
+  configuration["schedule_steps"] = plan.schedule.total_steps;
+  configuration["slots"] = replicas[0].optimizer().slot_names();
+  return written;
+}
+
+FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
+                     LocalReplicas& replicas) {
+  check_resumable(restored, plan, replicas);
+  replicas.spread();
+  const checkpoint::TrainingState& saved = restored.state;
+  const Numbers numbers{restored};
+  FitState state{.position = plan.start(), .epoch = {}};
+  state.position.step = state.position.first_step = saved.step;
+  state.position.epochs_done = saved.epoch;
+  state.position.updates = numbers.count("updates");
+  state.epoch = {.sums = {.loss = numbers.number("epoch_loss_sum"),
+                          .samples = numbers.count("epoch_samples"),
+                          .correct = numbers.count("epoch_correct"),
+                          .correct_top5 = numbers.count("epoch_correct_top5"),
+                          .has_accuracy = replicas.has_accuracy()},
+                 .skipped_samples = numbers.count("epoch_skipped_samples")};
+  if (saved.metrics.contains(kGoodStepsKey))
+    replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {
+      replica.loss_scaler().restore(static_cast<float>(saved.loss_scale), good_steps);
+    });
+  if (plan.trainer.tune_buckets)
+    state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});
+  return state;
+}
+
+}  // namespace lockstep::strategy

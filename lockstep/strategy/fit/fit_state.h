@@ -1,0 +1,30 @@
+// What state.json keeps of a training, and the check that a run may resume from it.
+#pragma once
+
+#include <cstddef>
+
+#include "lockstep/checkpoint/directory.h"
+#include "lockstep/strategy/fit/epoch_account.h"
+#include "lockstep/strategy/fit/fit_plan.h"
+
+namespace lockstep::strategy {
+
+/// The state of a training, without the arrays and loss scales of its replicas.
+struct FitState {
+  Position position;
+  EpochTotals epoch;            ///< of the current epoch
+  std::size_t tuned_bytes = 0;  ///< the bucket size that was found; 0 for none
+};
+
+/// The contents of state.json, with the loss scale of `replicas`.
+checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
+                                            LocalReplicas& replicas);
+
+/// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local
+/// replicas and sets their loss scales. Throws Error (checkpoint) if the plan, on which the
+/// position in the data depends, is not that of the checkpoint, or for numbers that no training
+/// writes. The same on all ranks.
+FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
+                     LocalReplicas& replicas);
+
+}  // namespace lockstep::strategy

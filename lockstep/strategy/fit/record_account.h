@@ -1,0 +1,41 @@
+// Verification that an epoch has seen every record the expected number of times, and the report of
+// bad records.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/sample.h"
+#include "lockstep/strategy/callback.h"
+
+namespace lockstep::strategy {
+
+/// Count and hash sum of the records that replicas of this process have read in an epoch. The sum
+/// over all ranks does not depend on the order or the distribution of records, and is compared with
+/// that of the data set.
+class RecordAccount {
+ public:
+  /// Adds the records of these parts of a global batch.
+  void add(const std::vector<data::Batch>& parts);
+  void clear() { *this = {}; }  ///< starts a new epoch
+
+  /// Whether all ranks together read each of the records 0 .. `records`-1 `times` times. Each rank
+  /// hashes its share of the ids. Collective.
+  bool is_complete(const allreduce::Communicator& ranks, std::int64_t records,
+                   std::int64_t times) const;
+
+ private:
+  std::uint64_t count_ = 0;
+  std::uint64_t sum_ = 0;
+};
+
+/// The bad records of all ranks without duplicates, grouped by files of `source`. Throws the same
+/// Error (data) on all ranks if there are more than `limit`. Collective.
+std::vector<BadFile> gather_bad_records(const allreduce::Communicator& ranks,
+                                        const data::RecordSource& source,
+                                        const std::vector<data::BadRecord>& mine,
+                                        std::int64_t limit);
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,50 @@
+#include "lockstep/strategy/fit/step_health.h"
+
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+
+namespace lockstep::strategy {
+
+std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_t step,
+                                           float next_scale) {
+  last_was_skipped_ = !result.applied;
+  if (result.applied) {
+    ++good_steps_;
+    skips_in_a_row_ = 0;
+    return std::nullopt;
+  }
+  Logger& log = *strategy_.session().logger();
+  if (result.overflow) {
+    if (strategy_.is_chief())
+      log.info("step {} skipped: the gradient overflowed; loss scale {} becomes {}", step,
+               result.loss_scale, next_scale);
+    return std::nullopt;
+  }
+  const std::string why = reason(result);
+  if (strategy_.is_chief()) log.warn("step {} skipped: {}", step, why);
+  if (++skips_in_a_row_ != kMaxSkipsInARow) return std::nullopt;
+  return fmt::format("{} skipped steps in a row, the last one ({}) for a {}", kMaxSkipsInARow, step,
+                     why);
+}
+
+std::string StepHealth::reason(const StepResult& result) const {
+  std::string where;
+  for (const int replica : result.failed) {
+    const job::Placement& place = strategy_.placements()[static_cast<std::size_t>(replica)];
+    where += fmt::format("{}{}", where.empty() ? "" : ", ", place.rank);
+    if (strategy_.num_replicas_in_sync() > strategy_.session().size())
+      where += fmt::format(" (replica {})", replica);
+  }
+  std::string reason = result.report.is_finite ? "non-finite gradient" : "non-finite loss";
+  if (!where.empty()) reason += fmt::format(" on rank {}", where);
+  return reason;
+}
+
+std::optional<std::string> StepHealth::at_end(const History& history) const {
+  if (history.end.signal != 0 || is_healthy()) return std::nullopt;
+  if (good_steps_ > 0 && (history.epochs.empty() || history.epochs.back().metrics.samples > 0))
+    return std::nullopt;
+  return fmt::format("{} skipped steps at the end", skips_in_a_row_);
+}
+
+}  // namespace lockstep::strategy

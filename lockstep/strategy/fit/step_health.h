@@ -1,0 +1,45 @@
+// Skipped steps, and when a training counts as diverged because of them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "lockstep/strategy/replica/replica.h"
+#include "lockstep/strategy/strategy.h"
+#include "lockstep/strategy/trainer_options.h"
+
+namespace lockstep::strategy {
+
+/// A step is skipped if a loss or the reduced gradient is not finite. An overflow of a dynamic loss
+/// scale also skips a step, but does not indicate divergence. The same on all ranks.
+class StepHealth {
+ public:
+  /// After this many consecutive skipped steps, a training is considered diverged.
+  static constexpr std::int64_t kMaxSkipsInARow = 100;
+
+  /// `strategy` must outlive this object.
+  explicit StepHealth(const Strategy& strategy) : strategy_(strategy) {}
+
+  /// Adds the result of step `step` (from 1), after which the loss scale is `next_scale`. Logs a
+  /// skipped step on the chief. Returns what makes the training diverged; nullopt if nothing does.
+  std::optional<std::string> add(const StepResult& result, std::int64_t step, float next_scale);
+
+  bool is_healthy() const { return skips_in_a_row_ == 0; }  ///< whether the last step was good
+  std::int64_t skips_in_a_row() const { return skips_in_a_row_; }  ///< not counting overflows
+  bool last_was_skipped() const { return last_was_skipped_; }      ///< also because of an overflow
+
+  /// The same as add() for the end of a training: it has diverged if it ends with skipped steps and
+  /// without any good step in this run or in its last epoch.
+  std::optional<std::string> at_end(const History& history) const;
+
+ private:
+  std::string reason(const StepResult& result) const;
+
+  const Strategy& strategy_;
+  std::int64_t skips_in_a_row_ = 0;
+  std::int64_t good_steps_ = 0;  // of this run
+  bool last_was_skipped_ = false;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,52 @@
+// Training steps of the replicas of this process: input, computation, result.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "lockstep/strategy/fit/fit_plan.h"
+#include "lockstep/strategy/replica/replica.h"
+
+namespace lockstep::strategy {
+
+/// Reads the batches of a training and executes its steps. On GPUs, the next batch is copied during
+/// a step.
+class StepRunner {
+ public:
+  /// Both must outlive this object.
+  StepRunner(LocalReplicas& replicas, const FitPlan& plan);
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
+
+  /// Starts reading the batches from `position` on.
+  void begin(const Position& position);
+  /// The batches of this run; null before begin().
+  const data::BatchStream* stream() const { return stream_.get(); }
+
+  /// Executes the step at `position`. `signal`: the signal that this rank has received, which the
+  /// step sums over the ranks; 0 for none. The result is valid until the next call. Collective.
+  const StepResult& run(const Position& position, int signal);
+
+  // Of the last step:
+  /// The part of each local replica.
+  const std::vector<data::Batch>& parts() const { return parts_; }
+  double seconds() const { return seconds_; }  ///< without waiting for input
+  /// For callbacks, after the step has been counted in `position`.
+  StepLogs logs(const Position& position) const;
+
+ private:
+  LocalReplicas& replicas_;
+  const FitPlan& plan_;
+  std::unique_ptr<data::BatchStream> stream_;
+  // Members, so that a step does not allocate.
+  std::vector<data::Batch> parts_;
+  std::vector<data::Batch> next_parts_;
+  bool has_next_ = false;  // next_parts_ are those of the step after
+  std::vector<StepResult> results_;
+  StepRequest request_;
+  std::function<void(int)> body_;
+  double seconds_ = 0;
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,53 @@
+// Whether a training ends early: signals, and requests of callbacks.
+#pragma once
+
+#include "lockstep/job/signals.h"
+#include "lockstep/strategy/strategy.h"
+#include "lockstep/strategy/trainer_options.h"
+
+namespace lockstep::strategy {
+
+/// The decision is the same on all ranks: what only one of them has received or requested counts
+/// once they have agreed on it. During its lifetime, the signals of the options are recorded
+/// instead of ending the process.
+class StopDecision {
+ public:
+  /// Both must outlive this object.
+  StopDecision(const Strategy& strategy, const FitOptions& fit)
+      : strategy_(strategy), fit_(fit), signals_(fit.signals) {}
+
+  /// Agrees whether callbacks may stop the training after a step. Ranks may have different
+  /// callbacks: the chief alone writes logs. Call it once, before the first step. Collective.
+  void begin();
+
+  /// The signal that this rank has received; 0 for none.
+  int received() const { return signals_.received(); }
+  int signal() const { return signal_; }  ///< the signal that the training ends on; 0 for none
+  bool by_callback() const { return by_callback_; }  ///< whether a callback ends the training
+  bool is_made() const { return signal_ != 0 || by_callback_; }  ///< whether the training ends
+
+  /// Sets the signal that the ranks have agreed on in a step; 0 for none.
+  void set_signal(int signal) { signal_ = signal; }
+  /// Whether any rank has received a signal, outside of steps. Collective.
+  bool any_received() const { return agreed_signal() != 0; }
+  /// Makes the training end on the signal that any rank has received. Collective.
+  void agree_on_signal() { signal_ = agreed_signal(); }
+  /// Agrees on the requests of callbacks after a step, if they may make any. Collective.
+  void after_step() {
+    if (callbacks_may_stop_steps_) agree_on_callbacks();
+  }
+  /// Agrees on the requests of callbacks after an epoch. Collective.
+  void agree_on_callbacks();
+
+ private:
+  int agreed_signal() const;
+
+  const Strategy& strategy_;
+  const FitOptions& fit_;
+  job::SignalWatch signals_;
+  bool callbacks_may_stop_steps_ = false;
+  int signal_ = 0;
+  bool by_callback_ = false;
+};
+
+}  // namespace lockstep::strategy

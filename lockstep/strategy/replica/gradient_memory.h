@@ -1,0 +1,107 @@
+// Memory for the flat gradient of one replica, which its group reduces in place, and for the step
+// scalars after it.
+#pragma once
+
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/straggler.h"
+#include "lockstep/device/buffer.h"
+#include "lockstep/device/stream.h"
+#include "lockstep/model/loss.h"
+
+namespace lockstep::strategy {
+
+/// The contribution of one replica to a step, or the sum over all replicas.
+struct StepReport {
+  model::MetricSums metrics = {};  ///< of a step without a failure; has_accuracy is not carried
+  /// Replicas whose loss was not finite; their metrics count 0 samples.
+  std::int64_t non_finite = 0;
+  bool is_finite = true;  ///< whether the sum of all losses is finite; false where any loss is not
+  std::int64_t terminate = 0;  ///< number of ranks that received SIGTERM
+  std::int64_t interrupt = 0;  ///< number of ranks that received SIGINT
+  std::int64_t hangup = 0;     ///< number of ranks that received SIGHUP
+
+  /// The signal that the job leaves on; 0 for none. Of several the largest number, as where ranks
+  /// agree by a maximum.
+  int signal() const { return terminate ? SIGTERM : interrupt ? SIGINT : hangup ? SIGHUP : 0; }
+  /// Counts this rank's own `signal`; 0 for none.
+  void add_signal(int signal);
+
+  /// StepScalars begin with model::SummableMetrics, which the model writes; the signals come behind
+  /// them.
+  void write_signals(std::span<float> step_scalars) const;
+  /// As it lies among the step_scalars after the sum.
+  static StepReport read(std::span<const float> step_scalars);
+};
+
+/// The allocator of the model's flat gradient. After the gradient are the step scalars: control
+/// values that are summed over the replicas in the gradient's last bucket, without an additional
+/// message. Must outlive the model.
+class GradientMemory final : public device::Allocator {
+ public:
+  /// Number of step scalars for the whole job; they come first.
+  static constexpr std::size_t kReport = 16;
+  /// Number of step scalars per replica; they follow in replica order.
+  static constexpr std::size_t kPerReplica = 2;
+
+  /// `group`: the replicas, each of which has its own step scalars.
+  explicit GradientMemory(allreduce::Communicator group) : group_(std::move(group)) {}
+
+  /// Must be called once, by the model.
+  device::Buffer allocate(std::size_t bytes) override;
+
+  /// Gradient and step scalars: the buffer to reduce.
+  std::span<float> all() const { return memory_.as<float>(); }
+  /// Offset of the step scalars in all(), in elements.
+  std::size_t gradient_size() const { return all().size() - step_scalar_count(); }
+  /// All of them.
+  std::span<float> step_scalars() const { return all().last(step_scalar_count()); }
+  /// The numbers of the job.
+  std::span<float> report() const { return step_scalars().first(kReport); }
+  /// The part of `step_scalars` (or of a copy) that belongs to `replica`.
+  static std::span<float> of_replica(std::span<float> step_scalars, int replica) {
+    return step_scalars.subspan(kReport + static_cast<std::size_t>(replica) * kPerReplica,
+                                kPerReplica);
+  }
+
+ private:
+  std::size_t step_scalar_count() const {
+    return kReport + static_cast<std::size_t>(group_.size()) * kPerReplica;
+  }
+
+  allreduce::Communicator group_;
+  device::Buffer memory_;
+};
+
+/// The host's part of the step scalars of one replica: what it contributes to a step, and the sums
+/// that it reads.
+class StepScalars {
+ public:
+  /// `memory` must outlive this object. `device`: that of the model.
+  StepScalars(const GradientMemory& memory, allreduce::Communicator group, device::Device device);
+
+  /// Sets what this host knows of a step: the signal that this rank has received (0 for none), and
+  /// its times. The sums of the losses are written on the model's device.
+  void stage(int signal, const allreduce::BusySeconds& busy);
+  /// Enqueues the copy of the staged values to the gradient's last bucket.
+  void write(device::Stream& stream) const;
+  /// Waits for the reduced step, and returns its report. Throws Error (communication) if another
+  /// replica is lost.
+  StepReport read(device::Stream& stream);
+  /// Busy time of each replica of the job in the step that was read.
+  std::span<const allreduce::BusySeconds> busy() const { return busy_; }
+
+ private:
+  const GradientMemory& memory_;
+  allreduce::Communicator group_;
+  device::Buffer staged_;  // zeros except for the values of this host, until the sums are read
+  std::vector<allreduce::BusySeconds> busy_;
+};
+
+}  // namespace lockstep::strategy

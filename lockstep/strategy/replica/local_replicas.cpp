@@ -1,0 +1,192 @@
+#include "lockstep/strategy/replica/local_replicas.h"
+
+#include <fmt/format.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/strategy/replica/replica.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using Hashes = std::vector<std::uint64_t>;
+
+struct FlatArray {
+  std::string prefix;  // of the tensor names
+  device::HostView view;
+};
+
+std::vector<FlatArray> flat_arrays(Replica& replica) {
+  std::vector<FlatArray> arrays;
+  arrays.push_back({"", replica.host_view(replica.model().parameters())});
+  for (const std::string& slot : replica.optimizer().slot_names())
+    arrays.push_back(
+        {fmt::format("{} of ", slot), replica.host_view(replica.optimizer().slot(slot))});
+  return arrays;
+}
+
+// One hash per tensor: by parameter, and for each parameter by array.
+Hashes hash_tensors(Replica& replica) {
+  std::vector<FlatArray> arrays = flat_arrays(replica);
+  Hashes hashes;
+  for (const model::ParameterInfo& entry : replica.model().parameter_table().entries())
+    for (FlatArray& array : arrays)
+      hashes.push_back(
+          XXH3_64bits(array.view.values().data() + entry.offset, entry.count * sizeof(float)));
+  return hashes;
+}
+
+std::string name_of_tensor(Replica& replica, std::size_t index) {
+  const std::vector<FlatArray> arrays = flat_arrays(replica);
+  const auto& entries = replica.model().parameter_table().entries();
+  return arrays[index % arrays.size()].prefix + entries[index / arrays.size()].name;
+}
+
+// The values of all replicas, in replica order.
+std::vector<Hashes> gather(const allreduce::Communicator& group,
+                           std::span<const std::uint64_t> mine) {
+  std::vector<Hashes> all;
+  for (const auto& bytes : group.all_gather(std::as_bytes(mine))) {
+    LOCKSTEP_CHECK_OP(bytes.size(), ==, mine.size_bytes());
+    Hashes& theirs = all.emplace_back(mine.size());
+    std::memcpy(theirs.data(), bytes.data(), bytes.size());
+  }
+  return all;
+}
+
+std::vector<int> mismatching_ranks(const std::vector<Hashes>& all, std::size_t tensor) {
+  const auto votes = [&](std::uint64_t value) {
+    return std::ranges::count_if(all,
+                                 [&](const Hashes& hashes) { return hashes[tensor] == value; });
+  };
+  // If several values are equally frequent, use that of the lowest replica.
+  std::uint64_t usual = all.front()[tensor];
+  for (const Hashes& hashes : all)
+    if (votes(hashes[tensor]) > votes(usual)) usual = hashes[tensor];
+  std::vector<int> odd;
+  for (std::size_t replica = 0; replica < all.size(); ++replica)
+    if (all[replica][tensor] != usual) odd.push_back(static_cast<int>(replica));
+  return odd;
+}
+
+}  // namespace
+
+std::optional<Disagreement> find_disagreement(Replica& replica) {
+  const Hashes mine = hash_tensors(replica);
+  const std::uint64_t together = XXH3_64bits(mine.data(), mine.size() * sizeof(std::uint64_t));
+  const std::vector<Hashes> totals = gather(replica.group(), std::span(&together, 1));
+  if (std::ranges::all_of(totals, [&](const Hashes& total) { return total == totals.front(); }))
+    return std::nullopt;
+  // In pieces: the hashes of many tensors of many replicas are more than one message or one host
+  // can hold.
+  constexpr std::size_t kTensorsAtOnce = 1024;
+  for (std::size_t begin = 0; begin < mine.size(); begin += kTensorsAtOnce) {
+    const auto piece =
+        std::span(mine).subspan(begin, std::min(kTensorsAtOnce, mine.size() - begin));
+    const std::vector<Hashes> all = gather(replica.group(), piece);
+    for (std::size_t tensor = 0; tensor < piece.size(); ++tensor)
+      if (std::vector<int> odd = mismatching_ranks(all, tensor); !odd.empty())
+        return Disagreement{name_of_tensor(replica, begin + tensor), std::move(odd)};
+  }
+  LOCKSTEP_CHECK(false && "replicas of different hashes hold the same tensors");
+  return std::nullopt;
+}
+
+LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
+                             const ReplicaOptions& options)
+    : strategy_(strategy),
+      network_(std::move(network)),
+      has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
+      replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
+  static_cast<void>(options.normalization.members(
+      strategy_.num_replicas_in_sync()));  // throws before threads start
+  // Each on its own thread, so that its memory is near the cores that use it.
+  strategy_.run([&](int local) {
+    auto replica = std::make_unique<Replica>(network_, strategy_.device(local),
+                                             strategy_.group(local), options);
+    replica->check_layout();
+    replicas_[static_cast<std::size_t>(local)] = std::move(replica);
+  });
+}
+
+LocalReplicas::~LocalReplicas() = default;
+
+void LocalReplicas::run(const std::function<void(Replica&, int)>& body) {
+  strategy_.run([&](int local) { body((*this)[local], local); });
+}
+
+void LocalReplicas::initialize(std::uint64_t seed) {
+  run([&](Replica& replica, int) { replica.model().initialize(seed); });
+}
+
+void LocalReplicas::spread() {
+  run([&](Replica& replica, int local) {
+    std::vector<std::span<float>> targets = {replica.model().parameters(),
+                                             replica.model().buffers()};
+    for (const std::string& slot : replica.optimizer().slot_names())
+      targets.push_back(replica.optimizer().slot(slot));
+    for (std::size_t i = 0; i < views_.size(); ++i) {
+      if (local == 0) {
+        views_[i].write_back(replica.model().backend().stream());
+        continue;
+      }
+      device::HostView view = replica.host_view(targets[i]);
+      std::ranges::copy(views_[i].values(), view.values().begin());
+      view.write_back(replica.model().backend().stream());
+    }
+    replica.model().parameters_changed();
+  });
+}
+
+void LocalReplicas::check_agreement(std::int64_t step) {
+  run([&](Replica& replica, int) {
+    const std::optional<Disagreement> found = find_disagreement(replica);
+    if (!found) return;
+    std::string who;
+    for (const int odd : found->odd) {
+      const job::Placement& place = strategy_.placements()[static_cast<std::size_t>(odd)];
+      who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank,
+                         place.host);
+    }
+    throw Error(
+        ErrorCategory::communication, "replicas",
+        fmt::format("expected the same values on all replicas after step {}", step),
+        fmt::format("{} differs on replica {}{}", found->tensor, who,
+                    agreed_step_ < 0 ? "" : fmt::format(", since a step after {}", agreed_step_)));
+  });
+  agreed_step_ = step;
+}
+
+checkpoint::ReplicaArrays LocalReplicas::arrays(bool with_slots) {
+  Replica& replica = *replicas_.front();
+  views_.clear();
+  const auto view = [&](std::span<float> values) {
+    return views_.emplace_back(replica.host_view(values)).values();
+  };
+  checkpoint::ReplicaArrays arrays{.parameter_table = &replica.model().parameter_table(),
+                                   .parameters = view(replica.model().parameters()),
+                                   .buffer_table = &replica.model().buffer_table(),
+                                   .buffers = view(replica.model().buffers()),
+                                   .slots = {}};
+  if (with_slots)
+    for (const std::string& name : replica.optimizer().slot_names())
+      arrays.slots.push_back({name, view(replica.optimizer().slot(name))});
+  return arrays;
+}
+
+model::MetricSums LocalReplicas::take_metrics() {
+  model::MetricSums sums;
+  run([&](Replica& replica, int local) {
+    const model::MetricSums all = reduce_metrics(replica.group(), replica.take_metrics());
+    if (local == 0) sums = all;
+  });
+  sums.has_accuracy = has_accuracy_;
+  return sums;
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,83 @@
+// The replicas of this process, and the check that all replicas have the same values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/checkpoint/checkpoint.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/network.h"
+#include "lockstep/strategy/replica/replica.h"
+#include "lockstep/strategy/strategy.h"
+
+namespace lockstep::strategy {
+
+/// A tensor in which a replica differs from most others.
+struct Disagreement {
+  std::string tensor;  ///< "conv1/kernel", or "momentum of conv1/kernel"
+  /// Replicas that differ from the most frequent value; with two replicas, the second.
+  std::vector<int> odd;
+};
+
+/// Compares 64-bit hashes of every parameter and every optimizer slot over the group of `replica`.
+/// Returns the first tensor, in parameter order, that differs between replicas; nullopt if none
+/// does. The result is the same on all replicas. Sends one small message if all replicas agree.
+/// Collective.
+std::optional<Disagreement> find_disagreement(Replica& replica);
+
+/// The replicas of one model in this process, each created and used on its own thread. All replicas
+/// of the job have the same parameters. All functions are collective.
+class LocalReplicas {
+ public:
+  /// Creates the replicas, each on its device. `network` must be the same on every rank.
+  /// Collective.
+  LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Network> network,
+                const ReplicaOptions& options);
+  ~LocalReplicas();
+  LocalReplicas(const LocalReplicas&) = delete;
+  LocalReplicas& operator=(const LocalReplicas&) = delete;
+
+  Strategy& strategy() const { return strategy_; }  ///< the strategy of the replicas
+  /// The network that each replica copies.
+  const model::Network& network() const { return *network_; }
+  bool has_accuracy() const { return has_accuracy_; }  ///< whether the loss has classes
+  /// Local replica `local`.
+  Replica& operator[](int local) { return *replicas_[static_cast<std::size_t>(local)]; }
+
+  /// Calls body(replica, local) on every local replica's thread.
+  void run(const std::function<void(Replica&, int)>& body);
+
+  /// Initial parameters and buffers, a pure function of (seed, name).
+  void initialize(std::uint64_t seed);
+  /// Copies the arrays that arrays() returned, which the caller may have changed, to all replicas
+  /// of this process. Used after a restore.
+  void spread();
+
+  /// Throws the same Error (communication) on all ranks unless all replicas of the job have the
+  /// same parameters and optimizer slots. The message names the first tensor that differs, its
+  /// replicas, and the last step of agreement.
+  void check_agreement(std::int64_t step);
+
+  /// Parameters, buffers and, if `with_slots`, optimizer slots of local replica 0, in host memory:
+  /// the replica's own arrays on the CPU, else copies. Valid until the next call.
+  checkpoint::ReplicaArrays arrays(bool with_slots);
+
+  /// Sums over all replicas of the job since the last call.
+  model::MetricSums take_metrics();
+
+ private:
+  Strategy& strategy_;
+  std::shared_ptr<const model::Network> network_;
+  bool has_accuracy_;
+  std::int64_t agreed_step_ = -1;  // of the last check that all passed
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  // The arrays that arrays() returned: parameters, buffers, slots in the order of their names.
+  std::vector<device::HostView> views_;
+};
+
+}  // namespace lockstep::strategy

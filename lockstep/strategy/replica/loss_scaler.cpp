@@ -1,0 +1,63 @@
+#include "lockstep/strategy/replica/loss_scaler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::strategy {
+
+std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
+  if (text == "auto") return std::nullopt;
+  if (text == "none") return LossScaling{};
+  if (text == "dynamic") return kDynamicLossScaling;
+  LossScaling fixed{.kind = LossScaling::Kind::fixed};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fixed.scale);
+  if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) ||
+      !std::isfinite(fixed.scale))
+    throw Error(ErrorCategory::input, "loss-scale",
+                "expected auto, none, dynamic or a number above 0",
+                fmt::format("got \"{}\"", text));
+  return fixed;
+}
+
+LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling,
+                             model::Precision precision) {
+  if (scaling) return *scaling;
+  return precision == model::Precision::float16 ? kDynamicLossScaling : LossScaling{};
+}
+
+LossScaler::LossScaler(const LossScaling& scaling)
+    : scaling_(scaling), scale_(scaling.kind == LossScaling::Kind::none ? 1 : scaling.scale) {
+  LOCKSTEP_CHECK(scale_ > 0 && std::isfinite(scale_));
+  LOCKSTEP_CHECK_OP(scaling_.steps_to_double, >, 0);
+}
+
+bool LossScaler::update(bool finite) {
+  if (!is_dynamic()) return false;
+  if (!finite) {
+    good_steps_ = 0;
+    if (scale_ <= kSmallest) return false;
+    scale_ = std::max(kSmallest, scale_ / 2);
+    return true;
+  }
+  if (++good_steps_ < scaling_.steps_to_double) return false;
+  good_steps_ = 0;
+  if (scale_ < kLargest) scale_ = std::min(kLargest, 2 * scale_);
+  return false;
+}
+
+void LossScaler::restore(float scale, std::int64_t good_steps) {
+  if (!is_dynamic()) return;
+  if (!(scale > 0) || !std::isfinite(scale) || good_steps < 0)
+    throw Error(ErrorCategory::checkpoint, "loss scale",
+                "expected a finite scale above 0 and a count of good steps in the checkpoint",
+                fmt::format("got {} and {}", scale, good_steps));
+  scale_ = scale;
+  good_steps_ = good_steps;
+}
+
+}  // namespace lockstep::strategy

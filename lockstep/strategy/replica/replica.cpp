@@ -1,0 +1,260 @@
+#include "lockstep/strategy/replica/replica.h"
+
+#include <array>
+#include <chrono>
+#include <utility>
+
+#include "lockstep/allreduce/layout.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/recording.h"
+#include "lockstep/model/backend.h"
+#include "lockstep/strategy/replica/replica_statistics.h"
+
+namespace lockstep::strategy {
+namespace {
+
+constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
+
+/// The offsets of the parameters in the flat gradient, followed by that of the step scalars.
+std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table,
+                                        const GradientMemory& memory) {
+  std::vector<std::size_t> offsets;
+  for (const model::ParameterInfo& entry : table.entries()) offsets.push_back(entry.offset);
+  offsets.push_back(memory.gradient_size());
+  return offsets;
+}
+
+std::unique_ptr<ReplicaStatistics> make_shared_statistics(const allreduce::Communicator& group,
+                                                          const NormalizationScope& scope) {
+  const int members = scope.members(group.size());
+  return members > 1 ? std::make_unique<ReplicaStatistics>(group.rank(), group.size(), members)
+                     : nullptr;
+}
+
+/// The replicas that pass true. Collective.
+std::vector<int> replicas_with(bool mine, const allreduce::Communicator& group) {
+  const std::array<std::byte, 1> flag{mine ? std::byte{1} : std::byte{0}};
+  const auto all = group.all_gather(flag);
+  std::vector<int> replicas;
+  for (std::size_t i = 0; i < all.size(); ++i)
+    if (all[i].front() != std::byte{0}) replicas.push_back(static_cast<int>(i));
+  return replicas;
+}
+
+}  // namespace
+
+Replica::Replica(std::shared_ptr<const model::Network> network, device::Device device,
+                 allreduce::Communicator group, const ReplicaOptions& options)
+    : options_(options),
+      group_(group),
+      shared_statistics_(make_shared_statistics(group, options.normalization)),
+      memory_(group),
+      model_(std::move(network), device, memory_,
+             {.precision = options.precision,
+              .tf32 = options.tf32,
+              .deterministic = options.deterministic,
+              .statistics = shared_statistics_.get(),
+              .progress =
+                  [this] {
+                    if (group_.activity() != nullptr) group_.activity()->tick();
+                  }}),
+      loss_scaler_(options.loss_scaling),
+      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_),
+               options.buckets, kStepScalarEntries,
+               device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
+      ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
+      micro_batches_(model_.network(), options.accumulate, shared_statistics_ ? group_.size() : 0),
+      moving_statistics_(std::make_unique<MovingStatistics>(
+          group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
+      updater_(model_.backend().updater(
+          options.optimizer, model_.parameter_table(),
+          {.parameters = model_.parameters(),
+           .gradients = model_.gradients(),
+           .weights = options.precision == model::Precision::float32 ? model::TensorView()
+                                                                     : model_.weights(),
+           .statistics = model_.buffers(),
+           .kept_statistics = moving_statistics_->kept()})),
+      step_scalars_(memory_, group_, device) {
+  // Each micro-batch is loaded in the middle of its step.
+  if (options.records_steps && options.accumulate == 1 &&
+      device::Recording::is_possible(model_.backend().stream()))
+    recordings_.emplace(
+        [this](const StepRecordings::Enqueue& enqueue) {
+          return record_step(model_.backend().stream(), buckets_, group_, enqueue);
+        },
+        [this](StepKind mine) { return agree_on_kind(mine); });
+  if (shared_statistics_) shared_statistics_->attach(buckets_, model_.backend());
+  describe_buckets();
+}
+
+Replica::~Replica() {
+  try {
+    model_.backend().stream().synchronize();
+  } catch (const Error&) {  // the device failed, which was reported before
+  }
+}
+
+// The times of the replicas are compared, so this wait counts as one for the others.
+StepKind Replica::agree_on_kind(StepKind mine) {
+  const auto begin = std::chrono::steady_clock::now();
+  const StepKind agreed = strategy::agree_on_kind(group_, mine);
+  const double waited = seconds_since(begin);
+  waited_for_others_.exposed += waited;
+  waited_for_others_.waited += waited;
+  return agreed;
+}
+
+void Replica::describe_buckets() {
+  if (group_.activity() == nullptr) return;
+  std::vector<std::pair<std::size_t, std::string_view>> names;
+  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+    names.emplace_back(names.size(), entry.name);
+  group_.activity()->describe_buckets(buckets_.contents(names, "the step's report"));
+}
+
+void Replica::set_bucket_bytes(std::size_t bytes) {
+  if (recordings_) recordings_->clear();  // they hold memory of the buckets
+  buckets_.set_bytes(bytes);
+  describe_buckets();
+}
+
+void Replica::measure_wire_error() {
+  if (recordings_) recordings_->clear();  // measuring allocates and waits, which cannot be recorded
+  buckets_.measure_wire_error();
+}
+
+void Replica::check_layout() const {
+  std::vector<allreduce::LayoutEntry> layout;
+  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+    layout.push_back({entry.name, entry.count});
+  allreduce::check_layout(group_, layout);
+}
+
+void Replica::prepare(std::int64_t global_samples, bool training) {
+  const std::int64_t least = global_samples / group_.size();
+  for (const std::int64_t samples : {least, least + (global_samples % group_.size() > 0 ? 1 : 0)}) {
+    data::Batch part;
+    part.samples = samples;
+    part.global_samples = global_samples;
+    if (!training) {
+      model_.prepare(samples, false);
+      continue;
+    }
+    // Micro-batches have at most two sizes.
+    for (const std::int64_t piece : {std::int64_t{0}, micro_batches_.count(part) - 1})
+      model_.prepare(micro_batches_.range(part, piece).size(), true);
+  }
+}
+
+StepResult Replica::train_step(const data::Batch& part, const StepRequest& request,
+                               const data::Batch* next) {
+  enqueue_step(part, request);
+  if (next != nullptr) model_.stage(micro_batches_.view(*next, micro_batches_.range(*next, 0)));
+  const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
+  StepResult result;
+  result.report = step_scalars_.read(model_.backend().stream());
+  const model::UpdateOutcome outcome = updater_->outcome();
+  const model::MetricSums mine = model_.backend().read_sums();
+  result.applied = outcome.applied;
+  result.loss_scale = loss_scaler_.scale();
+  if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
+  if (!result.report.is_finite)
+    result.failed = replicas_with(model::SummableMetrics(mine).non_finite > 0, group_);
+  else
+    result.overflow = loss_scaler_.update(result.applied);
+  if (!result.applied) return result;
+  metrics_ += mine;
+  moving_statistics_->add_samples(part.samples);
+  return result;
+}
+
+void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) {
+  const allreduce::PhaseScope compute(group_.activity(), allreduce::Phase::compute);
+  updater_->begin({.learning_rate = request.learning_rate,
+                   .update = request.update,
+                   .clip_norm = options_.clip_norm,
+                   .loss_scale = loss_scaler_.scale()});
+  if (!recordings_) return enqueue_work(part, request, false);
+  const auto begin = std::chrono::steady_clock::now();
+  load(part, request, 0);
+  // This is the host's time; the time on a GPU is not visible here.
+  step_scalars_.stage(request.signal, {request.input_seconds, seconds_since(begin)});
+  recordings_->run(part.samples, model_.placement(), [&] { enqueue_work(part, request, true); });
+}
+
+void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
+  const auto begin = std::chrono::steady_clock::now();
+  model::Backend& backend = model_.backend();
+  moving_statistics_->keep();
+  backend.clear_sums();
+  const double exchanged_before = seconds_in_exchange();
+  compute_gradients(part, request, is_loaded);
+  if (!is_loaded) {
+    const double exchanged = seconds_in_exchange() - exchanged_before;
+    step_scalars_.stage(request.signal, {request.input_seconds, seconds_since(begin) - exchanged});
+  }
+  step_scalars_.write(backend.stream());
+  backend.write_sums(memory_.report());
+  buckets_.ready(model_.parameter_table().entries().size());
+  buckets_.finish();
+  updater_->update(memory_.report());
+  backend.fetch_sums();
+}
+
+double Replica::seconds_in_exchange() const {
+  return shared_statistics_ ? shared_statistics_->seconds() : 0;
+}
+
+model::StepContext Replica::context(const data::Batch& part, const StepRequest& request,
+                                    std::int64_t first) const {
+  return {.seed = request.seed,
+          .step = request.step,
+          .first_sample = part.first_sample + first,
+          .global_samples = part.global_samples,
+          .loss_scale = loss_scaler_.scale()};
+}
+
+void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
+  const data::Range range = micro_batches_.range(part, number);
+  const bool staged = request.staged && number == 0 && range.size() > 0;
+  model_.load(micro_batches_.view(part, range), context(part, request, range.begin), options_.loss,
+              staged);
+}
+
+void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,
+                                bool is_loaded) {
+  const std::int64_t pieces = micro_batches_.count(part);
+  for (std::int64_t piece = 0; piece < pieces; ++piece) {
+    const data::Range range = micro_batches_.range(part, piece);
+    if (!is_loaded) load(part, request, piece);
+    const bool last = piece + 1 == pieces;
+    model_.train_loaded(range.size(), context(part, request, range.begin), options_.loss, piece > 0,
+                        last ? ready_ : model::GradientReady{});
+  }
+}
+
+model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
+
+void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }
+void Replica::install_mean_statistics() { moving_statistics_->install_mean(); }
+void Replica::restore_statistics() { moving_statistics_->restore(); }
+
+device::HostView Replica::host_view(std::span<float> values) {
+  return {values, model_.backend().stream()};
+}
+
+model::MetricSums reduce_metrics(const allreduce::Communicator& group,
+                                 const model::MetricSums& mine) {
+  double loss = mine.loss;
+  std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
+  group.all_reduce(std::span(&loss, 1)).wait();
+  group.all_reduce(std::span<std::int64_t>(counts)).wait();
+  return {.loss = loss,
+          .samples = counts[0],
+          .correct = counts[1],
+          .correct_top5 = counts[2],
+          .has_accuracy = mine.has_accuracy};
+}
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,178 @@
+// One replica: a model, its optimizer, and its training step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/allreduce/gradient_buckets.h"
+#include "lockstep/allreduce/straggler.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/compiled_model.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/updater.h"
+#include "lockstep/strategy/replica/gradient_memory.h"
+#include "lockstep/strategy/replica/loss_scaler.h"
+#include "lockstep/strategy/replica/micro_batches.h"
+#include "lockstep/strategy/replica/normalization.h"
+#include "lockstep/strategy/replica/step_recordings.h"
+
+namespace lockstep::strategy {
+
+class MovingStatistics;
+class ReplicaStatistics;
+
+/// How a replica computes.
+struct ReplicaOptions {
+  model::Loss loss;  ///< the loss to minimize
+  /// Of activations and of the weights in products.
+  model::Precision precision = model::Precision::float32;
+  bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
+  bool deterministic = false;  ///< on a GPU, whether results must be bitwise reproducible
+  model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
+  double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
+  int accumulate = 1;                 ///< micro-batches per step
+  LossScaling loss_scaling = {};      ///< how the loss is scaled
+  NormalizationScope normalization = {};  ///< of each micro-batch
+  allreduce::BucketOptions buckets = {};  ///< size and data type of gradient buckets
+  bool records_steps = true;  ///< on a GPU, records steps as CUDA graphs; the results are the same
+};
+
+/// Parameters of a step other than its samples; the same on all replicas, except `signal` and
+/// `input_seconds`.
+struct StepRequest {
+  std::uint64_t seed = 1;   ///< seed of order, dropout and initial weights
+  std::int64_t step = 0;    ///< counted from 0 since the start of training; keys dropout
+  std::int64_t update = 1;  ///< number of this update, from 1; skipped steps do not count
+  float learning_rate = 0;  ///< of this step
+  /// The signal that this rank has received; 0 for none. Set on one replica per rank.
+  int signal = 0;
+  double input_seconds = 0;  ///< time that this rank waited for the samples of this step
+  bool staged = false;       ///< whether these samples were passed as `next` to the previous step
+};
+
+/// The result of a step; the same on all replicas.
+struct StepResult {
+  StepReport report;        ///< summed over all replicas
+  bool applied = true;      ///< false: skipped; parameters and moving statistics are unchanged
+  std::vector<int> failed;  ///< replicas whose loss was not finite
+  bool overflow = false;  ///< skipped because the loss scale was too large; the next one is smaller
+  float loss_scale = 1;   ///< of this step
+  /// Of the reduced gradient before clipping, without the loss scale; 0 without clipping.
+  double gradient_norm = 0;
+};
+
+/// One replica of a model. All replicas of a group make the same calls in the same order, each
+/// always on its own thread.
+class Replica {
+ public:
+  /// Creates a copy of `network` on `device`, as a member of `group`. Collective.
+  Replica(std::shared_ptr<const model::Network> network, device::Device device,
+          allreduce::Communicator group, const ReplicaOptions& options);
+  ~Replica();  ///< waits for work in progress, which may use its memory
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
+
+  model::CompiledModel& model() { return model_; }   ///< its network, parameters and plans
+  model::Updater& optimizer() { return *updater_; }  ///< its optimizer, on the model's device
+  /// All replicas of the job, this one as a member.
+  const allreduce::Communicator& group() const { return group_; }
+  allreduce::GradientBuckets& buckets() { return buckets_; }  ///< the buckets of its gradient
+  LossScaler& loss_scaler() { return loss_scaler_; }          ///< its loss scale
+  /// Whether steps are recorded once and then replayed.
+  bool records_steps() const { return recordings_.has_value(); }
+  /// Must be called between steps, with the same value on all replicas.
+  void set_bucket_bytes(std::size_t bytes);
+  /// Measures the error in the next step (GradientBuckets::measure_wire_error).
+  void measure_wire_error();
+  /// A host view of values on the model's device; waits for work in progress.
+  device::HostView host_view(std::span<float> values);
+  /// xxh3-64 over the parameters in the order of their names.
+  std::uint64_t parameter_hash() {
+    return model_.parameter_table().hash(host_view(model_.parameters()).values());
+  }
+
+  /// Throws the same Error (communication) on all replicas unless their flat arrays have the same
+  /// layout. Collective.
+  void check_layout() const;
+
+  /// One update: forward and backward on `part` in micro-batches, one reduction per gradient
+  /// bucket, clipping, the optimizer. With 0 samples, the replica contributes a zero gradient.
+  /// `next`: the next part, if known; it is copied to the model's device while this step is
+  /// computed. Collective.
+  StepResult train_step(const data::Batch& part, const StepRequest& request,
+                        const data::Batch* next = nullptr);
+
+  /// Creates the plans for parts of a global batch of `global_samples`, so that memory is allocated
+  /// before the first step.
+  void prepare(std::int64_t global_samples, bool training);
+
+  /// Seconds that the computation was blocked by other replicas. On a GPU: those of its host,
+  /// without reductions that are part of a recording.
+  allreduce::CommunicationTimes communication() const {
+    return buckets_.times() + waited_for_others_;
+  }
+
+  /// Busy time of each replica of the job in the last step, without waiting for others; the same on
+  /// all replicas.
+  std::span<const allreduce::BusySeconds> busy() const { return step_scalars_.busy(); }
+
+  /// Sums over the samples that this replica trained on since the last call.
+  model::MetricSums take_metrics();
+
+  /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and
+  /// training continues from. With sync normalization they are already the same. Collective.
+  void adopt_mean_statistics();
+  /// Installs that mean for evaluation; restore_statistics() restores the values for training.
+  /// Collective.
+  void install_mean_statistics();
+  void restore_statistics();  ///< see install_mean_statistics()
+
+  /// Sums of loss and metrics in inference mode.
+  model::MetricSums evaluate(const data::Batch& part) {
+    return model_.evaluate_batch(micro_batches_.view(part), options_.loss);
+  }
+  /// Outputs [samples, outputs] in inference mode; valid until the next call.
+  std::span<const float> predict(const data::Batch& part) {
+    return model_.predict_batch(micro_batches_.view(part));
+  }
+
+ private:
+  StepKind agree_on_kind(StepKind mine);
+  void enqueue_step(const data::Batch& part, const StepRequest& request);
+  void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  model::StepContext context(const data::Batch& part, const StepRequest& request,
+                             std::int64_t first) const;
+  void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
+  void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  double seconds_in_exchange() const;
+  void describe_buckets();
+
+  ReplicaOptions options_;
+  allreduce::Communicator group_;
+  std::unique_ptr<ReplicaStatistics> shared_statistics_;  // null for local normalization
+  GradientMemory memory_;  // before the model, whose gradients are stored in it
+  model::CompiledModel model_;
+  LossScaler loss_scaler_;
+  allreduce::GradientBuckets buckets_;
+  model::GradientReady ready_;
+  MicroBatches micro_batches_;
+  std::unique_ptr<MovingStatistics> moving_statistics_;
+  std::unique_ptr<model::Updater> updater_;
+  StepScalars step_scalars_;
+  std::optional<StepRecordings>
+      recordings_;  // after group_: NCCL's communicators end once no recording holds them
+  allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
+  model::MetricSums metrics_;
+};
+
+/// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same
+/// everywhere. Collective.
+model::MetricSums reduce_metrics(const allreduce::Communicator& group,
+                                 const model::MetricSums& mine);
+
+}  // namespace lockstep::strategy
