@@ -72,8 +72,9 @@ def environment(prefix):
 
 
 def run(block, work, values):
-    done = subprocess.run(["bash", "-e", "-o", "pipefail"], input=block.text, text=True, cwd=work, env=values,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    # Not by standard input, of which mpirun would read the lines after its own.
+    done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", block.text], stdin=subprocess.DEVNULL, text=True,
+                          cwd=work, env=values, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     print(f"== line {block.line}\n{block.text}-- status {done.returncode}\n{done.stdout}", flush=True)
     if done.returncode != 0:
         raise SystemExit(f"the block of line {block.line} failed")
