@@ -30,7 +30,8 @@ class Trainer {
 
   const model::Network& network() const { return *network_; }  ///< the trained network
   const TrainerOptions& options() const { return options_; }   ///< the options of the constructor
-  /// The replicas of this process, for custom training loops (lockstep/strategy/replica/local_replicas.h).
+  /// The replicas of this process, for custom training loops
+  /// (lockstep/strategy/replica/local_replicas.h).
   LocalReplicas& replicas() { return *replicas_; }
 
   /// Trains on `dataset`, which must be batched. Up to rounding, the results do not depend on the

@@ -10,8 +10,8 @@
 
 #include "lockstep/allreduce/activity.h"
 #include "lockstep/strategy/fit/fit_state.h"
-#include "lockstep/strategy/replica/micro_batches.h"
 #include "lockstep/strategy/fit/step_health.h"
+#include "lockstep/strategy/replica/micro_batches.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
