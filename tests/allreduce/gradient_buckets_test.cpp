@@ -129,7 +129,7 @@ TEST(GradientBuckets, ReadsNoGradientBeforeItIsReady) {
   });
 }
 
-// Beside buckets that are under way, and where all wait for the end.
+// Among buckets in flight, and when all wait for the end.
 TEST(GradientBuckets, SumOtherValuesInTheMiddleOfAStep) {
   for (const bool overlaps : {true, false}) {
     run_members(

@@ -25,7 +25,7 @@ struct Result {
   std::vector<double> losses() const;
 };
 
-/// A process under way. Its destructor ends it.
+/// A running process. Its destructor ends it.
 class Process {
  public:
   explicit Process(const std::vector<std::string>& command);

@@ -122,7 +122,7 @@ TEST(ARankThatReturnsEarly, IsNamed) {
 
 // --- At any moment
 
-/// Kills ranks while 12 MB a step are under way, on the two routes at once. `trial` decides which
+/// Kills ranks while 12 MB a step are in flight, on the two routes at once. `trial` decides which
 /// ranks, and when.
 void kill_in_mid_training(unsigned trial) {
   std::mt19937 random(trial);

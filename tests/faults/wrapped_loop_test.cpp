@@ -1,4 +1,4 @@
-// How loops of somebody else's end, around a DistributedOptimizer: soon, with the right status, and
+// How a user's own loops end, around a DistributedOptimizer: soon, with the right status, and
 // leaving nothing.
 #include <fmt/format.h>
 #include <csignal>

@@ -56,7 +56,7 @@ TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
   DistributedOptimizer optimizer(workers, momentum, {.first_bucket_bytes = 1, .bucket_bytes = 1});
   for (int step = 0; step < 20; ++step) {
     for (own::Array& array : network.arrays) array.gradient.assign(array.values.size(), 1);
-    optimizer.backward_done();  // buckets are under way
+    optimizer.backward_done();  // buckets are in flight
     float loss = 1;
     workers.all_reduce(std::span(&loss, 1));
     EXPECT_EQ(loss, static_cast<float>(workers.size()));
@@ -65,7 +65,7 @@ TEST(WrapperMpi, ReductionsOfTheSessionTakeTheirTurn) {
   }
 }
 
-// As of a generator and its critic: while the buckets of one are under way, the other's only one is
+// As of a generator and its critic: while the buckets of one are in flight, the other's only one is
 // reduced.
 TEST(WrapperMpi, TwoOptimizersTakeTurns) {
   job::Workers workers(job::mpi_session(), {.route = allreduce::Route::ring});

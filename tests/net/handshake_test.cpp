@@ -33,7 +33,7 @@ TEST(Handshake, SucceedsWhereBothKnowTheSecret) {
   carry(initiator, responder);
   EXPECT_TRUE(initiator.succeeded());
   EXPECT_TRUE(responder.succeeded());
-  EXPECT_EQ(initiator.wanted(), 0U) << "what follows belongs to somebody else";
+  EXPECT_EQ(initiator.wanted(), 0U) << "what follows belongs to another reader";
   EXPECT_EQ(responder.wanted(), 0U);
 }
 

@@ -1,4 +1,4 @@
-// A program of somebody else's: trains for three epochs on as many replicas as there are ranks.
+// A user's own program: trains for three epochs on as many replicas as there are ranks.
 #include <iostream>
 
 #include <lockstep/lockstep.h>

@@ -24,7 +24,7 @@ struct Node {
 };
 using Nodes = std::vector<Node>;
 
-/// A capture under way.
+/// A capture in progress.
 struct Capture {
   cudaStream_t origin = nullptr;
   cudaStreamCaptureMode mode = cudaStreamCaptureModeGlobal;

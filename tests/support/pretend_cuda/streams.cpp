@@ -38,7 +38,7 @@ cudaError_t record(cudaEvent_t handle, cudaStream_t on) {
 
 cudaError_t join(CUstream_st& stream, const CUevent_st& event) {
   if (!stream.capture) {
-    // Only a capture that is under way can be joined.
+    // Only a capture in progress can be joined.
     if (std::ranges::find(driver().captures, event.capture) == driver().captures.end())
       return cudaErrorCapturedEvent;
     stream.capture = event.capture;
