@@ -25,7 +25,7 @@ set(lockstep_old_headers
   data/record/tfrecord_writer.h lockstep/data/record/tfrecord.h
   data/source/csv_options.h lockstep/data/source/file_options.h
   data/source/tfrecord_options.h lockstep/data/source/file_options.h
-  device/cpu.h lockstep/base/host.h
+  device/cpu.h lockstep/base/system/host.h
   device/error.h lockstep/base/error.h
   device/float16.h lockstep/base/float16.h
   device/log.h lockstep/base/log.h

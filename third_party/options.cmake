@@ -35,18 +35,29 @@ function(lockstep_installed_includes TARGET)
   target_compile_options(${TARGET} INTERFACE "$<INSTALL_INTERFACE:SHELL:-idirafter $<INSTALL_PREFIX>/${lockstep_old_includes}>")
 endfunction()
 
-# One module: a static library of the given sources that sees the modules in DEPENDS and nothing above it. PRECOMPILE: headers that many of its
-# files include.
+# One module: a static library of the given sources that sees the modules in DEPENDS and nothing above it.
 # Our own flags stay ours: who links an installed Lockstep gets its headers and libraries, not our warnings.
 function(lockstep_module NAME)
-  cmake_parse_arguments(MODULE "" "" "SOURCES;DEPENDS;PRIVATE;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(MODULE "" "" "SOURCES;DEPENDS;PRIVATE" ${ARGN})
   # Libraries of headers that none of ours include: who links an installed module does without them.
   list(TRANSFORM MODULE_PRIVATE REPLACE "^(Eigen3::Eigen|lockstep_protozero|lockstep_random123)$" "$<BUILD_INTERFACE:\\1>")
   add_library(lockstep_${NAME} STATIC ${MODULE_SOURCES})
   target_link_libraries(lockstep_${NAME} PUBLIC $<BUILD_INTERFACE:lockstep_options> ${MODULE_DEPENDS} PRIVATE ${MODULE_PRIVATE})
   lockstep_installed_includes(lockstep_${NAME})
   set_target_properties(lockstep_${NAME} PROPERTIES POSITION_INDEPENDENT_CODE ON EXPORT_NAME ${NAME})
+  # The precompiled headers are those of the first module with the same flags: OpenMP adds one.
+  set(reuse REUSE_FROM lockstep_net)
+  if(OpenMP::OpenMP_CXX IN_LIST MODULE_PRIVATE OR NAME STREQUAL "net")
+    set(reuse "")
+  endif()
   # Once its folder is read, which may add sources.
-  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${MODULE_PRECOMPILE})")
+  cmake_language(EVAL CODE "cmake_language(DEFER CALL lockstep_precompile lockstep_${NAME} ${reuse})")
+  # A sanitizer is fastest with several sources at once. Not the other builds: the compiler would see other expressions to contract, and
+  # round differently.
+  if(LOCKSTEP_SANITIZE)
+    set_target_properties(lockstep_${NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # GCC takes a source that another one includes for a header.
+    target_compile_options(lockstep_${NAME} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
   set_property(GLOBAL APPEND PROPERTY LOCKSTEP_MODULES lockstep_${NAME})
 endfunction()

@@ -6,7 +6,7 @@ endif()
 option(LOCKSTEP_PRECOMPILE "Precompile headers: a third less time for a whole build" ${precompile_by_default})
 set(lockstep_precompiled_headers
   <algorithm> <array> <atomic> <chrono> <condition_variable> <cstdint> <filesystem> <fstream> <functional> <map> <memory> <mutex> <numeric>
-  <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector> <fmt/format.h>)
+  <optional> <random> <span> <sstream> <string> <string_view> <thread> <tuple> <variant> <vector> <fmt/format.h> <nlohmann/json.hpp>)
 
 # ccache keeps no results that come from precompiled headers unless it is told that these two do not matter.
 function(lockstep_cache_precompiled TARGET)
@@ -16,14 +16,19 @@ function(lockstep_cache_precompiled TARGET)
   endif()
 endfunction()
 
-# lockstep_precompile(TARGET [HEADER…]): these beside those of all; for a target whose sources are all told.
+# lockstep_precompile(TARGET [HEADER…] [REUSE_FROM OTHER]): these beside those of all, or what was compiled for another target with the same
+# flags; for a target whose sources are all told.
 function(lockstep_precompile TARGET)
+  cmake_parse_arguments(PRECOMPILE "" "REUSE_FROM" "" ${ARGN})
   get_target_property(sources ${TARGET} SOURCES)
-  list(LENGTH sources files)
-  if(NOT LOCKSTEP_PRECOMPILE OR files LESS 8)  # of few it would take longer than it saves
+  if(NOT LOCKSTEP_PRECOMPILE)
     return()
   endif()
-  target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers} ${ARGN})
+  if(PRECOMPILE_REUSE_FROM)
+    target_precompile_headers(${TARGET} REUSE_FROM ${PRECOMPILE_REUSE_FROM})
+  else()
+    target_precompile_headers(${TARGET} PRIVATE ${lockstep_precompiled_headers} ${PRECOMPILE_UNPARSED_ARGUMENTS})
+  endif()
   lockstep_cache_precompiled(${TARGET})
   # A file with options of its own cannot use what was compiled without them.
   foreach(source ${sources})

@@ -28,7 +28,7 @@
 
 #include "lockstep/allreduce/reduction.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/shared_segment.h"
+#include "lockstep/base/system/shared_segment.h"
 
 namespace {
 

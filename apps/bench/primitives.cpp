@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/zoo/zoo.h"
 

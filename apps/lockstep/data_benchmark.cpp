@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/source/tfrecord_source.h"
 

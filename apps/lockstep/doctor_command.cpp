@@ -26,8 +26,8 @@
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/job/session.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "apps/lockstep/commands.h"
-#include "lockstep/allreduce/algorithm/nccl.h"
-#include "lockstep/base/host.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/cuda/cudnn_version.h"
 

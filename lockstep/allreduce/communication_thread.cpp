@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep::allreduce {
 

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <exception>
 #include <type_traits>
 #include <utility>
@@ -62,10 +61,6 @@ void Request::wait(device::Stream& stream) {
 
 bool Request::test() { return !impl_ || impl_->test(); }
 
-void GroupMember::copy(const std::byte* from, std::byte* to, std::size_t bytes) {
-  if (bytes > 0) std::memcpy(to, from, bytes);
-}
-
 void GroupMember::start_after(device::Stream& stream) {
   if (stream.device().kind != device::DeviceKind::cpu)
     throw Error(ErrorCategory::input, "all_reduce",
@@ -110,15 +105,6 @@ Request Communicator::all_reduce(std::span<T> values, ReduceOp op) const {
 }
 
 template <Reducible T>
-Request Communicator::all_reduce(std::span<const T> values, std::span<T> results,
-                                 ReduceOp op) const {
-  LOCKSTEP_CHECK_OP(values.size(), ==, results.size());
-  impl_->copy(reinterpret_cast<const std::byte*>(values.data()),
-              reinterpret_cast<std::byte*>(results.data()), values.size_bytes());
-  return all_reduce(results, op);
-}
-
-template <Reducible T>
 Request Communicator::all_reduce(std::span<T> values, ReduceOp op, device::Stream& stream) const {
   impl_->start_after(stream);
   return all_reduce(values, op);
@@ -156,7 +142,6 @@ Request Communicator::all_gather(std::span<T> values, device::Stream& stream) co
 
 #define LOCKSTEP_INSTANTIATE(T)                                                                 \
   template Request Communicator::all_reduce(std::span<T>, ReduceOp) const;                      \
-  template Request Communicator::all_reduce(std::span<const T>, std::span<T>, ReduceOp) const;  \
   template Request Communicator::all_reduce(std::span<T>, ReduceOp, device::Stream&) const;     \
   template Slice Communicator::slice<T>(std::size_t, int) const;                                \
   template Request Communicator::reduce_scatter(std::span<T>, ReduceOp) const;                  \

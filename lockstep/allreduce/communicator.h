@@ -100,12 +100,7 @@ class Communicator {
   /// members. Throws Error (communication), here or from the request.
   template <Reducible T>
   Request all_reduce(std::span<T> values, ReduceOp op = ReduceOp::sum) const;
-  /// The same out of place: writes the result to `results`, which has the same size and does not
-  /// overlap `values`.
-  template <Reducible T>
-  Request all_reduce(std::span<const T> values, std::span<T> results,
-                     ReduceOp op = ReduceOp::sum) const;
-  /// The same in place, after the work that is already on `stream`. The host does not wait for it
+  /// The same, after the work that is already on `stream`. The host does not wait for it
   /// if the values are on a GPU. Throws Error (input) for a GPU stream in a group without GPU
   /// replicas.
   template <Reducible T>

@@ -81,8 +81,6 @@ class GroupMember {
   virtual void set_recording(bool /*on*/) {}
 
   virtual device::Buffer allocate(std::size_t bytes);
-  /// Copies the caller's values before an operation on `to`.
-  virtual void copy(const std::byte* from, std::byte* to, std::size_t bytes);
   /// Makes the next operation of this member start after the work on `stream`. A route on the host
   /// waits for that work, and throws Error (input) for a GPU stream.
   virtual void start_after(device::Stream& stream);

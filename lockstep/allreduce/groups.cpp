@@ -10,23 +10,23 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/allreduce/algorithm/gpu/in_gpu.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/staged.h"
 #include "lockstep/allreduce/algorithm/hierarchical.h"
-#include "lockstep/allreduce/algorithm/in_gpu.h"
 #include "lockstep/allreduce/algorithm/in_process.h"
 #include "lockstep/allreduce/algorithm/mpi_library.h"
 #include "lockstep/allreduce/algorithm/multi_worker.h"
-#include "lockstep/allreduce/algorithm/nccl.h"
 #include "lockstep/allreduce/algorithm/one_member.h"
 #include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/algorithm/shared_memory.h"
-#include "lockstep/allreduce/algorithm/staged.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/group_member.h"
 #include "lockstep/allreduce/route.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::allreduce {

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep {
 namespace {

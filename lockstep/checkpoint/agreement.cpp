@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/agreement.h"
 
@@ -39,7 +39,7 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank,
   return {};
 }
 
-[[noreturn]] void refuse(const std::string& rank, const std::string& given) {
+[[noreturn]] void refuse_differing(const std::string& rank, const std::string& given) {
   throw Error(ErrorCategory::checkpoint, "checkpoint", "expected identical replicas on all ranks",
               rank + " " + given);
 }
@@ -76,15 +76,16 @@ void check_identical(const allreduce::Communicator& ranks,
     const json other = json::parse(descriptions[rank]);
     const std::string who = fmt::format("rank {} on {}", rank, other["host"].get<std::string>());
     if (other["position"] != chief["position"])
-      refuse(who, fmt::format("is at {}, the chief at {}", other["position"].get<std::string>(),
-                              chief["position"].get<std::string>()));
+      refuse_differing(
+          who, fmt::format("is at {}, the chief at {}", other["position"].get<std::string>(),
+                           chief["position"].get<std::string>()));
     for (const auto& [file, value] : chief["files"].items()) {
       const auto digest = value.get<std::string>();
       const std::string found = other["files"].value(file, "no such file");
       if (found == digest) continue;
       const std::string tensor = first_difference(ranks, static_cast<int>(rank), file, arrays);
-      refuse(who, fmt::format("has a different {} in {} ({}; the chief's has {})",
-                              tensor.empty() ? "header" : tensor, file, found, digest));
+      refuse_differing(who, fmt::format("has a different {} in {} ({}; the chief's has {})",
+                                        tensor.empty() ? "header" : tensor, file, found, digest));
     }
   }
 }

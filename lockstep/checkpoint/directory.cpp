@@ -14,8 +14,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/files.h"

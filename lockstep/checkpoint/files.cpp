@@ -87,12 +87,15 @@ namespace fs = std::filesystem;
 constexpr std::size_t kBufferBytes = kFileProgressBytes;
 constexpr std::uint64_t kSmallFileBytes = 64 << 20;
 
-[[noreturn]] void fail(const fs::path& path, std::string_view expected, int error) {
-  throw Error(ErrorCategory::checkpoint, path.string(), expected,
-              std::generic_category().message(error));
+}  // namespace
+
+void refuse(const fs::path& path, std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
 }
 
-}  // namespace
+void fail(const fs::path& path, std::string_view expected, int error) {
+  refuse(path, expected, std::generic_category().message(error));
+}
 
 std::string hex16(std::uint64_t hash) { return fmt::format("{:016x}", hash); }
 

@@ -56,6 +56,12 @@ struct FileDigest {
   bool operator==(const FileDigest&) const = default;
 };
 
+/// Throw Error (checkpoint) about the file `path`: what was expected of it, and what it has, or the
+/// system's error number.
+[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected,
+                         std::string_view actual);
+[[noreturn]] void fail(const std::filesystem::path& path, std::string_view expected, int error);
+
 /// Formats a hash as 16 lower-case hexadecimal digits, as in all files and events.
 std::string hex16(std::uint64_t hash);
 /// The reverse; nullopt for anything else.

@@ -20,8 +20,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/checkpoint/files.h"
 
 namespace lockstep::checkpoint {
@@ -34,11 +34,6 @@ using std::chrono::milliseconds;
 constexpr const char* kLeaseName = ".lease";
 constexpr milliseconds kPoll{50};
 constexpr std::size_t kMaxLeaseBytes = 1024;
-
-[[noreturn]] void fail(const fs::path& path, std::string_view expected, int error) {
-  throw Error(ErrorCategory::checkpoint, path.string(), expected,
-              std::generic_category().message(error));
-}
 
 std::int64_t nanoseconds(const struct stat& status) {
   return std::int64_t{status.st_mtim.tv_sec} * 1'000'000'000 + status.st_mtim.tv_nsec;

@@ -14,12 +14,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;
-
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected,
-                         std::string_view actual) {
-  throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
-}
+constexpr int kManifestFormat = 1;
 
 FileDigest digest_from(const json& file) {
   FileDigest digest{file.at("name"), file.at("bytes"), 0};
@@ -42,7 +37,7 @@ std::uint64_t Manifest::total_bytes() const {
 }
 
 void write_manifest(const std::filesystem::path& directory, const Manifest& manifest) {
-  nlohmann::ordered_json text = {{"format", kFormat},           {"step", manifest.step},
+  nlohmann::ordered_json text = {{"format", kManifestFormat},   {"step", manifest.step},
                                  {"epoch", manifest.epoch},     {"sequence", manifest.sequence},
                                  {"healthy", manifest.healthy}, {"files", json::array()}};
   for (const FileDigest& file : manifest.files)
@@ -58,8 +53,8 @@ Manifest read_manifest(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kManifestName;
   const json parsed = parse_json(read_small_file(path), ErrorCategory::checkpoint, path.string());
   try {
-    if (const int format = parsed.at("format"); format != kFormat)
-      refuse(path, fmt::format("expected format {}", kFormat),
+    if (const int format = parsed.at("format"); format != kManifestFormat)
+      refuse(path, fmt::format("expected format {}", kManifestFormat),
              fmt::format("got {}, which another version of Lockstep wrote", format));
     Manifest manifest{parsed.at("step"),
                       parsed.at("epoch"),

@@ -50,11 +50,6 @@ constexpr std::array<ElementType, 16> kElementTypes{{{"F64", 8},
                                                      {"U8", 1},
                                                      {"BOOL", 1}}};
 
-[[noreturn]] void refuse(const std::filesystem::path& path, std::string_view expected,
-                         std::string_view actual) {
-  throw Error(ErrorCategory::checkpoint, path.string(), expected, actual);
-}
-
 // ---- writing
 
 std::string_view type_name(const TensorView& tensor) {

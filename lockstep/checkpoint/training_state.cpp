@@ -15,7 +15,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kFormat = 1;  // of state.json
+constexpr int kStateFormat = 1;  // of state.json
 
 double number_or_nan(const json& value) {
   return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
@@ -35,7 +35,7 @@ Configuration& Configuration::operator=(const Configuration& other) {
 }
 
 std::string to_json_text(const TrainingState& state) {
-  const nlohmann::ordered_json text = {{"format", kFormat},
+  const nlohmann::ordered_json text = {{"format", kStateFormat},
                                        {"step", state.step},
                                        {"epoch", state.epoch},
                                        {"seed", state.seed},

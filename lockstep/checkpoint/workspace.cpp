@@ -19,8 +19,8 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/checkpoint/manifest.h"
 

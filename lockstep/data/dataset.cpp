@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/data/pipeline/mixup.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/pipeline/prefetch_stream.h"

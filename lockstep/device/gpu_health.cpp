@@ -5,7 +5,7 @@
 #include <exception>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/loaded_library.h"
+#include "lockstep/base/system/loaded_library.h"
 
 namespace lockstep::device {
 namespace {

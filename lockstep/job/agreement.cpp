@@ -5,7 +5,7 @@
 #include <exception>
 #include <span>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/job/session.h"
 
 namespace lockstep::job {

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/device_list.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/job/agreement.h"

@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "lockstep/base/host.h"
-#include "lockstep/base/numa.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/numa.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::job {

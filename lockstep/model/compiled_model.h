@@ -33,7 +33,7 @@ struct StepContext {
 };
 
 /// One replica's model on one device. Not thread-safe: call it only from the thread of its replica,
-/// the one that set its thread budget (lockstep/base/host.h).
+/// the one that set its thread budget (lockstep/base/system/host.h).
 class CompiledModel {
  public:
   /// `gradients` allocates the flat gradient, for example in memory that a communicator reduces in

@@ -20,13 +20,9 @@
 namespace lockstep::net {
 namespace {
 
-using net::Handshake;
-
 constexpr double kPause =
     1;  // seconds without accepting after the process ran out of file descriptors
 constexpr const char* kOtherUser = "it belongs to another user of this host";
-
-bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 /// One step of a handshake: sends and receives as much as possible without blocking. False if the
 /// connection is closed.

@@ -15,8 +15,6 @@ namespace {
 
 constexpr std::size_t kHeader = 5;
 
-bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
-
 }  // namespace
 
 std::string encode(const Frame& frame) {

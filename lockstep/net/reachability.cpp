@@ -20,8 +20,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kMaxAddresses = 8;
 
-std::string message_of(int error) { return std::generic_category().message(error); }
-
 /// Starts an attempt. Returns whether it is in progress.
 bool begin(Attempt& attempt) {
   const std::optional<SocketAddress> to =
@@ -34,13 +32,13 @@ bool begin(Attempt& attempt) {
   if (attempt.socket.is_open() && connect(attempt.socket.get(), to->get(), to->size) == 0)
     return false;
   if (attempt.socket.is_open() && errno == EINPROGRESS) return true;
-  attempt.failure = message_of(errno);
+  attempt.failure = std::generic_category().message(errno);
   return false;
 }
 
 void give_up(Attempt& attempt) {
   attempt.timed_out = true;
-  attempt.failure = message_of(ETIMEDOUT);
+  attempt.failure = std::generic_category().message(ETIMEDOUT);
 }
 
 /// Waits until one of the attempts in progress ends, or for `limit`, and marks those that have
@@ -62,7 +60,7 @@ void wait_for_some(std::vector<Attempt>& attempts, std::vector<bool>& in_progres
     getsockopt(interests[i].fd, SOL_SOCKET, SO_ERROR, &error, &size);
     in_progress[of[i]] = false;
     attempts[of[i]].timed_out = error == ETIMEDOUT;
-    if (error != 0) attempts[of[i]].failure = message_of(error);
+    if (error != 0) attempts[of[i]].failure = std::generic_category().message(error);
   }
 }
 

@@ -22,8 +22,6 @@ constexpr int kProbes = 6;                             // TCP keep-alive probes 
 constexpr std::int64_t kMaxProbeSeconds = 32767;       // limit of the system
 constexpr std::string_view kMappedPrefix = "::ffff:";  // of an IPv4 address on an IPv6 socket
 
-std::string message_of(int error) { return std::generic_category().message(error); }
-
 void set(const FileDescriptor& socket, int level, int option, int value) {
   setsockopt(socket.get(), level, option, &value, sizeof(value));
 }
@@ -70,7 +68,7 @@ Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
     throw Error(ErrorCategory::communication, "network",
                 port == 0 ? "expected a TCP port to listen on"
                           : fmt::format("expected TCP port {} to listen on", port),
-                message_of(errno));
+                std::generic_category().message(errno));
   port_ = port_of(socket_);
 }
 
@@ -84,7 +82,7 @@ Listener::Listener(const std::string& address, std::uint16_t port) {
     throw Error(ErrorCategory::communication, "network",
                 port == 0 ? fmt::format("expected a TCP port of {} to listen on", address)
                           : fmt::format("expected TCP port {} to listen on", port),
-                message_of(errno));
+                std::generic_category().message(errno));
   port_ = port_of(socket_);
 }
 
@@ -110,6 +108,8 @@ void limit_silence(const FileDescriptor& socket, std::chrono::seconds timeout) {
       std::clamp<std::int64_t>(std::chrono::milliseconds(timeout).count(), 1000, INT32_MAX);
   set(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(limit));
 }
+
+bool would_wait() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
 std::string peer_address(const FileDescriptor& socket) {
   sockaddr_storage storage{};

@@ -152,17 +152,6 @@ TEST_P(Collectives, ReduceMemoryOfAnyKindAtOnceAndInTwoHalves) {
   });
 }
 
-TEST_P(Collectives, ReduceOutOfPlace) {
-  run(GetParam(), [](const Communicator& group) {
-    const Numbers<float> numbers{group.size()};
-    const std::vector<float> values = numbers.of(group.rank(), 10'001);
-    std::vector<float> results(values.size());
-    group.all_reduce(std::span(values), std::span(results)).wait();
-    EXPECT_EQ(values, numbers.of(group.rank(), 10'001));
-    expect_reduced<float>(results, numbers, ReduceOp::sum, " out of place");
-  });
-}
-
 // Values of very different sizes, whose sum depends on the order of the additions.
 double uneven_value(int rank, std::size_t i, int decades) {
   return std::sin(static_cast<double>(i * 7 + 1) * (rank + 1)) *

@@ -11,8 +11,8 @@
 #include <optional>
 #include <thread>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
-#include "lockstep/allreduce/algorithm/staged.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/staged.h"
 #include "lockstep/allreduce/gradient_buckets.h"
 #include "lockstep/allreduce/groups.h"
 #include "tests/allreduce/wrapped_groups.h"

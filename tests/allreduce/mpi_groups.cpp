@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/algorithm/hierarchical.h"
-#include "lockstep/allreduce/algorithm/nccl.h"
 #include "lockstep/allreduce/algorithm/ring.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "tests/allreduce/group_kinds.h"

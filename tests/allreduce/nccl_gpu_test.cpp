@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/device/gpu.h"

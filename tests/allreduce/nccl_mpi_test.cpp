@@ -7,7 +7,7 @@
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/buffer.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"

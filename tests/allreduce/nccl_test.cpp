@@ -7,10 +7,10 @@
 #include <chrono>
 #include <thread>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
 #include "tests/support/ranks.h"

@@ -1,7 +1,7 @@
 // Groups on pretended GPUs, for whose members all memory is on these.
 #include <fmt/format.h>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/support/pretend_gpu.h"
 

@@ -1,7 +1,7 @@
 // Groups of ranks on pretended GPUs, one or two a rank, for whose members all memory is on these.
 #include <mpi.h>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "tests/allreduce/group_kinds.h"

@@ -1,7 +1,7 @@
 // Groups on the GPUs of this machine: on the first one alone, and by NCCL on as many as there are.
 #include <fmt/format.h>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "tests/allreduce/group_kinds.h"
 #include "tests/allreduce/wrapped_groups.h"
 

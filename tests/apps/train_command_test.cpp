@@ -5,7 +5,7 @@
 #include <cmath>
 #include <fstream>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"

@@ -1,4 +1,4 @@
-#include "lockstep/base/loaded_library.h"
+#include "lockstep/base/system/loaded_library.h"
 
 #include <fmt/format.h>
 

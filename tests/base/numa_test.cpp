@@ -1,4 +1,4 @@
-#include "lockstep/base/numa.h"
+#include "lockstep/base/system/numa.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

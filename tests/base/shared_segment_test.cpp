@@ -1,5 +1,5 @@
 // Shared memory that another process opens by IDs that may be stale or refer to something else.
-#include "lockstep/base/shared_segment.h"
+#include "lockstep/base/system/shared_segment.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

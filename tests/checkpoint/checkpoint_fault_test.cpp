@@ -12,7 +12,7 @@
 #include <random>
 #include <thread>
 
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/workspace.h"
 #include "tests/checkpoint/checkpoint_fixture.h"

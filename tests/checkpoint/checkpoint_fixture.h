@@ -18,7 +18,7 @@
 
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/files.h"
 

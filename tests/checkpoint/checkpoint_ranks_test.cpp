@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/workspace.h"
 #include "tests/checkpoint/checkpoint_fixture.h"

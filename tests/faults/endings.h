@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "tests/faults/job.h"
 
 namespace lockstep::faults {

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::job {
 namespace {

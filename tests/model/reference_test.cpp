@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"

@@ -5,7 +5,7 @@
 
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/strategy/replica/local_replicas.h"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/job/device_share.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/strategy/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"

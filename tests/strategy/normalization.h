@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/groups.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "tests/strategy/training.h"
 

@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/base/shared_segment.h"
+#include "lockstep/base/system/shared_segment.h"
 
 namespace lockstep::pretend {
 

@@ -16,7 +16,7 @@
 #include <set>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/job/device_share.h"
 
 namespace lockstep::apps::doctor {

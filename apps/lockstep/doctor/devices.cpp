@@ -11,8 +11,8 @@
 #include <optional>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
-#include "lockstep/base/shared_segment.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::apps::doctor {

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <system_error>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::apps::doctor {
 namespace {

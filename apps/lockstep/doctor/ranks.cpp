@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::apps::doctor {
 

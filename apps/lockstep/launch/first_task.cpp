@@ -12,8 +12,8 @@
 
 #include "apps/lockstep/launch/daemon.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
 #include "lockstep/base/log.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/net/interfaces.h"
 #include "lockstep/net/token.h"
 

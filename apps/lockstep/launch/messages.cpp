@@ -12,9 +12,9 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
-#include "lockstep/base/numa.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/numa.h"
 #include "lockstep/net/reachability.h"
 
 namespace lockstep::apps::launch {

@@ -5,7 +5,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-constexpr int kTag = 2;
+constexpr int kDoublingTag = 2;
 // Indices of slots in MessageBuffers.
 constexpr std::size_t kSent = 0;
 constexpr std::size_t kReceived = 1;
@@ -76,12 +76,12 @@ bool RecursiveDoubling::advance() {
 void RecursiveDoubling::send() {
   std::memcpy(buffers_.slot(kSent), values_.data, bytes_of(values_));
   keep(MPI_Isend(buffers_.slot(kSent), static_cast<int>(bytes_of(values_)), MPI_BYTE, partner(),
-                 kTag, comm_, &buffers_.request(kSent)));
+                 kDoublingTag, comm_, &buffers_.request(kSent)));
 }
 
 void RecursiveDoubling::receive() {
   keep(MPI_Irecv(buffers_.slot(kReceived), static_cast<int>(bytes_of(values_)), MPI_BYTE, partner(),
-                 kTag, comm_, &buffers_.request(kReceived)));
+                 kDoublingTag, comm_, &buffers_.request(kReceived)));
 }
 
 void RecursiveDoubling::add_received() {

@@ -35,7 +35,7 @@ Values segment_of(const Values& values, std::size_t segment_bytes, std::size_t i
 
 namespace {
 
-constexpr int kTag = 1;
+constexpr int kRingTag = 1;
 
 }  // namespace
 
@@ -111,7 +111,7 @@ void RingReduction::post_receive() {
   if (slice.begin == slice.end) return;
   const std::size_t buffer = receive_buffer(slot);
   std::byte* to = goes_to_place(slot) ? at(slice.begin) : buffers_.slot(buffer);
-  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kTag, comm_,
+  keep(MPI_Irecv(to, bytes_of(slice), MPI_BYTE, (rank_ + size_ - 1) % size_, kRingTag, comm_,
                  &buffers_.request(buffer)));
 }
 
@@ -122,7 +122,7 @@ void RingReduction::post_send() {
   const std::size_t buffer = send_buffer(slot);
   std::byte* from = is_kept_ ? at(slice.begin) : buffers_.slot(buffer);
   if (!is_kept_) std::memcpy(from, at(slice.begin), static_cast<std::size_t>(bytes_of(slice)));
-  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kTag, comm_,
+  keep(MPI_Isend(from, bytes_of(slice), MPI_BYTE, (rank_ + 1) % size_, kRingTag, comm_,
                  &buffers_.request(buffer)));
 }
 

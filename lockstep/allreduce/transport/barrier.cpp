@@ -21,7 +21,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/buffer.h"
 
 namespace lockstep::allreduce {

@@ -131,15 +131,6 @@ device::Buffer GpuMember::allocate(std::size_t bytes) {
 
 void GpuMember::start_after(device::Stream& stream) { after_ = stream.record(); }
 
-void GpuMember::copy(const std::byte* from, std::byte* to, std::size_t bytes) {
-  if (bytes == 0) return;
-  if (!gpu::holds(from) && !gpu::holds(to)) return GroupMember::copy(from, to, bytes);
-  guarded([&] {
-    gpu::copy(from, to, bytes, stream_);
-    if (!gpu::holds(to)) wait_for(stream_.record());
-  });
-}
-
 bool GpuMember::compare(const Call& call) {
   const std::vector<std::vector<std::byte>> all =
       host_->all_gather(std::as_bytes(std::span(&call, 1)));

@@ -26,7 +26,6 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   double seconds_waited() const final { return host_->seconds_waited(); }
 
   device::Buffer allocate(std::size_t bytes) override;
-  void copy(const std::byte* from, std::byte* to, std::size_t bytes) final;
   void start_after(device::Stream& stream) final;
   std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) final;
   std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) final;

@@ -3,7 +3,7 @@
 #include <nccl.h>
 
 #include "lockstep/base/forwarded_function.h"
-#include "lockstep/base/loaded_library.h"
+#include "lockstep/base/system/loaded_library.h"
 
 namespace {
 

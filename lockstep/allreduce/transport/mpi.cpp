@@ -10,9 +10,9 @@ using namespace std::chrono_literals;
 
 constexpr int kLooksWithoutYield = 100;
 // A network transfer takes longer than this, so the core is then left to other threads.
-constexpr auto kYieldFor = 200us;
+constexpr auto kMessageYield = 200us;
 constexpr auto kSleep = 20us;
-constexpr auto kLongestSleep = 1000us;
+constexpr auto kLongestMessageSleep = 1000us;
 
 }  // namespace
 
@@ -21,12 +21,12 @@ bool Backoff::pause() {
   const auto now = std::chrono::steady_clock::now();
   if (looks_ == kLooksWithoutYield + 1) begin_ = now;
   const auto waited = now - begin_;
-  if (waited < kYieldFor)
+  if (waited < kMessageYield)
     std::this_thread::yield();
   else
     std::this_thread::sleep_for(
-        std::clamp<std::chrono::nanoseconds>(waited / 20, kSleep, kLongestSleep));
-  return waited >= kYieldFor;
+        std::clamp<std::chrono::nanoseconds>(waited / 20, kSleep, kLongestMessageSleep));
+  return waited >= kMessageYield;
 }
 
 }  // namespace lockstep::allreduce

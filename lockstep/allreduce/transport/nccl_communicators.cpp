@@ -12,7 +12,7 @@
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/device/gpu.h"
 

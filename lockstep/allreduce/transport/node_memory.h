@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/allreduce/algorithm/direct.h"
-#include "lockstep/base/shared_segment.h"
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/device/buffer.h"
 
 namespace lockstep::allreduce {

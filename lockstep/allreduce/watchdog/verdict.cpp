@@ -9,7 +9,6 @@ namespace lockstep::allreduce {
 namespace {
 
 using Link = RankView::Link;
-using Kind = Verdict::Kind;
 
 constexpr std::size_t kMaxNamed = 4;  // keeps the line readable
 
@@ -57,7 +56,7 @@ std::string last_known(const RankView& rank, const std::string& when, const Word
 }
 
 std::optional<Verdict> find_gone(std::span<const RankView> ranks, const Words& words) {
-  Verdict verdict{.kind = Kind::gone};
+  Verdict verdict{.kind = Verdict::Kind::gone};
   std::vector<std::string> parts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].link != Link::gone) continue;
@@ -82,7 +81,7 @@ std::optional<Verdict> find_silent(std::span<const RankView> ranks, double timeo
   // The last messages of ranks of a disconnected host are within one heartbeat of each other. All
   // of them are named.
   const auto is_silent = is_silent_for(timeout / 2);
-  Verdict verdict{.kind = Kind::silent};
+  Verdict verdict{.kind = Verdict::Kind::silent};
   std::vector<std::string> parts;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (!is_silent(ranks[r])) continue;
@@ -151,7 +150,7 @@ std::optional<Verdict> find_absent(std::span<const ReplicaPlace> all, double tim
   std::string text = fmt::format("[watchdog] expected progress within {:g} s; {}; {} in it",
                                  timeout, join(parts), words.replicas_are(in_it));
   if (const auto left = words.who_left(); !left.empty()) text += "; " + join(left);
-  return Verdict{.kind = Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
+  return Verdict{.kind = Verdict::Kind::absent, .ranks = ranks_of(absent), .text = std::move(text)};
 }
 
 /// "all ranks are at step 3, in x", or "ranks 0,1 at step 3, in x; rank 2 at step 3, in y".
@@ -198,8 +197,9 @@ std::optional<Verdict> find_standstill(std::span<const ReplicaPlace> all, double
                       still, positions(all, words));
   if (anyone_waits && left.empty())
     text += "; no rank is missing, so a connection between them may be broken";
-  return Verdict{
-      .kind = anyone_waits ? Kind::stuck : Kind::still, .ranks = {}, .text = std::move(text)};
+  return Verdict{.kind = anyone_waits ? Verdict::Kind::stuck : Verdict::Kind::still,
+                 .ranks = {},
+                 .text = std::move(text)};
 }
 
 }  // namespace

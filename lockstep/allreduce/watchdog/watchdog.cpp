@@ -27,8 +27,8 @@
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/allreduce/watchdog/rendezvous.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep::allreduce {
 namespace {

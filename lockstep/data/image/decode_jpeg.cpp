@@ -19,7 +19,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::string_view kFormat = "JPEG";
+constexpr std::string_view kJpeg = "JPEG";
 constexpr JOCTET kEndOfImage[] = {0xff, JPEG_EOI};
 
 /// Smooth chroma upsampling reads neighboring pixels, so a part is decoded with this border.
@@ -127,7 +127,7 @@ class JpegDecoder::State {
     source_.next_input_byte = bytes.data();
     source_.bytes_in_buffer = bytes.size();
     guard([this] { jpeg_read_header(&codec_, TRUE); });
-    check_image_size(kFormat, codec_.image_height, codec_.image_width, max_pixels_);
+    check_image_size(kJpeg, codec_.image_height, codec_.image_width, max_pixels_);
     return scaled(1);
   }
 
@@ -165,7 +165,7 @@ class JpegDecoder::State {
                     fmt::format("expected an image that decodes within {} MiB",
                                 max_memory(max_pixels_) >> 20),
                     "got more");
-      throw_damaged_image(kFormat, exit_.message.data());
+      throw_damaged_image(kJpeg, exit_.message.data());
     }
     function();
   }
@@ -209,7 +209,7 @@ class JpegDecoder::State {
   void require_end(const JOCTET* pixels_begin) const {
     const JOCTET* end = source_.next_input_byte + source_.bytes_in_buffer;
     if (std::find_end(pixels_begin, end, std::begin(kEndOfImage), std::end(kEndOfImage)) == end)
-      throw_damaged_image(kFormat, "Premature end of input file");
+      throw_damaged_image(kJpeg, "Premature end of input file");
   }
 
   std::int64_t max_pixels_;

@@ -13,7 +13,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::string_view kFormat = "PNG";
+constexpr std::string_view kPng = "PNG";
 
 /// Weights of red and green in luma, in libpng's units of 1/100000; blue has the remainder.
 constexpr png_fixed_point kRedOfLuma = kLumaThousandths[0] * 100;
@@ -30,7 +30,7 @@ class PngReader {
     info_ = png_ == nullptr ? nullptr : png_create_info_struct(png_);
     if (info_ == nullptr) {
       png_destroy_read_struct(&png_, nullptr, nullptr);
-      throw_damaged_image(kFormat, "out of memory");
+      throw_damaged_image(kPng, "out of memory");
     }
     try {
       read_header(max_pixels);
@@ -80,7 +80,7 @@ class PngReader {
   /// Calls `function`, which libpng may leave with longjmp: it must not own resources.
   template <typename Function>
   void guard(Function function) {
-    if (setjmp(jump_) != 0) throw_damaged_image(kFormat, message_.data());
+    if (setjmp(jump_) != 0) throw_damaged_image(kPng, message_.data());
     function();
   }
 
@@ -92,7 +92,7 @@ class PngReader {
       png_set_read_fn(png_, this, read_bytes);
       png_read_info(png_, info_);
     });
-    check_image_size(kFormat, png_get_image_height(png_, info_), png_get_image_width(png_, info_),
+    check_image_size(kPng, png_get_image_height(png_, info_), png_get_image_width(png_, info_),
                      max_pixels);
   }
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <utility>
 
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep::data {
 

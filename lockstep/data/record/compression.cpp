@@ -12,7 +12,7 @@
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/data/record/record_frame.h"
 
 namespace lockstep::data {

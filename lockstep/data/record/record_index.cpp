@@ -18,9 +18,9 @@
 namespace lockstep::data {
 namespace {
 
-using Json = nlohmann::json;
+using nlohmann::json;
 
-constexpr int kVersion = 1;
+constexpr int kIndexVersion = 1;
 constexpr std::size_t kMaxHeadBytes = std::size_t{1} << 14;
 constexpr std::size_t kPieceWords = std::size_t{1} << 16;
 constexpr std::size_t kPieceBytes = kPieceWords * sizeof(std::uint64_t);
@@ -52,7 +52,7 @@ class HeaderWindow {
 // The file: one line of JSON, the offsets as 64-bit words, then a CRC-32C of everything before.
 // Little-endian.
 std::string head_of(const FileStamp& stamp, const RecordIndex& index) {
-  Json head = {{"lockstep_index", kVersion},
+  json head = {{"lockstep_index", kIndexVersion},
                {"records", index.records()},
                {"file_size", stamp.size},
                {"file_modified_nanos", stamp.modified_nanos}};
@@ -91,13 +91,13 @@ void write_index(AtomicFile& file, const FileStamp& stamp, const RecordIndex& in
 
 /// An integer of the header. nlohmann-json would convert other numbers, even those that no integer
 /// can represent.
-std::int64_t integer_at(const Json& head, const char* name) {
-  return head.at(name).get_ref<const Json::number_integer_t&>();
+std::int64_t integer_at(const json& head, const char* name) {
+  return head.at(name).get_ref<const json::number_integer_t&>();
 }
 
 /// The contents of the first line, and its length; nullopt if it belongs to another file.
 struct Head {
-  Json fields;
+  json fields;
   std::size_t bytes = 0;
 };
 
@@ -107,7 +107,7 @@ std::optional<Head> read_head(std::string_view bytes, const FileStamp& stamp) {
   Head head{parse_json(bytes.substr(0, line), ErrorCategory::data, "index"), line + 1};
   const FileStamp made_of = {integer_at(head.fields, "file_size"),
                              integer_at(head.fields, "file_modified_nanos")};
-  if (head.fields.at("lockstep_index") != kVersion || made_of != stamp) return std::nullopt;
+  if (head.fields.at("lockstep_index") != kIndexVersion || made_of != stamp) return std::nullopt;
   return head;
 }
 
@@ -247,7 +247,7 @@ std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
     return read_index(InputFile(path), stamp);
   } catch (const Error&) {
     return std::nullopt;
-  } catch (const Json::exception&) {
+  } catch (const json::exception&) {
     return std::nullopt;
   }
 }

@@ -142,12 +142,12 @@ std::span<const std::byte> MemoryStore::get(std::int64_t record_id, std::vector<
 namespace {
 
 constexpr std::string_view kMagic = "LSCACHE\n";
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kCacheVersion = 1;
 constexpr std::size_t kNumbersEnd = kMagic.size() + 24;
 constexpr std::size_t kCrcBytes = 4;
 
 template <typename T>
-void append(std::string& bytes, T value) {
+void append_number(std::string& bytes, T value) {
   for (std::size_t i = 0; i < sizeof(T); ++i)
     bytes.push_back(static_cast<char>((value >> (8 * i)) & 0xff));
 }
@@ -162,12 +162,12 @@ T number_at(std::string_view bytes, std::size_t at) {
 
 std::string make_header(const std::string& text, std::int64_t records, std::size_t record_bytes) {
   std::string header(kMagic);
-  append(header, kVersion);
-  append(header, static_cast<std::uint32_t>(text.size()));
-  append(header, static_cast<std::uint64_t>(records));
-  append(header, static_cast<std::uint64_t>(record_bytes));
+  append_number(header, kCacheVersion);
+  append_number(header, static_cast<std::uint32_t>(text.size()));
+  append_number(header, static_cast<std::uint64_t>(records));
+  append_number(header, static_cast<std::uint64_t>(record_bytes));
   header += text;
-  append(header, crc32c(header));
+  append_number(header, crc32c(header));
   return header;
 }
 
@@ -205,8 +205,8 @@ void FileStore::check(const std::string& header) const {
   if (numbers.size() < kNumbersEnd || !numbers.starts_with(kMagic))
     fail("expected a cache file", "the file is not a cache file");
   const auto version = number_at<std::uint32_t>(numbers, kMagic.size());
-  if (version != kVersion)
-    fail(fmt::format("expected a cache file of version {}", kVersion),
+  if (version != kCacheVersion)
+    fail(fmt::format("expected a cache file of version {}", kCacheVersion),
          fmt::format("its version is {}", version));
   const auto text_bytes =
       std::min<std::size_t>(number_at<std::uint32_t>(numbers, kMagic.size() + 4), 1U << 24);
@@ -249,7 +249,7 @@ std::uint64_t FileStore::offset_of(std::int64_t record_id) const {
 void FileStore::put(std::int64_t record_id, std::span<const std::byte> record) {
   LOCKSTEP_CHECK_OP(record.size(), ==, record_bytes_);
   std::string bytes(as_text(record));
-  append(bytes, crc32c(bytes));
+  append_number(bytes, crc32c(bytes));
   writer_->write_at(offset_of(record_id), bytes);
   if (missing_.fetch_sub(1, std::memory_order_acq_rel) > 1) return;
   writer_->finish();

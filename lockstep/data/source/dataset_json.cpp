@@ -14,18 +14,16 @@
 namespace lockstep::data {
 namespace {
 
-using Json = nlohmann::ordered_json;
+constexpr int kDatasetVersion = 1;
 
-constexpr int kVersion = 1;
-
-Json to_json(const PartDescription& part) {
+nlohmann::ordered_json to_json(const PartDescription& part) {
   // Omits the required fields of a description, so that older versions also refuse it.
   if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
-  Json json = {{"records", part.records},
-               {"input_feature", part.input_feature},
-               {"label_feature", part.label_feature},
-               {"shape", part.shape},
-               {"classes", part.classes}};
+  nlohmann::ordered_json json = {{"records", part.records},
+                                 {"input_feature", part.input_feature},
+                                 {"label_feature", part.label_feature},
+                                 {"shape", part.shape},
+                                 {"classes", part.classes}};
   if (!part.class_names.empty()) json["class_names"] = part.class_names;
   json["files"] = part.files;
   return json;
@@ -68,9 +66,9 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
   const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
   const nlohmann::json json = parse_json(text, ErrorCategory::data, path.string());
   try {
-    if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kVersion)
+    if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kDatasetVersion)
       throw Error(ErrorCategory::data, path.string(),
-                  fmt::format("expected \"lockstep_dataset\": {}", kVersion),
+                  fmt::format("expected \"lockstep_dataset\": {}", kDatasetVersion),
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
     for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
@@ -85,7 +83,8 @@ void write_dataset_part(const std::filesystem::path& directory, const std::strin
                         const PartDescription& description) {
   DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
   parts[part] = description;
-  Json json = {{"lockstep_dataset", kVersion}, {"parts", Json::object()}};
+  nlohmann::ordered_json json = {{"lockstep_dataset", kDatasetVersion},
+                                 {"parts", nlohmann::ordered_json::object()}};
   for (const auto& [name, each] : parts) json["parts"][name] = to_json(each);
   write_file_atomically(directory / kDatasetJson, dump_json(json, 2) + "\n");
 }

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/process.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/system/process.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 

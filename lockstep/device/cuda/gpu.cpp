@@ -7,7 +7,7 @@
 #include <cstdlib>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/numa.h"
+#include "lockstep/base/system/numa.h"
 #include "lockstep/device/cuda/cuda.h"
 
 namespace lockstep::device {

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/files.h"
 
 namespace lockstep::strategy {

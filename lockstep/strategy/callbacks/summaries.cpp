@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/data/record/record_frame.h"
 
 namespace lockstep::strategy {

@@ -4,8 +4,8 @@
 #include <string>
 #include <utility>
 
-#include "lockstep/base/host.h"
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/system/process.h"
 
 namespace lockstep::strategy {
 namespace {

@@ -19,8 +19,8 @@ class ReplicaThreads {
   /// them from a collective.
   using OnError = std::function<void(int replica, const std::string& reason)>;
 
-  /// `budget` threads for the kernels of each replica (lockstep/base/host.h); sets that of the
-  /// calling thread as well. Throws Error (device) if the system cannot create the threads,
+  /// `budget` threads for the kernels of each replica (lockstep/base/system/host.h); sets that of
+  /// the calling thread as well. Throws Error (device) if the system cannot create the threads,
   /// including those of the kernels.
   ReplicaThreads(int replicas, int budget, OnError on_error = {});
   ~ReplicaThreads();

@@ -14,7 +14,7 @@
 #include <thread>
 
 #include "apps/lockstep/launch/job_plan.h"
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "tests/apps/launch/launch_fixture.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/host.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/layers/layers.h"

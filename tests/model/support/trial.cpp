@@ -6,7 +6,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "tests/model/support/numbers.h"
 
 namespace lockstep::model {

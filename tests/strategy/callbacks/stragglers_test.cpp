@@ -6,7 +6,7 @@
 
 #include <array>
 
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {

@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/algorithm/in_gpu.h"
+#include "lockstep/allreduce/algorithm/gpu/in_gpu.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/algorithm/staged.h"
+#include "lockstep/allreduce/algorithm/gpu/staged.h"
 
 #include <fmt/format.h>
 

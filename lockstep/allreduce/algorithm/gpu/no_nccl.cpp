@@ -1,5 +1,5 @@
 // Replaces the NCCL sources in builds without NCCL: throws an error that states what to install.
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {

@@ -1,4 +1,4 @@
-#include "lockstep/base/shared_segment.h"
+#include "lockstep/base/system/shared_segment.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>

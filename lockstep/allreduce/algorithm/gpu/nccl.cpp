@@ -1,4 +1,4 @@
-#include "lockstep/allreduce/algorithm/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include <map>
 #include <utility>
 
-#include "lockstep/allreduce/algorithm/nccl_member.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl_member.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/cuda/stream.h"

@@ -1,4 +1,4 @@
-#include "lockstep/base/process.h"
+#include "lockstep/base/system/process.h"
 
 #include <fmt/format.h>
 #include <omp.h>

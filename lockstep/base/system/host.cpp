@@ -1,4 +1,4 @@
-#include "lockstep/base/host.h"
+#include "lockstep/base/system/host.h"
 
 #include <omp.h>
 #include <sched.h>

@@ -3,8 +3,8 @@
 #include <array>
 #include <utility>
 
-#include "lockstep/allreduce/algorithm/nccl.h"
-#include "lockstep/allreduce/algorithm/nccl_member.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
+#include "lockstep/allreduce/algorithm/gpu/nccl_member.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/transport/job_texts.h"

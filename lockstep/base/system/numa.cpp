@@ -1,4 +1,4 @@
-#include "lockstep/base/numa.h"
+#include "lockstep/base/system/numa.h"
 
 #include <sched.h>
 
