@@ -31,7 +31,7 @@ constexpr int kMaxRanks = 1'000'000;
 constexpr std::size_t kMaxJob = 256;
 constexpr std::size_t kMaxPlace = 512;
 constexpr std::size_t kMaxAddresses = 16;  // of a host
-constexpr std::size_t kMaxFields = 10000;  // of a JoinRequest
+constexpr std::size_t kMaxJoinFields = 10000;  // of a JoinRequest
 constexpr std::size_t kMaxTargets = 100000;
 constexpr std::size_t kMaxTargetFields = kMaxTargets * (kMaxAddresses + 4);
 constexpr int kMaxStatus = 255;
@@ -194,7 +194,7 @@ std::string to_text(const JoinRequest& join_request) {
 }
 
 JoinRequest parse_join_request(const std::string& text) {
-  const json fields = parse_fields(text, kMaxFields);
+  const json fields = parse_fields(text, kMaxJoinFields);
   JoinRequest join_request;
   join_request.job = line_of(field(fields, "job"), kMaxJob);
   join_request.ranks = integer_of(field(fields, "ranks"), 1, kMaxRanks);

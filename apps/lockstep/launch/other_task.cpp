@@ -26,7 +26,7 @@ constexpr milliseconds kAttempt(2000);    // to connect to one address
 constexpr milliseconds kPause(200);       // between attempts
 constexpr milliseconds kHandshake(2000);  // signals are delayed by it; it is repeated
 constexpr int kNoSuchCommand = 127;       // the exit status of shells for this
-constexpr milliseconds kProbeTime(5000);
+constexpr milliseconds kProbeLimit(5000);
 constexpr seconds kDaemonEnds(2);    // for the daemon to end by itself after mpirun
 constexpr seconds kDaemonLeaves(6);  // for the daemon to end after the signal
 
@@ -169,7 +169,7 @@ void OtherTask::act_on(const net::Frame& frame) {
   switch (frame.kind<FrameKind>()) {
     case FrameKind::probe:
       link_.send({FrameKind::probed,
-                  dump_json(nlohmann::json(try_to_reach(parse_targets(frame.body), kProbeTime)))});
+                  dump_json(nlohmann::json(try_to_reach(parse_targets(frame.body), kProbeLimit)))});
       return;
     case FrameKind::run:
       return start_daemon(frame.body);
