@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <system_error>
 #include <utility>
 
 #include "apps/lockstep/arguments.h"
@@ -49,12 +52,25 @@ Configuration describe(const std::string& options, const ModelSource& model) {
   return configuration;
 }
 
+/// The name of the directory of checkpoints, else that of the summaries; empty if there is neither.
+std::string run_name(const TrainArguments& arguments) {
+  const std::filesystem::path& checkpoints = arguments.fit.checkpoint.directory;
+  const std::filesystem::path directory =
+      checkpoints.empty() ? std::filesystem::path(arguments.summary_dir) : checkpoints;
+  if (directory.empty()) return {};
+  std::error_code unknown;  // where the working directory is removed
+  const std::filesystem::path whole =
+      std::filesystem::absolute(directory, unknown).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
                                                                 const strategy::Strategy& strategy,
                                                                 const std::string& markdown) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
   if (arguments.output.json())
-    callbacks.push_back(std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every));
+    callbacks.push_back(
+        std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run_name(arguments)));
   else if (!arguments.output.quiet)
     callbacks.push_back(std::make_shared<strategy::Progress>(
         stdout, strategy::Progress::Options{.log_every = arguments.log_every,

@@ -2,6 +2,7 @@
 // once at the end.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -33,7 +34,9 @@ struct MetricSums {
 
  private:
   double mean(double sum) const {
-    return samples ? sum / static_cast<double>(samples) : std::numeric_limits<double>::quiet_NaN();
+    // Not the NaN of a sum, which may have a sign that is printed.
+    return samples > 0 && !std::isnan(sum) ? sum / static_cast<double>(samples)
+                                           : std::numeric_limits<double>::quiet_NaN();
   }
 };
 

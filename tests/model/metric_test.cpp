@@ -32,6 +32,11 @@ TEST(MetricSums, OfNothingAreNotANumber) {
   EXPECT_TRUE(std::isnan(MetricSums{}.top5_accuracy()));
 }
 
+TEST(MetricSums, HaveANanWithoutASign) {
+  const double negative = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1.0);
+  EXPECT_FALSE(std::signbit(MetricSums({.loss = negative, .samples = 2}).mean_loss()));
+}
+
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
   std::array<float, SummableMetrics::kSize> values{};
   SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})

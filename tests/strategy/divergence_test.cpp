@@ -262,6 +262,9 @@ TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
   EXPECT_THAT(events.text(), Not(HasSubstr("NaN")));
   EXPECT_THAT(events.text(), HasSubstr(R"("event":"end")"));
   EXPECT_THAT(text.text(), HasSubstr("epoch 2: loss nan"));
+  const nlohmann::json end =
+      nlohmann::json::parse(events.text().substr(events.text().find(R"({"event":"end")")));
+  EXPECT_EQ(end.at("best_epoch"), 0);
   // One that recovers has not diverged.
   const Outcome outcome = train(1, flat_network(), dataset(1), slow(), {.epochs = 2});
   EXPECT_TRUE(std::isnan(outcome.history.epochs[0].metrics.mean_loss()));

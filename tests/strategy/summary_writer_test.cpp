@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 
@@ -18,6 +19,7 @@ namespace lockstep::strategy {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -26,6 +28,7 @@ struct SeenEvent {
   double wall_time = 0;
   std::int64_t step = 0;
   std::string file_version;
+  std::int32_t session = 0;  // the status of a SessionLog
   std::string tag;
   std::string plugin;
   std::string unknown_metadata;
@@ -100,6 +103,12 @@ SeenEvent see_event(const std::string& bytes) {
         protozero::pbf_reader summary = event.get_message();
         EXPECT_TRUE(summary.next(1));
         see_value(summary.get_message(), seen);
+        break;
+      }
+      case 7: {
+        protozero::pbf_reader session = event.get_message();
+        EXPECT_TRUE(session.next(1));
+        seen.session = session.get_enum();
         break;
       }
       default:
@@ -186,6 +195,19 @@ TEST(SummaryWriter, MetadataComesWithTheFirstValueOfATag) {
   EXPECT_GE(events[3].wall_time, events[2].wall_time);
   EXPECT_EQ(events[5].dtype, 7);
   EXPECT_EQ(events[5].text, "**model** cnn");
+}
+
+TEST(SummaryWriter, MarksTheBeginningOfARun) {
+  const checkpoint::ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  writer.begin_run(7);
+  writer.scalar("loss", 7, 1);
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].session, 1) << "SessionLog::START";
+  EXPECT_EQ(events[1].step, 7);
+  EXPECT_GE(events[1].wall_time, events[0].wall_time);
 }
 
 TEST(SummaryWriter, FlushesOnTheWayAndAtTheEnd) {
@@ -294,8 +316,13 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     GTEST_SKIP() << python << " has no tensorboard";
   const checkpoint::ScratchDirectory scratch;
   {
+    SummaryWriter train(scratch.path() / "train");  // of a run that was killed
+    train.scalar("epoch_loss", 1, 5, 1000.0);
+  }
+  {
     SummaryWriter train(scratch.path() / "train");
     SummaryWriter validation(scratch.path() / "validation");
+    train.begin_run(0);
     train.text("configuration", 0, "| model | cnn |");
     for (const int step : {1, 2, 3}) {
       train.scalar("epoch_loss", step, 1.0 / step, 1000.0 + step);
@@ -315,6 +342,89 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
             nlohmann::json::parse("[1001.0, 1, 2.0]"));
   EXPECT_EQ(seen["train"]["texts"]["configuration"],
             nlohmann::json::parse(R"([[0, "| model | cnn |"]])"));
+}
+
+constexpr std::int64_t kStepsPerEpoch = 6;
+
+model::MetricSums metrics_of(std::int64_t samples) {
+  return {.loss = 1, .samples = samples, .correct = 1, .correct_top5 = 1, .has_accuracy = true};
+}
+
+/// Reports the steps after `first` up to `last`, with a validation of each epoch. The last epoch
+/// may be incomplete, which a run that is killed does not report.
+void report_run(const fs::path& directory, std::int64_t first, std::int64_t last,
+                bool is_killed = false) {
+  Summaries summaries(directory, 1, "rate = 1");
+  TrainBegin begin;
+  begin.first_step = first;
+  summaries.on_train_begin(begin);
+  for (std::int64_t step = first + 1; step <= last; ++step) {
+    const std::int64_t epoch = (step - 1) / kStepsPerEpoch;
+    summaries.on_batch_end({.step = step, .epoch = epoch, .metrics = metrics_of(2)});
+    const bool complete = step % kStepsPerEpoch == 0;
+    if (!complete && (step < last || is_killed)) continue;
+    EpochLogs logs;
+    logs.epoch = epoch;
+    logs.complete = complete;
+    logs.metrics = metrics_of(8);
+    logs.validation = metrics_of(3);
+    summaries.on_epoch_end(logs);
+  }
+  if (!is_killed) summaries.on_train_end({});
+}
+
+/// The steps of each tag in all files of `directory`, as TensorBoard's Python loader keeps them.
+std::map<std::string, std::vector<std::int64_t>> points_in(const fs::path& directory) {
+  std::map<std::string, std::vector<std::int64_t>> points;
+  for (const std::string& name : checkpoint::names_in(directory)) {  // in the order of their times
+    for (const SeenEvent& event : events_in(directory / name)) {
+      if (event.session == 1)
+        for (auto& [tag, steps] : points)
+          std::erase_if(steps, [&](std::int64_t step) { return step >= event.step; });
+      if (!event.tag.empty()) points[event.tag].push_back(event.step);
+    }
+  }
+  return points;
+}
+
+TEST(Summaries, OfATrainingThatResumesHaveEachPointOnce) {
+  const checkpoint::ScratchDirectory scratch;
+  report_run(scratch.path(), 0, 8);
+  EXPECT_THAT(points_in(scratch.path() / "train")["epoch_loss"], ElementsAre(0))
+      << "not that of the incomplete epoch";
+  report_run(scratch.path(), 8, 12);
+  const auto train = points_in(scratch.path() / "train");
+  EXPECT_THAT(train.at("batch_loss"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
+  for (const char* tag : {"epoch_loss", "epoch_accuracy", "epoch_learning_rate"})
+    EXPECT_THAT(train.at(tag), ElementsAre(0, 1)) << tag;
+  EXPECT_THAT(train.at("configuration"), ElementsAre(0, 9));
+  EXPECT_THAT(points_in(scratch.path() / "validation")["epoch_loss"], ElementsAre(0, 1));
+}
+
+TEST(Summaries, OfAKilledTrainingAreReplacedFromTheCheckpointOn) {
+  const checkpoint::ScratchDirectory scratch;
+  report_run(scratch.path(), 0, 8, true);
+  report_run(scratch.path(), 4, 7, true);
+  report_run(scratch.path(), 4, 12);
+  const auto train = points_in(scratch.path() / "train");
+  EXPECT_THAT(train.at("batch_loss"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
+  EXPECT_THAT(train.at("configuration"), ElementsAre(0, 5));
+  EXPECT_THAT(points_in(scratch.path() / "validation")["epoch_loss"], ElementsAre(0, 1));
+}
+
+TEST(Summaries, OfAnEpochWithoutAGoodStepHaveNoLoss) {
+  const checkpoint::ScratchDirectory scratch;
+  {
+    Summaries summaries(scratch.path(), 1, "");
+    summaries.on_train_begin({});
+    EpochLogs logs;
+    logs.metrics = metrics_of(0);
+    summaries.on_epoch_end(logs);
+  }
+  const auto points = points_in(scratch.path() / "train");
+  EXPECT_FALSE(points.contains("epoch_loss"));
+  EXPECT_FALSE(points.contains("epoch_accuracy"));
+  EXPECT_THAT(points.at("epoch_learning_rate"), ElementsAre(0));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/data/record/record_file.h"
 
 namespace lockstep::apps::doctor {
@@ -23,20 +24,16 @@ constexpr const char* kCheck = "clocks";
 constexpr int kRounds = 10;
 constexpr int kTag = 24;
 
-double wall_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
 /// Estimates the offset from the shortest of several round trips, which has the smallest possible
 /// asymmetry.
 ClockReading ask(MPI_Comm ranks, const Place& place) {
   ClockReading reading{.place = place, .seconds_uncertain = std::numeric_limits<double>::max()};
   for (int round = 0; round < kRounds; ++round) {
     double there = 0;
-    const double before = wall_seconds();
+    const double before = seconds_since_1970();
     MPI_Sendrecv(&before, 1, MPI_DOUBLE, place.rank, kTag, &there, 1, MPI_DOUBLE, place.rank, kTag,
                  ranks, MPI_STATUS_IGNORE);
-    const double half_trip = (wall_seconds() - before) / 2;
+    const double half_trip = (seconds_since_1970() - before) / 2;
     if (half_trip >= reading.seconds_uncertain) continue;
     reading.seconds_uncertain = half_trip;
     reading.seconds_ahead = there - (before + half_trip);
@@ -48,7 +45,7 @@ void answer(MPI_Comm ranks) {
   for (int round = 0; round < kRounds; ++round) {
     double asked = 0;
     MPI_Recv(&asked, 1, MPI_DOUBLE, 0, kTag, ranks, MPI_STATUS_IGNORE);
-    const double now = wall_seconds();
+    const double now = seconds_since_1970();
     MPI_Send(&now, 1, MPI_DOUBLE, 0, kTag, ranks);
   }
 }

@@ -3,9 +3,12 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/checkpoint/files.h"
@@ -53,14 +56,19 @@ Json device_of(const job::Placement& place) {
 
 }  // namespace
 
-void JsonEvents::write(const Json& event) {
+JsonEvents::JsonEvents(std::FILE* out, std::int64_t log_every, std::string run)
+    : out_(out), log_every_(log_every), run_(std::move(run)) {}
+
+void JsonEvents::write(Json event) {
   if (std::ferror(out_) != 0) return;
+  event["time"] = seconds_since_1970();
   const std::string line = dump_json(event) + '\n';
   std::fwrite(line.data(), 1, line.size(), out_);
   std::fflush(out_);
 }
 
 void JsonEvents::on_train_begin(const TrainBegin& begin) {
+  best_.reset();
   Json event = {{"event", "start"},
                 {"world_size", begin.world_size},
                 {"ranks", begin.ranks},
@@ -101,7 +109,8 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
   for (const job::Placement& place : begin.placements) event["devices"].push_back(device_of(place));
   if (begin.restored_from) event["restored_from"] = begin.restored_from->string();
   if (begin.initialized_from) event["initialized_from"] = begin.initialized_from->string();
-  write(event);
+  if (!run_.empty()) event["run"] = run_;
+  write(std::move(event));
 }
 
 void JsonEvents::on_epoch_begin(std::int64_t /*epoch*/) {
@@ -127,13 +136,25 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
   if (logs.gradient_norm > 0) event["gradient_norm"] = logs.gradient_norm;
   event["input_wait_seconds"] = logs.input_wait_seconds;
   add_communication(event, logs.communication - communication_, steps_);
-  write(event);
+  write(std::move(event));
   since_ = now;
   samples_ = steps_ = 0;
   communication_ = logs.communication;
 }
 
+void JsonEvents::note_epoch(const EpochLogs& logs) {
+  const model::MetricSums& metrics = logs.validation ? *logs.validation : logs.metrics;
+  const double loss = metrics.mean_loss();
+  if (!std::isfinite(loss)) return;
+  const auto is_better = [&](const model::MetricSums& best) {
+    return metrics.has_accuracy ? metrics.accuracy() > best.accuracy() : loss < best.mean_loss();
+  };
+  if (!best_ || is_better(best_->metrics))
+    best_ = BestEpoch{logs.epoch, metrics, logs.validation.has_value()};
+}
+
 void JsonEvents::on_epoch_end(const EpochLogs& logs) {
+  note_epoch(logs);
   Json event = {{"event", "epoch"},
                 {"epoch", logs.epoch},
                 {"step", logs.step},
@@ -158,7 +179,7 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   event["data_workers"] = logs.data_workers;
   event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
   event["waiting_seconds"] = logs.communication.waited;
-  write(event);
+  write(std::move(event));
 }
 
 void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
@@ -176,7 +197,11 @@ void JsonEvents::on_train_end(const TrainEnd& end) {
   if (end.signal != 0) event["signal"] = end.signal;
   if (end.stopped) event["stopped"] = true;
   event["resident_bytes"] = resident_bytes();
-  write(event);
+  if (best_) {
+    event["best_epoch"] = best_->epoch;
+    add_metrics(event, best_->is_validation ? "best_validation_" : "best_", best_->metrics);
+  }
+  write(std::move(event));
 }
 
 }  // namespace lockstep::strategy

@@ -5,33 +5,49 @@
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
 
 #include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {
 
 /// Writes the events start, step, epoch, checkpoint and end to `out` as they happen, one JSON
-/// object per line. Use only on the chief. Lost output (a full disk, a closed pipe) does not end
-/// the training: nothing more is written, and std::ferror(out) is set.
+/// object per line, each with `time`, the seconds since 1970. Use only on the chief. Lost output (a
+/// full disk, a closed pipe) does not end the training: nothing more is written, and
+/// std::ferror(out) is set.
 class JsonEvents final : public Callback {
  public:
-  /// `log_every`: number of steps between step events; 0 for none. `out` must outlive this object.
-  JsonEvents(std::FILE* out, std::int64_t log_every) : out_(out), log_every_(log_every) {}
+  /// `log_every`: number of steps between step events; 0 for none. `run`: name of the training in
+  /// the event `start`; empty for none. `out` must outlive this object.
+  JsonEvents(std::FILE* out, std::int64_t log_every, std::string run = {});
 
   void on_train_begin(const TrainBegin& begin) override;  ///< writes the event `start`
-  void on_train_end(const TrainEnd& end) override;        ///< writes the event `end`
-  void on_epoch_begin(std::int64_t epoch) override;       ///< resets the rate of samples
-  void on_epoch_end(const EpochLogs& logs) override;      ///< writes the event `epoch`
+  /// Writes the event `end`, with the metrics of the best epoch of this run: the one with the
+  /// highest accuracy or, if the loss has no classes, the lowest loss; of the validation if there
+  /// is one.
+  void on_train_end(const TrainEnd& end) override;
+  void on_epoch_begin(std::int64_t epoch) override;   ///< resets the rate of samples
+  void on_epoch_end(const EpochLogs& logs) override;  ///< writes the event `epoch`
   /// Writes the event `step` every `log_every` steps.
   void on_batch_end(const StepLogs& logs) override;
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
   bool may_stop_at_batches() const override { return false; }
 
  private:
-  void write(const nlohmann::ordered_json& event);
+  struct BestEpoch {
+    std::int64_t epoch = 0;
+    model::MetricSums metrics;
+    bool is_validation = false;
+  };
+
+  void note_epoch(const EpochLogs& logs);
+  void write(nlohmann::ordered_json event);
 
   std::FILE* out_;
   std::int64_t log_every_;
+  std::string run_;
+  std::optional<BestEpoch> best_;
   std::int64_t samples_ = 0;                     // since the last step event
   std::int64_t steps_ = 0;                       // likewise
   allreduce::CommunicationTimes communication_;  // at the last step event

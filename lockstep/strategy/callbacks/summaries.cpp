@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/data/record/record_frame.h"
@@ -20,7 +21,8 @@ namespace {
 // Field numbers of the messages (tensorflow's event.proto, summary.proto, tensor.proto) that an
 // event file needs.
 using Tag = protozero::pbf_tag_type;
-enum class Event : Tag { wall_time = 1, step = 2, file_version = 3, summary = 5 };
+enum class Event : Tag { wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 };
+enum class SessionLog : Tag { status = 1 };
 enum class Summary : Tag { value = 1 };
 enum class Value : Tag { tag = 1, tensor = 8, metadata = 9 };
 enum class Metadata : Tag { plugin_data = 1 };
@@ -29,16 +31,13 @@ enum class Tensor : Tag { dtype = 1, shape = 2, float_val = 5, string_val = 8 };
 
 constexpr std::int32_t kFloatType = 1;
 constexpr std::int32_t kStringType = 7;
+constexpr std::int32_t kSessionStart = 1;
 constexpr std::size_t kFlushBytes = 64 << 10;
 constexpr std::chrono::seconds kFlushInterval{1};
 
 [[noreturn]] void fail(const std::filesystem::path& path, int error) {
   throw Error(ErrorCategory::data, path.string(), "expected to write the summary",
               std::generic_category().message(error));
-}
-
-double seconds_since_1970() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
 /// The first event of every file.
@@ -115,6 +114,18 @@ SummaryWriter::~SummaryWriter() {
     // Callers that need the error call flush() before.
   }
   ::close(descriptor_);
+}
+
+void SummaryWriter::begin_run(std::int64_t step) {
+  std::string bytes;
+  {
+    protozero::pbf_builder<Event> event(bytes);
+    event.add_double(Event::wall_time, seconds_since_1970());
+    event.add_int64(Event::step, step);
+    protozero::pbf_builder<SessionLog>(event, Event::session_log)
+        .add_enum(SessionLog::status, kSessionStart);
+  }
+  data::append_record(pending_, bytes);
 }
 
 void SummaryWriter::scalar(std::string_view tag, std::int64_t step, double value,
@@ -196,11 +207,9 @@ Summaries::Summaries(const std::filesystem::path& directory, std::int64_t log_ev
                      const std::string& configuration, std::shared_ptr<Logger> logger)
     : directory_(directory),
       log_every_(log_every),
+      configuration_(configuration),
       logger_(logger ? std::move(logger) : make_logger()),
-      train_(directory / "train") {
-  attempt([&] { train_.text("configuration", 0, configuration); });
-  flush(train_);
-}
+      train_(directory / "train") {}
 
 void Summaries::attempt(const std::function<void()>& write) {
   try {
@@ -217,6 +226,7 @@ void Summaries::add(SummaryWriter& writer, const char* tag, std::int64_t step, d
 
 void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
                           const model::MetricSums& metrics) {
+  if (metrics.samples == 0) return;  // there are no means
   add(writer, "epoch_loss", epoch, metrics.mean_loss());
   if (!metrics.has_accuracy) return;
   add(writer, "epoch_accuracy", epoch, metrics.accuracy());
@@ -227,6 +237,14 @@ void Summaries::flush(SummaryWriter& writer) {
   attempt([&] { writer.flush(); });
 }
 
+void Summaries::on_train_begin(const TrainBegin& begin) {
+  // A resumed run repeats no step up to first_step; a new one replaces what is in the directory.
+  const std::int64_t first = begin.first_step > 0 ? begin.first_step + 1 : 0;
+  train_.begin_run(first);
+  attempt([&] { train_.text("configuration", first, configuration_); });
+  flush(train_);
+}
+
 void Summaries::on_batch_end(const StepLogs& logs) {
   if (logs.skipped || log_every_ == 0 || logs.step % log_every_ != 0) return;
   add(train_, "batch_loss", logs.step, logs.metrics.mean_loss());
@@ -235,12 +253,17 @@ void Summaries::on_batch_end(const StepLogs& logs) {
 }
 
 void Summaries::on_epoch_end(const EpochLogs& logs) {
+  if (!logs.complete) return flush(train_);  // a resumed run reports the whole epoch
   add_epoch(train_, logs.epoch, logs.metrics);
   add(train_, "epoch_learning_rate", logs.epoch, logs.learning_rate);
   add(train_, "epoch_samples_per_second", logs.epoch, logs.samples_per_second);
   flush(train_);
   if (!logs.validation) return;
-  if (!validation_) attempt([&] { validation_.emplace(directory_ / "validation"); });
+  if (!validation_)
+    attempt([&] {
+      validation_.emplace(directory_ / "validation");
+      validation_->begin_run(logs.epoch);
+    });
   if (!validation_) {
     unwritten_ += logs.validation->has_accuracy ? 3 : 1;
     return;

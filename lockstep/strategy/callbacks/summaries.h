@@ -34,6 +34,9 @@ class SummaryWriter {
 
   const std::filesystem::path& path() const { return path_; }  ///< path of the event file
 
+  /// Marks the beginning of a run (SessionLog::START), before its first point: TensorBoard drops
+  /// the points of earlier files from `step` on, which this run repeats.
+  void begin_run(std::int64_t step);
   /// `wall_time`: seconds since 1970; nullopt for the current time.
   void scalar(std::string_view tag, std::int64_t step, double value,
               std::optional<double> wall_time = {});
@@ -66,8 +69,9 @@ class SummaryWriter {
 
 /// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy,
 /// epoch_top5_accuracy, epoch_learning_rate and epoch_samples_per_second over epochs; batch_loss,
-/// batch_accuracy and batch_learning_rate over steps; and the configuration as text. Use only on
-/// the chief.
+/// batch_accuracy and batch_learning_rate over steps; and the configuration as text. An epoch that
+/// the training leaves incomplete has no point, as the run that resumes it writes one; neither has
+/// the loss of an epoch without a good step. Use only on the chief.
 ///
 /// A write error does not end the training: the first one is logged as a warning, events that
 /// cannot be written are dropped, each flush tries again, and the number of lost events is logged
@@ -80,6 +84,8 @@ class Summaries final : public Callback {
   Summaries(const std::filesystem::path& directory, std::int64_t log_every,
             const std::string& configuration, std::shared_ptr<Logger> logger = nullptr);
 
+  /// Writes the beginning of the run and the configuration.
+  void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
@@ -96,6 +102,7 @@ class Summaries final : public Callback {
 
   std::filesystem::path directory_;
   std::int64_t log_every_;
+  std::string configuration_;
   std::shared_ptr<Logger> logger_;
   bool warned_ = false;
   std::int64_t unwritten_ = 0;  // validation points for which no file could be created

@@ -9,8 +9,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/base/clock.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
@@ -67,6 +69,62 @@ TEST(JsonEvents, TellATrainingOneObjectALine) {
   EXPECT_EQ(events[5]["event"], "end");
   EXPECT_EQ(events[5]["steps"], 6);
   EXPECT_EQ(events[5]["parameter_hash"].get<std::string>().size(), 16U);
+  EXPECT_FALSE(events[0].contains("run"));
+}
+
+TEST(JsonEvents, HaveATimeAndTheFirstTheNameOfTheRun) {
+  CapturedFile file;
+  FitOptions fit{.epochs = 1};
+  fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 2, "wide")};
+  const double before = seconds_since_1970();
+  train(1, plain_network(), small_data().batch(40), {}, fit);
+  const auto events = events_of(file.text());
+  double last = before;
+  for (const nlohmann::json& event : events) {
+    EXPECT_GE(event["time"].get<double>(), last) << event;
+    last = event["time"];
+  }
+  EXPECT_LE(last, seconds_since_1970());
+  EXPECT_EQ(events[0]["run"], "wide");
+}
+
+/// The event `end` of a training whose epochs have these validation metrics, or these metrics of
+/// training.
+nlohmann::json end_after(const std::vector<model::MetricSums>& epochs, bool validated) {
+  CapturedFile file;
+  JsonEvents events(file.get(), 0);
+  for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
+    EpochLogs logs;
+    logs.epoch = static_cast<std::int64_t>(epoch);
+    logs.metrics = validated ? model::MetricSums{.loss = 1, .samples = 1} : epochs[epoch];
+    if (validated) logs.validation = epochs[epoch];
+    events.on_epoch_end(logs);
+  }
+  events.on_train_end({});
+  return events_of(file.text()).back();
+}
+
+TEST(JsonEvents, EndWithTheBestEpoch) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const auto of_classes = [](double loss, std::int64_t correct) {
+    return model::MetricSums{
+        .loss = loss, .samples = 4, .correct = correct, .correct_top5 = 4, .has_accuracy = true};
+  };
+  const nlohmann::json validated =
+      end_after({of_classes(2, 1), of_classes(6, 3), of_classes(4, 3), of_classes(kNan, 4)}, true);
+  EXPECT_EQ(validated["best_epoch"], 1) << "the first with the highest accuracy";
+  EXPECT_EQ(validated["best_validation_accuracy"], 0.75);
+  EXPECT_EQ(validated["best_validation_loss"], 1.5);
+  EXPECT_FALSE(validated.contains("best_loss"));
+
+  const nlohmann::json regression = end_after(
+      {{.loss = 3, .samples = 2}, {.loss = 2, .samples = 2}, {.loss = 4, .samples = 2}}, false);
+  EXPECT_EQ(regression["best_epoch"], 1);
+  EXPECT_EQ(regression["best_loss"], 1);
+  EXPECT_FALSE(regression.contains("best_accuracy"));
+
+  EXPECT_FALSE(end_after({model::MetricSums{}}, false).contains("best_epoch"))
+      << "no step was good";
 }
 
 TEST(JsonEvents, CanLeaveOutTheSteps) {
