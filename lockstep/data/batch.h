@@ -19,6 +19,9 @@ struct Batch {
   std::int64_t samples = 0;       ///< samples in this part; may be 0
   /// samples in the whole global batch: the batch size, or less in the ragged last batch
   std::int64_t global_samples = 0;
+  /// Number of micro-batches by which the samples of this part are ordered (MicroBatchOrder). 1: in
+  /// the order of the global batch.
+  std::int64_t micro_batches = 1;
   std::vector<std::int64_t> record_ids;  ///< [samples]
   std::vector<float> features;           ///< [samples, shape...]
   /// [samples, shape...] instead of features, if the stream provides pixels.
@@ -49,6 +52,10 @@ struct StreamOptions {
   std::int64_t prefetch_bytes = std::int64_t{1} << 30;
   /// Deliver uint8 images that no map changes as pixels, a quarter of the bytes.
   bool pixels = false;
+  /// Order the samples of each part by so many micro-batches, or as many as the global batch has
+  /// samples (Batch::micro_batches). For micro-batches that are the same for any number of
+  /// replicas.
+  int micro_batches = 1;
 
   /// The distribution of replicas over ranks.
   ReplicaLayout layout() const { return {replicas, local_replicas}; }

@@ -172,6 +172,18 @@ Range split(std::int64_t total, std::int64_t parts, std::int64_t part) {
   return {begin_of(part), begin_of(part + 1)};
 }
 
+Range MicroBatchOrder::range(std::int64_t number) const {
+  LOCKSTEP_CHECK(number >= 0 && number < count_);
+  // Samples of the global batch before `sample` in the micro-batches before `end`.
+  const auto before = [&](std::int64_t sample, std::int64_t end) {
+    return sample / count_ * end + std::min(sample % count_, end);
+  };
+  const auto position = [&](std::int64_t end) {
+    return before(samples_.end, end) - before(samples_.begin, end);
+  };
+  return {position(number), position(number + 1)};
+}
+
 // Part p has one more if (p + turn) * remainder / parts passes an integer. Summed over turns, these
 // are the integers between two numbers at a distance of turns * remainder / parts, for every part.
 Range split_in_turn(std::int64_t total, std::int64_t parts, std::int64_t part, std::int64_t turn) {

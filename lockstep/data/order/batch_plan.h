@@ -24,6 +24,25 @@ Range split(std::int64_t total, std::int64_t parts, std::int64_t part);
 /// totals of the parts differ by at most one sample.
 Range split_in_turn(std::int64_t total, std::int64_t parts, std::int64_t part, std::int64_t turn);
 
+/// Consecutive samples of a global batch in the order of micro-batches. Sample i of the global
+/// batch belongs to micro-batch i % count, however the global batch is divided among replicas.
+class MicroBatchOrder {
+ public:
+  /// Of the samples `samples` of a global batch, for `count` micro-batches, 1 or more.
+  MicroBatchOrder(Range samples, std::int64_t count) : samples_(samples), count_(count) {}
+
+  /// The positions of micro-batch `number` in this order. May be empty.
+  Range range(std::int64_t number) const;
+  /// The position in this order of a sample of the global batch.
+  std::int64_t position(std::int64_t sample) const {
+    return range(sample % count_).begin + (sample - samples_.begin) / count_;
+  }
+
+ private:
+  Range samples_;
+  std::int64_t count_;
+};
+
 // Policies.
 
 /// The sharding policies. All but the first have the meaning of tf.distribute.

@@ -46,6 +46,8 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     part.first_sample = share.first_sample;
     part.samples = share.positions.size();
     part.global_samples = share.global_samples;
+    part.micro_batches = std::clamp<std::int64_t>(options_.micro_batches, 1,
+                                                  std::max<std::int64_t>(1, share.global_samples));
     const auto samples = static_cast<std::size_t>(part.samples);
     part.record_ids.resize(samples);
     const std::size_t features = samples * static_cast<std::size_t>(spec.feature_count());
@@ -107,10 +109,12 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
     return read(reader, key, sample);
   };
   MixupStep mixup(pipeline_);
-  for (auto i = static_cast<std::size_t>(samples.begin); i < static_cast<std::size_t>(samples.end);
-       ++i) {
+  const MicroBatchOrder order({part.first_sample, part.first_sample + part.samples},
+                              part.micro_batches);
+  for (std::int64_t number = samples.begin; number < samples.end; ++number) {
     if (stop.stop_requested()) return;
-    const std::int64_t position = first_position + static_cast<std::int64_t>(i);
+    const auto i = static_cast<std::size_t>(order.position(part.first_sample + number));
+    const std::int64_t position = first_position + number;
     const std::int64_t record_id = sequence[position];
     sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });
     Sample sample;

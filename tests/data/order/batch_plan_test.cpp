@@ -25,6 +25,28 @@ std::vector<std::int64_t> sizes(const BatchPlan& plan, int replica) {
   return sizes;
 }
 
+TEST(MicroBatchOrder, DoesNotDependOnTheDivisionOfAGlobalBatch) {
+  constexpr std::int64_t kSamples = 13;
+  for (const std::int64_t count : {1, 2, 3, 5, 13}) {
+    for (const std::int64_t parts : {1, 2, 4, 20}) {
+      for (std::int64_t part = 0; part < parts; ++part) {
+        const Range samples = split(kSamples, parts, part);
+        const MicroBatchOrder order(samples, count);
+        EXPECT_EQ(order.range(0).begin, 0);
+        EXPECT_EQ(order.range(count - 1).end, samples.size());
+        for (std::int64_t number = 1; number < count; ++number)
+          EXPECT_EQ(order.range(number).begin, order.range(number - 1).end);
+        std::vector<std::int64_t> next;  // positions, by micro-batch
+        for (std::int64_t number = 0; number < count; ++number)
+          next.push_back(order.range(number).begin);
+        for (std::int64_t sample = samples.begin; sample < samples.end; ++sample)
+          EXPECT_EQ(order.position(sample), next[static_cast<std::size_t>(sample % count)]++)
+              << sample << " of " << parts << " parts in " << count << " micro-batches";
+      }
+    }
+  }
+}
+
 /// The positions of a worker's replicas, batch by batch, as tf.distribute's tests list them.
 std::vector<std::vector<std::int64_t>> batches(const BatchPlan& plan, ReplicaLayout layout,
                                                int worker) {

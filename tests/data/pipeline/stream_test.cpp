@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 #include <tuple>
@@ -85,6 +86,40 @@ TEST(Stream, OneProcessMayHaveSeveralReplicas) {
       EXPECT_EQ(part.samples, range.size());
       const auto begin = whole[step].begin() + range.begin;
       EXPECT_EQ(part.record_ids, std::vector<std::int64_t>(begin, begin + range.size()));
+    }
+  }
+}
+
+TEST(Stream, OrdersPartsByMicroBatchesThatDoNotDependOnTheReplicas) {
+  const Dataset dataset = counting(22, 10).shuffle();
+  StreamOptions options = epochs(dataset, 1);
+  const auto whole = ids_of(dataset, options);
+  options.replicas = options.local_replicas = 4;
+  options.threads = 3;
+  options.micro_batches = 3;
+  const auto stream = dataset.stream(options);
+  std::vector<Batch> parts;
+  for (const std::vector<std::int64_t>& samples : whole) {  // of 10, 10 and 2
+    ASSERT_TRUE(stream->next(parts));
+    const auto count = std::min<std::int64_t>(3, static_cast<std::int64_t>(samples.size()));
+    for (std::int64_t number = 0; number < count; ++number) {
+      std::vector<std::int64_t> expected;
+      for (auto i = static_cast<std::size_t>(number); i < samples.size();
+           i += static_cast<std::size_t>(count))
+        expected.push_back(samples[i]);
+      std::vector<std::int64_t> joined;
+      for (const Batch& part : parts) {
+        ASSERT_EQ(part.micro_batches, count);
+        const MicroBatchOrder order({part.first_sample, part.first_sample + part.samples}, count);
+        const Range range = order.range(number);
+        for (auto i = static_cast<std::size_t>(range.begin);
+             i < static_cast<std::size_t>(range.end); ++i) {
+          joined.push_back(part.record_ids[i]);
+          EXPECT_EQ(part.features[2 * i], static_cast<float>(part.record_ids[i]));
+          EXPECT_EQ(part.labels[i], part.record_ids[i] % 5);
+        }
+      }
+      EXPECT_EQ(joined, expected) << "micro-batch " << number;
     }
   }
 }
