@@ -140,6 +140,28 @@ TEST(MicroBatches, DivideAPart) {
   EXPECT_THAT(sizes(0, 5, 4, 3), ElementsAre(0, 0));
 }
 
+TEST(MicroBatches, OfAPartThatIsOrderedByThemFollowTheOrder) {
+  const model::Network network = plain_network();
+  data::Batch part;
+  part.samples = 4;  // 5, 6, 7 and 8 of 12, in the order 6, 7, 5, 8
+  part.first_sample = 5;
+  part.global_samples = 12;
+  part.micro_batches = 3;
+  for (const int replicas : {0, 3}) {
+    const MicroBatches micro_batches(network, 3, replicas);
+    EXPECT_EQ(micro_batches.count(part), 3);
+    EXPECT_EQ(micro_batches.range(part, 0), (data::Range{0, 1}));
+    EXPECT_EQ(micro_batches.range(part, 1), (data::Range{1, 2}));
+    EXPECT_EQ(micro_batches.range(part, 2), (data::Range{2, 4}));
+    // In the order 0, 3, 6, 9, 1, 4, 7, 10, 2, 5, 8, 11 of the global batch.
+    EXPECT_EQ(micro_batches.first_sample(part, 0), 2);
+    EXPECT_EQ(micro_batches.first_sample(part, 1), 6);
+    EXPECT_EQ(micro_batches.first_sample(part, 2), 9);
+  }
+  part.micro_batches = 1;
+  EXPECT_EQ(MicroBatches(network, 2, 0).first_sample(part, 1), 7);
+}
+
 TEST(Replica, NamesTheContentsOfItsBuckets) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);

@@ -22,15 +22,21 @@ StepRunner::StepRunner(LocalReplicas& replicas, const FitPlan& plan)
 
 void StepRunner::begin(const Position& position) {
   const Strategy& strategy = replicas_.strategy();
-  stream_ = plan_.dataset.stream({.seed = plan_.trainer.seed,
-                                  .first_step = position.step,
-                                  .last_step = position.last_step,
-                                  .replicas = strategy.num_replicas_in_sync(),
-                                  .first_replica = strategy.first_replica(),
-                                  .local_replicas = strategy.local_replicas(),
-                                  .prefetch = plan_.fit.prefetch,
-                                  .threads = plan_.fit.data_threads,
-                                  .pixels = strategy.has_gpu()});
+  // Only statistics depend on which samples share a micro-batch.
+  const bool shares_statistics =
+      plan_.trainer.normalization.kind == NormalizationScope::Kind::sync &&
+      replicas_.network().buffers().element_count() > 0;
+  stream_ =
+      plan_.dataset.stream({.seed = plan_.trainer.seed,
+                            .first_step = position.step,
+                            .last_step = position.last_step,
+                            .replicas = strategy.num_replicas_in_sync(),
+                            .first_replica = strategy.first_replica(),
+                            .local_replicas = strategy.local_replicas(),
+                            .prefetch = plan_.fit.prefetch,
+                            .threads = plan_.fit.data_threads,
+                            .pixels = strategy.has_gpu(),
+                            .micro_batches = shares_statistics ? plan_.trainer.accumulate : 1});
 }
 
 const StepResult& StepRunner::run(const Position& position, int signal) {

@@ -11,7 +11,8 @@
 
 namespace lockstep::strategy {
 
-/// Micro-batches of one replica. Their sizes differ by at most one sample.
+/// Micro-batches of one replica. Their sizes differ by at most one sample. A part that is ordered
+/// by micro-batches (data::Batch::micro_batches) is divided into these.
 class MicroBatches {
  public:
   /// At most `accumulate` micro-batches per step, of samples for `network`. `replicas`: the number
@@ -24,6 +25,9 @@ class MicroBatches {
   std::int64_t count(const data::Batch& part) const;
   /// The samples of micro-batch `number`; may be empty.
   data::Range range(const data::Batch& part, std::int64_t number) const;
+  /// The index of the first sample of micro-batch `number` in the global batch, for random layers.
+  /// If the part is ordered by micro-batches, in the global batch in that order.
+  std::int64_t first_sample(const data::Batch& part, std::int64_t number) const;
 
   /// The samples `range` of `part`, which must outlive the view.
   model::BatchView view(const data::Batch& part, data::Range range) const;

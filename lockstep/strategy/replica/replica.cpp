@@ -207,10 +207,10 @@ double Replica::seconds_in_exchange() const {
 }
 
 model::StepContext Replica::context(const data::Batch& part, const StepRequest& request,
-                                    std::int64_t first) const {
+                                    std::int64_t number) const {
   return {.seed = request.seed,
           .step = request.step,
-          .first_sample = part.first_sample + first,
+          .first_sample = micro_batches_.first_sample(part, number),
           .global_samples = part.global_samples,
           .loss_scale = loss_scaler_.scale()};
 }
@@ -218,7 +218,7 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
   const data::Range range = micro_batches_.range(part, number);
   const bool staged = request.staged && number == 0 && range.size() > 0;
-  model_.load(micro_batches_.view(part, range), context(part, request, range.begin), options_.loss,
+  model_.load(micro_batches_.view(part, range), context(part, request, number), options_.loss,
               staged);
 }
 
@@ -229,7 +229,7 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
     const data::Range range = micro_batches_.range(part, piece);
     if (!is_loaded) load(part, request, piece);
     const bool last = piece + 1 == pieces;
-    model_.train_loaded(range.size(), context(part, request, range.begin), options_.loss, piece > 0,
+    model_.train_loaded(range.size(), context(part, request, piece), options_.loss, piece > 0,
                         last ? ready_ : model::GradientReady{});
   }
 }

@@ -146,7 +146,7 @@ class Replica {
   void enqueue_step(const data::Batch& part, const StepRequest& request);
   void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request,
-                             std::int64_t first) const;
+                             std::int64_t number) const;
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
   double seconds_in_exchange() const;
