@@ -66,6 +66,11 @@ inline StepRequest request_of(std::int64_t step) {
   return {.step = step, .update = step + 1, .learning_rate = 0.05F};
 }
 
+/// The order of parts that Trainer::fit() asks for.
+inline int shared_micro_batches(const ReplicaOptions& options) {
+  return options.normalization.kind == NormalizationScope::Kind::sync ? options.accumulate : 1;
+}
+
 /// `steps` steps on one replica of its own, whatever the job.
 inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t steps,
                                       const ReplicaOptions& options) {
@@ -73,7 +78,8 @@ inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t
   Replica replica(std::make_shared<const model::Network>(normalized_images()), device::Device{},
                   allreduce::make_in_process_group(1).front(), options);
   replica.model().initialize(1);
-  const auto stream = dataset.stream({.last_step = steps});
+  const auto stream =
+      dataset.stream({.last_step = steps, .micro_batches = shared_micro_batches(options)});
   std::vector<data::Batch> parts;
   std::vector<double> losses;
   for (std::int64_t step = 0; stream->next(parts); ++step)
@@ -90,7 +96,8 @@ inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::
   const auto stream = dataset.stream({.last_step = steps,
                                       .replicas = strategy.num_replicas_in_sync(),
                                       .first_replica = strategy.first_replica(),
-                                      .local_replicas = strategy.local_replicas()});
+                                      .local_replicas = strategy.local_replicas(),
+                                      .micro_batches = shared_micro_batches(options)});
   std::vector<data::Batch> parts;
   std::vector<NormalizedTraining> trained(static_cast<std::size_t>(strategy.local_replicas()));
   for (std::int64_t step = 0; stream->next(parts); ++step)

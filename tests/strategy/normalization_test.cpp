@@ -20,6 +20,7 @@ using allreduce::Communicator;
 using allreduce::error_of;
 using allreduce::Route;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 
 constexpr std::int64_t kSteps = 5;  // of unequal_images(): the last one is of 3 samples
 
@@ -53,6 +54,41 @@ TEST(NormalizationScope, RefusesGroupsThatDoNotDivideTheReplicas) {
             "[bn] expected groups whose size divides the number of replicas, 4, got group:3");
 }
 
+TEST(Normalization, OfASingleValueIsFound) {
+  const auto found = [](const model::Network& network, std::int64_t samples, int replicas,
+                        int accumulate, const char* scope) {
+    const model::Node* const node = find_normalization_of_one_value(
+        network, samples, replicas, accumulate, parse_normalization_scope(scope));
+    return node == nullptr ? std::string() : node->name;
+  };
+  const model::Network images = normalized_images();
+  const std::string second = "batch_normalization_1";  // the first one has 9 values per sample
+  EXPECT_EQ(found(images, 1, 1, 1, "local"), second);
+  EXPECT_EQ(found(images, 2, 1, 1, "local"), "");
+  EXPECT_EQ(found(images, 7, 4, 1, "local"), second) << "a replica with one sample";
+  EXPECT_EQ(found(images, 3, 4, 1, "local"), second);
+  EXPECT_EQ(found(images, 8, 4, 1, "local"), "");
+  EXPECT_EQ(found(images, 8, 4, 2, "local"), second);
+  EXPECT_EQ(found(images, 8, 4, 2, "group:2"), "");
+  EXPECT_EQ(found(images, 3, 4, 1, "sync"), "");
+  EXPECT_EQ(found(images, 5, 4, 3, "sync"), second) << "micro-batches of 2, 2 and 1";
+  EXPECT_EQ(found(plain_network(), 1, 1, 1, "local"), "");
+}
+
+TEST(Normalization, OfASingleValueIsAWarning) {
+  const auto errors_of = [](std::int64_t records, std::int64_t batch) {
+    ::testing::internal::CaptureStderr();
+    train(2, normalized_network(), small_data(records).batch(batch), {}, {.epochs = 1});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(errors_of(12, 3), HasSubstr("[batch_normalization] a micro-batch has a single value "
+                                          "per channel in every step"));
+  EXPECT_THAT(errors_of(11, 8),
+              HasSubstr("[batch_normalization] a micro-batch has a single value per channel in the "
+                        "last step of an epoch"));
+  EXPECT_EQ(errors_of(12, 8), "");
+}
+
 class SynchronizedNormalization : public ::testing::TestWithParam<int> {};
 
 TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheGlobalBatch) {
@@ -64,6 +100,34 @@ TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheGlobalBatch) {
     EXPECT_EQ(replica.buffers, several[0].buffers);
     EXPECT_EQ(replica.parameters, several[0].parameters);
   }
+}
+
+TEST_P(SynchronizedNormalization, EqualsOneProcessWithTheSameMicroBatches) {
+  ReplicaOptions options = normalizing(kSync);
+  options.accumulate = 3;  // of 5, 4 and 4 samples
+  const NormalizedTraining one = train_alone(unequal_images(), kSteps - 1, options);
+  for (const NormalizedTraining& replica :
+       train_in_process(GetParam(), unequal_images(), kSteps - 1, options))
+    expect_same_training(replica, one, 1e-4);
+}
+
+TEST_P(SynchronizedNormalization, OfMicroBatchesIsThatOfATrainerWithOneReplica) {
+  model::Network network({16}, "normalized, with dropout");
+  network.add(model::Dense({.units = 12}));
+  network.add(model::BatchNormalization({.momentum = 0.9F}));
+  network.add(model::ReLU());
+  network.add(model::Dropout({.rate = 0.3F}));
+  network.add(model::Dense({.units = kClasses}));
+  const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F},
+                               .schedule = {.peak = 0.05F},
+                               .accumulate = 3,
+                               .normalization = kSync};
+  const data::Dataset dataset = small_data(80).shuffle().batch(40);
+  const Outcome one = train(1, network, dataset, options, {.epochs = 2});
+  const Outcome several = train(GetParam(), network, dataset, options, {.epochs = 2});
+  expect_within(several.losses, one.losses, 1e-4, "loss");
+  expect_within(several.parameters, one.parameters, 1e-4, "parameter");
+  expect_within(several.buffers, one.buffers, 1e-4, "moving statistic");
 }
 
 // A single step: normalized values of two samples are near 1 and -1 whatever they come from, so

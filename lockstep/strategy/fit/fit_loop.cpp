@@ -127,6 +127,23 @@ void FitLoop::prepare() {
     prepare(plan_.dataset, true, ends_an_epoch);
     if (plan_.fit.validation) prepare(*plan_.fit.validation, false, true);
   });
+  const std::int64_t batch = std::min(plan_.dataset.global_batch(), plan_.dataset.size());
+  const std::int64_t rest = plan_.dataset.size() % batch;
+  if (!warn_of_single_values(batch, "every step") && ends_an_epoch && rest > 0)
+    warn_of_single_values(rest, "the last step of an epoch");
+}
+
+bool FitLoop::warn_of_single_values(std::int64_t samples, std::string_view when) const {
+  const model::Node* const node = find_normalization_of_one_value(
+      replicas_.network(), samples, strategy_.num_replicas_in_sync(), plan_.trainer.accumulate,
+      plan_.trainer.normalization);
+  if (node != nullptr && strategy_.is_chief())
+    strategy_.session().logger()->warn(
+        "[{}] a micro-batch has a single value per channel in {}, which is normalized to 0 "
+        "whatever "
+        "it is: use a larger batch, fewer replicas or micro-batches, or synchronized normalization",
+        node->name, when);
+  return node != nullptr;
 }
 
 void FitLoop::train_step() {

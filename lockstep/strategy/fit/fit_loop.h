@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string_view>
 
 #include "lockstep/strategy/fit/bucket_tuner.h"
 #include "lockstep/strategy/fit/checkpointer.h"
@@ -34,6 +36,8 @@ class FitLoop {
   void restore();
   std::optional<PretrainedWeights> initialize();
   void prepare();
+  /// Of a step of `samples`. Returns whether there is something to warn of.
+  bool warn_of_single_values(std::int64_t samples, std::string_view when) const;
   void train_step();
   void end_step(const StepResult& result);
   void end_epoch(bool is_complete);

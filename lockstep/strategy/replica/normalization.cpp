@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/layers/batch_normalization/batch_normalization.h"
+#include "lockstep/model/network.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -43,6 +46,22 @@ std::string to_string(const NormalizationScope& scope) {
   if (scope.kind == NormalizationScope::Kind::local) return "local";
   if (scope.kind == NormalizationScope::Kind::sync) return "sync";
   return fmt::format("{}{}", kGroup, scope.group);
+}
+
+const model::Node* find_normalization_of_one_value(const model::Network& network,
+                                                   std::int64_t samples, int replicas,
+                                                   int accumulate,
+                                                   const NormalizationScope& scope) {
+  // Of the members with the fewest samples. Those without any take no part.
+  const std::int64_t together =
+      std::max<std::int64_t>(1, samples * scope.members(replicas) / replicas);
+  if (together >= 2 * std::int64_t{accumulate}) return nullptr;  // two in each micro-batch
+  for (const model::Node& node : network.nodes()) {
+    if (dynamic_cast<const model::BatchNormalization*>(node.layer.get()) == nullptr) continue;
+    const model::Shape& input = network.shape(node.inputs.front());
+    if (model::element_count(input) == input.back()) return &node;
+  }
+  return nullptr;
 }
 
 }  // namespace lockstep::strategy

@@ -1,8 +1,14 @@
 // The replicas over which batch normalization computes its statistics in training.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
+
+namespace lockstep::model {
+class Network;
+struct Node;
+}  // namespace lockstep::model
 
 namespace lockstep::strategy {
 
@@ -21,5 +27,12 @@ struct NormalizationScope {
 /// Parses "local", "sync" or "group:K". Throws Error (input).
 NormalizationScope parse_normalization_scope(std::string_view name);
 std::string to_string(const NormalizationScope& scope);  ///< in the syntax of `--bn`
+
+/// The first batch normalization of `network` that gets a single value per channel in a micro-batch
+/// of a global batch of `samples`, which trains nothing: the normalized value is 0 whatever the
+/// input, and the variance 0. Null if there is none. `accumulate`: micro-batches of each replica.
+const model::Node* find_normalization_of_one_value(const model::Network& network,
+                                                   std::int64_t samples, int replicas,
+                                                   int accumulate, const NormalizationScope& scope);
 
 }  // namespace lockstep::strategy
