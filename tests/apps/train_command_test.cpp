@@ -34,6 +34,20 @@ TEST(TrainCommand, PrintsEventsAndNothingElse) {
   EXPECT_EQ(hash_of(result).size(), 16U);
 }
 
+TEST(TrainCommand, NamesTheRunByItsDirectory) {
+  const ScratchDirectory directory;
+  const auto start = [](const std::string& options) {
+    const Result result = run_lockstep(kTrain + "--steps 1" + options);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    return result.event("start");
+  };
+  const std::string wide = (directory.path() / "wide").string();
+  const std::string curves = (directory.path() / "curves").string();
+  EXPECT_EQ(start(" --summary-dir " + curves)["run"], "curves");
+  EXPECT_EQ(start(" --summary-dir " + curves + " --checkpoint-dir " + wide + "/")["run"], "wide");
+  EXPECT_FALSE(start("").contains("run"));
+}
+
 TEST(TrainCommand, SpeaksToPeople) {
   const Result result = run_lockstep("train --model mlp --devices cpu:0,cpu:0 --epochs 1" + kData);
   EXPECT_EQ(result.status, 0) << result.errors;
