@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 
@@ -109,19 +110,25 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
 
 TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   const ScratchDirectory directory;
-  const auto options = [&](const char* name) {
-    return kTrain + "--epochs 3 --save-every 8 --checkpoint-dir " +
-           (directory.path() / name).string();
-  };
-  const Result straight = run(mpirun(GetParam(), options("straight")));
-  ASSERT_EQ(straight.status, 0) << straight.errors;
-  Process process(mpirun(GetParam(), options("run")));
+  const std::string run_path = directory.path() / "run";
+  const std::string saved = kTrain + "--save-every 8 --checkpoint-dir " + run_path;
+  Process process(mpirun(GetParam(), saved + " --epochs 100000"));  // it cannot end by itself
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
   const std::vector<pid_t> ranks = process.children();
-  if (!ranks.empty()) ::kill(ranks.back(), SIGKILL);  // none where all of them have ended already
-  process.finish();
-  const Result again = run(mpirun(GetParam(), options("run")));
+  ASSERT_EQ(ranks.size(), static_cast<std::size_t>(GetParam()));
+  ::kill(ranks.back(), SIGKILL);
+  EXPECT_NE(process.finish().status, 0);
+
+  constexpr std::int64_t kStepsPerEpoch = 11;
+  const std::int64_t newest = checkpoint::list_checkpoints(run_path).front().step;
+  const std::string epochs = fmt::format(" --epochs {}", newest / kStepsPerEpoch + 1);
+  const Result again = run(mpirun(GetParam(), saved + epochs));
   ASSERT_EQ(again.status, 0) << again.errors;
+  EXPECT_GE(again.event("start")["first_step"], 16);
+  EXPECT_LT(again.event("start")["first_step"], again.event("end")["steps"]);
+  const Result straight = run(mpirun(GetParam(), kTrain + epochs));
+  ASSERT_EQ(straight.status, 0) << straight.errors;
+  EXPECT_EQ(again.event("end")["steps"], straight.event("end")["steps"]);
   EXPECT_EQ(again.event("end")["parameter_hash"], straight.event("end")["parameter_hash"]);
 }
 

@@ -1,8 +1,10 @@
 // Trainings that are saved: what they go on from, and what else is made of them.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 
@@ -27,15 +29,20 @@ class Saved : public ::testing::Test {
 };
 
 TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
-  const Result straight = run_lockstep(train("straight"));
-  ASSERT_EQ(straight.status, 0) << straight.errors;
-  Process process(lockstep(train()));
+  Process process(lockstep(train() + "--epochs 100000"));  // it cannot end by itself
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
   process.kill(SIGKILL);
-  process.finish();
-  const Result again = run_lockstep(train());
+  EXPECT_EQ(process.finish().status, 128 + SIGKILL);
+
+  constexpr std::int64_t kStepsPerEpoch = 11;
+  const std::int64_t newest = checkpoint::list_checkpoints(directory()).front().step;
+  const std::string epochs = fmt::format("--epochs {}", newest / kStepsPerEpoch + 1);
+  const Result again = run_lockstep(train() + epochs);
   ASSERT_EQ(again.status, 0) << again.errors;
   EXPECT_GE(again.event("start")["first_step"], 16);
+  EXPECT_LT(again.event("start")["first_step"], again.event("end")["steps"]);
+  const Result straight = run_lockstep(kTrain + epochs);
+  ASSERT_EQ(straight.status, 0) << straight.errors;
   EXPECT_EQ(hash_of(again), hash_of(straight));
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
 }
