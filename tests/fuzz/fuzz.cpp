@@ -1,8 +1,12 @@
 #include "tests/fuzz/fuzz.h"
 
 #include <fmt/format.h>
+#include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
+
+#include <fstream>
+#include <system_error>
 
 #include "lockstep/base/error.h"
 
@@ -26,6 +30,23 @@ MemoryFile::~MemoryFile() { ::close(descriptor_); }
 
 std::filesystem::path MemoryFile::path() const {
   return fmt::format("/proc/self/fd/{}", descriptor_);
+}
+
+Directory::Directory() {
+  std::string name = std::filesystem::temp_directory_path() / "lockstep-fuzz-XXXXXX";
+  LOCKSTEP_CHECK(::mkdtemp(name.data()) != nullptr);
+  path_ = name;
+}
+
+Directory::~Directory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+void Directory::write(const std::string& name, Bytes content) const {
+  std::ofstream(path_ / name, std::ios::binary)
+      .write(reinterpret_cast<const char*>(content.data()),
+             static_cast<std::streamsize>(content.size()));
 }
 
 }  // namespace lockstep::fuzz

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -46,6 +47,22 @@ class MemoryFile {
 
  private:
   int descriptor_;
+};
+
+/// A directory, for what reads a file by its name in one. Gone with this object.
+class Directory {
+ public:
+  Directory();
+  ~Directory();
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  /// Replaces the file `name`.
+  void write(const std::string& name, Bytes content) const;
+
+ private:
+  std::filesystem::path path_;
 };
 
 }  // namespace lockstep::fuzz
