@@ -1,4 +1,4 @@
-// What tensorflow_round_trip.py compares TensorFlow with.
+// What round_trip.py compares other implementations with.
 //
 //   record_lists print FILE     the records of a TFRecord file, a line of JSON each: for each
 //   feature its kind and values record_lists write FILE KIND   the same lines from standard input
