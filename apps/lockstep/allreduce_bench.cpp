@@ -16,6 +16,7 @@
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/reduction_timing.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/terminal.h"
 #include "lockstep/device/device_list.h"
 #include "lockstep/job/session.h"
 

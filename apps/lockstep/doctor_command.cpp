@@ -28,6 +28,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/system/terminal.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/job/session.h"
 

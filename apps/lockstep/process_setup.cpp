@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <poll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 #include <algorithm>
 #include <atomic>
@@ -13,7 +12,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ext/stdio_sync_filebuf.h>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <string_view>
@@ -21,6 +19,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/terminal.h"
 
 namespace lockstep::apps {
 namespace {
@@ -45,19 +44,6 @@ void let_kernel_threads_sleep(char** argv) {
   ::setenv("GOMP_SPINCOUNT", "1000", 1);
   // If it fails, the program continues unchanged, only slower on a busy machine.
   ::execv("/proc/self/exe", argv);
-}
-
-bool is_watched(int descriptor) {
-  winsize size{};
-  if (ioctl(descriptor, TIOCGWINSZ, &size) != 0) return false;
-  if (size.ws_col > 0) return true;
-  // A terminal without a size was made by a program.
-  std::error_code unreadable;
-  const std::string launchers =
-      std::filesystem::read_symlink(fmt::format("/proc/{}/fd/{}", getppid(), descriptor),
-                                    unreadable)
-          .string();
-  return launchers.starts_with("/dev/pts/") || launchers.starts_with("/dev/tty");
 }
 
 DataProgress::DataProgress(std::string verb, std::int64_t total)

@@ -23,10 +23,6 @@ void restore_inherited_hangup();
 /// Must be called first in main().
 void let_kernel_threads_sleep(char** argv);
 
-/// Whether `descriptor` is connected to a terminal, so that a line can be overwritten. mpirun gives
-/// its ranks a pseudo-terminal in any case; under mpirun, the launcher's output decides.
-bool is_watched(int descriptor);
-
 /// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a
 /// terminal.
 class DataProgress {

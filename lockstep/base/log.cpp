@@ -12,8 +12,10 @@ std::shared_ptr<Logger> make_logger(const LogOptions& options) {
       std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   const std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
   logger->set_pattern("lockstep: " + rank + "%v");
-  logger->set_level(options.quiet ? spdlog::level::warn : spdlog::level::info);
-  logger->flush_on(spdlog::level::info);
+  logger->set_level(options.quiet     ? spdlog::level::warn
+                    : options.verbose ? spdlog::level::debug
+                                      : spdlog::level::info);
+  logger->flush_on(spdlog::level::debug);
   return logger;
 }
 

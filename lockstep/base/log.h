@@ -13,9 +13,10 @@ using Logger = spdlog::logger;  ///< thread-safe
 
 /// Options of make_logger().
 struct LogOptions {
-  bool quiet = false;  ///< warnings and errors only
-  int rank = 0;        ///< printed before the message if the job has several ranks
-  int ranks = 1;       ///< number of ranks of the job
+  bool quiet = false;    ///< warnings and errors only
+  bool verbose = false;  ///< details too
+  int rank = 0;          ///< printed before the message if the job has several ranks
+  int ranks = 1;         ///< number of ranks of the job
 };
 
 /// A logger that writes to standard error: `lockstep: message`, or `lockstep: [rank 2] message`.

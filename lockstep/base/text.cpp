@@ -34,6 +34,10 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 
 }  // namespace
 
+std::string counted(std::int64_t count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
 std::string list_names(std::span<const std::string_view> names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }

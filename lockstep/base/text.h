@@ -1,6 +1,7 @@
-// Error texts for unknown names, with suggestions; and byte strings in JSON.
+// Error texts for unknown names, with suggestions; counts with nouns; and byte strings in JSON.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
@@ -13,6 +14,9 @@ std::string list_names(std::span<const std::string_view> names);
 
 /// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
+
+/// "1 step", "2 steps". For nouns whose plural ends in -s.
+std::string counted(std::int64_t count, std::string_view noun);
 
 // Byte strings, such as paths, in JSON, which can represent UTF-8 only.
 

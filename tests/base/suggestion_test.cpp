@@ -23,6 +23,12 @@ TEST(GotName, DoesNotGuessWhereNothingIsNear) {
   EXPECT_EQ(got_name(std::string(100, 'x'), kKnown), "got \"" + std::string(100, 'x') + "\"");
 }
 
+TEST(Counted, HasAPluralExceptForOne) {
+  EXPECT_EQ(counted(0, "step"), "0 steps");
+  EXPECT_EQ(counted(1, "step"), "1 step");
+  EXPECT_EQ(counted(2, "step"), "2 steps");
+}
+
 enum class Color { red, blue, green };
 constexpr auto kColors = enum_names<Color>(
     {{Color::red, "red"}, {Color::blue, "blue"}, {Color::blue, "azure"}, {Color::green, "green"}});

@@ -1,0 +1,60 @@
+#include "lockstep/base/system/terminal.h"
+
+#include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+
+#include "tests/support/terminal.h"
+
+namespace lockstep {
+namespace {
+
+TEST(IsWatched, NotAPipe) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  EXPECT_FALSE(is_watched(ends[1]));
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(IsWatched, ATerminalWithASize) {
+  const Terminal terminal(80);
+  ASSERT_TRUE(terminal.opened);
+  EXPECT_TRUE(is_watched(terminal.inner));
+}
+
+TEST(IsWatched, NotATerminalThatALauncherMadeWhileItsOwnOutputIsElsewhere) {
+  const Terminal terminal(0);
+  ASSERT_TRUE(terminal.opened);
+  // This process's parent has no descriptor of such a high number.
+  constexpr int kHigh = 200;
+  ASSERT_EQ(dup2(terminal.inner, kHigh), kHigh);
+  EXPECT_FALSE(is_watched(kHigh));
+  close(kHigh);
+}
+
+TEST(TerminalColumns, FollowTheWindow) {
+  const Terminal terminal(80);
+  ASSERT_TRUE(terminal.opened);
+  EXPECT_EQ(terminal_columns(terminal.inner), 80);
+  const winsize narrow{.ws_row = 24, .ws_col = 40, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(ioctl(terminal.outer, TIOCSWINSZ, &narrow), 0);
+  EXPECT_EQ(terminal_columns(terminal.inner), 40);
+}
+
+TEST(TerminalColumns, AreThoseOfTheEnvironmentWithoutAWindow) {
+  ASSERT_EQ(setenv("COLUMNS", "132", 1), 0);
+  EXPECT_EQ(terminal_columns(-1), 132);
+  for (const char* nonsense : {"", "0", "-5", "wide"}) {
+    ASSERT_EQ(setenv("COLUMNS", nonsense, 1), 0);
+    EXPECT_EQ(terminal_columns(-1), 80) << nonsense;
+  }
+  ASSERT_EQ(unsetenv("COLUMNS"), 0);
+  EXPECT_EQ(terminal_columns(-1), 80);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,49 @@
+// A new terminal, as a launcher or a terminal window makes it.
+#pragma once
+
+#include <poll.h>
+#include <pty.h>
+#include <unistd.h>
+
+#include <array>
+#include <string>
+
+namespace lockstep {
+
+/// Both ends of a terminal of so many columns; 0: without a size.
+struct Terminal {
+  explicit Terminal(unsigned short columns) {
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    opened = openpty(&outer, &inner, nullptr, nullptr, columns > 0 ? &size : nullptr) == 0;
+  }
+  ~Terminal() {
+    close(outer);
+    close(inner);
+  }
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+
+  /// All that was written to `inner` so far, until nothing has come for some milliseconds; a line
+  /// ends with "\r\n".
+  const std::string& text() {
+    std::array<char, 4096> part;
+    pollfd ready{.fd = outer, .events = POLLIN, .revents = 0};
+    while (poll(&ready, 1, kIdleMilliseconds) == 1) {
+      const ssize_t size = read(outer, part.data(), part.size());
+      if (size <= 0) break;
+      text_.append(part.data(), static_cast<std::size_t>(size));
+    }
+    return text_;
+  }
+
+  int outer = -1;
+  int inner = -1;
+  bool opened = false;
+
+ private:
+  static constexpr int kIdleMilliseconds = 10;  // the kernel passes the text on by itself
+
+  std::string text_;
+};
+
+}  // namespace lockstep
