@@ -4,16 +4,27 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 
 namespace lockstep::job {
 namespace {
 
 // A signal handler receives only the signal number, so its state must be global.
 std::atomic<int> noted_signal{0};
-static_assert(std::atomic<int>::is_always_lock_free,
+std::atomic<const std::string*> noted_notice{nullptr};  // null: none
+static_assert(std::atomic<int>::is_always_lock_free &&
+                  std::atomic<const std::string*>::is_always_lock_free,
               "a signal handler may use lock-free atomics only");
 
-extern "C" void note_signal(int signal) { noted_signal.store(signal, std::memory_order_relaxed); }
+extern "C" void note_signal(int signal) {
+  noted_signal.store(signal, std::memory_order_relaxed);
+  const std::string* notice = noted_notice.load();
+  if (signal != SIGINT || notice == nullptr) return;
+  const int error = errno;
+  // If standard error is lost, so is the notice.
+  [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, notice->data(), notice->size());
+  errno = error;
+}
 
 /// Installs the handler for `signal` and returns the previous action.
 struct sigaction install(int signal) {
@@ -56,7 +67,12 @@ SignalStack::~SignalStack() {
   ::sigaltstack(&none, nullptr);
 }
 
-SignalWatch::SignalWatch(std::span<const int> signals) {
+SignalWatch::SignalWatch(std::span<const int> signals, const std::string& interrupt_notice) {
+  if (!interrupt_notice.empty()) {
+    // A terminal has echoed "^C", possibly behind a line that is updated in place.
+    notice_ = (::isatty(STDERR_FILENO) != 0 ? "\n" : "") + interrupt_notice + "\n";
+    noted_notice.store(&notice_);
+  }
   noted_signal.store(0, std::memory_order_relaxed);
   previous_.reserve(signals.size());
   for (const int signal : signals)
@@ -65,6 +81,7 @@ SignalWatch::SignalWatch(std::span<const int> signals) {
 
 SignalWatch::~SignalWatch() {
   for (const auto& [signal, previous] : previous_) sigaction(signal, &previous, nullptr);
+  noted_notice.store(nullptr);
 }
 
 int SignalWatch::received() const noexcept { return noted_signal.load(std::memory_order_relaxed); }

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,13 +31,15 @@ class SignalStack {
 /// During its lifetime, the given signals are recorded instead of ending the process; the
 /// destructor restores the previous handlers. At most one per process.
 ///
-/// A second SIGINT ends the process immediately, so that a terminal is never blocked. A second
-/// SIGTERM or SIGHUP does not: schedulers and mpirun both send them to a rank, which then receives
-/// one request twice. SIGHUP stays ignored if the process was started that way, as by nohup. Create
-/// and destroy it on the main thread.
+/// A second SIGINT ends the process immediately, so that a terminal is never blocked; the notice
+/// can tell the user so. A second SIGTERM or SIGHUP does not: schedulers and mpirun both send them
+/// to a rank, which then receives one request twice. SIGHUP stays ignored if the process was
+/// started that way, as by nohup. Create and destroy it on the main thread.
 class SignalWatch {
  public:
-  explicit SignalWatch(std::span<const int> signals);  ///< starts recording `signals`
+  /// Starts recording `signals`. At the first SIGINT, the handler writes `interrupt_notice` as a
+  /// line to standard error; empty: nothing.
+  explicit SignalWatch(std::span<const int> signals, const std::string& interrupt_notice = {});
   /// Same, for a list.
   SignalWatch(std::initializer_list<int> signals)
       : SignalWatch(std::span(signals.begin(), signals.size())) {}
@@ -49,6 +52,7 @@ class SignalWatch {
 
  private:
   SignalStack stack_;
+  std::string notice_;
   std::vector<std::pair<int, struct sigaction>> previous_;
 };
 

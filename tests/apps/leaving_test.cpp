@@ -103,11 +103,28 @@ TEST(LeavingOnHangup, IsNotDoneUnderNohupWhereALibraryTakesTheSignal) {
 
 TEST(LeavingOnHangup, SaysOnWhichSignal) {
   Process process(lockstep("train --model mlp --epochs 1000000 --log-every 1" + kData));
-  ASSERT_TRUE(process.wait_for("step 3/"));
+  ASSERT_TRUE(process.wait_for(" 3/11000000 "));
   process.kill(SIGHUP);
   const Result result = process.finish();
   EXPECT_EQ(result.status, 129);
   EXPECT_THAT(result.output, HasSubstr(" on SIGHUP\n"));
+}
+
+TEST(LeavingOnInterrupt, IsAcknowledgedAndToldHowToStopAtOnce) {
+  const ScratchDirectory scratch;
+  const std::string saves = " --checkpoint-dir " + (scratch.path() / "run").string();
+  for (const auto& [arguments, notice] :
+       {std::pair<std::string, std::string>{"", "lockstep: SIGINT: finishing this step; "},
+        {saves, "lockstep: SIGINT: finishing this step and saving a checkpoint; "},
+        {"--quiet", ""}}) {
+    Process process(lockstep(kTrain + "--epochs 1000000 " + arguments));
+    ASSERT_TRUE(process.wait_for(R"("step":3,)"));
+    process.kill(SIGINT);
+    const Result result = process.finish();
+    EXPECT_EQ(result.status, 130);
+    EXPECT_EQ(result.errors,
+              notice.empty() ? "" : notice + "press Ctrl-C again to stop immediately\n");
+  }
 }
 
 // What the kernel writes for a handler must not land in what a matrix product of oneDNN takes for

@@ -46,6 +46,20 @@ TEST(Signals, EndTheProcessAtTheSecondInterrupt) {
       ::testing::KilledBySignal(SIGINT), "");
 }
 
+TEST(Signals, OfTheFirstInterruptWriteANotice) {
+  ::testing::internal::CaptureStderr();
+  {
+    const SignalWatch watch(kAll, "press it again");
+    std::raise(SIGTERM);
+    std::raise(SIGINT);
+  }
+  {
+    const SignalWatch silent(kAll);
+    std::raise(SIGINT);
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "press it again\n");
+}
+
 // A rank receives one request twice if the scheduler and mpirun both send it.
 TEST(Signals, OfSchedulersMayComeTwice) {
   const SignalWatch watch(kAll);

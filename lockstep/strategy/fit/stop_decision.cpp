@@ -1,9 +1,29 @@
 #include "lockstep/strategy/fit/stop_decision.h"
 
+#include <fmt/format.h>
+#include <spdlog/logger.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <string>
 
 namespace lockstep::strategy {
+namespace {
+
+/// What the chief answers to Ctrl-C; empty if the session is quiet, and on the other ranks.
+std::string interrupt_notice(const job::Session& session, const FitOptions& fit) {
+  if (!session.is_chief() || !session.logger()->should_log(spdlog::level::info)) return {};
+  return fmt::format(
+      "lockstep: SIGINT: finishing this step{}; press Ctrl-C again to stop immediately",
+      fit.checkpoint.directory.empty() ? "" : " and saving a checkpoint");
+}
+
+}  // namespace
+
+StopDecision::StopDecision(const Strategy& strategy, const FitOptions& fit)
+    : strategy_(strategy),
+      fit_(fit),
+      signals_(fit.signals, interrupt_notice(strategy.session(), fit)) {}
 
 void StopDecision::begin() {
   callbacks_may_stop_steps_ = strategy_.ranks().any(std::ranges::any_of(

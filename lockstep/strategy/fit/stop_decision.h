@@ -13,8 +13,7 @@ namespace lockstep::strategy {
 class StopDecision {
  public:
   /// Both must outlive this object.
-  StopDecision(const Strategy& strategy, const FitOptions& fit)
-      : strategy_(strategy), fit_(fit), signals_(fit.signals) {}
+  StopDecision(const Strategy& strategy, const FitOptions& fit);
 
   /// Agrees whether callbacks may stop the training after a step. Ranks may have different
   /// callbacks: the chief alone writes logs. Call it once, before the first step. Collective.
