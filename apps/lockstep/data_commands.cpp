@@ -11,6 +11,7 @@
 #include "apps/lockstep/data_tools.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
@@ -70,10 +71,10 @@ void convert_data(const ConvertOptions& options) {
     part =
         data::write_shards(*source, shards, [&](std::int64_t records) { progress.show(records); });
   }
-  fmt::print("{} records of {} in {} file{}: {} to {}, described in {}\n", part.records,
-             shards.part, part.files.size(), part.files.size() == 1 ? "" : "s",
-             (shards.directory / part.files.front()).string(), part.files.back(),
-             data::kDatasetJson);
+  const std::string last = part.files.size() == 1 ? "" : " to " + part.files.back();
+  fmt::print("{} of {} in {}: {}{}, described in {}\n", counted(part.records, "record"),
+             shards.part, counted(static_cast<std::int64_t>(part.files.size()), "file"),
+             (shards.directory / part.files.front()).string(), last, data::kDatasetJson);
 }
 
 void add_convert_command(CLI::App& convert, const char* name, const char* help,

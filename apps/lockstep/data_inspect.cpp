@@ -14,6 +14,7 @@
 #include "apps/lockstep/data_tools.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/open_data.h"
@@ -175,10 +176,12 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
-  fmt::print("{}: {} records of [{}]", source.description(), source.size(),
+  fmt::print("{}: {} of [{}]", source.description(), counted(source.size(), "record"),
              fmt::join(spec.shape, ", "));
-  fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} classes", spec.classes) : "");
-  fmt::print("{} of {} records\n", source.has_images() ? "images" : "features", count);
+  fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} class{}", spec.classes,
+                                                      spec.classes == 1 ? "" : "es")
+                                        : "");
+  fmt::print("{} of {}\n", source.has_images() ? "images" : "features", counted(count, "record"));
   if (encoded)
     headers.print();
   else
@@ -254,12 +257,12 @@ class Inspection {
       if (++records % kProgressEvery == 0) progress.show(records);
     }
     records_ += records;
-    fmt::print("{}: {} records of {} bytes, compression {}\n", path.string(), records,
+    fmt::print("{}: {} of {} bytes, compression {}\n", path.string(), counted(records, "record"),
                lengths.text(), data::compression_name(reader.compression()));
   }
 
   void print_features() const {
-    fmt::print("\nfeatures of {} records\n", records_);
+    fmt::print("\nfeatures of {}\n", counted(records_, "record"));
     fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each",
                "range");
     for (const auto& [key, summary] : features_) {

@@ -183,7 +183,7 @@ TEST_F(DataCommands, InspectsTables) {
                 "  1              2  plum\n");
   write_bytes(directory_ / "b.csv", "size,price\n1,2\n3,4.5\n");
   EXPECT_THAT(run({"inspect", "--records", "1", "csv:" + path("b.csv") + "?targets=price"}),
-              HasSubstr("2 records of [1]\n\nfeatures of 1 records\n"
+              HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
                         "  target 1                float    2\n"));
@@ -223,7 +223,7 @@ TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
                                                   "  1              2  bee\n");
   EXPECT_EQ(run({"convert", "images", "--input", path("images"), "--output", path("out")}),
             "3 records of train in 1 file: " + path("out/train-00000-of-00001.tfrecord") +
-                " to train-00000-of-00001.tfrecord, described in dataset.json\n");
+                ", described in dataset.json\n");
   const Dataset dataset = open_data(path("out"));
   EXPECT_EQ(dataset.spec(), (SampleSpec{{1, 1, 1}, 2, 0}));
   const std::string output = run({"inspect", path("out")});
