@@ -24,6 +24,7 @@
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 
@@ -72,6 +73,7 @@ using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
 using strategy::Pretrained;
+using strategy::ProgressBar;
 using strategy::Strategy;
 using strategy::Trainer;
 

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     network.add(lockstep::Dense({.units = data.spec().classes}));
 
     lockstep::Trainer trainer(*strategy, network);
-    const auto history = trainer.fit(data.shuffle().batch(50), {.epochs = 3});
+    const auto history = trainer.fit(data.shuffle().batch(50), {.epochs = 3, .progress = false});
     if (session.is_chief())
       for (const auto& epoch : history.epochs)
         fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1,

@@ -350,6 +350,11 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   add_schedule_options(command, a);
   add_keeping_options(command, a);
   add_output_options(command, a.output);
+  command
+      .add_flag("--verbose", a.verbose,
+                "Also print where replicas are, what each rank reads, why the all-reduce was "
+                "chosen, and where the time of each epoch went")
+      ->group("Output");
 }
 
 void complete(TrainArguments& a) {

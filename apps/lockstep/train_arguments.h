@@ -31,6 +31,7 @@ struct TrainArguments {
   DataArguments data;
   PlaceArguments place;
   OutputArguments output;
+  bool verbose = false;
 
   std::string model;
   LossChoice loss;

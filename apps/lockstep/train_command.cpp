@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -72,9 +71,9 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
     callbacks.push_back(
         std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run_name(arguments)));
   else if (!arguments.output.quiet)
-    callbacks.push_back(std::make_shared<strategy::Progress>(
-        stdout, strategy::Progress::Options{.log_every = arguments.log_every,
-                                            .terminal = is_watched(STDOUT_FILENO)}));
+    callbacks.push_back(std::make_shared<strategy::ProgressBar>(
+        stdout,
+        strategy::ProgressOptions{.log_every = arguments.log_every, .verbose = arguments.verbose}));
   if (!arguments.summary_dir.empty())
     callbacks.push_back(std::make_shared<strategy::Summaries>(
         arguments.summary_dir, arguments.log_every, markdown, strategy.session().logger()));
@@ -124,6 +123,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
     fit.validation = open_validation(arguments, dataset.spec());
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
+  fit.progress = false;  // make_callbacks() adds it
   if (session.is_chief())
     fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
@@ -132,8 +132,6 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
          job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
   strategy::Trainer trainer(*strategy, source.make(), arguments.trainer);
-  const bool speaks = session.is_chief() && !arguments.output.json() && !arguments.output.quiet;
-  if (speaks) fmt::print("{}", strategy->table());
   const strategy::History history = trainer.fit(dataset, fit);
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
 }
@@ -159,7 +157,9 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
     invocation.streams->limit_waiting(
         std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(patience)));
     job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = arguments->output.quiet, .stall_timeout = stall_timeout});
+                         {.quiet = arguments->output.quiet,
+                          .verbose = arguments->verbose,
+                          .stall_timeout = stall_timeout});
     const job::DelayedTermination late(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });

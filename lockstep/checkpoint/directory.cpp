@@ -234,7 +234,7 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
   if (!is_automatic || !is_chief() || ranks_.size() == 1) return;
   const double megabytes = static_cast<double>(bytes) / 1e6;
   if (options_.verify == VerifyCheckpoint::full)
-    log_->info(
+    log_->debug(
         "--verify-checkpoint full: a checkpoint takes up to {:.1f} MB; the other ranks write "
         "theirs to {} on their "
         "node, compare it and remove it",

@@ -88,7 +88,8 @@ Session::Session(int argc, char** argv, const SessionOptions& options)
   // Before MPI_Init, which would end a process of a plain srun with its own message.
   if (runs == 0 && (!launch.launched || !launch.connects)) require_no_task(process_environment());
   if (launch.launched || runs != 0) initialize_mpi(argc, argv);
-  logger_ = make_logger({.quiet = options.quiet, .rank = rank_, .ranks = size_});
+  logger_ = make_logger(
+      {.quiet = options.quiet, .verbose = options.verbose, .rank = rank_, .ranks = size_});
   activity_->set_phase(allreduce::Phase::starting);
   double stall_timeout = options.stall_timeout;
   if (ranks_ != MPI_COMM_NULL) MPI_Bcast(&stall_timeout, 1, MPI_DOUBLE, 0, ranks_);

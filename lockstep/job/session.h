@@ -43,7 +43,8 @@ class SessionGroup {
 
 /// Options of a session.
 struct SessionOptions {
-  bool quiet = false;  ///< warnings and errors only
+  bool quiet = false;    ///< warnings and errors only; `fit` does not print its progress
+  bool verbose = false;  ///< messages about details too
   /// Seconds without progress after which the watchdog ends the job with exit status 4 and reports
   /// the stalled rank. Used from the start of the session until a strategy or workers set their
   /// own; 0: no watchdog until then. The value of rank 0 applies to all ranks.

@@ -27,6 +27,7 @@ struct TrainBegin {
   int world_size = 1;                   ///< number of replicas
   int ranks = 1;                        ///< number of ranks
   int nodes = 1;                        ///< number of hosts
+  bool is_chief = true;                 ///< whether this rank writes files and user-visible output
   std::vector<job::Placement> placements;  ///< placements of all replicas
   std::string data;                        ///< human-readable description of the data set
   std::int64_t records = 0;                ///< number of records in the data set
@@ -36,6 +37,7 @@ struct TrainBegin {
   std::vector<data::WorkerShare> shares;
   /// Files that are used only up to a damaged position.
   std::vector<data::DamagedFile> damaged_files;
+  bool has_validation = false;         ///< whether epochs end with a validation
   std::int64_t global_batch = 0;       ///< samples per step over all replicas
   std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
   std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
@@ -121,7 +123,7 @@ struct TrainEnd {
 };
 
 /// Observes a training. The hooks are called on every rank at the same points, on the thread that
-/// called fit(). By default they do nothing.
+/// called fit(). By default they do nothing. TrainBegin::is_chief tells the rank that prints.
 class Callback {
  public:
   virtual ~Callback() = default;

@@ -1,13 +1,16 @@
 #include "lockstep/strategy/trainer.h"
 
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/job/agreement.h"
+#include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_loop.h"
@@ -36,6 +39,14 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .records_steps = options.records_steps};
 }
 
+bool shows_progress(const job::Session& session, const FitOptions& options) {
+  return options.progress && session.is_chief() &&
+         session.logger()->should_log(spdlog::level::info) &&
+         std::ranges::none_of(options.callbacks, [](const auto& callback) {
+           return dynamic_cast<const ProgressBar*>(callback.get()) != nullptr;
+         });
+}
+
 }  // namespace
 
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
@@ -54,8 +65,11 @@ PretrainedWeights Trainer::initialize_from(const Pretrained& pretrained) {
 std::uint64_t Trainer::parameter_hash() { return (*replicas_)[0].parameter_hash(); }
 
 History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
-  auto loop = std::make_unique<FitLoop>(*replicas_, options_, dataset, options);
   Strategy& strategy = replicas_->strategy();
+  FitOptions fit = options;
+  if (shows_progress(strategy.session(), options))
+    fit.callbacks.push_back(std::make_shared<ProgressBar>());
+  auto loop = std::make_unique<FitLoop>(*replicas_, options_, dataset, fit);
   History history;
   strategy.fail_together([&] { history = loop->run(); });
   // Threads that still read ahead must finish.

@@ -88,6 +88,9 @@ struct FitOptions {
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
   CheckpointPlan checkpoint = {};                ///< where and when to save
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
+  /// The chief prints the progress to standard output (ProgressBar), unless `callbacks` has a
+  /// ProgressBar or the session is quiet.
+  bool progress = true;
   int prefetch = 2;      ///< number of global batches to read ahead
   int data_threads = 1;  ///< maximum number of background threads that read
   /// Number of steps between checks that all replicas have the same values; 0 checks only at

@@ -13,6 +13,7 @@
 namespace lockstep::apps {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
@@ -45,7 +46,7 @@ TEST(IrisExample, LearnsThreeSpecies) {
   data::write_bytes(directory / "test.csv", flowers(30, 2));
   const Result result = run({example("iris"), directory / "train.csv", directory / "test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
+  EXPECT_THAT(result.output, ContainsRegex(kIrisOutput));
   EXPECT_THAT(result.output,
               HasSubstr("flower 1: setosa\nflower 2: versicolor\nflower 3: virginica\n"));
 }
@@ -59,7 +60,7 @@ TEST(IrisExample, LearnsFishersFlowers) {
   const Result result =
       run({example("iris"), shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, MatchesRegex(kIrisOutput));
+  EXPECT_THAT(result.output, ContainsRegex(kIrisOutput));
 }
 
 TEST(IrisExample, SaysWhatItNeeds) {
@@ -81,7 +82,7 @@ TEST(FashionMnistExample, TrainsAndEvaluates) {
   const Result result =
       run({example("fashion_mnist"), "synthetic:28x28x1:10:640", "synthetic:28x28x1:10:100", "1"});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, MatchesRegex("accuracy [01].[0-9]+ on 100 records, 1 replicas\n"));
+  EXPECT_THAT(result.output, ContainsRegex("accuracy [01].[0-9]+ on 100 records, 1 replicas\n"));
 }
 
 TEST(CustomLoopExample, StopsWhenItsLossIsSmallAndIsTheSameOnTwoReplicasAsOnOne) {
@@ -104,7 +105,7 @@ TEST(FineTuneExample, LearnsOtherClassesFromWeights) {
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(
       result.output,
-      MatchesRegex("accuracy 0.[0-4][0-9]+ before, (1.0000|0.9[0-9]+) after fine-tuning\n"));
+      ContainsRegex("accuracy 0.[0-4][0-9]+ before, (1.0000|0.9[0-9]+) after fine-tuning\n"));
 }
 
 TEST(FineTuneExample, SaysWhatItNeeds) {

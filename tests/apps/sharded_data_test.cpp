@@ -90,7 +90,7 @@ TEST_F(ShardedData, OfAnySizesAreReadEvenlyAndEachRecordOnce) {
 
 TEST_F(ShardedData, AreToldOfInATable) {
   write_seven();
-  const Result result = run(mpirun(2, train()));
+  const Result result = run(mpirun(2, train("--verbose")));
   EXPECT_THAT(result.output, HasSubstr("shard policy auto: 4003 records of 7 files, "));
   EXPECT_THAT(result.output,
               HasSubstr("   rank   files       records      bytes\n      0       7          200"));

@@ -18,6 +18,7 @@ using checkpoint::ScratchDirectory;
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 // ---- A training
 
@@ -49,12 +50,18 @@ TEST(TrainCommand, NamesTheRunByItsDirectory) {
 }
 
 TEST(TrainCommand, SpeaksToPeople) {
-  const Result result = run_lockstep("train --model mlp --devices cpu:0,cpu:0 --epochs 1" + kData);
+  const std::string train = "train --model mlp --devices cpu:0,cpu:0 --epochs 1" + kData;
+  const Result result = run_lockstep(train);
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, HasSubstr("replica  rank  host"));
-  EXPECT_THAT(result.output, HasSubstr("mirrored on 2 replicas, all-reduce in-process; global "
-                                       "batch 100, at most 50 per replica"));
-  EXPECT_THAT(result.output, HasSubstr("epoch 1: loss"));
+  EXPECT_THAT(result.output, ContainsRegex("^model mlp, [0-9]+ parameters; .*, 1003 records\n"
+                                           "mirrored on 2 replicas; global batch 100, 11 steps, "
+                                           "learning rate 0.001, seed 1\n"
+                                           "epoch   step      loss  accuracy  samples/s     time\n"
+                                           "    1   1/11 .*\n"
+                                           "    1  11/11 "));
+  const Result verbose = run_lockstep(train + "--verbose");
+  EXPECT_THAT(verbose.output, HasSubstr("replica  rank  host"));
+  EXPECT_THAT(verbose.output, HasSubstr("all-reduce in-process; at most 50 samples per replica"));
   EXPECT_EQ(run_lockstep("train --model mlp --quiet --epochs 1" + kData).output, "");
 }
 
@@ -153,6 +160,22 @@ TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
   EXPECT_THAT(resumed.errors,
               HasSubstr("pretrained weights are ignored: the training resumes from "));
   EXPECT_EQ(run_lockstep(saving + " --steps 6 --resume never").status, 3);
+}
+
+TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
+  const ScratchDirectory directory;
+  const std::string run = directory.path() / "run";
+  const std::string train = "train --model mlp" + kData + "--checkpoint-dir " + run;
+  ASSERT_EQ(run_lockstep(train + " --epochs 2").status, 0);
+  for (const int epochs : {1, 2}) {
+    const Result again = run_lockstep(fmt::format("{} --epochs {}", train, epochs));
+    EXPECT_EQ(again.status, 0) << again.errors;
+    EXPECT_THAT(again.output,
+                HasSubstr(fmt::format("nothing to do: {}/step-00000022 is at step 22, and this "
+                                      "training ends at step {}\n",
+                                      run, 11 * epochs)));
+    EXPECT_THAT(again.output, Not(HasSubstr("resumed from")));
+  }
 }
 
 // ---- Where it trains

@@ -147,8 +147,10 @@ int train(Session& session, const Arguments& arguments) {
   const auto bytes = static_cast<std::size_t>(arguments.bucket_bytes);
   Trainer trainer(strategy, make_network(arguments, mischief),
                   {.buckets = {.first_bytes = bytes, .bytes = bytes}});
-  strategy::FitOptions fit{
-      .epochs = 1, .prefetch = arguments.prefetch, .check_replicas = arguments.check_replicas};
+  strategy::FitOptions fit{.epochs = 1,
+                           .progress = false,
+                           .prefetch = arguments.prefetch,
+                           .check_replicas = arguments.check_replicas};
   fit.callbacks.push_back(std::make_shared<Steps>(
       mischief, trainer, std::chrono::milliseconds(arguments.pause), session.is_chief()));
   if (arguments.log_every > 0 && session.is_chief())

@@ -1,12 +1,17 @@
 #include "lockstep/strategy/callbacks/progress.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <utility>
 
+#include "lockstep/base/system/terminal.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
 
 namespace lockstep::strategy {
@@ -35,9 +40,8 @@ std::string bytes_text(std::int64_t bytes) {
 
 std::string shard_table(std::string_view policy, std::int64_t files, std::int64_t records,
                         std::int64_t bytes, const std::vector<data::WorkerShare>& shares) {
-  std::string table = fmt::format("shard policy {}: {} records", policy, records);
-  if (files > 0)
-    table += fmt::format(" of {} file{}, {}", files, files == 1 ? "" : "s", bytes_text(bytes));
+  std::string table = fmt::format("shard policy {}: {}", policy, counted(records, "record"));
+  if (files > 0) table += fmt::format(" of {}, {}", counted(files, "file"), bytes_text(bytes));
   table += '\n';
   if (shares.size() <= 1) return table;
   table += fmt::format("{:>7}  {:>6}  {:>12}  {:>9}\n", "rank", "files", "records", "bytes");
@@ -62,16 +66,17 @@ std::string shard_table(std::string_view policy, std::int64_t files, std::int64_
 
 namespace {
 
-constexpr double kInputBound =
-    5;  // percentage of an epoch spent waiting for input that is reported
+// Percentages of an epoch above which the time spent waiting for input, and in communication and
+// waiting for other replicas, is reported.
+constexpr double kInputBound = 5;
+constexpr double kCommunicationBound = 20;
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
 
-std::string metrics_text(const model::MetricSums& metrics, std::string_view prefix = "") {
-  std::string text = fmt::format("{}loss {:.4f}", prefix, metrics.mean_loss());
-  if (metrics.has_accuracy) text += fmt::format(", {}accuracy {:.4f}", prefix, metrics.accuracy());
-  return text;
+/// A loss in at most eight characters, if possible.
+std::string loss_text(double loss) {
+  return std::abs(loss) < 1000 ? fmt::format("{:.4f}", loss) : fmt::format("{:.6g}", loss);
 }
 
 /// "4 s", "3:07", "2:05:10"
@@ -87,132 +92,227 @@ std::string signal_name(int signal) {
   return name == nullptr ? fmt::format("signal {}", signal) : fmt::format("SIG{}", name);
 }
 
+/// Also if the program has replaced `stdout` by a FILE without a descriptor.
+int descriptor_of(std::FILE* out) { return out == stdout ? STDOUT_FILENO : ::fileno(out); }
+
 }  // namespace
 
+struct ProgressBar::Row {
+  std::int64_t epoch;
+  std::int64_t step;
+  model::MetricSums metrics;
+  std::optional<model::MetricSums> validation;
+  double samples_per_second;
+  double seconds;
+};
+
+ProgressBar::ProgressBar(std::FILE* out, const ProgressOptions& options)
+    : out_(out),
+      options_(options),
+      descriptor_(descriptor_of(out)),
+      is_on_terminal_(is_watched(descriptor_)) {}
+
 // Not fmt::print(), which would throw in the middle of a training.
-void Progress::write(const std::string& text) {
+void ProgressBar::write(const std::string& text) {
   if (std::ferror(out_) != 0) return;
   std::fwrite(text.data(), 1, text.size(), out_);
   std::fflush(out_);
 }
 
-void Progress::print_line(const std::string& text) {
+void ProgressBar::print_line(const std::string& text) {
   const std::string blanks = line_width_ > 0 ? fmt::format("\r{:{}}\r", "", line_width_) : "";
   line_width_ = 0;
   write(blanks + text + "\n");
 }
 
-void Progress::rewrite_line(const std::string& text) {
-  write(fmt::format("\r{:{}}", text, line_width_));
+// The last column stays free: some terminals wrap a line that fills it.
+void ProgressBar::rewrite_line(const StepLogs& logs) {
+  const auto columns = static_cast<std::size_t>(std::max(1, terminal_columns(descriptor_) - 1));
+  const std::string text = step_line(logs, columns);
+  write(fmt::format("\r{:{}}", text, std::min(line_width_, columns)));
   line_width_ = text.size();
 }
 
-void Progress::on_train_begin(const TrainBegin& begin) {
-  begin_ = begin;
-  print_line(fmt::format("model {}, {} parameters{}; {}, {} records", begin.model, begin.parameters,
-                         begin.precision == "float32" ? "" : ", computed in " + begin.precision,
-                         begin.data, begin.records));
+void ProgressBar::print_details() {
+  std::string table = job::placement_table(begin_.placements);
+  std::int64_t bytes = 0;
+  for (const data::StoredFile& file : begin_.files) bytes += file.bytes;
+  table += shard_table(begin_.shard_policy, static_cast<std::int64_t>(begin_.files.size()),
+                       begin_.records, bytes, begin_.shares);
+  table.pop_back();
+  print_line(table);
   print_line(fmt::format(
-      "{} on {} replica{}, all-reduce {}{}; global batch {}, at most {} per replica in "
-      "micro-batches of {}",
-      begin.strategy, begin.world_size, begin.world_size == 1 ? "" : "s", begin.allreduce,
-      begin.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin.allreduce_reason),
-      begin.global_batch, begin.per_replica_batch, begin.micro_batch));
+      "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; ready after "
+      "{:.2f} s",
+      begin_.allreduce,
+      begin_.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin_.allreduce_reason),
+      counted(begin_.per_replica_batch, "sample"), begin_.micro_batch,
+      counted(begin_.steps_per_epoch, "step"), begin_.start_seconds));
+}
+
+void ProgressBar::on_train_begin(const TrainBegin& begin) {
+  begin_ = begin;
+  print_line(fmt::format("model {}, {}{}; {}, {}", begin.model,
+                         counted(begin.parameters, "parameter"),
+                         begin.precision == "float32" ? "" : ", computed in " + begin.precision,
+                         begin.data, counted(begin.records, "record")));
+  print_line(fmt::format("{} on {}; global batch {}, {}, learning rate {}, seed {}", begin.strategy,
+                         counted(begin.world_size, "replica"), begin.global_batch,
+                         counted(begin.last_step, "step"), begin.learning_rate, begin.seed));
   if (begin.global_batch < begin.world_size)
     print_line(
         fmt::format("{} of {} replicas have no sample in a step: the global batch is smaller than "
                     "the number of replicas",
                     begin.world_size - begin.global_batch, begin.world_size));
-  std::int64_t bytes = 0;
-  for (const data::StoredFile& file : begin.files) bytes += file.bytes;
-  std::string shards =
-      shard_table(begin.shard_policy, static_cast<std::int64_t>(begin.files.size()), begin.records,
-                  bytes, begin.shares);
-  shards.pop_back();
-  print_line(shards);
+  if (options_.verbose) print_details();
   for (const data::DamagedFile& file : begin.damaged_files) print_line(file.text());
-  if (begin.restored_from)
+  if (begin.restored_from && begin.first_step >= begin.last_step)
+    print_line(fmt::format("nothing to do: {} is at step {}, and this training ends at step {}",
+                           begin.restored_from->string(), begin.first_step, begin.last_step));
+  else if (begin.restored_from)
     print_line(
         fmt::format("resumed from {}, step {}", begin.restored_from->string(), begin.first_step));
   if (begin.initialized_from)
     print_line(
         fmt::format("initialized from {}{}", begin.initialized_from->string(),
                     begin.kept_head.empty() ? "" : fmt::format(", without {}", begin.kept_head)));
-  print_line(
-      fmt::format("steps {} to {}, {} per epoch; learning rate {}, seed {}; ready after {:.2f} s",
-                  begin.first_step, begin.last_step, begin.steps_per_epoch, begin.learning_rate,
-                  begin.seed, begin.start_seconds));
 }
 
-void Progress::on_epoch_begin(std::int64_t /*epoch*/) {
+void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {
   sums_ = {};
   samples_ = 0;
   epoch_start_ = last_rewrite_ = Clock::now();
 }
 
-void Progress::on_batch_end(const StepLogs& logs) {
+std::int64_t ProgressBar::last_step_of(std::int64_t epoch) const {
+  return std::min((epoch + 1) * begin_.steps_per_epoch, begin_.last_step);
+}
+
+double ProgressBar::epoch_seconds() const {
+  return std::chrono::duration<double>(Clock::now() - epoch_start_).count();
+}
+
+void ProgressBar::on_batch_end(const StepLogs& logs) {
   if (!logs.skipped) sums_ += logs.metrics;
   samples_ += logs.samples;
-  if (!options_.terminal) {
-    if (options_.log_every > 0 && logs.step % options_.log_every == 0) print_line(step_line(logs));
-    return;
+  if (is_on_terminal_) {
+    const auto now = Clock::now();
+    if (now - last_rewrite_ < kRewriteEvery) return;
+    last_rewrite_ = now;
+    return rewrite_line(logs);
   }
-  const auto now = Clock::now();
-  if (now - last_rewrite_ < kRewriteEvery) return;
-  last_rewrite_ = now;
-  rewrite_line(step_line(logs));
+  // The last step of an epoch is in the epoch's row.
+  if (options_.log_every == 0 || logs.step == last_step_of(logs.epoch)) return;
+  if (logs.step % options_.log_every != 0 && logs.step != begin_.first_step + 1) return;
+  print_row({.epoch = logs.epoch,
+             .step = logs.step,
+             .metrics = sums_,
+             .validation = {},
+             .samples_per_second = static_cast<double>(samples_) / epoch_seconds(),
+             .seconds = epoch_seconds()});
 }
 
-std::string Progress::step_line(const StepLogs& logs) const {
-  const double seconds = std::chrono::duration<double>(Clock::now() - epoch_start_).count();
-  const double rate = static_cast<double>(samples_) / seconds;
-  const std::int64_t epoch_end =
-      std::min((logs.epoch + 1) * begin_.steps_per_epoch, begin_.last_step);
-  const double left = static_cast<double>((epoch_end - logs.step) * begin_.global_batch) / rate;
-  return fmt::format("epoch {}  step {}/{}  {}  {:.0f} samples/s  {} left in the epoch",
-                     logs.epoch + 1, logs.step, begin_.last_step, metrics_text(sums_), rate,
-                     duration_text(left));
+std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) const {
+  const double rate = static_cast<double>(samples_) / epoch_seconds();
+  const double left =
+      static_cast<double>((last_step_of(logs.epoch) - logs.step) * begin_.global_batch) / rate;
+  struct Part {
+    int importance;
+    std::string text;
+  };
+  std::vector<Part> parts = {{3, fmt::format("epoch {}", logs.epoch + 1)},
+                             {6, fmt::format("step {}/{}", logs.step, begin_.last_step)},
+                             {5, "loss " + loss_text(sums_.mean_loss())}};
+  if (sums_.has_accuracy) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
+  parts.push_back({1, fmt::format("{:.0f} samples/s", rate)});
+  if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left"});
+  for (;;) {
+    std::string line;
+    for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
+    if (line.size() <= columns) return line;
+    if (parts.size() == 1) return line.substr(0, columns);
+    parts.erase(std::ranges::min_element(parts, {}, &Part::importance));
+  }
 }
 
-void Progress::on_epoch_end(const EpochLogs& logs) {
-  std::string line = fmt::format("epoch {}{}: {}", logs.epoch + 1,
-                                 logs.complete ? "" : " (incomplete)", metrics_text(logs.metrics));
-  if (logs.validation) line += ", " + metrics_text(*logs.validation, "validation ");
-  line += fmt::format("; {} samples, {:.1f} s, {:.0f} samples/s", logs.samples, logs.seconds,
-                      logs.samples_per_second);
+void ProgressBar::print_row(const Row& row) {
+  has_accuracy_ = has_accuracy_ || row.metrics.has_accuracy;
+  std::string header;
+  std::string cells;
+  const auto add = [&](std::string_view name, std::size_t width, const std::string& cell) {
+    const std::string_view gap = header.empty() ? "" : "  ";
+    header += fmt::format("{}{:>{}}", gap, name, width);
+    cells += fmt::format("{}{:>{}}", gap, cell, width);
+  };
+  const auto accuracy = [](const model::MetricSums& metrics) {
+    return fmt::format("{:.4f}", metrics.accuracy());
+  };
+  const std::string last = std::to_string(begin_.last_step);
+  add("epoch", 5, std::to_string(row.epoch + 1));
+  add("step", std::max<std::size_t>(4, 2 * last.size() + 1), fmt::format("{}/{}", row.step, last));
+  add("loss", 8, loss_text(row.metrics.mean_loss()));
+  if (has_accuracy_) add("accuracy", 8, accuracy(row.metrics));
+  if (begin_.has_validation) {
+    add("val loss", 8, row.validation ? loss_text(row.validation->mean_loss()) : "");
+    if (has_accuracy_) add("val accuracy", 12, row.validation ? accuracy(*row.validation) : "");
+  }
+  add("samples/s", 9, fmt::format("{:.0f}", row.samples_per_second));
+  add("time", 7,
+      row.seconds < 60 ? fmt::format("{:.1f} s", row.seconds) : duration_text(row.seconds));
+  if (header != header_) print_line(header);
+  header_ = header;
+  print_line(cells);
+}
+
+void ProgressBar::on_epoch_end(const EpochLogs& logs) {
+  print_row({.epoch = logs.epoch,
+             .step = logs.step,
+             .metrics = logs.metrics,
+             .validation = logs.validation,
+             .samples_per_second = logs.samples_per_second,
+             .seconds = logs.seconds});
+  print_time_shares(logs);
+  if (logs.skipped_samples > 0)
+    print_line(fmt::format("{} in skipped steps", counted(logs.skipped_samples, "sample")));
+  for (const BadFile& bad : logs.bad_files)
+    print_line(fmt::format(
+        "{}{}{} replaced by the next one; the first: {}", bad.file.empty() ? "" : bad.file + ": ",
+        counted(bad.records, "bad record"), bad.records == 1 ? "" : ", each", bad.first));
+}
+
+void ProgressBar::print_time_shares(const EpochLogs& logs) {
   const auto percent = [&](double seconds) {
     return logs.seconds > 0 ? 100 * seconds / logs.seconds : 0;
   };
-  line += fmt::format("; {:.1f} % of it waiting for input", percent(logs.input_wait_seconds));
-  if (logs.data_workers > 1) line += fmt::format(" of {} threads", logs.data_workers);
+  const bool waits_for_input = percent(logs.input_wait_seconds) > kInputBound;
+  const bool waits_for_ranks =
+      begin_.world_size > 1 && percent(logs.communication.exposed) > kCommunicationBound;
+  if (!options_.verbose && !waits_for_input && !waits_for_ranks) return;
+  std::string line =
+      fmt::format("{:.1f} % of the time waiting for input", percent(logs.input_wait_seconds));
+  if (logs.data_workers > 0) line += fmt::format(" of {}", counted(logs.data_workers, "thread"));
   if (begin_.world_size > 1)
     line += fmt::format(", {:.1f} % communication, {:.1f} % waiting for other replicas",
                         percent(logs.communication.exposed - logs.communication.waited),
                         percent(logs.communication.waited));
-  if (logs.times_seen > 0)
+  if (options_.verbose && logs.times_seen > 0)
     line += fmt::format("; every record seen {}",
-                        logs.times_seen == 1 ? "once" : fmt::format("{} times", logs.times_seen));
-  if (logs.skipped_samples > 0)
-    line += fmt::format("; {} samples in skipped steps", logs.skipped_samples);
+                        logs.times_seen == 1 ? "once" : counted(logs.times_seen, "time"));
   print_line(line);
-  for (const BadFile& bad : logs.bad_files)
-    print_line(fmt::format("{}{} bad record{} replaced by the next one; the first: {}",
-                           bad.file.empty() ? "" : bad.file + ": ", bad.records,
-                           bad.records == 1 ? "" : "s, each", bad.first));
-  if (percent(logs.input_wait_seconds) > kInputBound)
+  if (waits_for_input)
     print_line(
         "the training waits for its input: increase --data-threads if cores are free; lockstep "
         "data benchmark reports which stage is slow");
 }
 
-void Progress::on_checkpoint(const CheckpointLogs& logs) {
+void ProgressBar::on_checkpoint(const CheckpointLogs& logs) {
   print_line(fmt::format("saved {}", logs.path.string()));
 }
 
-void Progress::on_train_end(const TrainEnd& end) {
+void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
-  print_line(fmt::format("{} steps, {:.1f} s; parameter hash {}", end.steps, end.seconds,
+  print_line(fmt::format("{}, {:.1f} s; parameter hash {}", counted(end.steps, "step"), end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }
 

@@ -24,39 +24,55 @@ inline constexpr std::size_t kMaxRanksShown = 16;
 std::string shard_table(std::string_view policy, std::int64_t files, std::int64_t records,
                         std::int64_t bytes, const std::vector<data::WorkerShare>& shares);
 
-/// Prints the progress of a training: on a terminal, a line that is updated in place during an
-/// epoch; otherwise a line every `log_every` steps. Also prints a line per epoch and per
-/// checkpoint, and a summary. Use only on the chief. Lost output (a full disk, a closed pipe) does
-/// not end the training: nothing more is written, and std::ferror(out) is set.
-class Progress final : public Callback {
+/// What ProgressBar prints.
+struct ProgressOptions {
+  std::int64_t log_every = 100;  ///< steps between plain lines; 0: only epochs
+  /// Also placements, shares of the records, the reason for the all-reduce, and where the time of
+  /// each epoch went.
+  bool verbose = false;
+};
+
+/// Prints the progress of a training: a row per epoch and a summary; within an epoch, on a terminal
+/// a line that is updated in place and fits its width, otherwise a row for the first step and every
+/// `log_every` steps. Use only on the chief. Lost output (a full disk, a closed pipe) does not end
+/// the training: nothing more is written, and std::ferror(out) is set.
+///
+/// Trainer::fit() adds one by itself (FitOptions::progress).
+class ProgressBar final : public Callback {
  public:
-  /// How often, and where to.
-  struct Options {
-    std::int64_t log_every = 100;  ///< steps between plain lines; 0 for none
-    /// Whether `out` is a terminal, on which the last line can be overwritten.
-    bool terminal = false;
-  };
   /// `out` must outlive this object.
-  Progress(std::FILE* out, const Options& options) : out_(out), options_(options) {}
+  explicit ProgressBar(std::FILE* out = stdout, const ProgressOptions& options = {});
 
   /// Prints model, data, replicas and options.
   void on_train_begin(const TrainBegin& begin) override;
   void on_train_end(const TrainEnd& end) override;    ///< prints the totals
   void on_epoch_begin(std::int64_t epoch) override;   ///< resets the sums of the epoch
-  void on_epoch_end(const EpochLogs& logs) override;  ///< prints the line of an epoch
+  void on_epoch_end(const EpochLogs& logs) override;  ///< prints the row of an epoch
   void on_batch_end(const StepLogs& logs) override;   ///< prints the progress within the epoch
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< prints the path of the checkpoint
   bool may_stop_at_batches() const override { return false; }
 
  private:
+  /// Of the table of epochs and steps.
+  struct Row;
+
   void write(const std::string& text);
   void print_line(const std::string& text);
-  void rewrite_line(const std::string& text);
-  std::string step_line(const StepLogs& logs) const;
+  void rewrite_line(const StepLogs& logs);
+  void print_row(const Row& row);
+  void print_details();
+  void print_time_shares(const EpochLogs& logs);
+  std::string step_line(const StepLogs& logs, std::size_t columns) const;
+  std::int64_t last_step_of(std::int64_t epoch) const;
+  double epoch_seconds() const;
 
   std::FILE* out_;
-  Options options_;
+  ProgressOptions options_;
+  int descriptor_;       // of `out_`
+  bool is_on_terminal_;  // whether the last line can be overwritten
   TrainBegin begin_;
+  std::string header_;  // of the rows printed last
+  bool has_accuracy_ = false;
   model::MetricSums sums_;    // of the epoch so far, in this run
   std::int64_t samples_ = 0;  // likewise
   std::chrono::steady_clock::time_point epoch_start_;

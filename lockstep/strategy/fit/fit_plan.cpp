@@ -90,6 +90,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .world_size = static_cast<int>(world),
           .ranks = strategy.session().size(),
           .nodes = strategy.session().nodes(),
+          .is_chief = strategy.is_chief(),
           .placements = strategy.placements(),
           .data = dataset.description(),
           .records = dataset.size(),
@@ -98,6 +99,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .shares = strategy.is_chief() ? dataset.shares(layout, trainer.seed, position.epochs_done)
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().damage(),
+          .has_validation = fit.validation.has_value(),
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,

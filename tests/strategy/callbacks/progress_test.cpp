@@ -2,66 +2,180 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+
+#include <array>
 
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
+#include "tests/support/terminal.h"
 
 namespace lockstep::strategy {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-std::string shown(const Progress::Options& options, int replicas = 1) {
+std::string shown(const ProgressOptions& options, int replicas = 1) {
   CapturedFile file;
   FitOptions fit{.epochs = 1, .validation = small_data(20).batch(3)};
-  fit.callbacks = {std::make_shared<Progress>(file.get(), options)};
+  fit.callbacks = {std::make_shared<ProgressBar>(file.get(), options)};
   train(replicas, plain_network(), small_data(15).batch(3), {}, fit);
   return file.text();
 }
 
-TEST(Progress, IsPlainLinesWhereThereIsNoTerminal) {
+TEST(ProgressBar, IsRowsWhereThereIsNoTerminal) {
   const std::string text = shown({.log_every = 2});
-  EXPECT_THAT(text,
-              HasSubstr("model plain, 256 parameters; 15 synthetic samples of 16, 15 records\n"));
-  EXPECT_THAT(text, HasSubstr("epoch 1  step 2/5  loss "));
-  EXPECT_THAT(text, HasSubstr("epoch 1  step 4/5  loss "));
-  EXPECT_THAT(text, Not(HasSubstr("step 3/5")));
-  EXPECT_THAT(text, HasSubstr("epoch 1: loss "));
-  EXPECT_THAT(text, HasSubstr("validation accuracy "));
-  EXPECT_THAT(text, HasSubstr("5 steps, "));
+  EXPECT_THAT(
+      text,
+      ContainsRegex(
+          "^model plain, 256 parameters; 15 synthetic samples of 16, 15 records\n"
+          "one-device on 1 replica; global batch 3, 5 steps, learning rate 0.001, seed 1\n"
+          "epoch  step      loss  accuracy  val loss  val accuracy  samples/s     time\n"
+          "    1   1/5    [0-9]\\.[0-9]+    [01]\\.[0-9]+ +[0-9]+ +[0-9.]+ s\n"
+          "    1   2/5 [^\n]+\n"
+          "    1   4/5 [^\n]+\n"
+          "    1   5/5    [0-9]\\.[0-9]+    [01]\\.[0-9]+    [0-9]\\.[0-9]+        [01]\\.[0-9]+ "
+          "+[0-9]+ +[0-9.]+ s\n"));
+  EXPECT_THAT(text, ContainsRegex("\n5 steps, [0-9.]+ s; parameter hash [0-9a-f]{16}\n$"));
   EXPECT_THAT(text, Not(HasSubstr("\r")));
 }
 
-TEST(Progress, SaysThatReplicasIdle) {
+TEST(ProgressBar, ShowsTheFirstAndLastStepOfAShortTraining) {
+  const std::string text = shown({.log_every = 100});
+  EXPECT_THAT(text, HasSubstr("\n    1   1/5 "));
+  EXPECT_THAT(text, HasSubstr("\n    1   5/5 "));
+  EXPECT_THAT(text, Not(HasSubstr(" 2/5 ")));
+  EXPECT_THAT(shown({.log_every = 0}), Not(HasSubstr(" 1/5 ")));
+}
+
+TEST(ProgressBar, HasDetailsWhenVerbose) {
+  const std::string text = shown({.verbose = true}, 2);
+  EXPECT_THAT(text, HasSubstr("\nreplica  rank  host"));
+  EXPECT_THAT(text, HasSubstr("\nshard policy auto: 15 records\n"));
+  EXPECT_THAT(text,
+              ContainsRegex("\nall-reduce in-process; at most 2 samples per replica in "
+                            "micro-batches of 2; 5 steps per epoch; ready after [0-9.]+ s\n"));
+  EXPECT_THAT(text, HasSubstr("; every record seen once\n"));
+}
+
+TEST(ProgressBar, SaysThatReplicasIdle) {
   EXPECT_THAT(shown({}, 4), HasSubstr("1 of 4 replicas have no sample in a step: the global batch "
                                       "is smaller than the number of replicas\n"));
   EXPECT_THAT(shown({}, 3), Not(HasSubstr("have no sample")));
 }
 
-TEST(Progress, LeavesNothingOfARewrittenLine) {
+TEST(ProgressBar, IsShownByFitUnlessThereIsOneOrNoneIsWanted) {
+  const auto printed = [](bool quiet, FitOptions fit) {
+    job::Session session(0, nullptr, {.quiet = quiet});
+    OneDeviceStrategy strategy(session);
+    Trainer trainer(strategy, plain_network());
+    ::testing::internal::CaptureStdout();
+    trainer.fit(small_data(15).batch(3), fit);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_THAT(printed(false, {}), HasSubstr("model plain, "));
+  EXPECT_EQ(printed(true, {}), "");
+  EXPECT_EQ(printed(false, {.progress = false}), "");
   CapturedFile file;
-  Progress progress(file.get(), {.log_every = 0, .terminal = true});
-  TrainBegin begin;
-  begin.steps_per_epoch = begin.last_step = 1'000'000'000;
-  progress.on_train_begin(begin);
-  progress.on_epoch_begin(0);
-  // The line is rewritten after a tenth of a second; how many steps that takes does not matter.
-  StepLogs logs;
-  while (file.text().find("step ") == std::string::npos ||
-         file.text().find('\r') == std::string::npos) {
-    ++logs.step;
-    progress.on_batch_end(logs);
-  }
-  progress.on_epoch_end({});
-  const std::string text = file.text();
-  const std::string line = text.substr(text.find('\r') + 1);
-  EXPECT_THAT(text, HasSubstr("\r" + std::string(line.find('\r'), ' ') + "\repoch 1: loss"));
+  EXPECT_EQ(printed(false, {.callbacks = {std::make_shared<ProgressBar>(file.get())}}), "");
+  EXPECT_THAT(file.text(), HasSubstr("model plain, "));
 }
 
-std::string epoch_line(const EpochLogs& logs, int replicas = 1) {
+/// A terminal on which the progress of a training of very many steps is shown.
+class OnTerminal {
+ public:
+  explicit OnTerminal(unsigned short columns)
+      : terminal_(columns), file_(fdopen(dup(terminal_.inner), "w")), progress_(file_) {
+    TrainBegin begin;
+    begin.global_batch = 100;
+    begin.steps_per_epoch = begin.last_step = 1'000'000'000;
+    progress_.on_train_begin(begin);
+    while (text().find("seed 1\r\n") == std::string::npos) continue;
+    progress_.on_epoch_begin(0);
+  }
+  ~OnTerminal() { std::fclose(file_); }
+  OnTerminal(const OnTerminal&) = delete;
+  OnTerminal& operator=(const OnTerminal&) = delete;
+
+  ProgressBar& progress() { return progress_; }
+  const std::string& text() { return terminal_.text(); }
+  /// The line that is rewritten next. It is rewritten after a tenth of a second; how many steps
+  /// that takes does not matter.
+  std::string next_line() {
+    const std::size_t before = text().size();
+    StepLogs logs;
+    logs.metrics = {.loss = 50, .samples = 100, .correct = 80, .has_accuracy = true};
+    logs.samples = 100;
+    while (text().size() == before) {
+      ++logs.step;
+      progress_.on_batch_end(logs);
+    }
+    const std::string line = text().substr(before);
+    return line.substr(line.rfind('\r') + 1);
+  }
+  void resize(unsigned short columns) {
+    const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+    ioctl(terminal_.inner, TIOCSWINSZ, &size);
+  }
+
+ private:
+  Terminal terminal_;
+  std::FILE* file_;
+  ProgressBar progress_;
+};
+
+TEST(ProgressBar, FitsTheTerminalAndFollowsItsWidth) {
+  OnTerminal terminal(200);
+  EXPECT_THAT(terminal.next_line(),
+              ContainsRegex("^epoch 1  step [0-9]+/1000000000  loss 0.5000  accuracy 0.8000  "
+                            "[0-9]+ samples/s"));
+  for (const unsigned short columns : std::to_array<unsigned short>({80, 60, 40, 20, 5})) {
+    terminal.resize(columns);
+    EXPECT_LT(terminal.next_line().size(), columns);
+  }
+  terminal.resize(40);
+  EXPECT_THAT(terminal.next_line(), ContainsRegex("^step [0-9]+/1000000000  loss 0.5000 *$"));
+}
+
+TEST(ProgressBar, LeavesNothingOfARewrittenLine) {
+  OnTerminal terminal(80);
+  const std::size_t size = terminal.next_line().size();
+  terminal.progress().on_epoch_end({});
+  while (terminal.text().find("time\r\n") == std::string::npos) continue;
+  EXPECT_THAT(terminal.text(), HasSubstr("\r" + std::string(size, ' ') + "\repoch  "));
+}
+
+TEST(ProgressBar, HasNoTimeLeftAtTheEndOfAnEpoch) {
+  Terminal terminal(80);
+  std::FILE* file = fdopen(dup(terminal.inner), "w");
+  ProgressBar progress(file);
+  TrainBegin begin;
+  begin.steps_per_epoch = begin.last_step = 1;
+  progress.on_train_begin(begin);
+  progress.on_epoch_begin(0);
+  StepLogs logs{.step = 1, .samples = 1};
+  while (terminal.text().find("step 1/1") == std::string::npos) progress.on_batch_end(logs);
+  EXPECT_THAT(terminal.text(), Not(HasSubstr(" left")));
+  std::fclose(file);
+}
+
+TEST(ProgressBar, SaysThatThereIsNothingToDo) {
   CapturedFile file;
-  Progress progress(file.get(), {});
+  ProgressBar progress(file.get());
+  TrainBegin begin;
+  begin.restored_from = "run/step-00000078";
+  begin.first_step = 78;
+  begin.last_step = 26;
+  progress.on_train_begin(begin);
+  EXPECT_THAT(file.text(), HasSubstr("\nnothing to do: run/step-00000078 is at step 78, and this "
+                                     "training ends at step 26\n"));
+}
+
+std::string epoch_lines(const EpochLogs& logs, int replicas = 1, bool verbose = false) {
+  CapturedFile file;
+  ProgressBar progress(file.get(), {.verbose = verbose});
   TrainBegin begin;
   begin.world_size = replicas;
   progress.on_train_begin(begin);
@@ -70,26 +184,29 @@ std::string epoch_line(const EpochLogs& logs, int replicas = 1) {
   return file.text();
 }
 
-TEST(Progress, TellsWhereAnEpochsTimeWent) {
+TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
   EpochLogs logs;
   logs.seconds = 10;
   logs.input_wait_seconds = 0.2;
   logs.communication = {.exposed = 1.5, .waited = 0.5};
-  EXPECT_THAT(epoch_line(logs), HasSubstr("; 2.0 % of it waiting for input\n"));
-  EXPECT_THAT(epoch_line(logs, 2), HasSubstr("; 2.0 % of it waiting for input, 10.0 % "
-                                             "communication, 5.0 % waiting for other replicas\n"));
-  EXPECT_THAT(epoch_line(logs), Not(HasSubstr("the training waits for its input")));
+  EXPECT_THAT(epoch_lines(logs, 2), Not(HasSubstr("waiting")));
+  EXPECT_THAT(epoch_lines(logs, 1, true), HasSubstr("\n2.0 % of the time waiting for input\n"));
+  logs.communication.exposed = 2.5;
+  EXPECT_THAT(epoch_lines(logs), Not(HasSubstr("waiting"))) << "of one replica";
+  EXPECT_THAT(epoch_lines(logs, 2), HasSubstr("\n2.0 % of the time waiting for input, 20.0 % "
+                                              "communication, 5.0 % waiting for other replicas\n"));
+  EXPECT_THAT(epoch_lines(logs, 2), Not(HasSubstr("the training waits for its input")));
   logs.input_wait_seconds = 0.6;
-  EXPECT_THAT(epoch_line(logs),
+  EXPECT_THAT(epoch_lines(logs),
               HasSubstr("\nthe training waits for its input: increase --data-threads"));
 }
 
-TEST(Progress, ThatIsLostDoesNotEndTheTraining) {
+TEST(ProgressBar, ThatIsLostDoesNotEndTheTraining) {
   std::FILE* full = std::fopen("/dev/full", "w");
   ASSERT_NE(full, nullptr);
   std::setvbuf(full, nullptr, _IONBF, 0);
   FitOptions fit{.epochs = 2};
-  fit.callbacks = {std::make_shared<Progress>(full, Progress::Options{.log_every = 1})};
+  fit.callbacks = {std::make_shared<ProgressBar>(full, ProgressOptions{.log_every = 1})};
   EXPECT_EQ(train(1, plain_network(), small_data(15).batch(3), {}, fit).history.end.steps, 10);
   EXPECT_NE(std::ferror(full), 0);
   std::fclose(full);
