@@ -19,6 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::Le;
+using ::testing::Not;
 
 constexpr std::size_t kImageBytes = 36;
 
@@ -90,11 +91,16 @@ TEST_F(ShardedData, OfAnySizesAreReadEvenlyAndEachRecordOnce) {
 
 TEST_F(ShardedData, AreToldOfInATable) {
   write_seven();
-  const Result result = run(mpirun(2, train("--verbose")));
+  const std::string run_path = scratch_.path() / "run";
+  const Result result = run(mpirun(2, train("--verbose --checkpoint-dir " + run_path)));
   EXPECT_THAT(result.output, HasSubstr("shard policy auto: 4003 records of 7 files, "));
   EXPECT_THAT(result.output,
               HasSubstr("   rank   files       records      bytes\n      0       7          200"));
   EXPECT_THAT(result.output, HasSubstr("; every record seen once"));
+  EXPECT_THAT(result.errors, HasSubstr("--verify-checkpoint full: a checkpoint takes up to "));
+  const Result plain = run(mpirun(2, train("--resume never --checkpoint-dir " + run_path)));
+  EXPECT_THAT(plain.output, Not(HasSubstr("shard policy")));
+  EXPECT_THAT(plain.errors, Not(HasSubstr("--verify-checkpoint")));
 }
 
 TEST_F(ShardedData, ByFileEndWithTheLongestRank) {
