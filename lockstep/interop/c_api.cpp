@@ -12,6 +12,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
 #include "lockstep/interop/distributed_optimizer.h"
+#include "lockstep/interop/gradient_reducer.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/workers.h"
 
@@ -79,6 +80,14 @@ void require(bool given, const char* function, const char* what) {
   if (!given) throw Error(ErrorCategory::input, function, what, "got NULL");
 }
 
+// A root out of range would end the group (Workers::broadcast).
+void require_root(int root, const job::Workers& workers, const char* function) {
+  if (root < 0 || root >= workers.size())
+    throw Error(ErrorCategory::input, function,
+                fmt::format("expected a root from 0 to {}", workers.size() - 1),
+                fmt::format("got {}", root));
+}
+
 allreduce::WireType wire_type(int type) {
   if (type == LOCKSTEP_FLOAT32) return allreduce::WireType::float32;
   if (type == LOCKSTEP_FLOAT16) return allreduce::WireType::float16;
@@ -113,7 +122,14 @@ allreduce::ReduceOp reduce_op(int op) {
 }  // namespace
 
 struct lockstep_session {
-  explicit lockstep_session(const job::SessionOptions& options) : session(options) {}
+  explicit lockstep_session(const job::SessionOptions& options) : session(options) {
+    exists = true;
+  }
+  ~lockstep_session() { exists = false; }
+  lockstep_session(const lockstep_session&) = delete;
+  lockstep_session& operator=(const lockstep_session&) = delete;
+
+  static inline bool exists = false;
 
   job::Session session;
 };
@@ -124,7 +140,9 @@ struct lockstep_optimizer {
 
   lockstep_optimizer(job::Session& session, Callback callback,
                      const interop::DistributedOptions& options)
-      : inner(std::move(callback)), distributed(session, inner, options) {}
+      : inner(std::move(callback)), distributed(session, inner, options) {
+    distributed.reducer().keep_group_on_misuse();
+  }
 };
 
 const char* lockstep_version(void) { return LOCKSTEP_VERSION; }
@@ -138,6 +156,9 @@ lockstep_session_options lockstep_default_session_options(void) {
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session) {
   return guarded([&] {
     require(session != nullptr, "lockstep_init", "expected a pointer for the session");
+    if (lockstep_session::exists)
+      throw Error(ErrorCategory::input, "lockstep_init", "expected one session per process",
+                  "got a second call before lockstep_finalize()");
     *session = nullptr;
     const lockstep_session_options given =
         options == nullptr ? lockstep_default_session_options() : *options;
@@ -190,7 +211,9 @@ int lockstep_broadcast(lockstep_session* session, void* values, size_t bytes, in
   return guarded([&] {
     require(session != nullptr && (values != nullptr || bytes == 0), "lockstep_broadcast",
             "expected a session and values");
-    session->session.workers().broadcast(std::span(static_cast<std::byte*>(values), bytes), root);
+    job::Workers& workers = session->session.workers();
+    require_root(root, workers, "lockstep_broadcast");
+    workers.broadcast(std::span(static_cast<std::byte*>(values), bytes), root);
   });
 }
 
@@ -256,6 +279,7 @@ void lockstep_optimizer_free(lockstep_optimizer* optimizer) { delete optimizer; 
 int lockstep_broadcast_parameters(lockstep_optimizer* optimizer, int root) {
   return guarded([&] {
     require(optimizer != nullptr, "lockstep_broadcast_parameters", "expected an optimizer");
+    require_root(root, optimizer->distributed.reducer().workers(), "lockstep_broadcast_parameters");
     optimizer->distributed.broadcast_parameters(root);
   });
 }

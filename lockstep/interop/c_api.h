@@ -16,8 +16,14 @@
  *
  * Functions return LOCKSTEP_OK or the exit status for the kind of error; lockstep_last_error()
  * returns the message. All ranks call the same functions in the same order, from one thread at a
- * time. A process that cannot continue must exit with a nonzero status, so that the launcher ends
- * the others. */
+ * time.
+ *
+ * LOCKSTEP_INPUT leaves the session and its optimizers as they were before the call: this rank may
+ * make the expected call next, for which the other ranks wait. The exceptions are
+ * lockstep_optimizer_create(), which is to be called again on all ranks, and an update function
+ * that fails: the next lockstep_step() calls it again. After any other error the session can only
+ * be finalized. A process that cannot continue must exit with a nonzero status, so that the
+ * launcher ends the others. */
 #ifndef LOCKSTEP_C_API_H
 #define LOCKSTEP_C_API_H
 
@@ -94,7 +100,8 @@ typedef struct lockstep_session_options {
 lockstep_session_options lockstep_default_session_options(void);
 
 /** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already
- * initialized. Once per process. NULL options are the defaults. Collective. */
+ * initialized. One session per process: a second call before lockstep_finalize() is
+ * LOCKSTEP_INPUT, and leaves `*session` as it was. NULL options are the defaults. Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
 /** Reports that this rank is still working. Call it during work that other ranks wait for longer
  * than the stall timeout, such as a long evaluation or saving. NULL is allowed. */

@@ -86,7 +86,7 @@ std::span<float> GradientReducer::gradient(std::size_t parameter) const {
 
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
   const Error error(ErrorCategory::input, where_, expected, actual);
-  workers_.group().abort(error.what());
+  if (ends_group_on_misuse_) workers_.group().abort(error.what());
   throw error;
 }
 

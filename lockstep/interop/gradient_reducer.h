@@ -101,7 +101,11 @@ class GradientReducer {
 
   /// Throws Error (input) if a step is in progress: `call` would then lose gradients.
   void require_between_steps(std::string_view call);
-  /// Ends the group and throws Error (input) "[where] expected …, got …".
+  /// From now on, a call out of order leaves the group and this object as they were: only this rank
+  /// throws, and may make the expected call next.
+  void keep_group_on_misuse() { ends_group_on_misuse_ = false; }
+  /// Throws Error (input) "[where] expected …, got …"; ends the group before, unless
+  /// keep_group_on_misuse() was called.
   [[noreturn]] void usage_error(const std::string& expected, const std::string& actual);
 
   // Statistics of the last reduced step, the same on all ranks:
@@ -144,6 +148,7 @@ class GradientReducer {
   std::shared_ptr<const device::Buffer> memory_;  // the flat gradient, followed by counts_
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
+  bool ends_group_on_misuse_ = true;
   bool in_pass_ = false;
   bool is_last_ = false;      // whether the open pass completes the step
   bool is_complete_ = false;  // whether the last pass of the step has ended

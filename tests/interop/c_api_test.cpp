@@ -116,7 +116,7 @@ TEST_F(CApi, TellsErrorsByStatusAndInWords) {
   EXPECT_THAT(lockstep_last_error(),
               HasSubstr("expected LOCKSTEP_SUM, LOCKSTEP_MAX or LOCKSTEP_MIN, got 9"));
   EXPECT_EQ(lockstep_broadcast(session_, &value, 4, 1), LOCKSTEP_INPUT);
-  EXPECT_STREQ(lockstep_last_error(), "[broadcast] expected a root from 0 to 0, got 1");
+  EXPECT_STREQ(lockstep_last_error(), "[lockstep_broadcast] expected a root from 0 to 0, got 1");
   EXPECT_EQ(lockstep_broadcast(session_, nullptr, 4, 0), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_all_gather(session_, &value, 4, nullptr), LOCKSTEP_INPUT);
   EXPECT_EQ(lockstep_any(session_, 1, nullptr), LOCKSTEP_INPUT);
@@ -183,6 +183,45 @@ TEST_F(CApi, SaysWhichCallComesWhen) {
   ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
   EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
   EXPECT_THAT(lockstep_last_error(), HasSubstr("expected a backward pass before step()"));
+}
+
+TEST_F(CApi, ContinuesAfterMisuse) {
+  ASSERT_EQ(create(lockstep_default_options()), LOCKSTEP_OK);
+  EXPECT_EQ(lockstep_broadcast(session_, values_.data(), 4, 77), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(lockstep_broadcast_parameters(optimizer_, -1), LOCKSTEP_INPUT);
+  EXPECT_STREQ(lockstep_last_error(),
+               "[lockstep_broadcast_parameters] expected a root from 0 to 0, got -1");
+  EXPECT_EQ(lockstep_broadcast_parameters(optimizer_, 0), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_gradient_ready(optimizer_, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_backward_done(optimizer_, -1), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_begin_backward(optimizer_, 2), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(lockstep_begin_backward(optimizer_, 2), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_gradient_ready(optimizer_, 7), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_gradient_ready(optimizer_, 0), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(lockstep_gradient_ready(optimizer_, 0), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 3), LOCKSTEP_INPUT) << "it began with 2 samples";
+  gradients_ = {1, 1, 1};
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 2), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_EQ(lockstep_backward_done(optimizer_, 2), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_flush(optimizer_, nullptr), LOCKSTEP_INPUT);
+  EXPECT_EQ(lockstep_step(optimizer_, nullptr), LOCKSTEP_OK) << lockstep_last_error();
+  EXPECT_THAT(values_, ElementsAre(0, 1, 2));
+}
+
+TEST_F(CApi, RefusesASecondSession) {
+  lockstep_session* const first = session_;
+  EXPECT_EQ(lockstep_init(nullptr, &session_), LOCKSTEP_INPUT);
+  EXPECT_STREQ(lockstep_last_error(),
+               "[lockstep_init] expected one session per process, got a second call before "
+               "lockstep_finalize()");
+  EXPECT_EQ(session_, first);
+  lockstep_session* second = nullptr;
+  EXPECT_EQ(lockstep_init(nullptr, &second), LOCKSTEP_INPUT);
+  EXPECT_EQ(second, nullptr);
+  EXPECT_EQ(lockstep_barrier(session_), LOCKSTEP_OK) << lockstep_last_error();
 }
 
 }  // namespace
