@@ -33,10 +33,9 @@ int main(int argc, char** argv) {
     network.add(lockstep::Dropout({.rate = 0.3f}));
     network.add(lockstep::Dense({.units = train.spec().classes}));
 
-    lockstep::Trainer trainer(
-        *strategy, network,
-        {.optimizer = lockstep::Adam{},
-         .schedule = {.kind = lockstep::Schedule::Kind::cosine, .peak = 2e-3f}});
+    lockstep::Trainer trainer(*strategy, network,
+                              {.optimizer = lockstep::Adam{.learning_rate = 2e-3f},
+                               .schedule = {.kind = lockstep::Schedule::Kind::cosine}});
     trainer.fit(train.shuffle().batch(global_batch),
                 {.epochs = std::atoi(argument(3, "1").c_str())});
     const lockstep::MetricSums result = trainer.evaluate(test.batch(global_batch));

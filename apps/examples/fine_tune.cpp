@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
     lockstep::Trainer trainer(
         *strategy,
         lockstep::zoo::make(argc > 2 ? argv[2] : "mlp", data.spec().shape, data.spec().classes),
-        {.optimizer = lockstep::Adam{}, .schedule = {.peak = 1e-3F}});
+        {.optimizer = lockstep::Adam{.learning_rate = 1e-3F}});
     const auto before = trainer.evaluate(data.batch(100));
 
     // A small learning rate and few epochs, to preserve the pretrained features.

@@ -67,7 +67,7 @@ int main(int argc, char** argv) {
     const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
     lockstep::Trainer trainer(
         *strategy, lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {10, 10}),
-        {.optimizer = lockstep::Adam{}, .schedule = {.peak = 0.01f}});
+        {.optimizer = lockstep::Adam{.learning_rate = 0.01f}});
     trainer.fit(train, {.epochs = argc > 3 ? std::atoi(argv[3]) : 60});
 
     const lockstep::MetricSums result = trainer.evaluate(test);

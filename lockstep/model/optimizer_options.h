@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -132,7 +133,8 @@ constexpr void descend_along(float& w, float m, float v, float layer_rate, const
   w -= layer_rate * direction(w, m, v, c);
 }
 
-// The options of the optimizers, and the constants of one update.
+// The options of the optimizers, and the constants of one update. `learning_rate` is read by
+// Trainer, where it replaces Schedule::peak; updates take the rate of their UpdateContext.
 
 /// v = momentum*v + g; w -= rate*v, or with Nesterov w -= rate*(g + momentum*v) (Sutskever et al.,
 /// ICML 2013). L2 decay is added to g.
@@ -140,6 +142,7 @@ struct Sgd {
   float momentum = 0;  ///< fraction of the velocity that is kept in each step; 0 disables momentum
   bool nesterov = false;   ///< whether to use Nesterov momentum
   float weight_decay = 0;  ///< L2 decay, for arrays with decay; added to the gradient
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
 /// Kingma and Ba, ICLR 2015, with bias correction; epsilon outside the root. L2 decay is added to
@@ -149,6 +152,7 @@ struct Adam {
   float beta2 = 0.999f;    ///< decay rate of the mean square
   float epsilon = 1e-7f;   ///< added to the root of the mean square
   float weight_decay = 0;  ///< L2 decay, for arrays with decay; added to the gradient
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
 /// Adam with decoupled decay, w -= rate*decay*w (Loshchilov and Hutter, ICLR 2019).
@@ -158,6 +162,7 @@ struct AdamW {
   float epsilon = 1e-7f;  ///< added to the root of the mean square
   /// For arrays with decay; shrinks the parameters, decoupled from the gradient.
   float weight_decay = 0.01f;
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
 /// Layer-wise adaptive rates for large batches (You, Gitman and Ginsburg, arXiv 1708.03888): each
@@ -166,20 +171,22 @@ struct AdamW {
 /// the rate takes effect slowly, as in the paper. Biases and normalization have no decay and
 /// trust 1. Trust is also 1 if |w| or |g| is 0.
 struct Lars {
-  float momentum = 0.9f;            ///< fraction of the velocity that is kept in each step
-  float weight_decay = 5e-4f;       ///< for arrays with decay; added to the gradient
-  float trust_coefficient = 1e-3f;  ///< step length as a fraction of the layer's norm
-  float epsilon = 1e-9f;            ///< added to the norm of the gradient
+  float momentum = 0.9f;                    ///< fraction of the velocity that is kept in each step
+  float weight_decay = 5e-4f;               ///< for arrays with decay; added to the gradient
+  float trust_coefficient = 1e-3f;          ///< step length as a fraction of the layer's norm
+  float epsilon = 1e-9f;                    ///< added to the norm of the gradient
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
 /// Layer-wise adaptive rates for Adam (You et al., ICLR 2020, Algorithm 2, phi the identity): u =
 /// Adam's step of rate 1 with bias correction + decay*w; w -= rate * |w|/|u| * u. Biases and
 /// normalization have no decay and ratio 1. The ratio is also 1 if |w| or |u| is 0.
 struct Lamb {
-  float beta1 = 0.9f;          ///< decay rate of the mean gradient
-  float beta2 = 0.999f;        ///< decay rate of the mean square
-  float epsilon = 1e-6f;       ///< added to the root of the mean square
-  float weight_decay = 0.01f;  ///< for arrays with decay; added to the direction
+  float beta1 = 0.9f;                       ///< decay rate of the mean gradient
+  float beta2 = 0.999f;                     ///< decay rate of the mean square
+  float epsilon = 1e-6f;                    ///< added to the root of the mean square
+  float weight_decay = 0.01f;               ///< for arrays with decay; added to the direction
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
 /// One of the optimizers with its constants.

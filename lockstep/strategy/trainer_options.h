@@ -34,7 +34,7 @@ RateScaling parse_rate_scaling(std::string_view name);
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
-  /// Hyperparameters; the learning rate comes from `schedule`.
+  /// The optimizer. Its learning_rate, if set, is the peak of `schedule`.
   model::OptimizerOptions optimizer = model::Adam{};
   model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training
   /// How the learning rate scales with the global batch.
@@ -64,7 +64,8 @@ struct TrainerOptions {
 };
 
 /// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if
-/// base_batch is required and missing, or if the schedule is incomplete for its kind.
+/// base_batch is required and missing, if the optimizer and the schedule set different learning
+/// rates, or if the schedule is incomplete for its kind.
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,
                                    std::int64_t total_steps);
 

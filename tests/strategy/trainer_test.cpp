@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <initializer_list>
 #include <memory>
 #include <numeric>
 
@@ -160,6 +161,29 @@ TEST(TrainerOptions, ScaleTheRateWithTheBatch) {
   options.rate_scaling = RateScaling::sqrt;
   EXPECT_FLOAT_EQ(effective_schedule(options, 256, 10).rate(0), 0.2F);
   EXPECT_EQ(effective_schedule(options, 256, 10).total_steps, 10);
+}
+
+TEST(TrainerOptions, TakeTheRateOfTheOptimizerAsThePeak) {
+  const auto rate = [](const TrainerOptions& options) {
+    return effective_schedule(options, 64, 10).rate(0);
+  };
+  EXPECT_EQ(rate({.optimizer = model::Adam{}}), 1e-3F);
+  for (const model::OptimizerOptions& optimizer : std::initializer_list<model::OptimizerOptions>{
+           model::Sgd{.learning_rate = 0.1F}, model::Adam{.learning_rate = 0.1F},
+           model::AdamW{.learning_rate = 0.1F}, model::Lars{.learning_rate = 0.1F},
+           model::Lamb{.learning_rate = 0.1F}}) {
+    EXPECT_EQ(rate({.optimizer = optimizer}), 0.1F) << model::to_string(optimizer);
+    EXPECT_EQ(rate({.optimizer = optimizer, .schedule = {.peak = 0.1F}}), 0.1F);
+  }
+  EXPECT_EQ(rate({.optimizer = model::Sgd{.learning_rate = 0.1F}, .schedule = {.warmup_steps = 4}}),
+            0.025F);
+  EXPECT_EQ(error_of([&] {
+              rate({.optimizer = model::Sgd{.learning_rate = 0.5F}, .schedule = {.peak = 0.25F}});
+            }),
+            "[trainer] expected one learning rate, of the optimizer or of the schedule, got "
+            "learning_rate 0.5 and peak 0.25");
+  EXPECT_EQ(error_of([&] { rate({.optimizer = model::Sgd{.learning_rate = -1.0F}}); }),
+            "[constant schedule] expected a learning rate of 0 or more, got -1");
 }
 
 TEST(TrainerOptions, NameTheWaysToScaleTheRate) {
