@@ -8,7 +8,7 @@
 #include <iostream>
 #include <string>
 
-#include "apps/examples/torch_images.h"
+#include "torch_images.h"
 
 using torch::data::samplers::SequentialSampler;
 
