@@ -4,6 +4,8 @@
 
 #ifndef __cplusplus
 #include "lockstep/interop/c_api.h"
+#elif __cplusplus < 202002L
+#error "Lockstep requires C++20: compile with -std=c++20, or set CMAKE_CXX_STANDARD to 20"
 #else
 
 #include "lockstep/allreduce/communicator.h"

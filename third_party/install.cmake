@@ -62,3 +62,15 @@ install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/l
         DESTINATION ${package_dir} COMPONENT development)
 
 include(pkg_config)
+
+# What a shell has to know of a folder that is none of the system's.
+install(CODE "set(bin ${CMAKE_INSTALL_BINDIR})\nset(lib ${CMAKE_INSTALL_LIBDIR})" COMPONENT development)
+install(CODE [[
+get_filename_component(prefix "${CMAKE_INSTALL_PREFIX}" ABSOLUTE)
+if(NOT CMAKE_INSTALL_COMPONENT AND "$ENV{DESTDIR}" STREQUAL "" AND NOT prefix STREQUAL "/usr")
+  message(STATUS "To use this Lockstep in a shell:
+export CMAKE_PREFIX_PATH=${prefix}\${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}
+export PKG_CONFIG_PATH=${prefix}/${lib}/pkgconfig\${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+export PATH=${prefix}/${bin}:$PATH
+export LD_LIBRARY_PATH=${prefix}/${lib}\${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}")
+endif()]] COMPONENT development)

@@ -22,6 +22,14 @@ run(${C_COMPILER} -std=c11 -Wall -Werror ${compile} ${TESTS}/consumer/main.c ${s
 output_of(said ${MPIEXEC} -np 2 ${folder}/of_c)
 expect_match("${said}" "Lockstep [0-9.]+, rank 1 of 2")
 
+# Without C++20, the first error says so.
+file(WRITE ${folder}/before.cpp "#include <lockstep/lockstep.h>\n")
+execute_process(COMMAND ${COMPILER} -std=c++17 ${compile} -fsyntax-only ${folder}/before.cpp RESULT_VARIABLE status ERROR_VARIABLE said)
+expect_match("${said}" "error: (#error )?\"Lockstep requires C\\+\\+20: compile with -std=c\\+\\+20")
+if(status EQUAL 0)
+  message(FATAL_ERROR "compiled as C++17 all the same")
+endif()
+
 # A program for version 1 includes our headers by their old paths.
 file(WRITE ${folder}/old.cpp "#include \"lockstep.h\"\n#include \"strategy/mirrored_strategy.h\"\nlockstep::Network network({1});\n")
 execute_process(COMMAND ${COMPILER} -std=c++20 ${compile} -fsyntax-only ${folder}/old.cpp ERROR_VARIABLE said COMMAND_ERROR_IS_FATAL ANY)
