@@ -7,8 +7,15 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <exception>
+#include <filesystem>
 #include <fstream>
 #include <latch>
+#include <system_error>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -45,9 +52,10 @@ void throw_no_thread(std::string_view purpose, const std::system_error& error) {
                           error.code().message()));
 }
 
-void start_kernel_threads() {
-  const int helpers = omp_get_max_threads() - 1;
-  if (helpers <= 0) return;
+namespace {
+
+// Starts the OpenMP threads of the calling thread, which are `helpers` and itself.
+void start_team(int helpers) {
   {
     // Probe with as many concurrent threads as OpenMP is going to start.
     std::latch all_started(1);
@@ -63,9 +71,79 @@ void start_kernel_threads() {
     all_started.count_down();
   }
   int started = 0;
-#pragma omp parallel reduction(+ : started)
+#pragma omp parallel num_threads(helpers + 1) reduction(+ : started)
   started += 1;
   LOCKSTEP_CHECK_OP(started, >=, 1);
+}
+
+// Rare and small reads: for the watchdog, a process that does no more than this makes no progress
+// (allreduce/watchdog/progress.cpp).
+constexpr std::chrono::milliseconds kBusyInterval(250);
+constexpr int kThreadsRead = 16;
+constexpr double kBusyThreads = 0.5;  // threads that wait for a core, on average
+
+// Time that the first threads of this process have been ready to run and had no core.
+std::chrono::nanoseconds waited_for_cores() {
+  std::int64_t sum = 0;
+  int count = 0;
+  std::error_code error;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task", error)) {
+    std::int64_t ran = 0;
+    std::int64_t waited = 0;
+    if (std::ifstream(task.path() / "schedstat") >> ran >> waited) sum += waited;
+    if (++count == kThreadsRead) break;
+  }
+  return std::chrono::nanoseconds(sum);
+}
+
+void wait_until_cores_are_busy() {
+  auto time = std::chrono::steady_clock::now();
+  auto waited = waited_for_cores();
+  for (;;) {
+    std::this_thread::sleep_for(kBusyInterval);
+    const auto now = std::chrono::steady_clock::now();
+    const auto waited_now = waited_for_cores();
+    const std::chrono::duration<double> interval = now - time;
+    if (waited_now - waited > kBusyThreads * interval) return;
+    time = now;
+    waited = waited_now;
+  }
+}
+
+// Idle threads of GNU OpenMP spin for milliseconds, unless its threads in this process outnumber
+// the cores: then they sleep after microseconds. Spinning is faster while the cores are free. So as
+// soon as they are not, this thread starts so many threads of its own that the total is above the
+// number of cores, and all of these sleep until the process ends.
+void outnumber_cores_once_busy(int helpers) {
+  try {
+    wait_until_cores_are_busy();
+    start_team(std::max(1, omp_get_num_procs() - helpers));
+  } catch (const std::exception&) {
+    return;  // no thread or memory to spare: kernels are slower
+  }
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+}  // namespace
+
+void start_kernel_threads() {
+  const int helpers = omp_get_max_threads() - 1;
+  if (helpers <= 0) return;
+  start_team(helpers);
+  static bool is_watching = false;
+  if (std::exchange(is_watching, true) || std::getenv("GOMP_SPINCOUNT") != nullptr ||
+      std::getenv("OMP_WAIT_POLICY") != nullptr)
+    return;
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the program's signals are for its own threads
+  try {
+    std::thread(outnumber_cores_once_busy, helpers).detach();
+  } catch (const std::system_error&) {
+    // No thread to spare: kernels are slower on a busy machine.
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 }  // namespace lockstep

@@ -39,6 +39,10 @@ Thread start_thread(std::string_view purpose, Body&& body) {
 /// Starts the OpenMP threads of the calling thread's kernels (set_thread_budget), which otherwise
 /// start with the first kernel. Throws Error (device) if the system cannot start them; the OpenMP
 /// runtime would end the process instead. Not thread-safe.
+///
+/// Also lets idle OpenMP threads of this process sleep at once instead of spinning, from the moment
+/// that its threads wait for cores that others use; not if GOMP_SPINCOUNT or OMP_WAIT_POLICY is
+/// set, which decide it. For this the first call with several threads starts a thread, which stays.
 void start_kernel_threads();
 
 }  // namespace lockstep
