@@ -7,9 +7,8 @@
  *     lockstep_broadcast_parameters(optimizer, 0);
  *     for (...) {
  *       backward(batch);                                // writes the gradients of `parameters`
- *       lockstep_backward_done(optimizer, batch.size);  // the gradients are means over this many
- * samples lockstep_step(optimizer, NULL);                 // averages them over all ranks, then
- * calls update(&my_sgd)
+ *       lockstep_backward_done(optimizer, batch.size);  // means over this many samples
+ *       lockstep_step(optimizer, NULL);                 // averages them, calls update(&my_sgd)
  *     }
  *     lockstep_optimizer_free(optimizer);
  *     lockstep_finalize(session);
