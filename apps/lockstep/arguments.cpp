@@ -4,8 +4,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/enum_names.h"
@@ -42,21 +45,56 @@ std::vector<std::string> known_names(const CLI::App& command) {
   return names;
 }
 
+/// Names that other programs have for options.
+constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"--batch", "--global-batch"},
+    {"--dataset", "--data"},
+    {"--gpus", "--devices"},
+    {"--num-epochs", "--epochs"},
+    {"--num-workers", "--data-threads"},
+    {"--output-dir", "--checkpoint-dir"},
+    {"--save-dir", "--checkpoint-dir"},
+    {"--workers", "--data-threads"}};
+
+/// `got "--modle" (did you mean --model?)`, with a name that `command` has.
+std::string got_word(const std::string& word, const CLI::App& command) {
+  for (const auto& [other, name] : kOtherNames)
+    if (word == other && command.get_option_no_throw(std::string(name)) != nullptr)
+      return fmt::format("got \"{}\" (did you mean {}?)", word, name);
+  const std::vector<std::string> names = known_names(command);
+  return got_name(word, std::vector<std::string_view>(names.begin(), names.end()));
+}
+
+/// Whether `word`, which is no option, is one of the files that a pattern after --data matched.
+bool is_of_unquoted_pattern(const std::string& word, const CLI::App& command) {
+  const CLI::Option* data = command.get_option_no_throw("--data");
+  std::error_code unreadable;
+  return data != nullptr && data->count() > 0 && !word.starts_with("-") &&
+         std::filesystem::exists(word, unreadable);
+}
+
+/// The help of `command`, for an error.
+std::string help_of(const CLI::App& command) {
+  return fmt::format("`{} --help` lists them", path_of(command));
+}
+
 }  // namespace
 
 Error to_error(const CLI::ParseError& error, const CLI::App& program) {
   const CLI::App& command = innermost(program);
-  const std::string help = fmt::format("`{} --help` lists them", path_of(command));
+  const std::string help = help_of(command);
   const std::vector<std::string> left = program.remaining(true);
   const bool no_command =
       &command == &program && dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
   if ((no_command || dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr) && !left.empty()) {
-    const std::vector<std::string> names = known_names(command);
-    const std::vector<std::string_view> known(names.begin(), names.end());
     const std::string word = left.front().substr(0, left.front().find('='));
+    const char* hint =
+        is_of_unquoted_pattern(left.front(), command)
+            ? "; quote a pattern, such as --data 'train-*.tfrecord', so that the shell passes it on"
+            : "";
     return {ErrorCategory::input, "command line",
             fmt::format("expected an option or command of {} ({})", path_of(command), help),
-            got_name(word, known)};
+            got_word(word, command) + hint};
   }
   if (no_command)
     return {ErrorCategory::input, "command line", fmt::format("expected a command ({})", help),
@@ -64,6 +102,13 @@ Error to_error(const CLI::ParseError& error, const CLI::App& program) {
   return {ErrorCategory::input, "command line",
           fmt::format("expected valid options for {} ({})", path_of(command), help),
           one_line(error.what())};
+}
+
+std::vector<std::string> without_help_command(std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments.front() != "help") return arguments;
+  arguments.erase(arguments.begin());
+  arguments.emplace_back("--help");
+  return arguments;
 }
 
 namespace {
@@ -96,6 +141,30 @@ bool is_empty(const CLI::ConfigItem& item) {
   return std::ranges::all_of(item.inputs, [](const std::string& input) { return input.empty(); });
 }
 
+std::string value_of(const CLI::ConfigItem& item) {
+  return fmt::format("{}", fmt::join(item.inputs, ","));
+}
+
+/// Throws Error (input) with the path of the file unless `item` is an option of `command` with a
+/// valid value. The parser of the command line, which sees the option again, does not know the
+/// file.
+void check_item(const CLI::ConfigItem& item, CLI::App& command, const std::string& file) {
+  const std::string expected =
+      fmt::format("expected valid options for {} ({})", path_of(command), help_of(command));
+  CLI::Option* option = command.get_option_no_throw("--" + item.name);
+  if (option == nullptr)
+    throw Error(ErrorCategory::input, file, expected, got_word("--" + item.name, command));
+  try {
+    option->add_result(value_of(item));
+    option->run_callback();
+    option->clear();
+  } catch (const CLI::ParseError& error) {
+    throw Error(ErrorCategory::input, file, expected, one_line(error.what()));
+  } catch (const Error& error) {
+    throw Error(error.category(), file, expected, error.what());
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<bool> add_config_options(CLI::App& command) {
@@ -103,30 +172,37 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
       .add_option(kConfig,
                   "File with options of this command, as written by --print-config; the command "
                   "line takes precedence")
-      ->configurable(false);
+      ->configurable(false)
+      ->group("Configuration");
   auto print = std::make_shared<bool>(false);
   command
       .add_flag("--print-config", *print, "Print the options in the format of --config, and exit")
-      ->configurable(false);
+      ->configurable(false)
+      ->group("Configuration");
   return print;
 }
 
 std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
 
-std::vector<std::string> with_config_file(std::vector<std::string> arguments) {
+std::vector<std::string> with_config_file(std::vector<std::string> arguments, CLI::App& program) {
   const auto path = config_path(arguments);
   if (!path) return arguments;
   std::vector<CLI::ConfigItem> items;
   try {
     items = CLI::ConfigTOML().from_file(*path);
   } catch (const CLI::Error& error) {
-    throw Error(ErrorCategory::input, "command line",
+    throw Error(ErrorCategory::input, *path,
                 "expected --config to be a readable file of name=value lines", error.what());
   }
+  const auto commands = program.get_subcommands(
+      [&](const CLI::App* command) { return command->get_name() == arguments.front(); });
   std::vector<std::string> added;
-  for (const CLI::ConfigItem& item : items)
-    if (belongs_to(item, arguments.front()) && !is_empty(item) && !is_given(arguments, item.name))
-      added.push_back(fmt::format("--{}={}", item.name, fmt::join(item.inputs, ",")));
+  for (const CLI::ConfigItem& item : items) {
+    if (!belongs_to(item, arguments.front()) || is_empty(item) || is_given(arguments, item.name))
+      continue;
+    if (!commands.empty()) check_item(item, *commands.front(), *path);
+    added.push_back(fmt::format("--{}={}", item.name, value_of(item)));
+  }
   arguments.insert(arguments.begin() + 1, added.begin(), added.end());
   return arguments;
 }
@@ -169,11 +245,21 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
 
 }  // namespace
 
-ImagePreparation parse_images(std::string_view name) { return kImages.parse("images", name); }
+ImagePreparation parse_images(std::string_view name) {
+  if (!name.empty() && name.front() >= '0' && name.front() <= '9')
+    throw Error(
+        ErrorCategory::input, "images",
+        "expected none, cifar10 or imagenet (imagenet resizes images to 224x224, the others "
+        "keep their size)",
+        fmt::format("got \"{}\"", name));
+  return kImages.parse("images", name);
+}
 
 std::string to_string(ImagePreparation images) { return std::string(kImages.name(images)); }
 
 void add_data_options(CLI::App& command, DataArguments& arguments) {
+  // CLI11 lists the group of the first option first, and --help is the first.
+  command.get_help_ptr()->group(kCommonOptions);
   const char* group = "Data";
   data::TFRecordOptions& tfrecord = arguments.open.tfrecord;
   command
@@ -184,7 +270,7 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
           "idx:DIRECTORY[:train|:test]; csv:FILE[?OPTIONS] (such as "
           "label=species&categorical=color,shape); synthetic:HxWxC:CLASSES:COUNT (generated "
           "floats); synthetic-images:HxWxC:CLASSES:COUNT (generated bytes, like pixels)")
-      ->group(group);
+      ->group(kCommonOptions);
   command
       .add_option("--data-dir", arguments.open.data_dir,
                   "Directory to search for named data sets before the system's directories")
@@ -216,10 +302,10 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
              "normalized; in training, random resized crops and flips). Default: as the model of "
              "the checkpoint was trained, or none")
       ->group(group);
-  add_at_least(command, "--global-batch", arguments.global_batch, 1,
+  add_at_least(command, "--global-batch,--batch-size", arguments.global_batch, 1,
                "Number of samples per step over all replicas")
       ->default_str(std::to_string(arguments.global_batch))
-      ->group(group);
+      ->group(kCommonOptions);
   add_at_least(command, "--data-threads", arguments.threads, 1,
                "Maximum number of threads per process that read and decode; only as many as needed "
                "are active")
@@ -239,7 +325,7 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
                   "auto: every GPU; under mpirun, one GPU per rank of a node; cpu:0 if there is no "
                   "GPU. gpu:all: the GPUs of a node, divided among its ranks")
       ->capture_default_str()
-      ->group(group);
+      ->group(kCommonOptions);
   command
       .add_option("--strategy", arguments.strategy,
                   "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "

@@ -21,8 +21,12 @@
 namespace lockstep::apps {
 
 /// Converts an error of CLI11 to a one-line Error (input). For an unknown option or command it
-/// suggests the nearest known one.
+/// suggests the known one that is nearest, or that is called so elsewhere.
 Error to_error(const CLI::ParseError& error, const CLI::App& program);
+
+/// Returns `arguments` (without the program's name) with `help COMMAND` replaced by `COMMAND
+/// --help`.
+std::vector<std::string> without_help_command(std::vector<std::string> arguments);
 
 // --config FILE, which reads the options of a command from a file, and --print-config, which writes
 // such a file.
@@ -36,10 +40,10 @@ std::string config_text(const CLI::App& command);
 
 /// Returns `arguments` (without the program's name) extended by the options of the --config file,
 /// if one is given. Options on the command line take precedence. The file has `name=value` lines,
-/// at the top or in a section
-/// `[COMMAND]`; sections of other commands are ignored. Throws Error (input) if the file cannot be
-/// read.
-std::vector<std::string> with_config_file(std::vector<std::string> arguments);
+/// at the top or in a section `[COMMAND]`; sections of other commands are ignored. Throws Error
+/// (input) with the path of the file if it cannot be read, or if a line is not a valid option of
+/// the command of `program`.
+std::vector<std::string> with_config_file(std::vector<std::string> arguments, CLI::App& program);
 
 // Declaring options. A value is converted once, while the command line is parsed, to the type that
 // the library takes.
@@ -73,12 +77,12 @@ CLI::Option* add_parsed(CLI::App& command, const std::string& name, T& value, Pa
 void require_at_least(const std::string& name, std::int64_t value, std::int64_t least);
 
 /// Declares an option with an integer of at least `least`. Its default is `value`, which the help
-/// shows only with CLI::Option::default_str().
+/// shows only with CLI::Option::default_str(). `name` may have aliases: "--name,--alias".
 template <typename T>
 CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value,
                           std::type_identity_t<T> least, const std::string& help) {
-  const auto assign = [&value, name, least](const T& given) {
-    require_at_least(name, given, least);
+  const auto assign = [&value, first = name.substr(0, name.find(',')), least](const T& given) {
+    require_at_least(first, given, least);
     value = given;
   };
   return add_assigned<T>(command, name, assign, help);
@@ -100,6 +104,9 @@ CLI::Option* add_between(CLI::App& command, const std::string& name, Value& valu
 }
 
 // Options that several commands share.
+
+/// The group of options that the help of a command lists first. add_data_options() begins it.
+inline constexpr const char* kCommonOptions = "Common options";
 
 /// How images are prepared: `--images none|cifar10|imagenet`.
 enum class ImagePreparation { none, cifar10, imagenet };

@@ -78,7 +78,9 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
 void list_tensors(const fs::path& path, bool json, std::ostream& out) {
   for (const char* name : {checkpoint::kModelFile, checkpoint::kOptimizerFile}) {
     const checkpoint::SafetensorsFile file(path / name);
-    if (!json) fmt::print(out, "{}: {} tensors\n", name, file.tensors().size());
+    if (!json)
+      fmt::print(out, "{}: {} tensor{}\n", name, file.tensors().size(),
+                 file.tensors().size() == 1 ? "" : "s");
     for (const auto& tensor : file.tensors()) {
       if (json) {
         const ordered_json line = {{"file", name},
@@ -165,7 +167,17 @@ fs::path choose(const fs::path& path) {
   refuse(path, "expected a complete checkpoint", found.front().damage);
 }
 
+/// Throws Error (input) for the suffix of another format. Devices and FIFOs have none.
+void check_format(const fs::path& output) {
+  const fs::path suffix = output.extension();
+  if (!suffix.empty() && suffix != ".safetensors")
+    throw Error(ErrorCategory::input, "command line",
+                "expected --output to end in .safetensors, the only format of an export",
+                fmt::format("got \"{}\"", output.string()));
+}
+
 void run_export(const CheckpointArguments& arguments, std::ostream& out) {
+  check_format(arguments.output);
   const fs::path chosen = choose(arguments.path);
   checkpoint::check_contents(chosen, checkpoint::read_manifest(chosen));
   remove_abandoned_temporaries(arguments.output.parent_path(),
@@ -214,7 +226,7 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out) {
              "Write the model of the newest complete checkpoint, or of the given one, to a "
              "safetensors file",
              run_export, arguments, out)
-      ->add_option("--output", arguments->output, "The safetensors file to write")
+      ->add_option("--output", arguments->output, "The file to write, FILE.safetensors")
       ->required();
 }
 

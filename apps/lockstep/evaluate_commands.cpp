@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <cstdio>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -53,12 +54,18 @@ void check_restored_options(const RestoredArguments& arguments) {
 }
 
 void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
-  command.add_option("--checkpoint", arguments.checkpoint,
-                     "A directory of checkpoints (the newest is used), or a single checkpoint");
+  command
+      .add_option("--checkpoint", arguments.checkpoint,
+                  "A directory of checkpoints (the newest is used), or a single checkpoint")
+      ->group(kCommonOptions);
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
   add_precision_option(command, arguments.precision);
   add_output_options(command, arguments.output);
+}
+
+strategy::ReadOptions read_options(const DataArguments& data) {
+  return {.prefetch = data.prefetch, .data_threads = data.threads};
 }
 
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
@@ -105,14 +112,16 @@ void print_text(const Restored& restored, const model::MetricSums& sums) {
   fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
              restored.checkpoint.state.step, restored.dataset.description());
   fmt::print("loss {:.6f}", sums.mean_loss());
-  if (sums.has_accuracy)
-    fmt::print(", accuracy {:.4f}, top-5 accuracy {:.4f}", sums.accuracy(), sums.top5_accuracy());
+  if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
+  if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1
+    fmt::print(", top-5 accuracy {:.4f}", sums.top5_accuracy());
   fmt::print("\nevaluated {} of {}\n", sums.samples, restored.dataset.size());
 }
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
-  const model::MetricSums sums = restored.trainer->evaluate(restored.dataset);
+  const model::MetricSums sums =
+      restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
   if (arguments.output.json())
     print_json(restored, sums);
@@ -123,10 +132,13 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
 
 // ---- predict
 
+constexpr const char* kStandardOutput = "-";
+
 bool is_csv(const std::filesystem::path& path) {
-  if (path.extension() == ".csv") return true;
+  if (path.extension() == ".csv" || path == kStandardOutput) return true;
   if (path.extension() == ".jsonl") return false;
-  throw Error(ErrorCategory::input, "command line", "expected --output to end in .csv or .jsonl",
+  throw Error(ErrorCategory::input, "command line",
+              "expected --output to end in .csv or .jsonl, or to be -",
               fmt::format("got \"{}\"", path.string()));
 }
 
@@ -141,43 +153,57 @@ std::vector<double> softmax(std::span<const float> logits) {
 }
 
 /// One line per record: its id; for a classifier, the predicted class and the probabilities of all
-/// classes; otherwise the outputs. The file appears only when it is complete. Throws Error (data)
-/// with the path.
+/// classes; otherwise the outputs. The file appears only when it is complete, unless it is standard
+/// output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1
 ///     {"record":0,"predicted":1,"probabilities":[0.25,0.75]}
 class PredictionFile {
  public:
-  /// Throws Error (input) unless `path` ends in .csv or .jsonl. `width`: outputs per record.
+  /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
+  /// output. `width`: outputs per record.
   /// `classes`: whether the outputs are logits.
   PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes);
 
   void add(const strategy::Predictions& predictions);
   /// Renames the temporary file to its final name.
-  void commit() { file_->commit(); }
+  void commit() {
+    if (file_) file_->commit();
+  }
   std::int64_t records() const { return records_; }
 
  private:
+  void write(const std::string& text);
   void write_header(std::int64_t width);
   std::string line(std::int64_t record, std::span<const float> outputs) const;
 
   bool csv_;
   bool classes_;
-  std::unique_ptr<AtomicFile> file_;
+  std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
 };
 
 PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes)
-    : csv_(is_csv(path)), classes_(classes), file_(std::make_unique<AtomicFile>(path)) {
-  remove_abandoned_temporaries(path.parent_path(), path.filename().native());
+    : csv_(is_csv(path)), classes_(classes) {
+  if (path != kStandardOutput) {
+    file_ = std::make_unique<AtomicFile>(path);
+    remove_abandoned_temporaries(path.parent_path(), path.filename().native());
+  }
   if (csv_) write_header(width);
+}
+
+void PredictionFile::write(const std::string& text) {
+  if (file_)
+    file_->write(text);
+  else
+    std::fwrite(text.data(), 1, text.size(), stdout);  // StandardStreams reports its failures
 }
 
 void PredictionFile::write_header(std::int64_t width) {
   std::string header = classes_ ? "record,predicted" : "record";
   for (std::int64_t i = 0; i < width; ++i)
     header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
-  file_->write(header + '\n');
+  write(header + '\n');
 }
 
 void PredictionFile::add(const strategy::Predictions& predictions) {
@@ -185,7 +211,7 @@ void PredictionFile::add(const strategy::Predictions& predictions) {
   std::string text;
   for (std::size_t i = 0; i < predictions.record_ids.size(); ++i)
     text += line(predictions.record_ids[i], predictions.outputs.subspan(i * width, width));
-  file_->write(text);
+  write(text);
   records_ += static_cast<std::int64_t>(predictions.record_ids.size());
 }
 
@@ -215,13 +241,14 @@ int predict(job::Session& session, const PredictArguments& arguments) {
     file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()),
                  classes);
   restored.trainer->predict(
-      restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); });
+      restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
+      read_options(arguments.restored.data));
   if (!file) return 0;
   file->commit();
   if (!arguments.restored.output.quiet)
     fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n",
                file->records(), restored.dataset.size(), restored.checkpoint.path.string(),
-               arguments.output);
+               arguments.output == kStandardOutput ? "standard output" : arguments.output);
   return 0;
 }
 
@@ -229,7 +256,10 @@ int predict(job::Session& session, const PredictArguments& arguments) {
 
 void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command = program.add_subcommand(
-      "evaluate", "Evaluate a checkpoint on a data set, in one process or under mpirun");
+      "evaluate",
+      "Evaluate a checkpoint on a data set, in one process or under mpirun\n\n"
+      "Example:\n"
+      "  lockstep evaluate --checkpoint run --data fashion-mnist:test\n");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
@@ -244,11 +274,17 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
 
 void add_predict_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command = program.add_subcommand(
-      "predict", "Write the predictions of a checkpoint to a file, in one process or under mpirun");
+      "predict",
+      "Write the predictions of a checkpoint to a file, in one process or under mpirun\n\n"
+      "Example:\n"
+      "  lockstep predict --checkpoint run --data fashion-mnist:test \\\n"
+      "      --output predictions.csv\n");
   const auto arguments = std::make_shared<PredictArguments>();
-  command->add_option(
-      "--output", arguments->output,
-      "File to write, FILE.csv or FILE.jsonl: one line per record, in the order of the data set");
+  command
+      ->add_option("--output", arguments->output,
+                   "File to write, FILE.csv or FILE.jsonl, or - for CSV on standard output: one "
+                   "line per record, in the order of the data set")
+      ->group(kCommonOptions);
   add_restored_options(*command, arguments->restored);
   command->callback([=, &status] {
     const RestoredArguments& restored = arguments->restored;

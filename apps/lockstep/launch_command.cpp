@@ -20,25 +20,33 @@ namespace lockstep::apps {
 namespace {
 
 constexpr const char* kExplanation =
-    R"(Every task of the job runs the same command line. Rank 0 runs mpirun over the hosts of all tasks, and every task
-exits with mpirun's exit status. This requires mpirun on every host, but neither ssh nor a shared file system. Ranks and
-the rendezvous are taken from the first of these that is set in the environment:
+    R"(Every task of the job runs the same command line. Rank 0 runs mpirun over the
+hosts of all tasks, and every task exits with mpirun's exit status. This
+requires mpirun on every host, but neither ssh nor a shared file system. Ranks
+and the rendezvous are taken from the first of these that is set in the
+environment:
 
-  1. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT (and LOCAL_RANK, LOCAL_WORLD_SIZE), as set by torchrun and
-     Kubeflow's PyTorchJob. The rendezvous is MASTER_ADDR:MASTER_PORT.
-  2. TF_CONFIG: chief and workers are the ranks, in this order. The rendezvous is the address of the first. An
-     evaluator is a separate job; parameter servers are not supported.
-  3. A Slurm step, if srun does not support PMIx: SLURM_PROCID, SLURM_STEP_NUM_TASKS and SLURM_STEP_NODELIST. The
-     rendezvous is the first node, at port 15000 + SLURM_JOB_ID modulo 15000.
+  1. RANK and WORLD_SIZE, with MASTER_ADDR and MASTER_PORT (and LOCAL_RANK,
+     LOCAL_WORLD_SIZE), as set by torchrun and Kubeflow's PyTorchJob. The
+     rendezvous is MASTER_ADDR:MASTER_PORT.
+  2. TF_CONFIG: chief and workers are the ranks, in this order. The rendezvous
+     is the address of the first. An evaluator is a separate job; parameter
+     servers are not supported.
+  3. A Slurm step, if srun does not support PMIx: SLURM_PROCID,
+     SLURM_STEP_NUM_TASKS and SLURM_STEP_NODELIST. The rendezvous is the first
+     node, at port 15000 + SLURM_JOB_ID modulo 15000.
 
-Tasks authenticate each other with the secret of the job, which is in the file that LOCKSTEP_JOB_SECRET_FILE names
-(mode 600) or in LOCKSTEP_JOB_SECRET: at least 16 bytes, the same for all tasks. Tasks on one host that use a loopback
+Tasks authenticate each other with the secret of the job, which is in the file
+that LOCKSTEP_JOB_SECRET_FILE names (mode 600) or in LOCKSTEP_JOB_SECRET: at
+least 16 bytes, the same for all tasks. Tasks on one host that use a loopback
 rendezvous need no secret; they check that they belong to the same user.
 
-Exit status: that of the command, as reported by mpirun (128 + N if signal N ended it); 2 if the environment is
-inconsistent or mpirun is not installed; 4 if a task does not connect, is lost, or cannot reach another host; 128 + N
-for signal N before the command runs. The first SIGTERM, SIGINT or SIGHUP is forwarded to the ranks, which may save a
-checkpoint; the next one to the same task ends the job.)";
+Exit status: that of the command, as reported by mpirun (128 + N if signal N
+ended it); 2 if the environment is inconsistent or mpirun is not installed; 4
+if a task does not connect, is lost, or cannot reach another host; 128 + N for
+signal N before the command runs. The first SIGTERM, SIGINT or SIGHUP is
+forwarded to the ranks, which may save a checkpoint; the next one to the same
+task ends the job.)";
 
 struct LaunchArguments {
   launch::LaunchOptions options;

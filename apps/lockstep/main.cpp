@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -15,6 +16,7 @@
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/help_formatter.h"
 #include "apps/lockstep/launch/daemon.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
@@ -30,6 +32,7 @@ int run(const apps::Invocation& invocation) {
   int status = 0;
   CLI::App program("Lockstep: synchronous data-parallel training", "lockstep");
   program.require_subcommand(1);
+  program.formatter(std::make_shared<apps::HelpFormatter>(apps::help_width()));
   program.set_version_flag(
       "--version", apps::version_line(),
       "Print the version of this program; `lockstep version` also prints those of libraries");
@@ -46,8 +49,14 @@ int run(const apps::Invocation& invocation) {
   apps::add_launch_command(program, invocation, status);
   apps::add_version_command(program);
 
+  // Not earlier: commands inherit it.
+  program.footer(
+      "`lockstep COMMAND --help` or `lockstep help COMMAND` lists the options of a command.");
+
   std::vector<std::string> arguments = apps::with_config_file(
-      apps::without_launched_command({invocation.argv + 1, invocation.argv + invocation.argc}));
+      apps::without_launched_command(
+          apps::without_help_command({invocation.argv + 1, invocation.argv + invocation.argc})),
+      program);
   std::ranges::reverse(arguments);  // CLI11 expects them in reverse order
   try {
     program.parse(arguments);

@@ -16,7 +16,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr auto kLosses = enum_names<LossKind>(
     {{LossKind::sparse_categorical_crossentropy, "sparse-categorical-crossentropy"},
-     {LossKind::mean_squared_error, "mean-squared-error"}});
+     {LossKind::sparse_categorical_crossentropy, "cross-entropy"},
+     {LossKind::mean_squared_error, "mean-squared-error"},
+     {LossKind::mean_squared_error, "mse"}});
 
 std::string read_description(const fs::path& file) {
   try {

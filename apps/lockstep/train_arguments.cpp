@@ -58,7 +58,7 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                   fmt::format("Network to train: {}; mlp:10,10 sets the sizes of the hidden "
                               "layers; FILE.json describes the layers",
                               list_names(names)))
-      ->group(group);
+      ->group(kCommonOptions);
   command
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
@@ -115,7 +115,7 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--validation-data", a.validation_data,
                   "Data to evaluate after each epoch, in the same forms as --data")
-      ->group("Data");
+      ->group(kCommonOptions);
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true")
       ->group("Data");
@@ -133,11 +133,11 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
       ->group("Data");
   const char* group = "Training";
   a.fit.epochs = 0;  // until it is known whether --steps is given
-  add_at_least(command, "--epochs", a.fit.epochs, 0,
+  add_at_least(command, "--epochs", a.fit.epochs, 1,
                "Number of passes over the data; 1 unless --steps is given")
-      ->group(group);
+      ->group(kCommonOptions);
   add_at_least(
-      command, "--steps", a.fit.steps, 0,
+      command, "--steps", a.fit.steps, 1,
       "Maximum number of steps; with --epochs, training ends at whichever limit is reached first")
       ->group(group);
   add_at_least(command, "--accumulate", a.trainer.accumulate, 1,
@@ -185,10 +185,10 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
              "Optimizer: sgd, adam, adamw, lars or lamb")
       ->group(group);
   command
-      .add_option("--learning-rate", a.trainer.schedule.peak,
+      .add_option("--learning-rate,--lr", a.trainer.schedule.peak,
                   "Peak learning rate, before --lr-scaling")
       ->capture_default_str()
-      ->group(group);
+      ->group(kCommonOptions);
   add_between(command, "--momentum", optimizer.momentum, 0.0F, 1.0F,
               "Momentum of sgd (default 0) and lars (default 0.9)")
       ->group(group);
@@ -214,8 +214,13 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
                   "lars (default 0.001)")
       ->group(group);
   command
-      .add_option(
-          "--weight-decay", optimizer.weight_decay,
+      .add_option_function<float>(
+          "--weight-decay",
+          [&optimizer](float given) {
+            if (!(given >= 0))
+              refuse("expected --weight-decay to be at least 0", fmt::format("got {}", given));
+            optimizer.weight_decay = given;
+          },
           "Weight decay of all parameters except biases and normalization: decoupled for adamw and "
           "lamb (default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)")
       ->group(group);
@@ -264,7 +269,7 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--checkpoint-dir", checkpoint.directory,
                   "Directory to write checkpoints to and to resume from")
-      ->group(group);
+      ->group(kCommonOptions);
   add_at_least(command, "--save-every", checkpoint.save_every, 0,
                "Number of steps between checkpoints; 0 saves at the end of each epoch. The last "
                "step is always saved")
@@ -300,7 +305,7 @@ AdamLike adam_options(const OptimizerArguments& a) {
   options.beta1 = a.beta1;
   options.beta2 = a.beta2;
   if (a.epsilon) options.epsilon = *a.epsilon;
-  if (a.weight_decay >= 0) options.weight_decay = a.weight_decay;
+  if (a.weight_decay) options.weight_decay = *a.weight_decay;
   return options;
 }
 
@@ -309,7 +314,7 @@ model::Lars lars_options(const OptimizerArguments& a) {
   if (a.momentum) options.momentum = *a.momentum;
   if (a.epsilon) options.epsilon = *a.epsilon;
   if (a.trust_coefficient) options.trust_coefficient = *a.trust_coefficient;
-  if (a.weight_decay >= 0) options.weight_decay = a.weight_decay;
+  if (a.weight_decay) options.weight_decay = *a.weight_decay;
   return options;
 }
 
@@ -325,7 +330,7 @@ model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
     refuse("expected --optimizer lars with --trust-coefficient", given);
   switch (a.kind) {
     case OptimizerKind::sgd:
-      return model::Sgd{a.momentum.value_or(0), a.nesterov, std::max(0.0F, a.weight_decay)};
+      return model::Sgd{a.momentum.value_or(0), a.nesterov, a.weight_decay.value_or(0)};
     case OptimizerKind::adam:
       return adam_options<model::Adam>(a);
     case OptimizerKind::adamw:

@@ -23,7 +23,7 @@ struct OptimizerArguments {
   float beta2 = 0.999F;
   std::optional<float> epsilon;
   std::optional<float> trust_coefficient;
-  float weight_decay = -1;  ///< negative: the optimizer's default
+  std::optional<float> weight_decay;
 };
 
 /// Options as the command line states them; complete() derives the rest.

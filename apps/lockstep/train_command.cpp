@@ -140,7 +140,11 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
 
 void add_train_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command =
-      program.add_subcommand("train", "Train a model, in one process or under mpirun");
+      program.add_subcommand("train",
+                             "Train a model, in one process or under mpirun\n\n"
+                             "Example:\n"
+                             "  lockstep train --model cnn --data fashion-mnist --epochs 5 \\\n"
+                             "      --checkpoint-dir run\n");
   const auto arguments = std::make_shared<TrainArguments>();
   add_train_options(*command, *arguments);
   const auto print_config = add_config_options(*command);

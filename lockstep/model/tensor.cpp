@@ -24,7 +24,10 @@ namespace {
 
 constexpr auto kPrecisions = enum_names<Precision>({{Precision::float32, "float32"},
                                                     {Precision::bfloat16, "bfloat16"},
-                                                    {Precision::float16, "float16"}});
+                                                    {Precision::float16, "float16"},
+                                                    {Precision::float32, "fp32"},
+                                                    {Precision::bfloat16, "bf16"},
+                                                    {Precision::float16, "fp16"}});
 
 }  // namespace
 

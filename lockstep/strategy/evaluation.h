@@ -32,7 +32,7 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset,
              const data::StreamOptions& stream, const PredictionSink& sink);
 
 /// Stream options for this process's part of one pass over `dataset`.
-data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset,
-                             int prefetch = 2, int threads = 1);
+data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& dataset, int prefetch,
+                             int threads);
 
 }  // namespace lockstep::strategy

@@ -78,23 +78,27 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   return history;
 }
 
-model::MetricSums Trainer::evaluate(const data::Dataset& dataset) {
+model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  const auto sums =
-      strategy::evaluate(*replicas_, dataset, one_pass(replicas_->strategy(), dataset));
+  const auto sums = strategy::evaluate(
+      *replicas_, dataset,
+      one_pass(replicas_->strategy(), dataset, options.prefetch, options.data_threads));
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   return *sums;
 }
 
-void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink) {
+void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
+                      const ReadOptions& options) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  strategy::predict(*replicas_, dataset, one_pass(replicas_->strategy(), dataset), sink);
+  strategy::predict(
+      *replicas_, dataset,
+      one_pass(replicas_->strategy(), dataset, options.prefetch, options.data_threads), sink);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
 }
 

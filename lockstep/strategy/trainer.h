@@ -43,11 +43,12 @@ class Trainer {
 
   /// Sums of loss and metrics over all records of `dataset` (batched). Each record counts once, for
   /// any number of replicas.
-  model::MetricSums evaluate(const data::Dataset& dataset);
+  model::MetricSums evaluate(const data::Dataset& dataset, const ReadOptions& options = {});
 
   /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
   /// chief in record order.
-  void predict(const data::Dataset& dataset, const PredictionSink& sink);
+  void predict(const data::Dataset& dataset, const PredictionSink& sink,
+               const ReadOptions& options = {});
 
   /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable
   /// checkpoint in the directory `path`. Returns the checkpoint. Throws Error (checkpoint) if there

@@ -105,6 +105,12 @@ struct FitOptions {
   std::vector<int> signals = {SIGTERM, SIGINT};
 };
 
+/// How Trainer::evaluate() and Trainer::predict() read their data.
+struct ReadOptions {
+  int prefetch = 2;      ///< number of global batches to read ahead
+  int data_threads = 1;  ///< maximum number of background threads that read
+};
+
 /// The result of Trainer::fit().
 struct History {
   std::vector<EpochLogs> epochs;  ///< the epochs of this run

@@ -1,0 +1,104 @@
+#include "apps/lockstep/help_formatter.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::apps {
+namespace {
+
+/// `text` as it continues at `column` of a line, with line breaks for lines of `width` columns and
+/// `column` spaces after each. A longer word has a line of its own.
+std::string wrapped(std::string_view text, std::size_t column, std::size_t width) {
+  std::string lines;
+  std::size_t used = column;
+  while (!text.empty()) {
+    const std::string_view word = text.substr(0, text.find(' '));
+    text.remove_prefix(std::min(word.size() + 1, text.size()));
+    if (word.empty()) continue;
+    if (used > column && used + 1 + word.size() > width) {
+      lines += '\n';
+      lines.append(column, ' ');
+      used = column;
+    }
+    if (used > column) lines += ' ';
+    used += word.size() + (used > column ? 1 : 0);
+    lines += word;
+  }
+  return lines;
+}
+
+/// Wraps each line of `text` by itself, with its own indentation.
+std::string with_wrapped_lines(std::string_view text, std::size_t width) {
+  std::string lines;
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(line.size() + 1, text.size()));
+    const std::size_t indentation = std::min(line.find_first_not_of(' '), line.size());
+    lines.append(indentation, ' ');
+    lines += wrapped(line, indentation, width) + '\n';
+  }
+  return lines;
+}
+
+}  // namespace
+
+std::size_t help_width() {
+  constexpr std::size_t kDefault = 80;
+  std::size_t width = 0;
+  if (const char* columns = std::getenv("COLUMNS")) {
+    const std::string_view text = columns;
+    std::from_chars(text.data(), text.data() + text.size(), width);
+  }
+  winsize size{};
+  if (width == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
+  return std::clamp<std::size_t>(width == 0 ? kDefault : width, 40, 100);
+}
+
+std::string HelpFormatter::make_description(const CLI::App* command) const {
+  return with_wrapped_lines(CLI::Formatter::make_description(command), width_);
+}
+
+std::string HelpFormatter::make_footer(const CLI::App* command) const {
+  return with_wrapped_lines(CLI::Formatter::make_footer(command), width_);
+}
+
+std::string HelpFormatter::make_subcommand(const CLI::App* command) const {
+  const std::string description = command->get_description();
+  return row(command->get_name(), description.substr(0, description.find('\n')));
+}
+
+std::string HelpFormatter::make_option(const CLI::Option* option, bool is_positional) const {
+  return row(make_option_name(option, is_positional) + make_option_opts(option),
+             make_option_desc(option));
+}
+
+std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_positional) const {
+  if (is_positional) return CLI::Formatter::make_option_name(option, is_positional);
+  std::string names;
+  for (const std::string& name : option->get_snames()) names += "-" + name + ",";
+  const std::vector<std::string>& negations = option->get_fnames();
+  for (const std::string& name : option->get_lnames())
+    if (name == option->get_lnames().front() || std::ranges::count(negations, name) > 0)
+      names += "--" + name + ",";
+  names.pop_back();
+  return names;
+}
+
+std::string HelpFormatter::row(const std::string& left, const std::string& text) const {
+  const std::size_t column = std::min(get_column_width(), width_ / 2);
+  std::string line = "  " + wrapped(left, 2, width_);
+  if (line.size() >= column)
+    line += '\n' + std::string(column, ' ');
+  else
+    line.resize(column, ' ');
+  return line + wrapped(text, column, width_) + '\n';
+}
+
+}  // namespace lockstep::apps

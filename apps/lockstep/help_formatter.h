@@ -1,0 +1,34 @@
+// The layout of `--help`, in lines that fit the terminal.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstddef>
+#include <string>
+
+namespace lockstep::apps {
+
+/// Columns of help texts: COLUMNS if it is set, else the width of the terminal that standard output
+/// is, else 80; from 40 to 100.
+std::size_t help_width();
+
+/// The layout of CLI::Formatter, with texts wrapped at spaces. Of an option's long names it shows
+/// the first and those that negate it: the others are aliases.
+class HelpFormatter : public CLI::Formatter {
+ public:
+  /// `width`: columns of a line.
+  explicit HelpFormatter(std::size_t width) : width_(width) {}
+
+  std::string make_description(const CLI::App* command) const override;
+  std::string make_footer(const CLI::App* command) const override;
+  /// Shows the first line of a command's description.
+  std::string make_subcommand(const CLI::App* command) const override;
+  std::string make_option(const CLI::Option* option, bool is_positional) const override;
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
+
+ private:
+  std::string row(const std::string& left, const std::string& text) const;
+
+  std::size_t width_;
+};
+
+}  // namespace lockstep::apps
