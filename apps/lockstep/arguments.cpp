@@ -145,23 +145,22 @@ std::string value_of(const CLI::ConfigItem& item) {
   return fmt::format("{}", fmt::join(item.inputs, ","));
 }
 
-/// Throws Error (input) with the path of the file unless `item` is an option of `command` with a
-/// valid value. The parser of the command line, which sees the option again, does not know the
-/// file.
-void check_item(const CLI::ConfigItem& item, CLI::App& command, const std::string& file) {
+/// Throws Error (input) with `where` unless `item` is an option of `command` with a valid value.
+/// The parser of the command line, which sees the option again, does not know the file.
+void check_item(const CLI::ConfigItem& item, CLI::App& command, const std::string& where) {
   const std::string expected =
       fmt::format("expected valid options for {} ({})", path_of(command), help_of(command));
   CLI::Option* option = command.get_option_no_throw("--" + item.name);
   if (option == nullptr)
-    throw Error(ErrorCategory::input, file, expected, got_word("--" + item.name, command));
+    throw Error(ErrorCategory::input, where, expected, got_word("--" + item.name, command));
   try {
     option->add_result(value_of(item));
     option->run_callback();
     option->clear();
   } catch (const CLI::ParseError& error) {
-    throw Error(ErrorCategory::input, file, expected, one_line(error.what()));
+    throw Error(ErrorCategory::input, where, expected, one_line(error.what()));
   } catch (const Error& error) {
-    throw Error(error.category(), file, expected, error.what());
+    throw Error(error.category(), where, expected, error.what());
   }
 }
 
@@ -187,20 +186,24 @@ std::string config_text(const CLI::App& command) { return command.config_to_str(
 std::vector<std::string> with_config_file(std::vector<std::string> arguments, CLI::App& program) {
   const auto path = config_path(arguments);
   if (!path) return arguments;
+  const auto commands = program.get_subcommands(
+      [&](const CLI::App* command) { return command->get_name() == arguments.front(); });
+  // The parser refuses --config itself if the command does not have it.
+  if (commands.empty() || commands.front()->get_option_no_throw(kConfig) == nullptr)
+    return arguments;
+  const std::string where = fmt::format("{} {}", kConfig, *path);
   std::vector<CLI::ConfigItem> items;
   try {
     items = CLI::ConfigTOML().from_file(*path);
   } catch (const CLI::Error& error) {
-    throw Error(ErrorCategory::input, *path,
-                "expected --config to be a readable file of name=value lines", error.what());
+    throw Error(ErrorCategory::input, where, "expected a readable file of name=value lines",
+                error.what());
   }
-  const auto commands = program.get_subcommands(
-      [&](const CLI::App* command) { return command->get_name() == arguments.front(); });
   std::vector<std::string> added;
   for (const CLI::ConfigItem& item : items) {
     if (!belongs_to(item, arguments.front()) || is_empty(item) || is_given(arguments, item.name))
       continue;
-    if (!commands.empty()) check_item(item, *commands.front(), *path);
+    check_item(item, *commands.front(), where);
     added.push_back(fmt::format("--{}={}", item.name, value_of(item)));
   }
   arguments.insert(arguments.begin() + 1, added.begin(), added.end());

@@ -259,7 +259,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "evaluate",
       "Evaluate a checkpoint on a data set, in one process or under mpirun\n\n"
       "Example:\n"
-      "  lockstep evaluate --checkpoint run --data fashion-mnist:test\n");
+      "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
@@ -277,8 +277,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       "predict",
       "Write the predictions of a checkpoint to a file, in one process or under mpirun\n\n"
       "Example:\n"
-      "  lockstep predict --checkpoint run --data fashion-mnist:test \\\n"
-      "      --output predictions.csv\n");
+      "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n");
   const auto arguments = std::make_shared<PredictArguments>();
   command
       ->add_option("--output", arguments->output,

@@ -48,6 +48,16 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"misspelt_option", "train --modle cnn", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"--modle\" (did you mean --model?)"},
+        Refusal{"option_by_another_name", kTrain + "--batch 8", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"--batch\" (did you mean --global-batch?)"},
+        Refusal{"workers_of_data", "evaluate --workers=8", 2,
+                "command line] expected an option or command of lockstep evaluate (`lockstep "
+                "evaluate --help` lists them), got \"--workers\" (did you mean --data-threads?)"},
+        Refusal{"files_of_an_unquoted_pattern", "train --model mlp --data /dev/null /dev/zero", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"/dev/zero\"; quote a pattern, such as --data "
+                "'train-*.tfrecord', "},
         Refusal{"without_data", "train --model cnn", 2,
                 "command line] expected --data; it was not given"},
         Refusal{"without_model", "train" + kData, 2,
@@ -59,6 +69,17 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected valid options for lockstep train"},
         Refusal{"global_batch_of_0", kTrain + "--global-batch 0", 2,
                 "command line] expected --global-batch to be at least 1, got 0"},
+        Refusal{"epochs_of_0", kTrain + "--epochs 0", 2,
+                "command line] expected --epochs to be at least 1, got 0"},
+        Refusal{"steps_of_0", kTrain + "--steps 0", 2,
+                "command line] expected --steps to be at least 1, got 0"},
+        Refusal{"batch_size_of_0", kTrain + "--batch-size 0", 2,
+                "command line] expected --global-batch to be at least 1, got 0"},
+        Refusal{"weight_decay_below_0", kTrain + "--weight-decay -0.5", 2,
+                "command line] expected --weight-decay to be at least 0, got -0.5"},
+        Refusal{"size_of_images", kTrain + "--images 32x32", 2,
+                "images] expected none, cifar10 or imagenet (imagenet resizes images to 224x224, "
+                "the others keep their size), got \"32x32\""},
         Refusal{"unknown_recipe_for_images", kTrain + "--images cifar", 2,
                 "images] expected none, cifar10 or imagenet, got \"cifar\""},
         Refusal{"recipe_for_numbers", kTrain + "--images cifar10", 2,
@@ -158,6 +179,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"predict_without_output",
                 "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
                 "command line] expected --output FILE.csv or FILE.jsonl; it was not given"},
+        Refusal{"export_to_another_format", "checkpoint export nowhere --output w.onnx", 2,
+                "command line] expected --output to end in .safetensors, the only format of an "
+                "export, got \"w.onnx\""},
         Refusal{"allreduce_bench_one_replica", "allreduce-bench", 2,
                 "allreduce-bench] expected at least two replicas: mpirun -np 2, or --devices "
                 "cpu:0,cpu:0, got one"},
@@ -191,7 +215,9 @@ INSTANTIATE_TEST_SUITE_P(
             "command line] expected an option or command of lockstep allreduce-bench (`lockstep "
             "allreduce-bench --help` lists them), got \"--chek\" (did you mean --check?)"},
         Refusal{"absent_configuration", "train --config nowhere.toml", 2,
-                "command line] expected --config to be a readable file of name=value lines; "},
+                "--config nowhere.toml] expected a readable file of name=value lines; "},
+        Refusal{"configuration_of_a_command_without", "evaluate --config nowhere.toml", 2,
+                "command line] expected an option or command of lockstep evaluate"},
         Refusal{"doctor_measures_too_long", "doctor --seconds 90", 2,
                 "command line] expected --seconds to be from 1 to 30, got 90"},
         Refusal{"doctor_unknown_route", "doctor --allreduce pigeon", 2,

@@ -179,10 +179,20 @@ TEST_F(Saved, AreEvaluated) {
   EXPECT_EQ(json.event("evaluate")["parameter_hash"], hash_of(training));
   const Result text = run_lockstep(evaluate + " --devices cpu:0,cpu:0,cpu:0");
   EXPECT_THAT(text.output, EndsWith("\nevaluated 500 of 500\n"));
+  EXPECT_THAT(text.output, HasSubstr(", accuracy "));
+  EXPECT_THAT(text.output, ::testing::Not(HasSubstr("top-5")));  // of 4 classes
   EXPECT_EQ(run_lockstep("evaluate --data synthetic:8x8x1:4:500 --log-format json --checkpoint " +
                          directory() + "/step-00000024")
                 .event("evaluate")["step"],
             24);
+}
+
+TEST_F(Saved, AreEvaluatedByTheFiveNearestOfMoreClasses) {
+  const std::string data = " --data synthetic:8x8x1:6:100 ";
+  ASSERT_EQ(
+      run_lockstep("train --model mlp --steps 1 --checkpoint-dir " + directory() + data).status, 0);
+  EXPECT_THAT(run_lockstep("evaluate --checkpoint " + directory() + data).output,
+              HasSubstr(", top-5 accuracy "));
 }
 
 TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
@@ -221,6 +231,10 @@ TEST_F(Saved, PredictIntoFiles) {
               ::testing::StartsWith(
                   "record,predicted,probability_0,probability_1,probability_2,probability_3\n0,"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
+
+  const Result printed = run_lockstep(predict + "-");
+  EXPECT_EQ(printed.output, table);
+  EXPECT_THAT(printed.errors, HasSubstr("written to standard output\n"));
 
   EXPECT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
   const Result lines{0, file_text(directory("p.jsonl")), ""};

@@ -232,6 +232,48 @@ TEST(TrainCommand, ReadsItsSectionOfAConfiguration) {
   EXPECT_EQ(run_lockstep("train --config " + path).event("end")["steps"], 2);
 }
 
+TEST(TrainCommand, NamesTheConfigurationWithAnError) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "run.toml";
+  const std::string expected = "[--config " + path +
+                               "] expected valid options for lockstep train (`lockstep train "
+                               "--help` lists them)";
+  struct Case {
+    const char* text;
+    const char* got;
+  };
+  for (const Case& wrong :
+       {Case{"modle=\"mlp\"\n", ", got \"--modle\" (did you mean --model?)\n"},
+        Case{"epochs=0\n", "; [command line] expected --epochs to be at least 1, got 0\n"},
+        Case{"[train]\nloss=\"hinge\"\n", "; [loss] expected "}, Case{"seed=\"x\"\n", "; "}}) {
+    std::ofstream(path) << wrong.text;
+    const Result result = run_lockstep("train --config " + path);
+    EXPECT_EQ(result.status, 2) << wrong.text;
+    EXPECT_THAT(result.errors, HasSubstr(expected + wrong.got)) << wrong.text;
+  }
+}
+
+// ---- Names that other programs have for options
+
+TEST(TrainCommand, HasAliases) {
+  const Result expected = run_lockstep(kTrain + "--steps 2 --global-batch 50 --learning-rate 0.05");
+  const std::string aliases =
+      kTrain + "--steps 2 --batch-size 50 --lr 0.05 --loss cross-entropy --precision fp32";
+  EXPECT_EQ(hash_of(run_lockstep(aliases)), hash_of(expected));
+  const std::string printed = run_lockstep(aliases + " --print-config").output;
+  EXPECT_THAT(printed, HasSubstr("\nglobal-batch=50\n"));
+  EXPECT_THAT(printed, HasSubstr("learning-rate=0.05\n"));
+  EXPECT_THAT(printed, ::testing::Not(HasSubstr("batch-size")));
+}
+
+TEST(TrainCommand, PrefersAnAliasToTheConfiguration) {
+  const ScratchDirectory directory;
+  const std::string path = directory.path() / "run.toml";
+  std::ofstream(path) << "learning-rate=0.5\n";
+  EXPECT_THAT(run_lockstep("train --print-config --lr 0.05 --config " + path).output,
+              HasSubstr("learning-rate=0.05\n"));
+}
+
 // ---- Bad models and data
 
 class BadInput : public ::testing::Test {

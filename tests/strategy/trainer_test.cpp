@@ -118,6 +118,20 @@ TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
               HasSubstr("expected 4 classes, the outputs of model plain, got 5 classes"));
 }
 
+TEST(Trainer, EvaluatesAndPredictsWithItsReadOptions) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  Trainer trainer(*strategy, plain_network());
+  const data::Dataset dataset = small_data(103).batch(8);
+  const auto ignore = [](const Predictions&) {};
+  EXPECT_EQ(trainer.evaluate(dataset, {.prefetch = 5, .data_threads = 3}).loss,
+            trainer.evaluate(dataset).loss);
+  EXPECT_THAT(error_of([&] { trainer.evaluate(dataset, {.data_threads = 0}); }),
+              HasSubstr("expected at least 1 thread"));
+  EXPECT_THAT(error_of([&] { trainer.predict(dataset, ignore, {.prefetch = 0}); }),
+              HasSubstr("expected a prefetch of at least 1 batch"));
+}
+
 TEST(Trainer, PredictsInTheOrderOfTheRecords) {
   std::vector<float> expected;
   for (const int replicas : {1, 3}) {

@@ -1,0 +1,90 @@
+// The help of all commands: it fits the terminal, and begins with what is needed most.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "tests/apps/program.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+/// The help of `command` where the environment has `columns`, such as "COLUMNS=90".
+std::string help(const std::string& command, const std::vector<std::string>& columns) {
+  std::vector<std::string> words{"env"};
+  words.insert(words.end(), columns.begin(), columns.end());
+  const auto program = lockstep(command + " --help");
+  words.insert(words.end(), program.begin(), program.end());
+  const Result result = run(words);
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(result.output, HasSubstr("Usage: lockstep " + command)) << command;
+  return result.output;
+}
+
+/// Characters of the longest line, which is UTF-8.
+std::ptrdiff_t width_of(const std::string& text) {
+  std::istringstream lines(text);
+  std::ptrdiff_t width = 0;
+  for (std::string line; std::getline(lines, line);)
+    width = std::max(width, std::ranges::count_if(line, [](char byte) {
+                       return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;
+                     }));
+  return width;
+}
+
+class HelpOf : public ::testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
+                         ::testing::Values("train", "evaluate", "predict", "data", "data convert",
+                                           "data convert idx", "data convert csv",
+                                           "data convert images", "data index", "data inspect",
+                                           "data verify", "data benchmark", "checkpoint",
+                                           "checkpoint inspect", "checkpoint verify",
+                                           "checkpoint export", "allreduce-bench", "doctor",
+                                           "launch", "version"));
+
+TEST_P(HelpOf, FitsEightyColumns) { EXPECT_LE(width_of(help(GetParam(), {"-u", "COLUMNS"})), 80); }
+
+TEST(Help, OfTheProgramFitsEightyColumns) {
+  const Result result = run_lockstep("--help");
+  EXPECT_LE(width_of(result.output), 80) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("  train                       Train a model, in one "));
+  EXPECT_THAT(result.output, Not(HasSubstr("Example")));
+}
+
+TEST(Help, FitsAWiderTerminalUpToAHundredColumns) {
+  const auto width = width_of(help("train", {"COLUMNS=200"}));
+  EXPECT_GT(width, 80);
+  EXPECT_LE(width, 100);
+}
+
+TEST(Help, BeginsWithAnExampleAndTheCommonOptions) {
+  const std::string text = help("train", {"COLUMNS=80"});
+  const auto at = [&](const char* part) {
+    const std::size_t found = text.find(part);
+    EXPECT_NE(found, std::string::npos) << part;
+    return found;
+  };
+  EXPECT_LT(at("  lockstep train --model cnn --data fashion-mnist"), at("Usage:"));
+  EXPECT_LT(at("Usage:"), at("\nCommon options:\n"));
+  for (const char* option :
+       {"  --model ", "  --data ", "  --global-batch ", "  --epochs ", "  --validation-data ",
+        "  --devices ", "  --learning-rate ", "  --checkpoint-dir "})
+    EXPECT_LT(at(option), at("\nModel:\n")) << option;
+  EXPECT_LT(at("\nModel:\n"), at("\nConfiguration:\n"));
+  EXPECT_THAT(text, HasSubstr("--shuffle,--no-shuffle=true"));
+  EXPECT_THAT(text, Not(HasSubstr("--lr,")));
+  EXPECT_THAT(text, Not(HasSubstr("--batch-size")));
+}
+
+TEST(Help, IsACommandToo) {
+  EXPECT_EQ(run_lockstep("help").output, run_lockstep("--help").output);
+  EXPECT_EQ(run_lockstep("help data convert").output, run_lockstep("data convert --help").output);
+  EXPECT_THAT(run_lockstep("help launch").output, HasSubstr("Usage: lockstep launch"));
+}
+
+}  // namespace
+}  // namespace lockstep::apps
