@@ -147,10 +147,12 @@ std::optional<std::vector<std::filesystem::path>> described_files(
 }
 
 [[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
+  const std::string others = other_files_text(directory);
   throw Error(ErrorCategory::data, directory.string(),
               "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a "
-              "dataset.json or with folders of images",
-              "the directory has none of these");
+              "dataset.json or with folders of images (JPEG or PNG: .jpg, .jpeg, .png)",
+              others.empty() ? "the directory has none of these"
+                             : "the directory has folders with " + others);
 }
 
 Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {

@@ -28,6 +28,21 @@ std::optional<ImageFormat> image_format_of(std::span<const std::uint8_t> bytes) 
   return std::nullopt;
 }
 
+std::optional<std::string_view> unsupported_image_format(std::span<const std::uint8_t> bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()),
+                              std::min<std::size_t>(bytes.size(), 12));
+  if (text.starts_with("GIF87a") || text.starts_with("GIF89a")) return "GIF";
+  if (text.starts_with("RIFF") && text.substr(4).ends_with("WEBP")) return "WebP";
+  if (text.starts_with(std::string_view("II*\0", 4)) ||
+      text.starts_with(std::string_view("MM\0*", 4)))
+    return "TIFF";
+  // "BM" is short, so the size of the file that follows it is compared too.
+  if (!text.starts_with("BM") || text.size() < 6) return std::nullopt;
+  std::size_t size = 0;
+  for (std::size_t i = 6; i-- > 2;) size = size << 8 | bytes[i];
+  return size == bytes.size() ? std::optional<std::string_view>("BMP") : std::nullopt;
+}
+
 std::string_view image_format_name(ImageFormat format) {
   return format == ImageFormat::jpeg ? "jpeg" : "png";
 }
@@ -51,6 +66,9 @@ constexpr std::size_t kBytesShown = 8;
 
 [[noreturn]] void throw_unknown_format(std::span<const std::uint8_t> bytes) {
   const auto first = bytes.first(std::min<std::size_t>(bytes.size(), kBytesShown));
+  if (const auto format = unsupported_image_format(bytes))
+    throw Error(ErrorCategory::data, "image", "expected a JPEG or a PNG image",
+                fmt::format("it is a {} image, which is not supported: convert it", *format));
   throw Error(ErrorCategory::data, "image", "expected a JPEG or a PNG image",
               bytes.empty() ? "there are no bytes"
                             : fmt::format("its {} bytes begin with {:02x}", bytes.size(),

@@ -29,6 +29,13 @@ std::span<const std::uint8_t> bytes_of(std::string_view text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+/// "it has 12 bytes", or the format of an image that is not supported.
+std::string bytes_text(std::string_view bytes) {
+  const auto format = unsupported_image_format(bytes_of(bytes));
+  return format ? fmt::format("it is a {} image, which is not supported: convert it", *format)
+                : fmt::format("it has {} bytes", bytes.size());
+}
+
 std::string values_of(const FeatureView& feature) {
   return fmt::format("it has {} value{} of kind {}", feature.size(), feature.size() == 1 ? "" : "s",
                      feature_kind_name(feature.kind()));
@@ -89,7 +96,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
   }
   return SampleProblem{fmt::format("expected {} raw bytes in {} for shape [{}]", count_,
                                    input_feature(), fmt::join(spec_.shape, ", ")),
-                       bytes ? fmt::format("it has {} bytes", bytes->size()) : values_of(feature)};
+                       bytes ? bytes_text(*bytes) : values_of(feature)};
 }
 
 void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
@@ -227,6 +234,9 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
   }
   if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
   auto shape = shape_in_record(record, input.bytes().size());
+  if (shape.empty() && unsupported_image_format(bytes_of(input.bytes())))
+    throw Error(ErrorCategory::data, where, fmt::format("expected a JPEG or PNG image in {}", name),
+                bytes_text(input.bytes()));
   if (shape.empty()) {
     throw Error(
         ErrorCategory::input, where,

@@ -7,6 +7,7 @@
 #include <cctype>
 #include <span>
 #include <system_error>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
@@ -20,13 +21,17 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-bool is_image(const fs::directory_entry& entry) {
-  std::string ending = entry.path().extension().string();
-  std::ranges::transform(ending, ending.begin(),
+/// ".jpg" of "A.JPG".
+std::string extension_of(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  std::error_code ignored;
-  return (ending == ".jpg" || ending == ".jpeg" || ending == ".png") && !is_hidden(entry.path()) &&
-         !entry.is_directory(ignored);
+  return extension;
+}
+
+bool is_image(const fs::path& path) {
+  const std::string extension = extension_of(path);
+  return extension == ".jpg" || extension == ".jpeg" || extension == ".png";
 }
 
 /// The class folders.
@@ -44,19 +49,50 @@ std::vector<fs::path> folders_in(const fs::path& directory) {
   return folders;
 }
 
-/// Calls use(path) for the images in `folder` and its subfolders until it returns false.
+/// Calls use(path) for the files in `folder` and its subfolders until it returns false.
 template <typename Use>
-void for_images(const fs::path& folder, Use use) {
+void for_files(const fs::path& folder, Use use) {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
        entry.increment(error)) {
-    if (std::error_code ignored; entry->is_directory(ignored) && is_hidden(entry->path()))
-      entry.disable_recursion_pending();
-    if (is_image(*entry) && !use(entry->path())) return;
+    std::error_code ignored;
+    const bool hidden = is_hidden(entry->path());
+    if (entry->is_directory(ignored)) {
+      if (hidden) entry.disable_recursion_pending();
+    } else if (!hidden && !use(entry->path())) {
+      return;
+    }
   }
   if (error)
     throw Error(ErrorCategory::data, folder.string(), "expected a readable folder",
                 error.message());
+}
+
+using Counts = std::map<std::string, std::int64_t>;
+
+/// "57 other files", "1 other file".
+std::string number_text(const Counts& counts) {
+  std::int64_t files = 0;
+  for (const auto& [extension, count] : counts) files += count;
+  return fmt::format("{} other file{}", files, files == 1 ? "" : "s");
+}
+
+/// "55 .bmp, 2 without extension": the most frequent extensions first.
+std::string extensions_text(const Counts& counts) {
+  constexpr std::size_t kShown = 8;
+  std::vector<std::pair<std::string, std::int64_t>> sorted(counts.begin(), counts.end());
+  std::ranges::stable_sort(sorted,
+                           [](const auto& a, const auto& b) { return a.second > b.second; });
+  std::vector<std::string> texts;
+  for (const auto& [extension, count] : sorted) {
+    if (texts.size() == kShown) {
+      texts.emplace_back("...");
+      break;
+    }
+    texts.push_back(
+        fmt::format("{} {}", count, extension.empty() ? "without extension" : extension));
+  }
+  return fmt::format("{}", fmt::join(texts, ", "));
 }
 
 std::span<const std::uint8_t> bytes_of(const std::string& text) {
@@ -112,10 +148,23 @@ void ImageFolderSource::find_classes() {
 void ImageFolderSource::find_files(std::int32_t label) {
   const auto begin = static_cast<std::ptrdiff_t>(files_.size());
   const fs::path folder = directory_ / class_names_[static_cast<std::size_t>(label)];
-  for_images(folder, [&](const fs::path& path) {
-    files_.push_back({path.lexically_relative(folder).string(), label});
+  Counts others;
+  for_files(folder, [&](const fs::path& path) {
+    if (is_image(path)) {
+      files_.push_back({path.lexically_relative(folder).string(), label});
+    } else {
+      ++others[extension_of(path)];
+    }
     return true;
   });
+  // An empty folder is a class on purpose; one whose images are all left out is not.
+  if (!others.empty() && static_cast<std::size_t>(begin) == files_.size())
+    throw Error(
+        ErrorCategory::data, folder.string(),
+        "expected JPEG or PNG images, with names that end in .jpg, .jpeg or .png, or an "
+        "empty folder",
+        fmt::format("there are only {} ({})", number_text(others), extensions_text(others)));
+  for (const auto& [extension, count] : others) other_files_[extension] += count;
   std::sort(files_.begin() + begin, files_.end(),
             [](const File& a, const File& b) { return a.name < b.name; });
 }
@@ -133,8 +182,12 @@ fs::path ImageFolderSource::path_of(std::int64_t record_id) const {
 }
 
 std::string ImageFolderSource::description() const {
-  return fmt::format("{} images of {} classes in {}", files_.size(), class_names_.size(),
-                     directory_.string());
+  const std::string left_out = other_files_.empty()
+                                   ? ""
+                                   : fmt::format(", {} left out ({})", number_text(other_files_),
+                                                 extensions_text(other_files_));
+  return fmt::format("{} images of {} classes in {}{}", files_.size(), class_names_.size(),
+                     directory_.string(), left_out);
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
@@ -152,10 +205,20 @@ void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
 bool is_image_folder(const fs::path& directory) {
   bool found = false;
   for (const fs::path& folder : folders_in(directory)) {
-    for_images(folder, [&](const fs::path&) { return !(found = true); });
+    for_files(folder, [&](const fs::path& path) { return !(found = is_image(path)); });
     if (found) return true;
   }
   return false;
+}
+
+std::string other_files_text(const fs::path& directory) {
+  Counts others;
+  for (const fs::path& folder : folders_in(directory))
+    for_files(folder, [&](const fs::path& path) {
+      if (!is_image(path)) ++others[extension_of(path)];
+      return true;
+    });
+  return others.empty() ? "" : fmt::format("{} ({})", number_text(others), extensions_text(others));
 }
 
 }  // namespace lockstep::data

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,12 +15,13 @@ namespace lockstep::data {
 
 /// The folders in a directory, sorted by name, are the classes. The images are the files in them
 /// and their subfolders whose names end in .jpg, .jpeg or .png, sorted by path within each class.
-/// Names that start with a dot are skipped. A file is opened when its record is read; JPEG and PNG
-/// are distinguished by content.
+/// Names that start with a dot are skipped; other files are left out, and counted in description().
+/// A file is opened when its record is read; JPEG and PNG are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
   /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is
-  /// read. Throws Error (data) for a directory without folders or without images.
+  /// read. Throws Error (data) for a directory without folders or without images, and for a folder
+  /// with other files but no image.
   explicit ImageFolderSource(const std::filesystem::path& directory,
                              const std::vector<std::int64_t>& shape = {});
 
@@ -46,6 +48,7 @@ class ImageFolderSource final : public RecordSource {
   std::filesystem::path directory_;
   std::vector<std::string> class_names_;
   std::vector<File> files_;
+  std::map<std::string, std::int64_t> other_files_;  // number of left-out files per extension
   SampleSpec spec_;
   std::optional<ImageTransform> as_stored_;  // always set after construction
 };
@@ -55,5 +58,9 @@ std::vector<std::filesystem::path> class_folders(const std::filesystem::path& di
 
 /// Whether `directory` has a folder that contains an image, directly or in a subfolder.
 bool is_image_folder(const std::filesystem::path& directory);
+
+/// The files in the folders of `directory` that are no images by their names, by extension: "57
+/// other files (55 .bmp, 2 without extension)"; empty if there are none.
+std::string other_files_text(const std::filesystem::path& directory);
 
 }  // namespace lockstep::data

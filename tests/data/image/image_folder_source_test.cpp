@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 #include <set>
 #include <span>
 
@@ -60,7 +61,8 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   const ImageFolderSource source(directory_.path());
   EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 3}, 3, 0}));
   EXPECT_THAT(source.class_names(), ElementsAre("ant", "bee", "zebra"));
-  EXPECT_EQ(source.description(), "4 images of 3 classes in " + directory_.path().string());
+  EXPECT_EQ(source.description(), "4 images of 3 classes in " + directory_.path().string() +
+                                      ", 1 other file left out (1 .txt)");
   EXPECT_EQ(source.path_of(1), directory_ / "ant/below/deep.png");
   EXPECT_TRUE(source.has_encoded_images());
   ASSERT_EQ(source.size(), 4);
@@ -131,13 +133,51 @@ TEST_F(ImageFolderTest, NeedsFoldersWithImages) {
             of(directory_.path()) +
                 "expected a folder for each class, with images in it; there are no folders");
   std::filesystem::create_directories(directory_ / "a");
-  add("b/notes.txt", "text");
+  std::filesystem::create_directories(directory_ / "b");
   EXPECT_EQ(error(), of(directory_.path()) +
                          "expected files that end in .jpg, .jpeg or .png in the class folders; "
                          "there are none in a, b");
   EXPECT_EQ(data_error_of([] { ImageFolderSource source("nowhere"); }),
             "[nowhere] expected a readable directory; No such file or directory");
   EXPECT_FALSE(is_image_folder(directory_.path()));
+}
+
+TEST_F(ImageFolderTest, CountsTheFilesThatItLeavesOut) {
+  add_png("a/1.png", 1);
+  add_png("b/1.png", 1);
+  for (const char* name : {"a/1.webp", "a/2.webp", "a/below/1.BMP", "b/1.bmp", "b/2.bmp",
+                           "b/README", "b/.hidden.bmp", "b/.cache/1.bmp"})
+    add(name, "text");
+  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+            "2 images of 2 classes in " + directory_.path().string() +
+                ", 6 other files left out (3 .bmp, 2 .webp, 1 without extension)");
+}
+
+TEST_F(ImageFolderTest, AClassOfOtherFormatsAloneIsNoEmptyClass) {
+  add_png("a/1.png", 1);
+  add("b/1.bmp", "text");
+  add("b/2.bmp", "text");
+  add("b/notes.txt", "text");
+  EXPECT_EQ(error(), of(directory_ / "b") +
+                         "expected JPEG or PNG images, with names that end in .jpg, .jpeg or .png, "
+                         "or an empty folder; there are only 3 other files (2 .bmp, 1 .txt)");
+  std::filesystem::remove(directory_ / "a/1.png");
+  EXPECT_FALSE(is_image_folder(directory_.path()));
+  for (const auto& open : {std::function<void()>([&] { open_data(directory_.path().string()); }),
+                           std::function<void()>([&] { data_files(directory_.path().string()); })})
+    EXPECT_THAT(data_error_of(open),
+                HasSubstr("folders of images (JPEG or PNG: .jpg, .jpeg, .png); "
+                          "the directory has folders with 3 other files (2 "
+                          ".bmp, 1 .txt)"));
+}
+
+TEST_F(ImageFolderTest, NamesTheFormatOfAnImageThatIsNotSupported) {
+  add_png("a/1.png", 1);
+  const auto gif = add("a/2.png", "GIF89a and more");
+  EXPECT_EQ(data_error_of([&] { read(ImageFolderSource(directory_.path()), 1); }),
+            of(gif) +
+                "expected a usable image; [image] expected a JPEG or a PNG image; it is a GIF "
+                "image, which is not supported: convert it");
 }
 
 TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {

@@ -289,6 +289,27 @@ TEST_F(TFRecordSourceTest, SaysWhatIsWrongWithAnImage) {
   }
 }
 
+TEST_F(TFRecordSourceTest, NamesImageFormatsThatAreNotSupported) {
+  using std::string_literals::operator""s;
+  for (const auto& [bytes, format] : {std::pair{"GIF87a and more"s, "GIF"},
+                                      {"GIF89a and more"s, "GIF"},
+                                      {"BM\x0c\0\0\0 pixel"s, "BMP"},
+                                      {"RIFF1234WEBPVP8 "s, "WebP"},
+                                      {"II*\0 and more"s, "TIFF"},
+                                      {"MM\0* and more"s, "TIFF"}}) {
+    write_records(
+        file_, {serialize_example({{"image/encoded", BytesList{bytes}}, {"label", Int64List{1}}})});
+    const std::string got = fmt::format("it is a {} image, which is not supported", format);
+    EXPECT_THAT(data_error(),
+                HasSubstr(at(0, 0) + "expected a JPEG or PNG image in image/encoded; " + got));
+    EXPECT_THAT(data_error(shaped_), HasSubstr("in image/encoded for shape [2, 3, 1]; " + got));
+  }
+  // Raw pixels may begin with the two letters of BMP.
+  write_records(file_,
+                {serialize_example({{"image", BytesList{"BM pixels"}}, {"label", Int64List{1}}})});
+  EXPECT_THAT(input_error(), HasSubstr("expected --input-shape for the raw bytes in image"));
+}
+
 TEST_F(TFRecordSourceTest, NamesLabelsOutOfRange) {
   write_records(file_, {image_record(0, 6, 0), image_record(5, 6, 0), image_record(-1, 6, 0)});
   TFRecordOptions options = shaped_;
