@@ -49,7 +49,7 @@ void write_file(const std::filesystem::path& path, std::int64_t records) {
   for (std::int64_t i = 1; i < records; ++i)
     index.offsets.push_back(index.offsets.back() + kRecordBytes);
   std::filesystem::resize_file(path, index.offsets.back());
-  save_record_index(record_index_path(path, {}), file_stamp(path), index);
+  save_record_index(record_index_path(path, {}), file_version(path), index);
 }
 
 std::vector<std::filesystem::path> write_files(const Options& options) {

@@ -268,11 +268,11 @@ void open_indexed(benchmark::State& state, const std::filesystem::path& path) {
   const std::filesystem::path kept = record_index_path(path, {});
   {
     const RecordFile file(path);
-    save_record_index(kept, file.stamp(), build_record_index(file));
+    save_record_index(kept, file.version(), build_record_index(file));
   }
   std::int64_t records = 0;
   for ([[maybe_unused]] auto each : state)
-    records = load_record_index(kept, RecordFile(path).stamp())->records();
+    records = load_record_index(kept, RecordFile(path).version())->records();
   count(state, records, 0);
 }
 

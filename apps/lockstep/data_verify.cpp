@@ -186,7 +186,7 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
   for (const auto& path : files_of(arguments)) {
     const auto index_path = data::record_index_path(path, index_dir);
     const data::RecordFile file(path);
-    const auto kept = data::load_record_index(index_path, file.stamp());
+    const auto kept = data::load_record_index(index_path, file.version());
     if (kept && kept->offsets.back() == file.size()) {
       fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
       continue;
@@ -194,7 +194,7 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
     if (cleaned.insert(index_path.parent_path()).second)
       remove_abandoned_temporaries(index_path.parent_path());
     const data::RecordIndex index = data::build_record_index(file);
-    if (!data::save_record_index(index_path, file.stamp(), index)) {
+    if (!data::save_record_index(index_path, file.version(), index)) {
       throw Error(ErrorCategory::data, index_path.string(),
                   "expected to write the index (--index-dir sets another directory)",
                   "it cannot be written");

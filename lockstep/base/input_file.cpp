@@ -4,7 +4,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <string_view>
 #include <system_error>
@@ -39,6 +42,8 @@ FileStamp file_stamp(const std::filesystem::path& path) {
   if (::stat(path.c_str(), &status) != 0) throw_unreadable(path, errno);
   return stamp_of(status);
 }
+
+FileVersion file_version(const std::filesystem::path& path) { return InputFile(path).version(); }
 
 InputFile::InputFile(std::filesystem::path path, ErrorCategory category)
     : path_(std::move(path)), category_(category) {
@@ -79,6 +84,18 @@ FileStamp InputFile::stamp() const {
   struct stat status = {};
   if (::fstat(descriptor_, &status) != 0) throw_unreadable(path_, errno, category_);
   return stamp_of(status);
+}
+
+FileVersion InputFile::version() const {
+  struct stat status = {};
+  if (::fstat(descriptor_, &status) != 0) throw_unreadable(path_, errno, category_);
+  constexpr std::size_t kEndBytes = 4096;
+  std::array<char, 2 * kEndBytes> ends;
+  const auto size = static_cast<std::uint64_t>(status.st_size);
+  std::size_t count = read_at(0, ends.data(), kEndBytes);
+  count += read_at(size - std::min<std::uint64_t>(size, kEndBytes), ends.data() + count, kEndBytes);
+  return {stamp_of(status), static_cast<std::uint64_t>(status.st_ino),
+          XXH3_64bits(ends.data(), count)};
 }
 
 std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t count) const {

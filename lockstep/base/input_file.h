@@ -19,6 +19,18 @@ struct FileStamp {
 /// Size and modification time. Throws Error (data) if there is no such file.
 FileStamp file_stamp(const std::filesystem::path& path);
 
+/// Identifies the contents of a file more precisely than its stamp, which a copy can inherit from
+/// another file (cp -p).
+struct FileVersion {
+  FileStamp stamp;
+  std::uint64_t inode = 0;
+  std::uint64_t ends_hash = 0;  ///< XXH3 of its first and of its last 4 KiB
+  bool operator==(const FileVersion&) const = default;
+};
+
+/// The version of a file as it is now; reads its first and its last 4 KiB. Throws Error (data).
+FileVersion file_version(const std::filesystem::path& path);
+
 /// Read-only, move-only. Reads use pread: a failing disk causes an Error with the file's name.
 /// Several threads may read concurrently.
 class InputFile {
@@ -34,6 +46,8 @@ class InputFile {
   int descriptor() const { return descriptor_; }  ///< for positional reads; owned by this object
   /// Stamp of the file as it is now. Throws Error.
   FileStamp stamp() const;
+  /// Version of the file as it is now; reads its first and its last 4 KiB. Throws Error.
+  FileVersion version() const;
 
   /// Closes the descriptor; nothing can be read afterwards.
   void close() noexcept;

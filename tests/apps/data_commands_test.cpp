@@ -140,7 +140,7 @@ TEST_F(DataCommands, IndexIsMadeAgainWhereItsOffsetsDoNotFitTheFile) {
   RecordIndex wrong;
   wrong.offsets.push_back(std::uint64_t{1} << 49);
   const auto write_wrong = [&] {
-    ASSERT_TRUE(save_record_index(file + ".index", file_stamp(file), wrong));
+    ASSERT_TRUE(save_record_index(file + ".index", file_version(file), wrong));
   };
   write_wrong();
   EXPECT_THAT(run({"index", file}), HasSubstr(file + ": 2 records, index written to "));

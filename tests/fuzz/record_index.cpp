@@ -10,7 +10,8 @@ namespace {
 
 void load(std::string_view bytes) {
   const MemoryFile file({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-  const auto index = data::load_record_index(file.path(), {.size = 1000, .modified_nanos = 2000});
+  const auto index =
+      data::load_record_index(file.path(), {.stamp = {.size = 1000, .modified_nanos = 2000}});
   if (!index) return;
   for (std::int64_t i = 0; i < index->records(); ++i) index->length(i);
 }

@@ -72,6 +72,7 @@ RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage)
     inflated_ = std::move(bytes);
     is_cut_ = !is_whole;
   }
+  packed_version_ = file_.version();
   file_.close();
 }
 

@@ -68,7 +68,9 @@ class RecordFile {
   const std::filesystem::path& path() const { return file_.path(); }
   Compression compression() const { return compression_; }
   const FileStamp& stamp() const { return stamp_; }  ///< stamp of the file on disk
-  std::uint64_t size() const;                        ///< bytes after decompression
+  /// Version of the file on disk; reads both ends of a plain file. Throws Error (data).
+  FileVersion version() const { return packed_version_ ? *packed_version_ : file_.version(); }
+  std::uint64_t size() const;  ///< bytes after decompression
 
   /// Whether the decompressed bytes are only those before a damage.
   bool is_cut() const { return is_cut_; }
@@ -108,6 +110,7 @@ class RecordFile {
   InputFile file_;
   FileIdentity identity_ = std::make_shared<char>();
   FileStamp stamp_;
+  std::optional<FileVersion> packed_version_;  // of a compressed file, which is closed
   Compression compression_ = Compression::none;
   std::string inflated_;
   bool is_cut_ = false;

@@ -51,11 +51,11 @@ class HeaderWindow {
 
 // The file: one line of JSON, the offsets as 64-bit words, then a CRC-32C of everything before.
 // Little-endian.
-std::string head_of(const FileStamp& stamp, const RecordIndex& index) {
-  json head = {{"lockstep_index", kIndexVersion},
-               {"records", index.records()},
-               {"file_size", stamp.size},
-               {"file_modified_nanos", stamp.modified_nanos}};
+std::string head_of(const FileVersion& version, const RecordIndex& index) {
+  json head = {
+      {"lockstep_index", kIndexVersion}, {"records", index.records()},
+      {"file_size", version.stamp.size}, {"file_modified_nanos", version.stamp.modified_nanos},
+      {"file_inode", version.inode},     {"file_ends_hash", version.ends_hash}};
   if (index.labels) {
     head["labels"] = {{"feature", index.labels->feature},
                       {"lowest", index.labels->lowest},
@@ -77,8 +77,8 @@ void for_pieces(const RecordOffsets& offsets, Use use) {
   }
 }
 
-void write_index(AtomicFile& file, const FileStamp& stamp, const RecordIndex& index) {
-  std::string piece = head_of(stamp, index);
+void write_index(AtomicFile& file, const FileVersion& version, const RecordIndex& index) {
+  std::string piece = head_of(version, index);
   std::uint32_t crc = crc32c(piece);
   for_pieces(index.offsets, [&](std::string_view words) {
     crc = crc32c(words, crc);
@@ -95,19 +95,33 @@ std::int64_t integer_at(const json& head, const char* name) {
   return head.at(name).get_ref<const json::number_integer_t&>();
 }
 
+/// The same for a number that needs all 64 bits.
+std::uint64_t unsigned_at(const json& head, const char* name) {
+  return head.at(name).get_ref<const json::number_unsigned_t&>();
+}
+
+/// Whether the index was built from this version of the file. The inode and the hash are compared
+/// if the index states them: earlier releases wrote neither.
+bool is_of(const json& head, const FileVersion& version) {
+  const FileStamp stamp = {integer_at(head, "file_size"), integer_at(head, "file_modified_nanos")};
+  if (stamp != version.stamp) return false;
+  if (!head.contains("file_ends_hash")) return true;
+  return FileVersion{stamp, unsigned_at(head, "file_inode"), unsigned_at(head, "file_ends_hash")} ==
+         version;
+}
+
 /// The contents of the first line, and its length; nullopt if it belongs to another file.
 struct Head {
   json fields;
   std::size_t bytes = 0;
 };
 
-std::optional<Head> read_head(std::string_view bytes, const FileStamp& stamp) {
+std::optional<Head> read_head(std::string_view bytes, const FileVersion& version) {
   const std::size_t line = bytes.find('\n');
   if (line == std::string_view::npos) return std::nullopt;
   Head head{parse_json(bytes.substr(0, line), ErrorCategory::data, "index"), line + 1};
-  const FileStamp made_of = {integer_at(head.fields, "file_size"),
-                             integer_at(head.fields, "file_modified_nanos")};
-  if (head.fields.at("lockstep_index") != kIndexVersion || made_of != stamp) return std::nullopt;
+  if (head.fields.at("lockstep_index") != kIndexVersion || !is_of(head.fields, version))
+    return std::nullopt;
   return head;
 }
 
@@ -148,11 +162,11 @@ bool read_offsets(const InputFile& file, std::uint64_t begin, std::uint64_t end,
          stored == crc;
 }
 
-std::optional<RecordIndex> read_index(const InputFile& file, const FileStamp& stamp) {
+std::optional<RecordIndex> read_index(const InputFile& file, const FileVersion& version) {
   const auto size = static_cast<std::uint64_t>(file.stamp().size);
   std::string piece(std::min<std::uint64_t>(size, kMaxHeadBytes), '\0');
   piece.resize(file.read_at(0, piece.data(), piece.size()));
-  const auto head = read_head(piece, stamp);
+  const auto head = read_head(piece, version);
   if (!head) return std::nullopt;
   const std::int64_t records = integer_at(head->fields, "records");
   const std::uint64_t words = records < 0 ? 0 : static_cast<std::uint64_t>(records) + 1;
@@ -241,10 +255,10 @@ std::filesystem::path record_index_path(const std::filesystem::path& file,
 }
 
 std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
-                                             const FileStamp& stamp) {
+                                             const FileVersion& version) {
   if (std::error_code error; !std::filesystem::is_regular_file(path, error)) return std::nullopt;
   try {
-    return read_index(InputFile(path), stamp);
+    return read_index(InputFile(path), version);
   } catch (const Error&) {
     return std::nullopt;
   } catch (const json::exception&) {
@@ -252,7 +266,7 @@ std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
   }
 }
 
-bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp,
+bool save_record_index(const std::filesystem::path& path, const FileVersion& version,
                        const RecordIndex& index) {
   try {
     if (path.has_parent_path()) {
@@ -261,7 +275,7 @@ bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp
     }
     // Another user may have created a link or a FIFO with this name next to the data.
     AtomicFile file(path, Durability::cached, ErrorCategory::data, Existing::regular_only);
-    write_index(file, stamp, index);
+    write_index(file, version, index);
     file.commit();
     return true;
   } catch (const Error&) {

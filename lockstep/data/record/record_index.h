@@ -72,13 +72,14 @@ RecordIndex build_record_index(const RecordFile& file, std::optional<DamagedFile
 std::filesystem::path record_index_path(const std::filesystem::path& file,
                                         const std::filesystem::path& index_dir);
 
-/// Loads the index at `path`, if it is intact and was built from a file with this stamp.
+/// Loads the index at `path`, if it is intact and was built from this version of the file. An index
+/// of an earlier release states only size and time of its file; then only these are compared.
 std::optional<RecordIndex> load_record_index(const std::filesystem::path& path,
-                                             const FileStamp& stamp);
+                                             const FileVersion& version);
 
 /// Saves `index` at `path`. Returns false if it cannot be written, or if `path` is a link or a
 /// special file: an index is useful but not required.
-bool save_record_index(const std::filesystem::path& path, const FileStamp& stamp,
+bool save_record_index(const std::filesystem::path& path, const FileVersion& version,
                        const RecordIndex& index);
 
 }  // namespace lockstep::data

@@ -75,7 +75,7 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   for (const auto& path : files) {
     RecordFile file(path,
                     skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail);
-    Shard& shard = shards_.emplace_back(Shard{path, nullptr, file.stamp(), {}, IndexState::kept});
+    Shard& shard = shards_.emplace_back(Shard{path, nullptr, file.version(), {}, IndexState::kept});
     find_records(shard, file);
     first_records_.push_back(std::exchange(records, records + shard.index.records()));
     if (file.compression() != Compression::none || files.size() <= RecentFiles::kMaxOpen)
@@ -96,7 +96,7 @@ void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
   // For a decompressed file that was cut, a stored index would list records that do not exist.
   auto kept = file.is_cut()
                   ? std::nullopt
-                  : load_record_index(record_index_path(shard.path, index_dir_), shard.stamp);
+                  : load_record_index(record_index_path(shard.path, index_dir_), shard.version);
   if (kept && kept->offsets.back() == file.size()) {
     shard.index = *std::move(kept);
     return;
@@ -109,14 +109,15 @@ void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
 
 void TFRecordSource::map_files() {
   std::uint64_t bytes = 0;
-  for (const Shard& shard : shards_) bytes += static_cast<std::uint64_t>(shard.stamp.size);
+  for (const Shard& shard : shards_) bytes += static_cast<std::uint64_t>(shard.version.stamp.size);
   if (bytes > kMaxMappedBytes || shards_.size() > RecentFiles::kMaxOpen) return;
   for (Shard& shard : shards_) shard.file->map();
 }
 
 RecordFile TFRecordSource::open_again(const Shard& shard) {
   RecordFile file(shard.path);
-  if (file.stamp() != shard.stamp)
+  // Not the whole version: on some network file systems a file's inode changes.
+  if (file.stamp() != shard.version.stamp)
     throw Error(ErrorCategory::data, shard.path.string(),
                 "expected the file as it was when the data set was opened",
                 "the file has changed; restart the run");
@@ -197,7 +198,7 @@ void TFRecordSource::keep_indexes() {
     if (shard.state != IndexState::new_or_changed) continue;
     const auto path = record_index_path(shard.path, index_dir_);
     if (cleaned.insert(path.parent_path()).second) remove_abandoned_temporaries(path.parent_path());
-    save_record_index(path, shard.stamp, shard.index);
+    save_record_index(path, shard.version, shard.index);
     shard.state = IndexState::kept;
   }
 }
@@ -262,7 +263,8 @@ std::vector<std::filesystem::path> TFRecordSource::unpacked_files(std::int64_t r
 std::vector<StoredFile> TFRecordSource::files() const {
   std::vector<StoredFile> files;
   for (const Shard& shard : shards_)
-    files.push_back({shard.path.filename().string(), shard.index.records(), shard.stamp.size});
+    files.push_back(
+        {shard.path.filename().string(), shard.index.records(), shard.version.stamp.size});
   return files;
 }
 

@@ -61,7 +61,7 @@ class TFRecordSource final : public RecordSource {
     std::filesystem::path path;
     std::unique_ptr<RecordFile>
         file;  // empty if there are too many files to keep open: then in recent_
-    FileStamp stamp;
+    FileVersion version;
     RecordIndex index;
     IndexState state = IndexState::kept;
   };

@@ -1,5 +1,6 @@
 #include "lockstep/data/record/record_index.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -18,9 +19,9 @@ using ::testing::HasSubstr;
 /// The kept index, or a new one, which is then kept.
 RecordIndex open_record_index(const RecordFile& file, const std::filesystem::path& index_dir) {
   const auto path = record_index_path(file.path(), index_dir);
-  if (auto kept = load_record_index(path, file.stamp())) return *kept;
+  if (auto kept = load_record_index(path, file.version())) return *kept;
   RecordIndex index = build_record_index(file);
-  save_record_index(path, file.stamp(), index);
+  save_record_index(path, file.version(), index);
   return index;
 }
 
@@ -64,8 +65,8 @@ TEST_F(RecordIndexTest, OfManyRecordsIsKeptInPieces) {
   write_bytes(path_, "");
   RecordIndex index;
   for (std::uint64_t i = 1; i <= 200'000; ++i) index.offsets.push_back(i * 100'003);  // 20 GB
-  ASSERT_TRUE(save_record_index(index_path_, file_stamp(path_), index));
-  EXPECT_EQ(load_record_index(index_path_, file_stamp(path_)), index);
+  ASSERT_TRUE(save_record_index(index_path_, file_version(path_), index));
+  EXPECT_EQ(load_record_index(index_path_, file_version(path_)), index);
   EXPECT_EQ(index.length(199'999), 100'003u - 16);
 }
 
@@ -100,7 +101,7 @@ TEST_F(RecordIndexTest, OfAnUnknownKindIsNotWaitedFor) {
   write_records(path_, {"zero", "one"});
   ASSERT_EQ(::mkfifo(index_path_.c_str(), 0600), 0);
   EXPECT_EQ(open().records(), 2);
-  EXPECT_FALSE(save_record_index(index_path_, file_stamp(path_), open()));
+  EXPECT_FALSE(save_record_index(index_path_, file_version(path_), open()));
   EXPECT_TRUE(std::filesystem::is_fifo(index_path_));
 }
 
@@ -114,14 +115,14 @@ TEST_F(RecordIndexTest, IsKeptBesideTheFileAndReadAgain) {
   write_records(path_, {"zero", "one"});
   const RecordIndex built = open();
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "a.tfrecord.index"));
-  EXPECT_EQ(load_record_index(index_path_, file_stamp(path_)), built);
+  EXPECT_EQ(load_record_index(index_path_, file_version(path_)), built);
 }
 
 TEST_F(RecordIndexTest, KeepsTheLabelsItWasGiven) {
   write_records(path_, {"zero", "one"});
   RecordIndex index = open();
   index.labels = LabelRange{"label", 1, 7};
-  ASSERT_TRUE(save_record_index(index_path_, file_stamp(path_), index));
+  ASSERT_TRUE(save_record_index(index_path_, file_version(path_), index));
   EXPECT_EQ(open().labels, (LabelRange{"label", 1, 7}));
 }
 
@@ -143,6 +144,43 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenTheFileHasAnotherTime) {
   EXPECT_EQ(open().length(0), 3u);
 }
 
+TEST_F(RecordIndexTest, IsMadeAgainForAnotherFileOfTheSameSizeAndTime) {
+  write_records(path_, {"a", "bcd"});
+  const auto time = std::filesystem::last_write_time(path_);
+  open();
+  // As by cp -p: the inode stays, and the time is that of the other file.
+  write_records(directory_ / "b.tfrecord", {"bcd", "a"});
+  std::ofstream(path_, std::ios::binary) << read_bytes(directory_ / "b.tfrecord");
+  std::filesystem::last_write_time(path_, time);
+  EXPECT_EQ(open().length(0), 3u);
+  EXPECT_EQ(load_record_index(index_path_, file_version(path_))->length(0), 3u);
+  // As by mv, with ends that are the same.
+  const std::string end(5000, 'x');
+  write_records(path_, {end, "a", "bcd", end});
+  std::filesystem::last_write_time(path_, time);
+  open();
+  write_records(directory_ / "b.tfrecord", {end, "bcd", "a", end});
+  std::filesystem::last_write_time(directory_ / "b.tfrecord", time);
+  std::filesystem::rename(directory_ / "b.tfrecord", path_);
+  EXPECT_EQ(open().length(1), 3u);
+}
+
+TEST_F(RecordIndexTest, OfAnEarlierReleaseIsLoadedBySizeAndTime) {
+  write_records(path_, {"zero", "one"});
+  const FileVersion version = file_version(path_);
+  std::string bytes = fmt::format(
+      "{{\"file_modified_nanos\":{},\"file_size\":{},\"lockstep_index\":1,\"records\":2}}\n",
+      version.stamp.modified_nanos, version.stamp.size);
+  for (const std::uint64_t offset : {0, 20, 39})
+    bytes.append(reinterpret_cast<const char*>(&offset), sizeof(offset));
+  const std::uint32_t crc = crc32c(bytes);
+  bytes.append(reinterpret_cast<const char*>(&crc), sizeof(crc));
+  write_bytes(index_path_, bytes);
+  EXPECT_EQ(load_record_index(index_path_, version), build_record_index(RecordFile(path_)));
+  EXPECT_EQ(load_record_index(index_path_, {{version.stamp.size, 1}, version.inode, 0}),
+            std::nullopt);
+}
+
 TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
   write_records(path_, {"zero", "one"});
   const RecordIndex built = open();
@@ -151,7 +189,7 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
     std::string damaged = whole;
     damaged[at] = static_cast<char>(damaged[at] ^ 0x11);
     write_bytes(index_path_, damaged);
-    EXPECT_EQ(load_record_index(index_path_, file_stamp(path_)), std::nullopt) << "byte " << at;
+    EXPECT_EQ(load_record_index(index_path_, file_version(path_)), std::nullopt) << "byte " << at;
     EXPECT_EQ(open(), built) << "byte " << at;
     write_bytes(index_path_, whole.substr(0, at));
     EXPECT_EQ(open(), built) << "cut at " << at;
@@ -162,7 +200,7 @@ TEST_F(RecordIndexTest, IsMadeAgainWhenAnyOfItsBytesIsDamaged) {
 TEST_F(RecordIndexTest, StaysInMemoryWhereItCannotBeWritten) {
   write_records(path_, {"zero", "one"});
   write_bytes(directory_ / "file", "");
-  EXPECT_FALSE(save_record_index(directory_ / "file/a.index", file_stamp(path_),
+  EXPECT_FALSE(save_record_index(directory_ / "file/a.index", file_version(path_),
                                  build_record_index(RecordFile(path_))));
   EXPECT_EQ(open(directory_ / "file").records(), 2);
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord", "file"));
@@ -176,7 +214,7 @@ TEST_F(RecordIndexTest, InOneDirectoryTellsFilesOfOneNameApart) {
   EXPECT_EQ(open(index_dir).records(), 1);
   EXPECT_EQ(open_record_index(RecordFile(directory_ / "other/a.tfrecord"), index_dir).records(), 2);
   EXPECT_EQ(names_in(index_dir).size(), 2u);
-  EXPECT_EQ(load_record_index(record_index_path(path_, index_dir), file_stamp(path_))->records(),
+  EXPECT_EQ(load_record_index(record_index_path(path_, index_dir), file_version(path_))->records(),
             1);
 }
 

@@ -98,15 +98,15 @@ TEST_F(TFRecordSourceTest, DoesNotTakeIndexesForRecords) {
 TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
   write_records(file_, {image_record(1, 6, 0), image_record(6, 6, 0)});
   EXPECT_EQ(open(shaped_).spec().classes, 7);
-  EXPECT_EQ(load_record_index(file_.string() + ".index", file_stamp(file_))->labels,
+  EXPECT_EQ(load_record_index(file_.string() + ".index", file_version(file_))->labels,
             (LabelRange{"label", 1, 6}));
   // Another answer in the index shows that it is used, not the records.
-  RecordIndex index = *load_record_index(file_.string() + ".index", file_stamp(file_));
+  RecordIndex index = *load_record_index(file_.string() + ".index", file_version(file_));
   index.labels->highest = 9;
-  ASSERT_TRUE(save_record_index(file_.string() + ".index", file_stamp(file_), index));
+  ASSERT_TRUE(save_record_index(file_.string() + ".index", file_version(file_), index));
   EXPECT_EQ(open(shaped_).spec().classes, 10);
   index.labels->feature = "another";
-  ASSERT_TRUE(save_record_index(file_.string() + ".index", file_stamp(file_), index));
+  ASSERT_TRUE(save_record_index(file_.string() + ".index", file_version(file_), index));
   EXPECT_EQ(open(shaped_).spec().classes, 7);
 }
 
@@ -162,7 +162,7 @@ TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
   EXPECT_EQ(source.size(), 50);
   EXPECT_EQ(source.spec(), (SampleSpec{{4, 5, 2}, 6, 0}));
   EXPECT_EQ(load_record_index((directory_ / "shards/train-00000-of-00003.tfrecord.index").string(),
-                              file_stamp(directory_ / "shards/train-00000-of-00003.tfrecord"))
+                              file_version(directory_ / "shards/train-00000-of-00003.tfrecord"))
                 ->labels,
             std::nullopt);
   for (const std::int64_t id : {0, 16, 17, 49}) {
