@@ -52,26 +52,55 @@ std::size_t place_of(const std::vector<std::string>& words, std::string_view wor
 }  // namespace
 
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
-    : file_(file), options_(options) {
-  const std::string text = read_all(InputFile(file), Compression::none);
-  layout_ = CsvLayout::of(text, file.string(), options);
+    : CsvSource(file, options, nullptr) {
+  read_table();
+}
+
+CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options,
+                     const Report* report)
+    : file_(file), options_(options), report_(report) {}
+
+std::int64_t CsvSource::find_problems(const std::filesystem::path& file, const CsvOptions& options,
+                                      const Report& report) {
+  CsvSource table(file, options, &report);
+  try {
+    table.read_table();
+  } catch (const Error& error) {
+    report(error);
+  }
+  return table.records_;
+}
+
+template <typename Use>
+void CsvSource::attempt(Use use) const {
+  if (report_ == nullptr) return use();
+  try {
+    use();
+  } catch (const Error& error) {
+    (*report_)(error);
+  }
+}
+
+void CsvSource::read_table() {
+  const std::string text = read_all(InputFile(file_), Compression::none);
+  layout_ = CsvLayout::of(text, file_.string(), options_);
   for (const std::size_t column : layout_.features)
     vocabulary_.columns.push_back(layout_.names[column]);
-  if (options.like.empty()) {
-    learn_vocabulary(records_of(text, file.string(), layout_));
+  if (options_.like.empty()) {
+    learn_vocabulary(records_of(text, file_.string(), layout_));
   } else {
-    CsvOptions known = options;
+    CsvOptions known = options_;
     known.like.clear();
-    take_vocabulary(CsvSource(options.like, known).vocabulary());
+    take_vocabulary(CsvSource(options_.like, known).vocabulary());
   }
   set_spec();
-  for (CsvRows rows = records_of(text, file.string(), layout_); rows.next();) add_row(rows);
+  for (CsvRows rows = records_of(text, file_.string(), layout_); rows.next();) add_row(rows);
   if (layout_.announced_records > 0 && layout_.announced_records != records_)
     throw Error(
-        ErrorCategory::data, file.string(),
+        ErrorCategory::data, file_.string(),
         fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
         fmt::format("there are {}", records_));
-  if (layout_.label && spec_.classes == 0)
+  if (layout_.label && spec_.classes == 0 && !labels_.empty())
     spec_.classes = vocabulary_.classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
 }
 
@@ -81,26 +110,38 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
     if (layout_.is_categorical[column]) words[column];
   Words classes;
   bool labels_are_words = layout_.label.has_value() && layout_.classes.empty();
-  while (rows.next()) {
+  // What add_row() finds as well is left to it, so that a report has the order of the rows.
+  const auto next = [&] {
+    try {
+      return rows.next();
+    } catch (const Error&) {
+      if (report_ == nullptr) throw;
+      return false;
+    }
+  };
+  while (next()) {
+    if (report_ != nullptr && rows.fields().size() != layout_.names.size()) continue;
     check_columns(rows, layout_.names.size());
     const auto add = [&](Words& set, std::size_t column) {
       const std::string_view word = rows.fields()[column];
       if (!set.contains(word)) set.emplace(word);
-      if (set.size() > kMaxValues)
+      if (set.size() <= kMaxValues) return;
+      attempt([&] {
         rows.fail(column,
                   fmt::format("expected at most {} different values in the column {}", kMaxValues,
                               layout_.names[column]),
                   fmt::format("\"{}\" is one more", word));
+      });
     };
     for (auto& [column, set] : words) add(set, column);
     if (!labels_are_words) continue;
     const std::size_t label = *layout_.label;
     if (!layout_.is_categorical[label] && csv_number<double>(rows.fields()[label]))
       labels_are_words = false;
-    else if (rows.fields()[label].empty())
-      rows.fail(label, "expected a class", "the field is empty");
-    else
+    else if (!rows.fields()[label].empty())
       add(classes, label);
+    else if (report_ == nullptr)
+      rows.fail(label, "expected a class", "the field is empty");
   }
   for (const auto& [column, set] : words) vocabulary_.values[layout_.names[column]] = sorted(set);
   vocabulary_.labels_are_words = labels_are_words;
@@ -150,13 +191,17 @@ std::vector<std::string> CsvSource::feature_names() const {
 }
 
 void CsvSource::add_row(const CsvRows& rows) {
-  check_columns(rows, layout_.names.size());
-  for (const std::size_t column : layout_.features)
-    values_.push_back(layout_.is_categorical[column] ? value_number(rows, column)
-                                                     : number(rows, column));
-  for (const std::size_t column : layout_.targets) targets_.push_back(number(rows, column));
-  if (layout_.label) labels_.push_back(class_number(rows));
   ++records_;
+  if (rows.fields().size() != layout_.names.size())
+    return attempt([&] { check_columns(rows, layout_.names.size()); });
+  for (const std::size_t column : layout_.features)
+    attempt([&] {
+      values_.push_back(layout_.is_categorical[column] ? value_number(rows, column)
+                                                       : number(rows, column));
+    });
+  for (const std::size_t column : layout_.targets)
+    attempt([&] { targets_.push_back(number(rows, column)); });
+  if (layout_.label) attempt([&] { labels_.push_back(class_number(rows)); });
 }
 
 float CsvSource::number(const CsvRows& rows, std::size_t column) const {

@@ -44,6 +44,12 @@ class CsvSource final : public RecordSource {
   /// file without rows. Throws Error (input) for options that do not match the file.
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
+  /// Calls report(error) for every problem of the table for which the constructor would throw, at
+  /// most one per field, in the order of the rows. After a misplaced quote, or if the columns
+  /// cannot be determined, nothing more is read. Returns the number of rows without the header.
+  static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
+                                    const std::function<void(const Error&)>& report);
+
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
@@ -58,6 +64,13 @@ class CsvSource final : public RecordSource {
   std::vector<std::string> feature_names() const;
 
  private:
+  using Report = std::function<void(const Error&)>;
+
+  CsvSource(const std::filesystem::path& file, const CsvOptions& options, const Report* report);
+  void read_table();
+  /// Calls use(). With a report, its Error is reported instead of thrown.
+  template <typename Use>
+  void attempt(Use use) const;
   void learn_vocabulary(CsvRows rows);
   void take_vocabulary(const CsvVocabulary& known);
   void set_spec();
@@ -76,6 +89,7 @@ class CsvSource final : public RecordSource {
   std::vector<float> values_;  // [N, columns]: numbers; for words, their index in the vocabulary
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
+  const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
 };
 
 }  // namespace lockstep::data

@@ -53,6 +53,36 @@ TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
   }
 }
 
+TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
+  std::vector<std::string> problems;
+  const auto find = [&](const std::string& text, const CsvOptions& options = {}) {
+    write_bytes(path_, text);
+    problems.clear();
+    return CsvSource::find_problems(path_, options,
+                                    [&](const Error& error) { problems.push_back(error.what()); });
+  };
+  const std::string number = "expected a number, or a column of words: categorical=";
+  const std::string label = "expected a class number (an integer from 0), got ";
+  EXPECT_EQ(find("a,b,c\n1,2,0\nx,2,0\n1,y,z\n1,2\n3,4,-1\n5,\"6,1\n"), 5);
+  EXPECT_THAT(
+      problems,
+      ElementsAre(at("line 3, column 1") + number + "a, got \"x\"",
+                  at("line 4, column 2") + number + "b, got \"y\"",
+                  at("line 4, column 3") + label + "\"z\"",
+                  at("line 5, column 2") + "expected 3 columns, as in the first row; there are 2",
+                  at("line 6, column 3") + label + "\"-1\"",
+                  at("line 7, column 2") +
+                      "expected a quote that closes the field; the file ends without one"));
+  EXPECT_EQ(find("size,kind\n1,plum\n2,\nx,fig\n"), 3);
+  EXPECT_THAT(problems, ElementsAre(at("line 3, column 2") +
+                                        "expected one of the classes fig, plum, got \"\"",
+                                    at("line 4, column 1") + number + "size, got \"x\""));
+  EXPECT_EQ(find(kFruit, {.categorical = {"color"}}), 3);
+  EXPECT_THAT(problems, ElementsAre());
+  EXPECT_EQ(find(""), 0);
+  EXPECT_THAT(problems, ElementsAre(of_file() + "expected rows; the file has none"));
+}
+
 TEST_F(CsvTest, NamesFileLineAndColumn) {
   const std::string needed_number = "expected a number, or a column of words: categorical=";
   EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2, got \"x\"");
