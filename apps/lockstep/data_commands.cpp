@@ -22,6 +22,9 @@ namespace {
 
 constexpr const char* kFilesHelp =
     "TFRecord files, globs of them, or directories with a dataset.json";
+constexpr const char* kDataSetsHelp =
+    "TFRecord files, globs of them, or directories with a dataset.json; or a data set as for "
+    "--data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...";
 
 enum class ConvertSource { idx, csv, images };
 
@@ -125,13 +128,7 @@ void add_inspect_command(CLI::App& data) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = data.add_subcommand(
       "inspect", "Print files, records, features with their kinds and ranges, and label counts");
-  command
-      ->add_option(
-          "files", options->files,
-          fmt::format(
-              "{}; or a data set as for --data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...",
-              kFilesHelp))
-      ->required();
+  command->add_option("files", options->files, kDataSetsHelp)->required();
   command
       ->add_option("--records", options->records,
                    "Maximum number of records to read from each file; 0 for all")
@@ -149,9 +146,12 @@ void add_verify_command(CLI::App& data) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = data.add_subcommand(
-      "verify", "Check both checksums of every record, and dataset.json if there is one");
-  command->add_option("files", options->files, kFilesHelp)->required();
-  command->add_flag("--images", options->images, "Also decode every JPEG and PNG image");
+      "verify",
+      "Find what a training would stop on: damaged records, missing or mismatching features, "
+      "labels out of range, fields of tables, images in folders that cannot be decoded");
+  command->add_option("files", options->files, kDataSetsHelp)->required();
+  command->add_flag("--images", options->images,
+                    "Also decode every JPEG and PNG image of TFRecord files");
   command->callback([options] { verify_data(options->files, options->images); });
 }
 

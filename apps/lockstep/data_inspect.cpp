@@ -23,7 +23,6 @@
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
-#include "lockstep/data/source/image_folder_source.h"
 
 namespace lockstep::apps {
 namespace {
@@ -124,20 +123,6 @@ std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
   std::map<std::int64_t, std::int64_t> counts;
   for (std::int64_t label = 0; label < classes; ++label) counts[label] = 0;
   return counts;
-}
-
-/// Whether `argument` of `data inspect` is a data set in the syntax of --data rather than TFRecord
-/// files: a table, folders of images, IDX files, or synthetic data.
-bool is_inspected_by_source(const std::string& argument) {
-  constexpr std::array<std::string_view, 6> kSources = {
-      "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
-  if (std::ranges::any_of(kSources,
-                          [&](std::string_view source) { return argument.starts_with(source); }))
-    return true;
-  if (argument == "fashion-mnist") return true;
-  std::error_code ignored;
-  return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument) &&
-         data::is_image_folder(argument);
 }
 
 /// Prints the number of records per label, with class names if they are known.
@@ -335,11 +320,23 @@ class Inspection {
 
 }  // namespace
 
+bool is_data_source(const std::string& argument) {
+  constexpr std::array<std::string_view, 6> kSources = {
+      "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
+  if (std::ranges::any_of(kSources,
+                          [&](std::string_view source) { return argument.starts_with(source); }))
+    return true;
+  if (argument == "fashion-mnist") return true;
+  // A directory without dataset.json has folders of images, or open_data() states what it lacks.
+  std::error_code ignored;
+  return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument);
+}
+
 void inspect_data(const InspectOptions& options) {
   std::vector<std::string> files = options.files;
-  const auto sources = std::stable_partition(
-      files.begin(), files.end(),
-      [](const std::string& argument) { return !is_inspected_by_source(argument); });
+  const auto sources =
+      std::stable_partition(files.begin(), files.end(),
+                            [](const std::string& argument) { return !is_data_source(argument); });
   for (auto source = sources; source != files.end(); ++source)
     inspect_source(*source, options.records);
   files.erase(sources, files.end());

@@ -12,10 +12,16 @@ namespace lockstep::apps {
 /// Throws Error (data) for an argument that matches nothing.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments);
 
-/// Reads every record of every file. Prints one line per file and per damaged record on standard
-/// output, and throws Error (data) at the end if there was a fault. Reading continues after a
-/// record with damaged data, but not after a damaged length. `decode_images`: also decode every
-/// JPEG and PNG image.
+/// Whether `argument` is a data set in the syntax of --data rather than TFRecord files: a table,
+/// folders of images, IDX files, or synthetic data.
+bool is_data_source(const std::string& argument);
+
+/// Reads every record of TFRecord files and of data sets in the syntax of --data, and finds what a
+/// training would stop on. Prints one line per file and per fault on standard output (at most 20
+/// per file for records and fields that are readable but do not match), and throws Error (data) at
+/// the end if there was a fault. Reading of a TFRecord file continues after a record with damaged
+/// data, but not after a damaged length. `decode_images`: also decode every JPEG and PNG image of
+/// TFRecord files; images in folders are always decoded.
 void verify_data(const std::vector<std::string>& arguments, bool decode_images = false);
 
 /// Writes the index of each file that has no valid one, and prints its path. Throws Error (data).

@@ -4,19 +4,26 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/image/decode_image.h"
+#include "lockstep/data/open_data.h"
 #include "lockstep/data/record/feature_view.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/tfrecord_source.h"
@@ -25,18 +32,128 @@ namespace lockstep::apps {
 namespace {
 
 constexpr std::int64_t kProgressEvery = 1000;
+/// Number of mismatches printed per file: one wrong column may be wrong in a million rows.
+constexpr std::int64_t kMaxMismatchesPrinted = 20;
 
-/// Faults of one file, printed as they are found.
+/// Faults of one file, or of one folder of images, printed as they are found.
 struct FileReport {
+  std::int64_t files = 1;
   std::int64_t records = 0;
   std::int64_t images = 0;  // that were decoded
   std::int64_t faults = 0;
+  std::int64_t mismatches = 0;
   std::string first_fault;
 
   void add(const Error& error) {
     fmt::print("{}\n", error.what());
+    count(error);
+  }
+  /// The same for readable data that does not match. Only the first ones are printed.
+  void add_mismatch(const Error& error) {
+    if (mismatches++ < kMaxMismatchesPrinted) fmt::print("{}\n", error.what());
+    count(error);
+  }
+  void print_end(const std::string& name, bool with_images) const {
+    if (mismatches > kMaxMismatchesPrinted)
+      fmt::print("{}: and {} more\n", name, mismatches - kMaxMismatchesPrinted);
+    fmt::print("{}: {} records, {}{}\n", name, records,
+               with_images ? fmt::format("{} images, ", images) : "",
+               faults == 0 ? "intact" : fmt::format("{} fault{}", faults, faults == 1 ? "" : "s"));
+  }
+
+ private:
+  void count(const Error& error) {
     if (faults++ == 0) first_fault = error.what();
   }
+};
+
+void decode_whole(data::ImageDecoder& decoder, std::span<const std::uint8_t> file) {
+  const data::ImageHeader header = decoder.open(file);
+  decoder.decode(header.channels == 1 ? 1 : 3);
+}
+
+/// Reads only the headers of encoded images, or decodes them.
+class CheckStep final : public data::ImageStep {
+ public:
+  explicit CheckStep(bool decodes) : decodes_(decodes) {}
+
+  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
+  void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
+    if (!decodes_) {
+      decoder_.open(file);
+      return;
+    }
+    decode_whole(decoder_, file);
+    ++decoded_;
+  }
+
+  std::int64_t decoded() const { return decoded_; }
+
+ private:
+  data::ImageDecoder decoder_;
+  bool decodes_;
+  std::int64_t decoded_ = 0;
+};
+
+/// Decodes the samples of records as a training does, except for the contents of images.
+class SampleCheck {
+ public:
+  /// Starts a file, which `part` describes if it is not null. The files without a description are
+  /// one data set: their first record determines what all must be.
+  void start_file(const data::PartDescription* part) {
+    if (part == nullptr && !part_) return;
+    part_.reset();
+    if (part != nullptr) {
+      part_ = *part;
+      part_->files.clear();
+    }
+    decoder_.reset();
+    has_schema_ = true;
+  }
+
+  /// Whether a training can use the record, or nothing is known about it; otherwise its problem is
+  /// added to the report.
+  bool is_usable(std::string_view record, const data::RecordLocation& location,
+                 FileReport& report) {
+    if (!has_schema_) return true;
+    try {
+      if (!decoder_) find_decoder(record, location.text());
+      data::Sample sample{.features = features_, .targets = targets_, .images = &images_};
+      const auto problem = decoder_->decode(record, sample);
+      if (!problem) return true;
+      report.add_mismatch(
+          Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));
+    } catch (const Error& error) {
+      if (error.category() == ErrorCategory::input) {
+        // Options of a training are required, which this command does not have.
+        fmt::print("only checksums are verified: {}\n", error.what());
+        has_schema_ = false;
+        return true;
+      }
+      report.add_mismatch(error);
+    }
+    return false;
+  }
+
+ private:
+  void find_decoder(std::string_view record, const std::string& where) {
+    data::RecordSchema schema = data::find_schema({}, part_, record, where);
+    // A training counts the classes if they are not described.
+    if (schema.spec.classes == 0 && schema.spec.targets == 0)
+      schema.spec.classes = std::numeric_limits<std::int32_t>::max();
+    features_.resize(schema.input == data::InputKind::floats
+                         ? static_cast<std::size_t>(schema.spec.feature_count())
+                         : 0);
+    targets_.resize(static_cast<std::size_t>(schema.spec.targets));
+    decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
+  }
+
+  std::optional<data::PartDescription> part_;
+  std::optional<data::ExampleDecoder> decoder_;
+  bool has_schema_ = true;  // false if it cannot be determined
+  std::vector<float> features_;
+  std::vector<float> targets_;
+  CheckStep images_{false};
 };
 
 /// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the
@@ -52,7 +169,7 @@ class ImageCheck {
             decode(value, name, location, report);
       });
     } catch (const data::MalformedExample& error) {
-      report.add(
+      report.add_mismatch(
           Error(ErrorCategory::data, location.text(), "expected a tf.train.Example", error.what()));
     }
   }
@@ -63,9 +180,7 @@ class ImageCheck {
   void decode(std::string_view value, std::string_view name, const data::RecordLocation& location,
               FileReport& report) {
     try {
-      const data::ImageHeader header =
-          decoder_.open({reinterpret_cast<const std::uint8_t*>(value.data()), value.size()});
-      decoder_.decode(header.channels == 1 ? 1 : 3);
+      decode_whole(decoder_, {reinterpret_cast<const std::uint8_t*>(value.data()), value.size()});
       ++report.images;
     } catch (const Error& error) {
       report.add(Error(ErrorCategory::data, location.text(),
@@ -76,7 +191,8 @@ class ImageCheck {
   data::ImageDecoder decoder_;
 };
 
-FileReport verify_file(const std::filesystem::path& path, ImageCheck* images) {
+FileReport verify_file(const std::filesystem::path& path, SampleCheck& samples,
+                       ImageCheck* images) {
   FileReport report;
   DataProgress progress(path.filename().string(), 0);
   try {
@@ -85,7 +201,8 @@ FileReport verify_file(const std::filesystem::path& path, ImageCheck* images) {
       try {
         std::string_view record;
         more = reader.next(record);
-        if (more && images != nullptr) images->add(record, reader.location(), report);
+        if (more && samples.is_usable(record, reader.location(), report) && images != nullptr)
+          images->add(record, reader.location(), report);
       } catch (const data::RecordError& error) {
         report.add(error);
       }
@@ -99,17 +216,87 @@ FileReport verify_file(const std::filesystem::path& path, ImageCheck* images) {
   return report;
 }
 
-/// Compares the numbers of records with those in the directories' dataset.json; one line per
-/// difference.
-std::vector<std::string> compare_with_descriptions(
-    const std::map<std::filesystem::path, std::int64_t>& records_of) {
-  std::map<std::filesystem::path, data::DatasetDescription> descriptions;
-  for (const auto& [file, records] : records_of) {
+FileReport verify_table(const data::CsvSpec& table) {
+  FileReport report;
+  report.records =
+      data::CsvSource::find_problems(table.file, table.options, [&](const Error& error) {
+        if (error.category() == ErrorCategory::input) throw Error(error);
+        report.add_mismatch(error);
+      });
+  return report;
+}
+
+/// Reads all records of a data set that is not TFRecord files, and decodes its images.
+FileReport verify_records(const data::RecordSource& source) {
+  FileReport report;
+  const bool encoded = source.has_encoded_images();
+  if (encoded) report.files = source.size();
+  std::vector<float> features(encoded ? 0
+                                      : static_cast<std::size_t>(source.spec().feature_count()));
+  std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
+  CheckStep images(true);
+  DataProgress progress("verify", source.size());
+  for (; report.records < source.size(); ++report.records) {
+    data::Sample sample{.features = features, .targets = targets};
+    if (encoded) sample.images = &images;
+    try {
+      source.read(report.records, sample);
+    } catch (const Error& error) {
+      report.add(error);
+    }
+    if (report.records % (kProgressEvery / 10) == 0) progress.show(report.records);
+  }
+  report.images = images.decoded();
+  return report;
+}
+
+/// Verifies a data set in the syntax of --data that is not TFRecord files, and prints the result.
+FileReport verify_source(const std::string& argument) {
+  constexpr std::string_view kTable = "csv:";
+  if (argument.starts_with(kTable)) {
+    const auto table = data::CsvSpec::parse(std::string_view(argument).substr(kTable.size()),
+                                            "verify " + argument);
+    FileReport report = verify_table(table);
+    report.print_end(table.file.string(), false);
+    return report;
+  }
+  // Otherwise an unusable first image would be an error before the others are read.
+  data::DataSpecOptions any_shape;
+  any_shape.tfrecord.input_shape = {1, 1, 3};
+  const data::Dataset dataset = data::open_data(argument, any_shape);
+  FileReport report = verify_records(dataset.source());
+  report.print_end(dataset.description(), dataset.source().has_encoded_images());
+  return report;
+}
+
+using Descriptions = std::map<std::filesystem::path, data::DatasetDescription>;
+
+/// The dataset.json of each directory; empty where there is none.
+Descriptions descriptions_of(const std::vector<std::filesystem::path>& files) {
+  Descriptions descriptions;
+  for (const auto& file : files) {
     const auto directory = file.parent_path();
     if (descriptions.count(directory) != 0) continue;
     descriptions[directory] =
         data::read_dataset_json(directory).value_or(data::DatasetDescription{});
   }
+  return descriptions;
+}
+
+std::map<std::filesystem::path, const data::PartDescription*> parts_of(
+    const Descriptions& descriptions) {
+  std::map<std::filesystem::path, const data::PartDescription*> parts;
+  for (const auto& [directory, description] : descriptions)
+    for (const auto& [name, part] : description)
+      for (const std::string& file : part.files) parts.emplace(directory / file, &part);
+  return parts;
+}
+
+/// Compares the numbers of records with those in the directories' dataset.json; one line per
+/// difference.
+std::vector<std::string> compare_with_descriptions(
+    const std::map<std::filesystem::path, std::int64_t>& records_of,
+    const Descriptions& descriptions) {
   std::vector<std::string> differences;
   for (const auto& [directory, description] : descriptions) {
     for (const auto& [name, part] : description) {
@@ -156,21 +343,38 @@ std::vector<std::filesystem::path> files_of(const std::vector<std::string>& argu
 }
 
 void verify_data(const std::vector<std::string>& arguments, bool decode_images) {
+  std::int64_t total_files = 0;
+  std::int64_t damaged_files = 0;
+  std::int64_t faults = 0;
+  std::string first_fault;
+  const auto add = [&](const FileReport& report) {
+    if (faults == 0) first_fault = report.first_fault;
+    total_files += report.files;
+    damaged_files += std::min(report.faults, report.files);
+    faults += report.faults;
+  };
+  std::vector<std::string> patterns;
+  for (const std::string& argument : arguments) {
+    if (is_data_source(argument))
+      add(verify_source(argument));
+    else
+      patterns.push_back(argument);
+  }
+  const auto files = files_of(patterns);
+  const Descriptions descriptions = descriptions_of(files);
+  const auto parts = parts_of(descriptions);
+  SampleCheck samples;
   ImageCheck images;
   std::map<std::filesystem::path, std::int64_t> records_of;
-  std::int64_t faults = 0;
-  std::int64_t damaged_files = 0;
-  std::string first_fault;
-  for (const auto& file : files_of(arguments)) {
-    const FileReport report = verify_file(file, decode_images ? &images : nullptr);
-    fmt::print("{}: {} records, {}{}\n", file.string(), report.records,
-               decode_images ? fmt::format("{} images, ", report.images) : "",
-               report.faults == 0 ? "intact" : fmt::format("{} damaged", report.faults));
+  for (const auto& file : files) {
+    const auto part = parts.find(file);
+    samples.start_file(part == parts.end() ? nullptr : part->second);
+    const FileReport report = verify_file(file, samples, decode_images ? &images : nullptr);
+    report.print_end(file.string(), decode_images);
     records_of[file] = report.records;
-    if (report.faults > 0 && damaged_files++ == 0) first_fault = report.first_fault;
-    faults += report.faults;
+    add(report);
   }
-  const auto differences = compare_with_descriptions(records_of);
+  const auto differences = compare_with_descriptions(records_of, descriptions);
   for (const std::string& difference : differences) fmt::print("{}\n", difference);
   if (first_fault.empty() && !differences.empty()) first_fault = differences.front();
   if (faults + static_cast<std::int64_t>(differences.size()) == 0) return;
@@ -178,7 +382,7 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images) 
               fmt::format("{} fault{} in {} of {} files; the first: {}",
                           faults + static_cast<std::int64_t>(differences.size()),
                           faults + static_cast<std::int64_t>(differences.size()) == 1 ? "" : "s",
-                          damaged_files, records_of.size(), first_fault));
+                          damaged_files, total_files, first_fault));
 }
 
 void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir) {
