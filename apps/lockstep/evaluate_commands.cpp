@@ -24,6 +24,7 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 
@@ -45,6 +46,7 @@ struct Restored {
   data::Dataset dataset;
   std::unique_ptr<strategy::Trainer> trainer;
   checkpoint::RestoredCheckpoint checkpoint;
+  std::vector<std::string> classes;  ///< names by class number; empty if unknown
 };
 
 /// Throws Error (input) for a required option that was not given.
@@ -68,6 +70,18 @@ strategy::ReadOptions read_options(const DataArguments& data) {
   return {.prefetch = data.prefetch, .data_threads = data.threads};
 }
 
+/// The number of classes and the image preprocessing default to those of the model's training.
+/// `has_names`: whether the names of its classes are known.
+data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool has_names) {
+  std::int64_t& classes = data.open.tfrecord.classes;
+  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) {
+    classes = source.outputs;
+    data.open.classes_by_name = has_names;
+  }
+  if (!data.images) data.images = source.images;
+  return open_dataset(data, data.data, "test", 1).batch(data.global_batch);
+}
+
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
 Restored restore(job::Session& session, const RestoredArguments& arguments) {
   const PlaceArguments& place = arguments.place;
@@ -75,18 +89,14 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       session, place.strategy,
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
-  // The number of classes and the image preprocessing default to those of the model's training.
-  DataArguments data = arguments.data;
-  std::int64_t& classes = data.open.tfrecord.classes;
-  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) classes = source.outputs;
-  if (!data.images) data.images = source.images;
-  data::Dataset dataset = open_dataset(data, data.data, "test", 1).batch(data.global_batch);
   auto trainer = std::make_unique<strategy::Trainer>(
       *strategy, source.make(),
       strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  return {std::move(strategy), std::move(source), std::move(dataset), std::move(trainer),
-          std::move(checkpoint)};
+  auto classes = strategy::DataNames::of(checkpoint.state.configuration).classes;
+  data::Dataset dataset = open_test_data(arguments.data, source, !classes.empty());
+  return {std::move(strategy), std::move(source),     std::move(dataset),
+          std::move(trainer),  std::move(checkpoint), std::move(classes)};
 }
 
 // ---- evaluate
@@ -152,18 +162,28 @@ std::vector<double> softmax(std::span<const float> logits) {
   return values;
 }
 
-/// One line per record: its id; for a classifier, the predicted class and the probabilities of all
-/// classes; otherwise the outputs. The file appears only when it is complete, unless it is standard
-/// output. Throws Error (data) with the path.
+/// A field of a CSV table, quoted where that is necessary (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
+  return quoted + '"';
+}
+
+/// One line per record: its id; for a classifier, the predicted class, the probabilities of all
+/// classes, and the name of the predicted class if it is known; otherwise the outputs. The file
+/// appears only when it is complete, unless it is standard output. Throws Error (data) with the
+/// path.
 ///
-///     record,predicted,probability_0,probability_1
-///     {"record":0,"predicted":1,"probabilities":[0.25,0.75]}
+///     record,predicted,probability_0,probability_1,class
+///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"class":"pear"}
 class PredictionFile {
  public:
   /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
-  /// output. `width`: outputs per record.
-  /// `classes`: whether the outputs are logits.
-  PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes);
+  /// output. `width`: outputs per record. `classes`: whether the outputs are logits. `names`: of the
+  /// classes; empty if unknown.
+  PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
+                 const std::vector<std::string>& names);
 
   void add(const strategy::Predictions& predictions);
   /// Renames the temporary file to its final name.
@@ -179,16 +199,21 @@ class PredictionFile {
 
   bool csv_;
   bool classes_;
+  std::vector<std::string> names_;    // as they are written
   std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
 };
 
-PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes)
+PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
+                               const std::vector<std::string>& names)
     : csv_(is_csv(path)), classes_(classes) {
   if (path != kStandardOutput) {
     file_ = std::make_unique<AtomicFile>(path);
     remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   }
+  if (classes_ && static_cast<std::int64_t>(names.size()) == width)
+    for (const std::string& name : names)
+      names_.push_back(csv_ ? csv_field(name) : dump_json(nlohmann::json(name)));
   if (csv_) write_header(width);
 }
 
@@ -203,6 +228,7 @@ void PredictionFile::write_header(std::int64_t width) {
   std::string header = classes_ ? "record,predicted" : "record";
   for (std::int64_t i = 0; i < width; ++i)
     header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+  if (!names_.empty()) header += ",class";
   write(header + '\n');
 }
 
@@ -219,13 +245,15 @@ std::string PredictionFile::line(std::int64_t record, std::span<const float> out
   const auto predicted = std::ranges::max_element(outputs) - outputs.begin();
   const std::string values = classes_ ? fmt::format("{:.7g}", fmt::join(softmax(outputs), ","))
                                       : fmt::format("{:.9g}", fmt::join(outputs, ","));
-  if (csv_)
-    return classes_ ? fmt::format("{},{},{}\n", record, predicted, values)
-                    : fmt::format("{},{}\n", record, values);
-  if (classes_)
-    return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]}}\n", record,
-                       predicted, values);
-  return fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
+  if (!classes_)
+    return csv_ ? fmt::format("{},{}\n", record, values)
+                : fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
+  const std::string name =
+      names_.empty() ? ""
+                     : (csv_ ? "," : ",\"class\":") + names_[static_cast<std::size_t>(predicted)];
+  if (csv_) return fmt::format("{},{},{}{}\n", record, predicted, values, name);
+  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]{}}}\n", record,
+                     predicted, values, name);
 }
 
 struct PredictArguments {
@@ -239,7 +267,7 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()),
-                 classes);
+                 classes, restored.classes);
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));

@@ -83,12 +83,15 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
   return callbacks;
 }
 
-/// The validation data have the same number of classes as the training data, and no bad records are
-/// skipped.
-data::Dataset open_validation(const TrainArguments& arguments, const data::SampleSpec& spec) {
+/// The validation data have the classes of the training data, by name or number, and no bad records
+/// are skipped.
+data::Dataset open_validation(const TrainArguments& arguments, const data::Dataset& training) {
   DataArguments same = arguments.data;
   std::int64_t& classes = same.open.tfrecord.classes;
-  if (classes == 0) classes = spec.classes;
+  if (classes == 0) {
+    classes = training.spec().classes;
+    same.open.classes_by_name = !training.source().class_names().empty();
+  }
   same.bad_records.reset();  // each record counts once
   return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
       .batch(arguments.data.global_batch);
@@ -119,8 +122,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   const auto strategy =
       strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
   strategy::FitOptions fit = arguments.fit;
-  if (!arguments.validation_data.empty())
-    fit.validation = open_validation(arguments, dataset.spec());
+  if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset);
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it

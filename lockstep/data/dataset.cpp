@@ -230,6 +230,13 @@ Dataset Dataset::skip_bad_records(std::int64_t limit) const {
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
+Dataset Dataset::with_classes(std::vector<std::string> names) const {
+  Description changed = *description_;
+  changed.source = std::make_shared<RenumberedSource>(description_->source, std::move(names));
+  changed.spec.classes = changed.source->spec().classes;
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 Dataset Dataset::prefetch(int batches) const {
   if (batches < 1)
     throw Error(ErrorCategory::input, "prefetch", "expected at least 1 batch",

@@ -116,6 +116,10 @@ class Dataset {
   /// next readable record in id order, so batches and steps do not change. Without it, the first
   /// unreadable record is an error.
   Dataset skip_bad_records(std::int64_t limit) const;
+  /// Numbers the classes as `names` does: class i is the one called `names[i]`. The data set may
+  /// lack some of these classes. Maps see the new numbers. Throws Error (data) for a class that
+  /// `names` does not contain, and if the classes have no names (RecordSource::class_names).
+  Dataset with_classes(std::vector<std::string> names) const;
   /// Prefetches `batches` global batches, overriding StreamOptions::prefetch; fewer if they do not
   /// fit in StreamOptions::prefetch_bytes.
   Dataset prefetch(int batches) const;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -92,6 +93,16 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
   if (spec.classes < 0 || spec.targets < 0 || (spec.classes > 0) == (spec.targets > 0))
     throw Error(ErrorCategory::input, where, "expected a number of classes or a number of targets",
                 fmt::format("got {} classes and {} targets", spec.classes, spec.targets));
+}
+
+std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
+                                             const std::vector<std::string>& others) {
+  const auto is_number = [](const std::string& name) {
+    return name.find_first_not_of("0123456789") == std::string::npos;
+  };
+  for (std::size_t i = 0; i < std::min(names.size(), others.size()); ++i)
+    if (names[i] != others[i] && !is_number(names[i]) && !is_number(others[i])) return i;
+  return std::nullopt;
 }
 
 void Sample::set_image(std::span<const std::uint8_t> image,

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,6 +89,11 @@ struct SampleSpec {
   std::int64_t feature_count() const;  ///< product of `shape`
   bool operator==(const SampleSpec&) const = default;
 };
+
+/// The first index at which two lists of RecordSource::feature_names() have different names;
+/// nullopt if there is none. A number, of a column without a name, matches any name.
+std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
+                                             const std::vector<std::string>& others);
 
 struct Sample;
 
@@ -177,6 +183,9 @@ class RecordSource {
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
   /// Class names by class number; empty if unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// Feature names by index, such as the columns of a table; a column without a name has its
+  /// number, from 1. Empty if unknown.
+  virtual std::vector<std::string> feature_names() const { return {}; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }

@@ -52,7 +52,8 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(options),
       network_(std::make_shared<const model::Network>(std::move(network))),
-      replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))) {
+      replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))),
+      names_(std::make_unique<DataNames>()) {
   replicas_->initialize(options.seed);
 }
 
@@ -66,6 +67,7 @@ std::uint64_t Trainer::parameter_hash() { return (*replicas_)[0].parameter_hash(
 
 History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   Strategy& strategy = replicas_->strategy();
+  *names_ = DataNames::of(dataset);
   FitOptions fit = options;
   if (shows_progress(strategy.session(), options))
     fit.callbacks.push_back(std::make_shared<ProgressBar>());
@@ -79,13 +81,14 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 }
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
-  check_data_fits(dataset, *network_, options_.loss, DataUse::evaluation);
+  const data::Dataset records = matched(dataset, *names_);
+  check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
   job::Agreement(replicas_->strategy().ranks())
-      .require_same("ranks", "data and options", describe_plan(dataset));
+      .require_same("ranks", "data and options", describe_plan(records));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   const auto sums = strategy::evaluate(
-      *replicas_, dataset,
-      one_pass(replicas_->strategy(), dataset, options.prefetch, options.data_threads));
+      *replicas_, records,
+      one_pass(replicas_->strategy(), records, options.prefetch, options.data_threads));
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   return *sums;
 }
@@ -93,6 +96,7 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOpti
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
                       const ReadOptions& options) {
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
+  check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
@@ -126,6 +130,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
     restored = {path, checkpoint::parse_training_state(single, path.string())};
   }
   replicas_->spread();
+  *names_ = DataNames::of(restored.state.configuration);
   return restored;
 }
 

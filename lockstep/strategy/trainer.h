@@ -13,6 +13,7 @@
 
 namespace lockstep::strategy {
 
+struct DataNames;
 class LocalReplicas;
 
 /// Trains a network on the replicas of a strategy. Every rank creates a Trainer and calls the same
@@ -42,11 +43,14 @@ class Trainer {
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
   /// Sums of loss and metrics over all records of `dataset` (batched). Each record counts once, for
-  /// any number of replicas.
+  /// any number of replicas. Classes are matched by name with those of the training, or of the
+  /// restored checkpoint, if both have names: `dataset` may have them in another order, or not all
+  /// of them. Throws Error (data) for a class or a feature that the training did not have.
   model::MetricSums evaluate(const data::Dataset& dataset, const ReadOptions& options = {});
 
   /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
-  /// chief in record order.
+  /// chief in record order. Labels do not matter. Throws Error (data) for other features than those
+  /// of the training.
   void predict(const data::Dataset& dataset, const PredictionSink& sink,
                const ReadOptions& options = {});
 
@@ -66,6 +70,7 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const model::Network> network_;
   std::unique_ptr<LocalReplicas> replicas_;
+  std::unique_ptr<DataNames> names_;  // of the data that it was trained on
 };
 
 }  // namespace lockstep::strategy

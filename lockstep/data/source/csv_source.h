@@ -55,13 +55,13 @@ class CsvSource final : public RecordSource {
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return file_.string(); }
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
+  /// "width", or "color=red" for a value of a categorical column; [F].
+  std::vector<std::string> feature_names() const override;
 
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
   /// Whether this table alone determines the numbers of its categorical values, so that another
   /// table would number them differently.
   bool has_words_of_its_own() const;
-  /// "width", or "color=red" for a value of a categorical column; [F].
-  std::vector<std::string> feature_names() const;
 
  private:
   using Report = std::function<void(const Error&)>;

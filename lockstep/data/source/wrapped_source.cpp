@@ -147,6 +147,28 @@ void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
   source().read(id, sample);
 }
 
+RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
+                                   std::vector<std::string> names)
+    : WrappedSource(std::move(source), "with renumbered classes"),
+      names_(std::move(names)),
+      spec_(this->source().spec()) {
+  const std::vector<std::string> given = this->source().class_names();
+  const std::string where = this->source().description();
+  if (given.empty() || static_cast<std::int64_t>(given.size()) != spec_.classes)
+    throw Error(ErrorCategory::data, where,
+                fmt::format("expected names of its {} classes", spec_.classes),
+                fmt::format("there are {}", given.size()));
+  for (const std::string& name : given) {
+    const auto place = std::ranges::find(names_, name);
+    if (place == names_.end())
+      throw Error(ErrorCategory::data, where,
+                  fmt::format("expected only the classes {}", fmt::join(names_, ", ")),
+                  fmt::format("it has the class {}", name));
+    numbers_.push_back(static_cast<std::int32_t>(place - names_.begin()));
+  }
+  spec_.classes = static_cast<std::int64_t>(names_.size());
+}
+
 namespace {
 
 std::string text_of(const SampleSpec& spec) {
@@ -187,6 +209,13 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
           ErrorCategory::input, word,
           fmt::format("expected data sets of the same classes, {}", fmt::join(class_names_, ", ")),
           fmt::format("the classes of {} are {}", input->description(), fmt::join(names, ", ")));
+    const auto features = input->feature_names();
+    if (feature_names_.empty()) feature_names_ = features;
+    if (const auto other = different_feature(feature_names_, features))
+      throw Error(ErrorCategory::input, word,
+                  fmt::format("expected data sets of the same features, number {} of which is {}",
+                              *other + 1, feature_names_[*other]),
+                  fmt::format("that of {} is {}", input->description(), features[*other]));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() &&
                   input->normalization() == inputs_.front()->normalization();

@@ -29,6 +29,9 @@ class PreparedSource final : public RecordSource {
   ChannelNormalization normalization() const override { return normalization_; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::vector<std::string> class_names() const override { return pipeline_.source->class_names(); }
+  std::vector<std::string> feature_names() const override {
+    return pipeline_.source->feature_names();
+  }
   std::vector<DamagedFile> damage() const override { return pipeline_.source->damage(); }
   std::vector<StoredFile> files() const override { return pipeline_.source->files(); }
   void will_need(Range record_ids) const override { pipeline_.source->will_need(record_ids); }
@@ -54,6 +57,7 @@ class WrappedSource : public RecordSource {
   bool has_encoded_images() const override { return source_->has_encoded_images(); }
   ChannelNormalization normalization() const override { return source_->normalization(); }
   std::vector<std::string> class_names() const override { return source_->class_names(); }
+  std::vector<std::string> feature_names() const override { return source_->feature_names(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
@@ -116,6 +120,30 @@ class FilteredSource final : public WrappedSource {
   std::variant<std::vector<std::uint32_t>, std::vector<std::int64_t>> ids_;
 };
 
+/// The records of another source, with other numbers of the same classes.
+class RenumberedSource final : public WrappedSource {
+ public:
+  /// Class i is called `names[i]`; `source` may lack some of these classes. Throws Error (data) for
+  /// a class of `source` that `names` does not contain, and if the classes of `source` have no
+  /// names.
+  RenumberedSource(std::shared_ptr<const RecordSource> source, std::vector<std::string> names);
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return source().size(); }
+  void read(std::int64_t record_id, Sample& sample) const override {
+    source().read(record_id, sample);
+    sample.label = numbers_[static_cast<std::size_t>(sample.label)];
+  }
+  std::vector<std::string> class_names() const override { return names_; }
+  std::vector<StoredFile> files() const override { return source().files(); }
+  void will_need(Range record_ids) const override { source().will_need(record_ids); }
+
+ private:
+  std::vector<std::string> names_;
+  std::vector<std::int32_t> numbers_;  // by class number of the source
+  SampleSpec spec_;
+};
+
 /// Base class. If the images of the sources have different normalizations, or some records are not
 /// images, all records are delivered as features.
 class JoinedSource : public RecordSource {
@@ -126,14 +154,15 @@ class JoinedSource : public RecordSource {
   bool has_encoded_images() const override { return has_encoded_images_; }
   ChannelNormalization normalization() const override;
   std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;
 
  protected:
   /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the
-  /// other"). Throws Error (input) that describes the difference if the specs of the samples or the
-  /// class names differ.
+  /// other"). Throws Error (input) that describes the difference if the specs of the samples, the
+  /// class names or the feature names differ.
   JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word,
                std::string how);
 
@@ -146,6 +175,7 @@ class JoinedSource : public RecordSource {
   std::vector<std::shared_ptr<const RecordSource>> inputs_;
   std::string how_;
   std::vector<std::string> class_names_;
+  std::vector<std::string> feature_names_;
   std::int64_t size_ = 0;
   bool has_images_ = true;
   bool has_encoded_images_ = true;

@@ -3,10 +3,21 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <nlohmann/json.hpp>
+
 #include "lockstep/base/error.h"
 #include "lockstep/model/tensor.h"
 
 namespace lockstep::strategy {
+namespace {
+
+constexpr const char* kClassesKey = "class_names";
+constexpr const char* kFeaturesKey = "feature_names";
+
+}  // namespace
 
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
                      const model::Loss& loss, DataUse use) {
@@ -49,13 +60,121 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   }
 }
 
-void check_same_classes(const data::Dataset& training, const data::Dataset& validation) {
-  const auto names = training.source().class_names();
-  const auto others = validation.source().class_names();
-  if (names.empty() || others.empty() || names == others) return;
-  throw Error(ErrorCategory::data, validation.description(),
-              fmt::format("expected the classes of the training data, {}", fmt::join(names, ", ")),
-              fmt::format("got {}", fmt::join(others, ", ")));
+DataNames DataNames::of(const data::Dataset& dataset) {
+  return {.classes = dataset.source().class_names(), .features = dataset.source().feature_names()};
+}
+
+DataNames DataNames::of(const checkpoint::Configuration& configuration) {
+  // A program may have used the same keys for something else.
+  const auto names = [&](const char* key) -> std::vector<std::string> {
+    const nlohmann::json value = configuration->value(key, nlohmann::json());
+    const bool is_list = value.is_array() && std::ranges::all_of(value, [](const auto& name) {
+                           return name.is_string();
+                         });
+    return is_list ? value.get<std::vector<std::string>>() : std::vector<std::string>();
+  };
+  return {.classes = names(kClassesKey), .features = names(kFeaturesKey)};
+}
+
+void DataNames::add_to(checkpoint::Configuration& configuration) const {
+  if (!classes.empty()) (*configuration)[kClassesKey] = classes;
+  if (!features.empty()) (*configuration)[kFeaturesKey] = features;
+}
+
+void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
+  const auto names = dataset.source().feature_names();
+  const auto other = data::different_feature(trained.features, names);
+  if (!other) return;
+  throw Error(ErrorCategory::data, dataset.description(),
+              fmt::format("expected the features of the training data, number {} of which is {}; "
+                          "select the columns of a table with columns=, in the order of the "
+                          "training, and read words like= the training table",
+                          *other + 1, trained.features[*other]),
+              fmt::format("got {}", names[*other]));
+}
+
+data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
+  check_same_features(dataset, trained);
+  const auto names = dataset.source().class_names();
+  if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
+  return dataset.with_classes(trained.classes);
+}
+
+namespace {
+
+/// Mean and deviation of one column.
+struct ColumnScale {
+  std::string name;
+  double sum = 0;
+  double squares = 0;
+  std::int64_t records = 0;
+
+  void add(double value) {
+    sum += value;
+    squares += value * value;
+    ++records;
+  }
+  double mean() const { return sum / static_cast<double>(records); }
+  double deviation() const {
+    return std::sqrt(std::max(0.0, squares / static_cast<double>(records) - mean() * mean()));
+  }
+  bool is_far() const {
+    constexpr double kFar = 10;
+    return records > 0 && (std::abs(mean()) > kFar || deviation() > kFar);
+  }
+};
+
+/// The scales of all features, then of all targets.
+std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
+  const data::SampleSpec& spec = source.spec();
+  std::vector<float> features(static_cast<std::size_t>(spec.feature_count()));
+  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  std::vector<ColumnScale> columns;
+  for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
+  columns.resize(features.size());
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    columns.push_back({.name = fmt::format("target {}", i + 1)});
+  constexpr std::int64_t kMaxRecords = 1000;
+  const std::int64_t records = std::min(source.size(), kMaxRecords);
+  for (std::int64_t i = 0; i < records; ++i) {
+    data::Sample sample{.features = features, .targets = targets};
+    try {
+      source.read(i * source.size() / records, sample);
+    } catch (const std::exception&) {
+      continue;  // reported when it is needed
+    }
+    for (std::size_t j = 0; j < columns.size(); ++j)
+      columns[j].add(
+          static_cast<double>(j < features.size() ? features[j] : targets[j - features.size()]));
+  }
+  return columns;
+}
+
+}  // namespace
+
+std::string scale_warning(const data::Dataset& dataset) {
+  const data::RecordSource& source = dataset.source();
+  if (source.feature_names().empty() || source.has_images() ||
+      dataset.preparation() != source.preparation())
+    return "";
+  constexpr std::size_t kNamed = 3;
+  std::vector<std::string> named;
+  std::size_t more = 0;
+  for (const ColumnScale& column : scales_of(source)) {
+    if (!column.is_far()) continue;
+    if (named.size() == kNamed)
+      ++more;
+    else
+      named.push_back(fmt::format("{} (mean {:.4g}, deviation {:.4g})", column.name, column.mean(),
+                                  column.deviation()));
+  }
+  if (named.empty()) return "";
+  return fmt::format(
+      "columns of {} are far from unit scale, with which a training is slow or diverges: {}{}; "
+      "standardize them: (x - mean) / deviation, in every table with the mean and the deviation of "
+      "the training data",
+      dataset.description(), fmt::join(named, ", "),
+      more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 std::string describe_plan(const data::Dataset& dataset) {

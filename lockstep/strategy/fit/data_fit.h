@@ -1,9 +1,9 @@
 #pragma once
 
 #include <string>
-#include <string_view>
+#include <vector>
 
-#include "lockstep/allreduce/communicator.h"
+#include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
@@ -23,8 +23,31 @@ enum class DataUse {
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
                      const model::Loss& loss, DataUse use = DataUse::training);
 
-/// Throws Error (data) if both data sets have class names and these differ.
-void check_same_classes(const data::Dataset& training, const data::Dataset& validation);
+/// The names of classes and features, which belong to a trained model.
+struct DataNames {
+  std::vector<std::string> classes;   ///< by class number; empty if unknown
+  std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
+
+  static DataNames of(const data::Dataset& dataset);
+  /// Those that add_to() stored; empty in checkpoints without them.
+  static DataNames of(const checkpoint::Configuration& configuration);
+  /// Stores the names that are known in the configuration of a checkpoint.
+  void add_to(checkpoint::Configuration& configuration) const;
+};
+
+/// Throws Error (data) that names the first difference if `dataset` has other features than
+/// `trained`, or the same in another order. Unknown names match all others.
+void check_same_features(const data::Dataset& dataset, const DataNames& trained);
+
+/// `dataset` with the class numbers of `trained`, of whose classes it may lack some, and which it
+/// may have in another order. Unchanged if its classes or those of `trained` have no names. Throws
+/// Error (data) for a class that `trained` does not have, and the errors of check_same_features().
+data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
+
+/// A warning that names the columns of a table (RecordSource::feature_names) whose values are far
+/// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
+/// the data set. Not for data sets with maps or other preparation after their record operations.
+std::string scale_warning(const data::Dataset& dataset);
 
 /// Describes everything about a data set that must be the same on all ranks: "60000 records of [28,
 /// 28, 1] in 10 classes, global batch 64".

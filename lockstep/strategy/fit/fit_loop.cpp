@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <string>
 #include <utility>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/strategy/evaluation.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::strategy {
@@ -80,7 +82,10 @@ void FitLoop::begin() {
   if (plan_.trainer.buckets.wire != allreduce::WireType::float32)
     replicas_.run([](Replica& replica, int) { replica.measure_wire_error(); });
   buckets_.begin(plan_.trainer.tune_buckets);
-  if (!position_.is_done()) prepare();
+  if (!position_.is_done()) {
+    warn_of_scales();
+    prepare();
+  }
   stop_.begin();
   if (!position_.is_done()) steps_.begin(position_);
   TrainBegin begin = plan_.announcement(replicas_, position_);
@@ -112,6 +117,12 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
   return std::nullopt;
 }
 
+void FitLoop::warn_of_scales() const {
+  if (!strategy_.is_chief()) return;
+  const std::string warning = scale_warning(plan_.dataset);
+  if (!warning.empty()) strategy_.session().logger()->warn(warning);
+}
+
 // Allocates memory for all batch sizes before the first step: full batches, and the smaller last
 // one of an epoch.
 void FitLoop::prepare() {
@@ -125,7 +136,7 @@ void FitLoop::prepare() {
         replica.prepare(dataset.size() % batch, training);
     };
     prepare(plan_.dataset, true, ends_an_epoch);
-    if (plan_.fit.validation) prepare(*plan_.fit.validation, false, true);
+    if (plan_.validation) prepare(*plan_.validation, false, true);
   });
   const std::int64_t batch = std::min(plan_.dataset.global_batch(), plan_.dataset.size());
   const std::int64_t rest = plan_.dataset.size() % batch;
@@ -192,12 +203,12 @@ void FitLoop::end_epoch(bool is_complete) {
 
 bool FitLoop::validate(EpochLogs& logs) {
   const FitOptions& fit = plan_.fit;
-  if (!fit.validation) return true;
+  if (!plan_.validation) return true;
   const auto start = std::chrono::steady_clock::now();
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  logs.validation = evaluate(replicas_, *fit.validation,
-                             one_pass(strategy_, *fit.validation, fit.prefetch, fit.data_threads),
+  logs.validation = evaluate(replicas_, *plan_.validation,
+                             one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
                              [this] { return stop_.any_received(); });
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
   if (!logs.validation) {

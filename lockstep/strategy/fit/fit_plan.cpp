@@ -48,8 +48,8 @@ FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options
 void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
   check_data_fits(dataset, network, trainer.loss);
   if (fit.validation) {
-    check_data_fits(*fit.validation, network, trainer.loss, DataUse::evaluation);
-    check_same_classes(dataset, *fit.validation);
+    validation = matched(*fit.validation, DataNames::of(dataset));
+    check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
   }
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
@@ -67,7 +67,7 @@ std::string FitPlan::describe() const {
                       to_string(dataset.shard_policy()));
   if (const auto allowed = dataset.bad_records_allowed())
     plan += fmt::format(", up to {} bad records", *allowed);
-  if (fit.validation) plan += fmt::format(", validation on {}", describe_plan(*fit.validation));
+  if (validation) plan += fmt::format(", validation on {}", describe_plan(*validation));
   if (fit.pretrained)
     plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
                         fit.pretrained->reset_head ? " without the head" : "");

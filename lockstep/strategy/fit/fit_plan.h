@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "lockstep/strategy/replica/local_replicas.h"
@@ -32,9 +33,9 @@ struct FitPlan {
   FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
           const data::Dataset& data, const FitOptions& fit_options);
 
-  /// Computes last_step and the schedule. Throws Error (data) if the data do not fit the network or
-  /// the loss, Error (input) for options that make no sense, and Error (communication) if ranks
-  /// differ in data or options. Collective.
+  /// Computes validation, last_step and the schedule. Throws Error (data) if the data do not fit
+  /// the network or the loss, Error (input) for options that make no sense, and Error
+  /// (communication) if ranks differ in data or options. Collective.
   void agree(const Strategy& strategy, const model::Network& network);
 
   /// The beginning of a training that does not resume.
@@ -45,6 +46,7 @@ struct FitPlan {
   const TrainerOptions& trainer;
   const data::Dataset& dataset;
   const FitOptions& fit;
+  std::optional<data::Dataset> validation = {};  ///< with the class numbers of the training
   data::ReplicaLayout layout;
   std::int64_t steps_per_epoch;
   std::int64_t last_step = 0;

@@ -1,6 +1,7 @@
 #include "lockstep/strategy/fit/fit_state.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <spdlog/logger.h>
 
 #include <cmath>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica/replica.h"
 
@@ -22,6 +24,10 @@ namespace {
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
 constexpr const char* kBucketKey = "bucket_bytes";
+constexpr const char* kStepsKey = "schedule_steps";
+constexpr const char* kPeakKey = "schedule_peak";
+constexpr const char* kScheduleKey = "schedule_kind";
+constexpr const char* kOptimizerKey = "optimizer_kind";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given) {
@@ -44,15 +50,37 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   const model::Schedule& schedule = plan.schedule;
   const bool depends_on_end = schedule.kind == model::Schedule::Kind::cosine ||
                               schedule.kind == model::Schedule::Kind::linear;
-  const std::int64_t end = state.configuration->value("schedule_steps", schedule.total_steps);
+  const std::int64_t end = state.configuration->value(kStepsKey, schedule.total_steps);
   if (depends_on_end && end != schedule.total_steps)
     log.warn(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
         end, schedule.total_steps);
+  const auto warn_of = [&](const char* what, const auto& saved, const auto& given) {
+    if (saved != given)
+      log.warn("the {} was {} in the earlier run; the training continues with {}", what, saved,
+               given);
+  };
+  const nlohmann::json& saved = *state.configuration;
+  warn_of("peak learning rate", saved.value(kPeakKey, schedule.peak), schedule.peak);
+  const std::string kind = to_string(schedule.kind);
+  warn_of("learning-rate schedule", saved.value(kScheduleKey, kind), kind);
+  const std::string optimizer = to_string(plan.trainer.optimizer);
+  warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
   if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
     log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
              precision);
+}
+
+/// Class i and feature i must mean the same in both runs.
+void check_same_names(const std::string& path, const DataNames& saved, const DataNames& given) {
+  if (!saved.classes.empty() && !given.classes.empty() && saved.classes != given.classes)
+    refuse(fmt::format("expected the classes of {}, {}", path, fmt::join(saved.classes, ", ")),
+           fmt::format("{}", fmt::join(given.classes, ", ")));
+  if (const auto other = data::different_feature(saved.features, given.features))
+    refuse(fmt::format("expected the features of {}, number {} of which is {}", path, *other + 1,
+                       saved.features[*other]),
+           given.features[*other]);
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
@@ -86,6 +114,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   const std::string order = dataset.order(plan.layout);
   if (const auto other = saved.value("order", order); other != order)
     refuse(fmt::format("expected the order of records of {}, {}", path, other), order);
+  check_same_names(path, DataNames::of(state.configuration), DataNames::of(dataset));
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
 }
 
@@ -140,7 +169,11 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration["preparation"] = dataset.preparation();
   remember_route(configuration, replicas.strategy().selection().route);
   if (state.tuned_bytes > 0) configuration[kBucketKey] = state.tuned_bytes;
-  configuration["schedule_steps"] = plan.schedule.total_steps;
+  configuration[kStepsKey] = plan.schedule.total_steps;
+  configuration[kPeakKey] = plan.schedule.peak;
+  configuration[kScheduleKey] = to_string(plan.schedule.kind);
+  configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
+  DataNames::of(dataset).add_to(written.configuration);
   configuration["slots"] = replicas[0].optimizer().slot_names();
   return written;
 }
