@@ -11,6 +11,7 @@
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/data/support.h"
 
 namespace lockstep::apps {
 namespace {
@@ -87,6 +88,60 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const Result refused = run_lockstep(evaluate);
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("expected like=FILE, the training table"));
+}
+
+/// Images of one gray pixel, `count` for each class.
+void add_images(const std::filesystem::path& folder, int count) {
+  const std::string png = data::from_hex(
+      "89504e470d0a1a0a0000000d49484452000000010000000108000000003a7e9b550000000a49444154789c636007"
+      "00000900082023c38c0000000049454e44ae426082");
+  std::filesystem::create_directories(folder);
+  for (int i = 0; i < count; ++i) data::write_bytes(folder / fmt::format("{}.png", i), png);
+}
+
+TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
+  const std::filesystem::path photos = directory("photos");
+  add_images(photos / "train" / "ant", 1);
+  add_images(photos / "train" / "bee", 7);
+  add_images(photos / "bees" / "bee", 3);
+  add_images(photos / "more" / "bee", 1);
+  add_images(photos / "more" / "cat", 1);
+  const auto data = [&](const char* folder) { return " --data " + (photos / folder).string(); };
+  const Result trained = run_lockstep(
+      "train --model linear --log-format json --epochs 20 --learning-rate 0.1 --checkpoint-dir " +
+      directory() + data("train") + " --validation-data " + (photos / "bees").string());
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_EQ(trained.event("epoch")["validation_accuracy"], 1.0);  // all are bees, class 1
+  const std::string evaluate = "evaluate --log-format json --checkpoint " + directory();
+  EXPECT_EQ(run_lockstep(evaluate + data("bees")).event("evaluate")["accuracy"], 1.0);
+  const Result refused = run_lockstep(evaluate + data("more"));
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors,
+              HasSubstr("expected only the classes ant, bee; it has the class cat"));
+
+  const std::string predict = "predict --checkpoint " + directory() + data("more") + " --output ";
+  ASSERT_EQ(run_lockstep(predict + directory("p.csv")).status, 0);
+  EXPECT_THAT(data::read_bytes(directory("p.csv")),
+              ::testing::MatchesRegex("record,predicted,probability_0,probability_1,class\n"
+                                      "0,1,[^\n]*,bee\n1,1,[^\n]*,bee\n"));
+  ASSERT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
+  const Result lines{0, data::read_bytes(directory("p.jsonl")), ""};
+  for (const auto& event : lines.events()) EXPECT_EQ(event["class"], "bee");
+}
+
+TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
+  std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
+  std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
+                         " --data csv:" + directory("a.csv"))
+                .status,
+            0);
+  const std::string evaluate = "evaluate --checkpoint " + directory() + " --data csv:";
+  const Result refused = run_lockstep(evaluate + directory("b.csv"));
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("number 1 of which is width; select the columns"));
+  const Result selected = run_lockstep(evaluate + directory("b.csv") + "?columns=width,height");
+  EXPECT_EQ(selected.status, 0) << selected.errors;
 }
 
 TEST_F(Saved, RemembersThatItsSamplesWereMixed) {

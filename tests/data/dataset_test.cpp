@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "tests/data/counting_source.h"
 #include "tests/data/support.h"
@@ -32,6 +35,62 @@ TEST(Dataset, IsAValueThatStepsDoNotChange) {
   EXPECT_EQ(shuffled.batch(5).steps_per_epoch(), 2);
   EXPECT_EQ(shuffled.global_batch(), 4);
   EXPECT_EQ(plain.description(), "counting");
+}
+
+class NamesTest : public ::testing::Test {
+ protected:
+  Dataset table(const std::string& name, const std::string& text) const {
+    write_bytes(directory_ / name, text);
+    return Dataset::from_csv(directory_ / name);
+  }
+  static std::vector<std::int32_t> labels_of(const Dataset& dataset) {
+    std::vector<std::int32_t> labels;
+    for (std::int64_t id = 0; id < dataset.size(); ++id)
+      labels.push_back(read(dataset.source(), id).label);
+    return labels;
+  }
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(NamesTest, ClassesAreRenumberedByName) {
+  const Dataset fruit = table("a.csv", "x,kind\n1,pear\n2,apple\n3,pear\n").batch(2);
+  EXPECT_THAT(labels_of(fruit), ElementsAre(1, 0, 1));
+  const Dataset renumbered = fruit.with_classes({"plum", "pear", "apple"});
+  EXPECT_THAT(labels_of(renumbered), ElementsAre(1, 2, 1));
+  EXPECT_EQ(renumbered.spec(), (SampleSpec{{1}, 3, 0}));
+  EXPECT_THAT(renumbered.source().class_names(), ElementsAre("plum", "pear", "apple"));
+  EXPECT_EQ(renumbered.global_batch(), 2);
+  const auto stream = renumbered.stream({});
+  std::vector<Batch> parts;
+  ASSERT_TRUE(stream->next(parts));
+  EXPECT_THAT(parts[0].labels, ElementsAre(1, 2));
+}
+
+TEST_F(NamesTest, AClassThatIsUnknownIsRefused) {
+  const Dataset fruit = table("a.csv", "x,kind\n1,pear\n2,apple\n");
+  EXPECT_EQ(data_error_of([&] {
+              fruit.with_classes({"plum", "pear"});
+            }),
+            "[" + (directory_ / "a.csv").string() +
+                "] expected only the classes plum, pear; it has the class apple");
+  EXPECT_EQ(data_error_of([] {
+              counting(10, 5).with_classes({"a", "b", "c", "d", "e"});
+            }),
+            "[counting] expected names of its 5 classes; there are 0");
+}
+
+TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {
+  const Dataset left = table("a.csv", "width,height,kind\n1,2,0\n3,4,1\n");
+  const auto nothing = [](Sample&, const SampleKey&) {};
+  EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().feature_names(),
+              ElementsAre("width", "height"));
+  const Dataset unnamed = table("b.csv", "5,6,0\n7,8,1\n");
+  EXPECT_THAT(left.concatenate(unnamed).source().feature_names(), ElementsAre("width", "height"));
+  const Dataset swapped = table("c.csv", "height,width,kind\n2,1,0\n4,3,1\n");
+  EXPECT_EQ(input_error_of([&] { left.concatenate(swapped); }),
+            "[concatenate] expected data sets of the same features, number 1 of which is width; "
+            "that of " +
+                (directory_ / "c.csv").string() + " is height");
 }
 
 }  // namespace

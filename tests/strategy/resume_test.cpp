@@ -188,6 +188,29 @@ TEST(ResumeFrom, SaysThatAScheduleEndsElsewhere) {
               HasSubstr("schedule ended at step 4 in the earlier run, and now ends at 18"));
 }
 
+TEST(ResumeFrom, SaysThatTheRateOrTheOptimizerChanges) {
+  const checkpoint::ScratchDirectory directory;
+  train(1, plain_network(), shuffled_data(), {.schedule = {.peak = 0.25F}},
+        saving_to(directory, 0, 4));
+  const auto warnings_of = [&](const TrainerOptions& options, std::int64_t steps) {
+    ::testing::internal::CaptureStderr();
+    train(1, plain_network(), shuffled_data(), options, saving_to(directory, 0, steps));
+    return ::testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warnings_of({.schedule = {.peak = 0.25F}}, 5), "");
+  EXPECT_THAT(
+      warnings_of({.optimizer = model::AdamW{},
+                   .schedule = {.kind = model::Schedule::Kind::linear, .peak = 0.125F}},
+                  6),
+      ::testing::AllOf(
+          HasSubstr("the peak learning rate was 0.25 in the earlier run; the training continues "
+                    "with 0.125\n"),
+          HasSubstr("the learning-rate schedule was constant in the earlier run; the training "
+                    "continues with linear\n"),
+          HasSubstr("the optimizer was adam(beta1="),
+          HasSubstr("the training continues with adamw(beta1="))));
+}
+
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {
   const checkpoint::ScratchDirectory directory;
   train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 15));

@@ -27,7 +27,7 @@ constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kStepsKey = "schedule_steps";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
-constexpr const char* kOptimizerKey = "optimizer_kind";
+constexpr const char* kOptimizerKey = "optimizer_options";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given) {

@@ -1,0 +1,188 @@
+// Classes and features have the names that they had in the training.
+#include "lockstep/strategy/fit/data_fit.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
+
+namespace lockstep::strategy {
+namespace {
+
+using allreduce::error_of;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+using Names = std::vector<std::string>;
+const Names kFruit = {"apple", "pear", "plum"};
+const Names kColumns = {"width", "height"};
+
+/// 60 records of the classes in turn. The features depend on the name of the class, not on its
+/// number.
+class Fruit final : public data::RecordSource {
+ public:
+  explicit Fruit(Names classes, Names features = kColumns)
+      : classes_(std::move(classes)),
+        features_(std::move(features)),
+        spec_{{2}, static_cast<std::int64_t>(classes_.size()), 0} {}
+
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return 60; }
+  void read(std::int64_t record_id, data::Sample& sample) const override {
+    sample.label = static_cast<std::int32_t>(record_id % spec_.classes);
+    const std::string& name = classes_[static_cast<std::size_t>(sample.label)];
+    sample.features[0] = name == "apple" ? 1.0F : -1.0F;
+    sample.features[1] = name == "pear" ? 1.0F : -1.0F;
+  }
+  Names class_names() const override { return classes_; }
+  Names feature_names() const override { return features_; }
+  std::string description() const override { return "fruit"; }
+
+ private:
+  Names classes_;
+  Names features_;
+  data::SampleSpec spec_;
+};
+
+data::Dataset fruit(const Names& classes = kFruit, const Names& features = kColumns) {
+  return data::Dataset::from_source(std::make_shared<Fruit>(classes, features)).batch(20);
+}
+
+model::Network fruit_network() {
+  model::Network network({2}, "fruit");
+  network.add(model::Dense({.units = 3}));
+  return network;
+}
+
+const TrainerOptions kFast{.schedule = {.peak = 0.1F}};
+
+class TrainedOnFruit : public ::testing::Test {
+ protected:
+  TrainedOnFruit() : strategy_(local_strategy(session_, 1)) {
+    trainer_ = std::make_unique<Trainer>(*strategy_, fruit_network(), kFast);
+    FitOptions fit{.epochs = 40, .validation = fruit({"plum", "apple", "pear"})};
+    fit.checkpoint.directory = directory_.path();
+    fit.checkpoint.save_every = 1000;
+    history_ = trainer_->fit(fruit(), fit);
+  }
+  void expect_names_to_count(Trainer& trainer) const {
+    EXPECT_EQ(trainer.evaluate(fruit()).accuracy(), 1);
+    EXPECT_EQ(trainer.evaluate(fruit({"plum", "apple", "pear"})).accuracy(), 1);
+    EXPECT_EQ(trainer.evaluate(fruit({"pear"})).accuracy(), 1);
+    EXPECT_EQ(error_of([&] {
+                trainer.evaluate(fruit({"pear", "quince"}));
+              }),
+              "[fruit] expected only the classes apple, pear, plum; it has the class quince");
+    EXPECT_THAT(error_of([&] {
+                  trainer.evaluate(fruit(kFruit, {"width", "depth"}));
+                }),
+                AllOf(HasSubstr("number 2 of which is height; select the columns"),
+                      HasSubstr("got depth")));
+    EXPECT_EQ(trainer.evaluate(fruit(kFruit, {})).accuracy(), 1) << "no names to compare";
+  }
+
+  const checkpoint::ScratchDirectory directory_;
+  job::Session session_{0, nullptr, {.quiet = true}};
+  std::unique_ptr<Strategy> strategy_;
+  std::unique_ptr<Trainer> trainer_;
+  History history_;
+};
+
+TEST_F(TrainedOnFruit, ItsNamesCountInValidationAndEvaluation) {
+  EXPECT_EQ(history_.epochs.back().validation->accuracy(), 1);
+  expect_names_to_count(*trainer_);
+}
+
+TEST_F(TrainedOnFruit, ItsCheckpointHasTheNames) {
+  Trainer trainer(*strategy_, fruit_network());
+  EXPECT_EQ(trainer.evaluate(fruit({"pear", "quince"})).samples, 60) << "nothing to compare with";
+  trainer.restore(directory_.path());
+  expect_names_to_count(trainer);
+}
+
+TEST_F(TrainedOnFruit, PredictionNeedsTheFeaturesAlone) {
+  std::int64_t records = 0;
+  const auto count = [&](const Predictions& predictions) {
+    records += static_cast<std::int64_t>(predictions.record_ids.size());
+  };
+  trainer_->predict(fruit({"not sorted yet"}), count);
+  EXPECT_EQ(records, 60);
+  EXPECT_THAT(error_of([&] {
+                trainer_->predict(fruit(kFruit, {"height", "width"}), count);
+              }),
+              HasSubstr("number 1 of which is width"));
+}
+
+TEST_F(TrainedOnFruit, ResumingNeedsTheSameNames) {
+  const auto error = [&](const data::Dataset& dataset) {
+    FitOptions fit{.epochs = 41};
+    fit.checkpoint.directory = directory_.path();
+    return error_of([&] { train(*strategy_, fruit_network(), dataset, kFast, fit); });
+  };
+  const std::string path = (directory_.path() / "step-00000120").string();
+  EXPECT_EQ(error(fruit({"plum", "apple", "pear"})),
+            fmt::format("[resume] expected the classes of {}, apple, pear, plum, got plum, apple, "
+                        "pear; use another --checkpoint-dir to start over",
+                        path));
+  EXPECT_EQ(error(fruit(kFruit, {"height", "width"})),
+            fmt::format("[resume] expected the features of {}, number 1 of which is width, got "
+                        "height; use another --checkpoint-dir to start over",
+                        path));
+}
+
+class ScaleWarning : public ::testing::Test {
+ protected:
+  /// 8 rows; in turn `low` and `high` as width.
+  data::Dataset table(int low, int high, const data::CsvOptions& options = {}) const {
+    const auto file = directory_.path() / "table.csv";
+    std::ofstream out(file);
+    out << "width,flag,age,price,kind\n";
+    for (int i = 0; i < 8; ++i)
+      out << (i % 2 == 0 ? low : high) << "," << i % 2 << ",33,-2000," << i % 2 << "\n";
+    out.close();
+    return data::Dataset::from_csv(file, options).batch(4);
+  }
+  const data::CsvOptions kSmall{.leave_out = {"age", "price"}};
+  const checkpoint::ScratchDirectory directory_;
+};
+
+TEST_F(ScaleWarning, NamesColumnsThatAreFarFromUnitScale) {
+  EXPECT_THAT(scale_warning(table(500, 600)),
+              AllOf(HasSubstr(": width (mean 550, deviation 50), age (mean 33, deviation 0), price "
+                              "(mean -2000, deviation 0); standardize them: (x - mean)"),
+                    Not(HasSubstr("flag"))));
+  EXPECT_THAT(scale_warning(table(-100, 100, kSmall)), HasSubstr("width (mean 0, deviation 100);"));
+  EXPECT_THAT(scale_warning(table(5, 6, {.targets = {"price"}, .leave_out = {"age", "kind"}})),
+              AllOf(HasSubstr(": target 1 (mean -2000, deviation 0);"), Not(HasSubstr("width"))));
+  EXPECT_THAT(scale_warning(table(500, 600, {.targets = {"kind", "price"}})),
+              HasSubstr("deviation 0), target 2 (mean -2000, deviation 0);"));
+}
+
+TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
+  EXPECT_EQ(scale_warning(table(5, 8, kSmall)), "");
+  EXPECT_EQ(scale_warning(small_data().batch(40)), "") << "no table";
+  const auto standardize = [](data::Sample& sample, const data::SampleKey&) {
+    sample.features[0] = (sample.features[0] - 550) / 50;
+  };
+  EXPECT_EQ(scale_warning(table(500, 600, kSmall).map(standardize)), "");
+}
+
+TEST_F(ScaleWarning, IsLoggedOnceByATraining) {
+  model::Network network({2}, "linear");
+  network.add(model::Dense({.units = 2}));
+  ::testing::internal::CaptureStderr();
+  train(2, std::move(network), table(500, 600, kSmall), {}, {.epochs = 2});
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  const std::string warning = "far from unit scale";
+  EXPECT_THAT(log, HasSubstr(warning));
+  EXPECT_EQ(log.find(warning), log.rfind(warning));
+}
+
+}  // namespace
+}  // namespace lockstep::strategy
