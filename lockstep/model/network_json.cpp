@@ -10,8 +10,10 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -25,6 +27,8 @@ namespace {
 
 using nlohmann::json;
 using LayerPointer = std::shared_ptr<const Layer>;
+
+constexpr const char* kInputName = "input";  // of the network's input, in "inputs"
 
 LayerPointer read_layer(JsonObject& object, const DataShape& data) {
   const std::string type = object.text("type");
@@ -70,8 +74,6 @@ class NetworkReader {
   }
 
  private:
-  static constexpr const char* kInputName = "input";
-
   // ` (conv2d "stem")`, or the part of it that the description contains; used to identify the layer
   // in messages.
   static std::string label(const json& description) {
@@ -143,6 +145,24 @@ Network network_from_json(std::string_view text, std::string_view source, const 
   NetworkReader reader(network, source, data);
   for (std::size_t i = 0; i < layers.size(); ++i) reader.add(layers[i], i);
   return network;
+}
+
+std::optional<json> network_to_json(const Network& network) {
+  if (network.nodes().empty()) return std::nullopt;
+  json layers = json::array();
+  for (const Node& node : network.nodes()) {
+    json description = {{"name", node.name}, {"inputs", json::array()}};
+    const auto* const type = std::ranges::find_if(
+        kLayerTypes, [&](const LayerType& known) { return known.write(*node.layer, description); });
+    if (type == kLayerTypes.end() || node.name == kInputName) return std::nullopt;
+    description["type"] = type->name;
+    for (const NodeId input : node.inputs)
+      description["inputs"].push_back(
+          input == kInput ? kInputName : network.nodes()[static_cast<std::size_t>(input)].name);
+    layers.push_back(std::move(description));
+  }
+  return json{
+      {"name", network.name()}, {"input", network.input_shape()}, {"layers", std::move(layers)}};
 }
 
 Network read_network(const std::filesystem::path& file, const DataShape& data) {

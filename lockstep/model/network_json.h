@@ -1,7 +1,9 @@
-// Builds a network from a JSON description. docs/models.md describes the format.
+// Networks from and to a JSON description. docs/models.md describes the format.
 #pragma once
 
 #include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/model/network.h"
@@ -13,6 +15,11 @@ namespace lockstep::model {
 /// of them; also if the description's "input" differs from `data.input`.
 Network network_from_json(std::string_view text, std::string_view source,
                           const DataShape& data = {});
+
+/// The description of `network`, from which network_from_json() builds an equal one: the same
+/// layers, names and options. nullopt if it has no layers, a user-defined layer, or one with the
+/// reserved name "input", which a description cannot hold.
+std::optional<nlohmann::json> network_to_json(const Network& network);
 
 /// Reads the description from a file. Throws Error (input) if the file cannot be read.
 Network read_network(const std::filesystem::path& file, const DataShape& data = {});

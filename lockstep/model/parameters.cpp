@@ -20,6 +20,12 @@ namespace {
 using Block = std::array<float, 4>;
 using Words = std::array<std::uint32_t, 4>;
 
+constexpr auto kInitializers =
+    enum_names<Initializer::Kind>({{Initializer::Kind::glorot_uniform, "glorot_uniform"},
+                                   {Initializer::Kind::he_normal, "he_normal"},
+                                   {Initializer::Kind::he_uniform, "he_uniform"},
+                                   {Initializer::Kind::constant, "zeros"}});
+
 Block uniform(const Words& words, float limit) {
   Block values;
   for (std::size_t i = 0; i < values.size(); ++i)
@@ -83,13 +89,10 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
 }
 
 Initializer::Kind parse_initializer(std::string_view name) {
-  using Kind = Initializer::Kind;
-  static constexpr auto kKinds = enum_names<Kind>({{Kind::glorot_uniform, "glorot_uniform"},
-                                                   {Kind::he_normal, "he_normal"},
-                                                   {Kind::he_uniform, "he_uniform"},
-                                                   {Kind::constant, "zeros"}});
-  return kKinds.parse("initializer", name);
+  return kInitializers.parse("initializer", name);
 }
+
+std::string_view to_string(Initializer::Kind kind) { return kInitializers.name(kind); }
 
 ParameterTable::ParameterTable(std::vector<ParameterInfo> parameters)
     : entries_(std::move(parameters)) {

@@ -38,6 +38,8 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
 /// Parses "glorot_uniform", "he_normal", "he_uniform" or "zeros". Throws Error (input) that lists
 /// the names.
 Initializer::Kind parse_initializer(std::string_view name);
+/// The name that parse_initializer() accepts.
+std::string_view to_string(Initializer::Kind kind);
 
 // The layout of a flat array: the name, shape and offset of each parameter.
 

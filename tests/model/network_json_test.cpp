@@ -8,7 +8,14 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <utility>
 
+#include "lockstep/base/json.h"
+#include "lockstep/model/custom_layer.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
 
 namespace lockstep::model {
@@ -254,6 +261,130 @@ TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {
     parameters.push_back(network.parameters().element_count());
   }
   EXPECT_THAT(parameters, ElementsAre(225'034, 5290)) << "the first is cnn";
+}
+
+// ---- Writing
+
+Network read_back(const Network& network) {
+  return network_from_json(dump_json(network_to_json(network).value()), "written");
+}
+
+// Whether the two have the same layers, arrays and options.
+void expect_equal(const Network& network, const Network& other) {
+  EXPECT_EQ(network_to_json(network), network_to_json(other));
+  EXPECT_EQ(network.name(), other.name());
+  EXPECT_EQ(network.input_shape(), other.input_shape());
+  ASSERT_EQ(layer_names(network), layer_names(other));
+  for (std::size_t i = 0; i < network.nodes().size(); ++i) {
+    EXPECT_EQ(network.nodes()[i].layer->kind(), other.nodes()[i].layer->kind());
+    EXPECT_EQ(network.nodes()[i].inputs, other.nodes()[i].inputs);
+    EXPECT_EQ(network.nodes()[i].output_shape, other.nodes()[i].output_shape);
+  }
+  for (const auto& [table, other_table] : {std::pair(network.parameters(), other.parameters()),
+                                           std::pair(network.buffers(), other.buffers())}) {
+    ASSERT_EQ(table.entries().size(), other_table.entries().size());
+    for (std::size_t i = 0; i < table.entries().size(); ++i) {
+      const ParameterInfo& entry = table.entries()[i];
+      const ParameterInfo& read = other_table.entries()[i];
+      EXPECT_EQ(entry.name, read.name);
+      EXPECT_EQ(entry.shape, read.shape);
+      EXPECT_EQ(entry.initializer.kind, read.initializer.kind);
+      EXPECT_EQ(entry.initializer.value, read.initializer.value);
+    }
+  }
+}
+
+TEST(NetworkToJson, EveryNetworkOfTheZooIsReadBack) {
+  for (const std::string_view name : zoo::names()) {
+    SCOPED_TRACE(name);
+    const Network network = zoo::make(name, {32, 32, 3}, 10);
+    expect_equal(network, read_back(network));
+  }
+}
+
+TEST(NetworkToJson, WritesEveryOption) {
+  const std::string options = R"(
+    {"type": "conv2d", "name": "a", "inputs": ["input"], "filters": 4, "kernel": [3, 5], "strides": [1, 2], "padding": "symmetric", "groups": 2, "use_bias": false, "initializer": "he_normal"},
+    {"type": "batch_normalization", "name": "b", "inputs": ["a"], "momentum": 0.5, "epsilon": 0.25, "initial_gamma": 0.0},
+    {"type": "relu", "name": "c", "inputs": ["a"]},
+    {"type": "add", "name": "d", "inputs": ["b", "c", "a"]},
+    {"type": "max_pool2d", "name": "e", "inputs": ["d"], "pool": [3, 2], "strides": [1, 2], "padding": "same"},
+    {"type": "average_pool2d", "name": "f", "inputs": ["e"], "pool": [2, 1], "padding": "valid"},
+    {"type": "dropout", "name": "g", "inputs": ["f"], "rate": 0.25},
+    {"type": "flatten", "name": "h", "inputs": ["g"]},
+    {"type": "global_average_pooling2d", "name": "i", "inputs": ["g"]},
+    {"type": "dense", "name": "j", "inputs": ["h"], "units": 3, "use_bias": false, "initializer": "zeros"},
+    {"type": "softmax", "name": "k", "inputs": ["j"]})";
+  const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
+  EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
+            parse_json(text, ErrorCategory::input, "net.json"));
+}
+
+TEST(NetworkToJson, RandomGraphsAreReadBack) {
+  std::mt19937 random(7);
+  const auto one_of = [&](int count) { return static_cast<int>(random() % count); };
+  for (int graph = 0; graph < 50; ++graph) {
+    Network network({6, 6, 2}, "random");
+    std::vector<NodeId> images = {network.add(Conv2D({.filters = 4, .padding = Padding::same}))};
+    for (int layer = 0; layer < 8; ++layer) {
+      const NodeId from = images[static_cast<std::size_t>(one_of(static_cast<int>(images.size())))];
+      const std::string name = one_of(2) == 0 ? "" : fmt::format("layer.{}", layer);
+      switch (one_of(6)) {
+        case 0:
+          images.push_back(network.add(ReLU(), {from}, name));
+          break;
+        case 1:
+          images.push_back(network.add(
+              BatchNormalization({.momentum = 0.01F * static_cast<float>(one_of(100)),
+                                  .epsilon = 1e-3F * static_cast<float>(1 + one_of(9))}),
+              {from}, name));
+          break;
+        case 2:
+          images.push_back(network.add(Dropout({.rate = 0.1F}), {from}, name));
+          break;
+        case 3:
+          images.push_back(network.add(Add(), {from, images.front(), images.back()}, name));
+          break;
+        case 4:
+          images.push_back(network.add(
+              MaxPool2D({.pool = 3, .strides = 1, .padding = Padding::same}), {from}, name));
+          break;
+        default:
+          images.push_back(network.add(Conv2D({.filters = 4,
+                                               .kernel = {1 + 2 * one_of(2), 3},
+                                               .padding = Padding::same,
+                                               .groups = 1 + one_of(2),
+                                               .use_bias = one_of(2) == 0,
+                                               .initializer = Initializer::Kind::he_uniform}),
+                                       {from}, name));
+      }
+    }
+    network.add(Flatten());
+    network.add(Dense({.units = 3}));
+    SCOPED_TRACE(network.summary());
+    expect_equal(network, read_back(network));
+  }
+}
+
+// A user-defined layer that calls itself as a built-in one does.
+class OwnReLU final : public CustomLayer {
+ public:
+  std::string kind() const override { return "re_lu"; }
+  Shape build(BuildContext& context) const override { return context.input(); }
+  void forward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
+  void backward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
+};
+
+TEST(NetworkToJson, HasNoDescriptionOfOtherLayers) {
+  Network network({4});
+  EXPECT_FALSE(network_to_json(network)) << "no layers";
+  network.add(Dense({.units = 3}));
+  EXPECT_TRUE(network_to_json(network));
+  network.add(OwnReLU());
+  EXPECT_FALSE(network_to_json(network));
+  Network reserved({4});
+  reserved.add(Dense({.units = 3}), {kInput}, "input");
+  EXPECT_FALSE(network_to_json(reserved));
 }
 
 }  // namespace

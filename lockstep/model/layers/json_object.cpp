@@ -149,4 +149,8 @@ void JsonObject::finish() const {
       refuse(fmt::format("expected one of the keys {}", list_names(known_)), got_name(key, known_));
 }
 
+void write_extent(json& object, const char* key, Extent2D extent) {
+  object[key] = {extent.height, extent.width};
+}
+
 }  // namespace lockstep::model

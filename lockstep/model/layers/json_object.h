@@ -1,4 +1,4 @@
-// Reading the objects of a network description.
+// Reading and writing the objects of a network description.
 #pragma once
 
 #include <cstdint>
@@ -59,5 +59,8 @@ class JsonObject {
   std::string where_;
   std::vector<std::string_view> known_;
 };
+
+/// Sets `key` of `object` to [height, width], as JsonObject::extent() reads it.
+void write_extent(nlohmann::json& object, const char* key, Extent2D extent);
 
 }  // namespace lockstep::model

@@ -10,6 +10,9 @@
 namespace lockstep::model {
 namespace {
 
+constexpr auto kPaddings = enum_names<Padding>(
+    {{Padding::valid, "valid"}, {Padding::same, "same"}, {Padding::symmetric, "symmetric"}});
+
 struct Axis {
   std::int64_t output = 0;
   std::int64_t before = 0;
@@ -39,11 +42,8 @@ Axis slide(std::int64_t input, std::int64_t kernel, std::int64_t stride, Padding
 
 }  // namespace
 
-Padding parse_padding(std::string_view name) {
-  static constexpr auto kPaddings = enum_names<Padding>(
-      {{Padding::valid, "valid"}, {Padding::same, "same"}, {Padding::symmetric, "symmetric"}});
-  return kPaddings.parse("padding", name);
-}
+Padding parse_padding(std::string_view name) { return kPaddings.parse("padding", name); }
+std::string_view to_string(Padding padding) { return kPaddings.name(padding); }
 
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
                                Padding padding) {

@@ -25,6 +25,7 @@ struct Extent2D {
 enum class Padding { valid, same, symmetric };
 
 Padding parse_padding(std::string_view name);  ///< throws Error (input) that lists the names
+std::string_view to_string(Padding padding);   ///< the name that parse_padding() accepts
 
 /// A window applied to an image: output extents and the zeros around the input.
 struct WindowGeometry {

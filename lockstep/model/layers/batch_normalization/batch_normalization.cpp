@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
@@ -39,6 +41,12 @@ std::shared_ptr<const Layer> BatchNormalization::read(JsonObject& object,
       Options{.momentum = object.number("momentum", standard.momentum),
               .epsilon = object.number("epsilon", standard.epsilon),
               .initial_gamma = object.number("initial_gamma", standard.initial_gamma)});
+}
+
+void BatchNormalization::write(nlohmann::json& object) const {
+  object["momentum"] = options_.momentum;
+  object["epsilon"] = options_.epsilon;
+  object["initial_gamma"] = options_.initial_gamma;
 }
 
 }  // namespace lockstep::model

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "lockstep/model/layers/builtin_layer.h"
 
 namespace lockstep::model {
@@ -25,6 +27,8 @@ class BatchNormalization final : public BuiltinLayer {
 
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "batch_normalization"; }
   Shape build(BuildContext& context) const override;

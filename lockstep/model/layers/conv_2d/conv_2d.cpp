@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
@@ -45,6 +47,16 @@ std::shared_ptr<const Layer> Conv2D::read(JsonObject& object, const DataShape& /
                                                 .groups = object.count("groups", 1),
                                                 .use_bias = object.flag("use_bias", true),
                                                 .initializer = object.initializer("initializer")});
+}
+
+void Conv2D::write(nlohmann::json& object) const {
+  object["filters"] = options_.filters;
+  write_extent(object, "kernel", options_.kernel);
+  write_extent(object, "strides", options_.strides);
+  object["padding"] = to_string(options_.padding);
+  object["groups"] = options_.groups;
+  object["use_bias"] = options_.use_bias;
+  object["initializer"] = to_string(options_.initializer);
 }
 
 }  // namespace lockstep::model

@@ -42,4 +42,10 @@ std::shared_ptr<const Layer> Dense::read(JsonObject& object, const DataShape& da
               .initializer = object.initializer("initializer")});
 }
 
+void Dense::write(nlohmann::json& object) const {
+  object["units"] = options_.units;
+  object["use_bias"] = options_.use_bias;
+  object["initializer"] = to_string(options_.initializer);
+}
+
 }  // namespace lockstep::model

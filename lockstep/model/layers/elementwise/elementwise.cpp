@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
@@ -17,6 +19,8 @@ Shape Dropout::build(BuildContext& context) const {
 std::shared_ptr<const Layer> Dropout::read(JsonObject& object, const DataShape& /*data*/) {
   return std::make_shared<const Dropout>(Options{.rate = object.number("rate", Options{}.rate)});
 }
+
+void Dropout::write(nlohmann::json& object) const { object["rate"] = options_.rate; }
 
 Shape Flatten::build(BuildContext& context) const { return {element_count(context.input())}; }
 

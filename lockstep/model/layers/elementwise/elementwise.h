@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 #include "lockstep/model/layers/builtin_layer.h"
@@ -33,6 +34,8 @@ class Dropout final : public BuiltinLayer {
   explicit Dropout(const Options& options) : options_(options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "dropout"; }
   Shape build(BuildContext& context) const override;

@@ -1,5 +1,7 @@
 #include "lockstep/model/layers/pooling/pooling.h"
 
+#include <nlohmann/json.hpp>
+
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
@@ -29,6 +31,12 @@ PoolOptions read_options(JsonObject& object) {
   return options;
 }
 
+void write_options(const PoolOptions& options, nlohmann::json& object) {
+  write_extent(object, "pool", options.pool);
+  if (options.strides) write_extent(object, "strides", *options.strides);
+  object["padding"] = to_string(options.padding);
+}
+
 }  // namespace
 
 Shape MaxPool2D::build(BuildContext& context) const { return build_pool(options_, context); }
@@ -36,6 +44,8 @@ Shape MaxPool2D::build(BuildContext& context) const { return build_pool(options_
 std::shared_ptr<const Layer> MaxPool2D::read(JsonObject& object, const DataShape& /*data*/) {
   return std::make_shared<const MaxPool2D>(read_options(object));
 }
+
+void MaxPool2D::write(nlohmann::json& object) const { write_options(options_, object); }
 
 Pool2DSpec MaxPool2D::spec(const CompileContext& context) const {
   return spec_of(Pool2DSpec::Kind::max, options_, context);
@@ -46,6 +56,8 @@ Shape AveragePool2D::build(BuildContext& context) const { return build_pool(opti
 std::shared_ptr<const Layer> AveragePool2D::read(JsonObject& object, const DataShape& /*data*/) {
   return std::make_shared<const AveragePool2D>(read_options(object));
 }
+
+void AveragePool2D::write(nlohmann::json& object) const { write_options(options_, object); }
 
 Pool2DSpec AveragePool2D::spec(const CompileContext& context) const {
   return spec_of(Pool2DSpec::Kind::average, options_, context);

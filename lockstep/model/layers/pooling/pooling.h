@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -42,6 +43,8 @@ class MaxPool2D final : public Pool2D {
   explicit MaxPool2D(const PoolOptions& options = {}) : options_(options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "max_pool2d"; }
   Shape build(BuildContext& context) const override;
@@ -60,6 +63,8 @@ class AveragePool2D final : public Pool2D {
   explicit AveragePool2D(const PoolOptions& options = {}) : options_(options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "average_pool2d"; }
   Shape build(BuildContext& context) const override;
