@@ -2,18 +2,25 @@
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::apps {
 namespace {
 
 namespace fs = std::filesystem;
+using nlohmann::json;
+
+/// Also the names that checkpoints store.
 constexpr auto kLosses = enum_names<LossKind>(
     {{LossKind::sparse_categorical_crossentropy, "sparse-categorical-crossentropy"},
      {LossKind::sparse_categorical_crossentropy, "cross-entropy"},
@@ -45,6 +52,37 @@ std::string read_state(const fs::path& path) {
                                            : "it does not exist");
 }
 
+LossChoice read_loss(const json& object) {
+  return {.kind = parse_loss(json_member<std::string>(object, "loss")),
+          .label_smoothing = json_member<double>(object, "label_smoothing")};
+}
+
+/// The model as the program stored it until the trainer stored the network.
+ModelSource read_version_0_1(const json& model) {
+  return {.name = json_member<std::string>(model, "name"),
+          .description = json_member<std::string>(model, "description"),
+          .input_shape = json_member<model::Shape>(model, "input_shape"),
+          .outputs = json_member<std::int64_t>(model, "outputs"),
+          .loss = read_loss(model)};
+}
+
+ModelSource read_stored_network(const json& configuration, const std::string& where) {
+  if (!configuration.contains(strategy::kNetworkKey))
+    throw Error(ErrorCategory::checkpoint, where,
+                "expected a checkpoint that describes its network",
+                "this one does not: the network has layers of its own, which only the program that "
+                "trained it can build, or an earlier version of the library wrote it");
+  const auto stored = json_member<json>(configuration, strategy::kNetworkKey);
+  ModelSource source{
+      .name = where,
+      .description = dump_json(json(json_member<json::object_t>(stored, "description"))),
+      .loss = read_loss(stored)};
+  const model::Network network = model::network_from_json(source.description, where);
+  source.input_shape = network.input_shape();
+  source.outputs = model::element_count(network.output_shape());
+  return source;
+}
+
 }  // namespace
 
 model::Network ModelSource::make() const {
@@ -53,27 +91,23 @@ model::Network ModelSource::make() const {
 }
 
 nlohmann::json ModelSource::to_json() const {
-  return {{"name", name},
-          {"description", description},
-          {"input_shape", input_shape},
-          {"outputs", outputs},
-          {"loss", kLosses.name(loss.kind)},
-          {"label_smoothing", loss.label_smoothing},
-          {"images", to_string(images)}};
+  return {{"name", name}, {"images", to_string(images)}};
 }
 
-ModelSource ModelSource::from_json(const nlohmann::json& json, const std::string& where) {
+ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
+                                          const std::string& where) {
   try {
-    return {.name = json.at("name").get<std::string>(),
-            .description = json.at("description").get<std::string>(),
-            .input_shape = json.at("input_shape").get<model::Shape>(),
-            .outputs = json.at("outputs").get<std::int64_t>(),
-            .loss = {.kind = parse_loss(json.at("loss").get<std::string>()),
-                     .label_smoothing = json.at("label_smoothing").get<double>()},
-            .images = parse_images(json.value("images", "none"))};
-  } catch (const nlohmann::json::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where,
-                "expected a model description written by `lockstep train`", error.what());
+    // A program that uses the library may store anything under this key.
+    const json given = configuration.value(kKey, json::object());
+    const json model = given.is_object() ? given : json::object();
+    ModelSource source = model.contains("description") ? read_version_0_1(model)
+                                                       : read_stored_network(configuration, where);
+    if (model.contains("images"))
+      source.images = parse_images(json_member<std::string>(model, "images"));
+    return source;
+  } catch (const std::invalid_argument& reason) {
+    throw Error(ErrorCategory::checkpoint, where, "expected the description of a model",
+                reason.what());
   }
 }
 
@@ -101,10 +135,8 @@ ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::pa
   const auto read = [&] { return strategy.is_chief() ? read_state(path) : std::string{}; };
   const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
   const std::string where = (path / checkpoint::kStateFile).string();
-  return ModelSource::from_json(
-      checkpoint::parse_training_state(state, where)
-          .configuration->value(ModelSource::kKey, nlohmann::json::object()),
-      where);
+  return ModelSource::of_configuration(
+      *checkpoint::parse_training_state(state, where).configuration, where);
 }
 
 }  // namespace lockstep::apps

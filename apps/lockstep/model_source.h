@@ -33,17 +33,20 @@ struct ModelSource {
   /// Its key in the configuration that checkpoints store.
   static constexpr const char* kKey = "model";
 
-  std::string name;         ///< as given: "cnn", "net.json"
-  std::string description;  ///< JSON text of a file; empty for a named network
-  model::Shape input_shape;
+  std::string name;              ///< as given, "cnn" or "net.json"; or the file it was read from
+  std::string description = {};  ///< JSON text; empty for a named network
+  model::Shape input_shape = {};
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
-  LossChoice loss;
+  LossChoice loss = {};
   ImagePreparation images = ImagePreparation::none;  ///< of the training
 
   model::Network make() const;
+  /// What checkpoints store under kKey, in addition to the network, which the trainer stores.
   nlohmann::json to_json() const;
-  /// `where` is for the message of Error (checkpoint).
-  static ModelSource from_json(const nlohmann::json& json, const std::string& where);
+  /// The model that a checkpoint's configuration describes, written by `lockstep train` or by a
+  /// trainer of the library. `where` is for the message of Error (checkpoint).
+  static ModelSource of_configuration(const nlohmann::json& configuration,
+                                      const std::string& where);
 };
 
 /// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 
 namespace lockstep::checkpoint {
 
@@ -17,8 +19,9 @@ using nlohmann::json;
 constexpr int kManifestFormat = 1;
 
 FileDigest digest_from(const json& file) {
-  FileDigest digest{file.at("name"), file.at("bytes"), 0};
-  const std::string hash = file.at("xxh3_64");
+  FileDigest digest{json_member<std::string>(file, "name"),
+                    json_member<std::uint64_t>(file, "bytes"), 0};
+  const auto hash = json_member<std::string>(file, "xxh3_64");
   const auto value = parse_hex16(hash);
   if (!value) throw std::invalid_argument(fmt::format("\"{}\" is not a checksum", hash));
   // Files are in the directory of the manifest: a name must not contain a path.
@@ -53,22 +56,21 @@ Manifest read_manifest(const std::filesystem::path& directory) {
   const std::filesystem::path path = directory / kManifestName;
   const json parsed = parse_json(read_small_file(path), ErrorCategory::checkpoint, path.string());
   try {
-    if (const int format = parsed.at("format"); format != kManifestFormat)
+    if (const int format = json_member<int>(parsed, "format"); format != kManifestFormat)
       refuse(path, fmt::format("expected format {}", kManifestFormat),
              fmt::format("got {}, which another version of Lockstep wrote", format));
-    Manifest manifest{parsed.at("step"),
-                      parsed.at("epoch"),
-                      parsed.at("sequence"),
+    Manifest manifest{json_member<std::int64_t>(parsed, "step"),
+                      json_member<std::int64_t>(parsed, "epoch"),
+                      json_member<std::uint64_t>(parsed, "sequence"),
                       {},
-                      parsed.value("healthy", true)};
-    for (const json& file : parsed.at("files")) manifest.files.push_back(digest_from(file));
+                      !parsed.contains("healthy") || json_member<bool>(parsed, "healthy")};
+    for (const json& file : json_member<json::array_t>(parsed, "files"))
+      manifest.files.push_back(digest_from(file));
     for (const char* name : {kModelFile, kOptimizerFile, kStateFile})
       if (std::none_of(manifest.files.begin(), manifest.files.end(),
                        [&](const FileDigest& file) { return file.name == name; }))
         throw std::invalid_argument(fmt::format("it does not list {}", name));
     return manifest;
-  } catch (const json::exception& error) {
-    refuse(path, "expected a manifest", error.what());
   } catch (const std::invalid_argument& error) {
     refuse(path, "expected a manifest", error.what());
   }

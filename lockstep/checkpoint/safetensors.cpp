@@ -96,6 +96,26 @@ std::string header_of(std::span<const TensorView* const> order, const TensorMeta
 
 // ---- reading
 
+/// Refuses, with a way to convert it, a file of another format that starts with `bytes`. Not for
+/// safetensors: the length of whose header would be huge.
+void refuse_other_format(const std::filesystem::path& path, std::string_view bytes) {
+  constexpr std::string_view kTorch =
+      "safetensors.torch.save_file(model.state_dict(), \"w.safetensors\")";
+  constexpr std::string_view kArrays =
+      "safetensors.numpy.save_file({name: array, ...}, \"w.safetensors\")";
+  const auto refuse_as = [&path](std::string_view format, std::string_view conversion) {
+    refuse(path, "expected a safetensors file",
+           fmt::format("got {}; in Python, {} converts it", format, conversion));
+  };
+  if (bytes.starts_with("PK\x03\x04")) refuse_as("a zip archive, as torch.save writes", kTorch);
+  if (bytes[0] == '\x80' && bytes[1] <= 5)
+    refuse_as("a Python pickle, as torch.save writes", kTorch);
+  if (bytes.starts_with("\x89HDF")) refuse_as("an HDF5 file, as Keras writes", kArrays);
+  // ModelProto: ir_version, then producer_name or graph.
+  if (bytes[0] == '\x08' && (bytes[2] == '\x12' || bytes[2] == '\x3a'))
+    refuse_as("an ONNX model", kArrays);
+}
+
 /// Parses the header. A tensor with four extents has ten values in about 80 bytes, so a header with
 /// many more values for its length is not valid; without this limit, parsing could take 25 times
 /// its length in memory.
@@ -221,9 +241,11 @@ SafetensorsFile::SafetensorsFile(std::filesystem::path path_given)
     refuse(path(), "expected 8 bytes with the length of the header",
            fmt::format("the file has {}", file_bytes));
   std::memcpy(&header_bytes, length.data(), kLengthBytes);
-  if (header_bytes > kMaxHeaderBytes)
+  if (header_bytes > kMaxHeaderBytes) {
+    refuse_other_format(path(), {length.data(), length.size()});
     refuse(path(), fmt::format("expected a header of at most {} bytes", kMaxHeaderBytes),
            fmt::format("got {}", header_bytes));
+  }
   if (header_bytes > file_bytes - kLengthBytes)
     refuse(path(), fmt::format("expected {} bytes of header", header_bytes),
            fmt::format("the file ends after {}", file_bytes - kLengthBytes));
@@ -266,6 +288,13 @@ void SafetensorsFile::read(const Entry& entry, std::span<std::int64_t> into) con
 void SafetensorsFile::read_widened(const Entry& entry, std::span<float> into) const {
   if (entry.type == "BF16") return read_half<BFloat16>(entry, "BF16", into);
   if (entry.type == "F16") return read_half<Float16>(entry, "F16", into);
+  if (entry.type == "F64") {
+    std::vector<double> values(into.size());
+    read_bytes(entry, "F64", std::as_writable_bytes(std::span(values)));
+    std::ranges::transform(values, into.begin(),
+                           [](double value) { return static_cast<float>(value); });
+    return;
+  }
   read(entry, into);
 }
 

@@ -63,7 +63,7 @@ class SafetensorsFile {
   void read(const Entry& entry, std::span<float> into) const;
   /// Same for "I64".
   void read(const Entry& entry, std::span<std::int64_t> into) const;
-  /// Same for "F32", "BF16" and "F16"; the conversion to float32 is exact.
+  /// Same for "F32", "BF16", "F16" and "F64"; only float64 is rounded, to the nearest float32.
   void read_widened(const Entry& entry, std::span<float> into) const;
 
  private:

@@ -4,10 +4,12 @@
 
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 #include "lockstep/base/text.h"
 
 namespace lockstep::checkpoint {
@@ -17,8 +19,10 @@ using nlohmann::json;
 
 constexpr int kStateFormat = 1;  // of state.json
 
-double number_or_nan(const json& value) {
-  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+double number_or_nan(const json& object, const char* name) {
+  const auto found = object.find(name);
+  return found != object.end() && found->is_null() ? std::numeric_limits<double>::quiet_NaN()
+                                                   : json_member<double>(object, name);
 }
 
 }  // namespace
@@ -51,17 +55,18 @@ TrainingState parse_training_state(const std::string& text, const std::string& w
   const json parsed = parse_json(text, ErrorCategory::checkpoint, where);
   try {
     TrainingState state;
-    parsed.at("step").get_to(state.step);
-    parsed.at("epoch").get_to(state.epoch);
-    parsed.at("seed").get_to(state.seed);
-    parsed.at("global_batch").get_to(state.global_batch);
-    parsed.at("precision").get_to(state.precision);
-    state.loss_scale = number_or_nan(parsed.at("loss_scale"));
-    for (const auto& [name, value] : parsed.at("metrics").items())
-      state.metrics[name] = number_or_nan(value);
-    *state.configuration = decode_strings(parsed.at("configuration"));
+    state.step = json_member<std::int64_t>(parsed, "step");
+    state.epoch = json_member<std::int64_t>(parsed, "epoch");
+    state.seed = json_member<std::uint64_t>(parsed, "seed");
+    state.global_batch = json_member<std::int64_t>(parsed, "global_batch");
+    state.precision = json_member<std::string>(parsed, "precision");
+    state.loss_scale = number_or_nan(parsed, "loss_scale");
+    const json metrics = json_member<json::object_t>(parsed, "metrics");
+    for (const auto& [name, value] : metrics.items())
+      state.metrics[name] = number_or_nan(metrics, name.c_str());
+    *state.configuration = decode_strings(json_member<json::object_t>(parsed, "configuration"));
     return state;
-  } catch (const json::exception& error) {
+  } catch (const std::invalid_argument& error) {
     throw Error(ErrorCategory::checkpoint, where, "expected the state of a training run",
                 error.what());
   }

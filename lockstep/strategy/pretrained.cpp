@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstddef>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
@@ -25,15 +27,18 @@ using nlohmann::json;
 
 constexpr const char* kWhere = "init-from";
 constexpr std::string_view kCounter = ".num_batches_tracked";
-constexpr std::array<std::string_view, 3> kTypes{"F32", "BF16", "F16"};
+constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
+/// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
+constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
 
 enum class Names { own, torch };
 
 /// A tensor to load from the file.
 struct Wanted {
-  std::string name;  ///< name in the file
-  /// Shape in the file: [O, C, H, W] if `channels` is set, else that of the network.
-  model::Shape shape;
+  std::string name;    ///< name in the file
+  model::Shape shape;  ///< in the file: [O, C, H, W] for the kernel of a convolution
+  /// If not 0, the values of each output are channels first, C of them, in the file, and channels
+  /// last in the network.
   std::int64_t channels = 0;
   std::string layer;
   std::span<float> into;
@@ -51,8 +56,9 @@ std::string_view torch_name(std::string_view name) {
   return found == kSpellings.end() ? name : found->second;
 }
 
+/// `flattened`: the channels of the flattened image that the layer reads, or 0.
 Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Names names,
-                 std::span<float> flat) {
+                 std::int64_t flattened, std::span<float> flat) {
   Wanted wanted{.name = entry.name,
                 .shape = entry.shape,
                 .layer = layer,
@@ -63,21 +69,47 @@ Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Na
   if (entry.shape.size() == 4 && last == "kernel") {
     wanted.channels = entry.shape[3];
     wanted.shape = {entry.shape[0], entry.shape[3], entry.shape[1], entry.shape[2]};
+  } else if (entry.shape.size() == 2 && last == "kernel") {
+    wanted.channels = flattened;
   }
   return wanted;
 }
 
 /// In the order of the layers.
 std::vector<Wanted> all_wanted(const model::Network& network, Names names,
+                               const std::string& prefix, std::span<const std::int64_t> flattened,
                                std::span<float> parameters, std::span<float> buffers) {
   std::vector<Wanted> all;
-  for (const model::Node& node : network.nodes()) {
+  for (std::size_t n = 0; n < network.nodes().size(); ++n) {
+    const model::Node& node = network.nodes()[n];
     for (const std::size_t i : node.parameters)
-      all.push_back(wanted_of(node.name, network.parameters().entries()[i], names, parameters));
+      all.push_back(
+          wanted_of(node.name, network.parameters().entries()[i], names, flattened[n], parameters));
     for (const std::size_t i : node.buffers)
-      all.push_back(wanted_of(node.name, network.buffers().entries()[i], names, buffers));
+      all.push_back(wanted_of(node.name, network.buffers().entries()[i], names, 0, buffers));
   }
+  for (Wanted& wanted : all) wanted.name.insert(0, prefix);
   return all;
+}
+
+/// What wrappers of the PyTorch model put before the names of all tensors of the file. A layer of
+/// `network` may have such a name itself.
+std::string wrapper_prefix(const checkpoint::SafetensorsFile& file, const model::Network& network) {
+  std::string prefix;
+  const auto all_continue = [&](std::string_view wrapper) {
+    const auto continues = [&](const auto& entry) {
+      return std::string_view(entry.name).substr(prefix.size()).starts_with(wrapper);
+    };
+    return !file.tensors().empty() && std::ranges::all_of(file.tensors(), continues) &&
+           std::ranges::none_of(network.nodes(), [&](const model::Node& node) {
+             return node.name.starts_with(wrapper);
+           });
+  };
+  for (auto wrapper = kWrappers.begin(); wrapper != kWrappers.end();) {
+    wrapper = std::ranges::find_if(kWrappers, all_continue);
+    if (wrapper != kWrappers.end()) prefix += *wrapper;
+  }
+  return prefix;
 }
 
 /// The last layer with parameters.
@@ -115,31 +147,53 @@ std::filesystem::path weights_file(const std::filesystem::path& path, Logger& lo
 }
 
 /// PyTorch flattens images channels first, so the values after a flatten layer are in a different
-/// order.
-void check_order_of_values(const model::Network& network, const std::filesystem::path& file) {
-  for (const model::Node& node : network.nodes()) {
-    if (node.layer->kind() != "flatten") continue;
-    const model::Shape& image = network.shape(node.inputs.front());
-    if (image.size() != 3 || image[0] * image[1] == 1 || image[2] == 1) continue;
+/// order. Returns, per node, the channels of the flattened image that a dense layer reads, else 0.
+/// Throws Error unless only dense layers, after relu and dropout, read flattened images.
+std::vector<std::int64_t> flattened_channels(const model::Network& network,
+                                             const std::filesystem::path& file) {
+  const auto nodes = network.nodes();
+  std::vector<std::int64_t> ordered(
+      nodes.size());  // of the flattened image that a node's output is
+  std::vector<std::int64_t> read(nodes.size());
+  const auto refuse = [&](const model::Node& node) {
     throw Error(ErrorCategory::checkpoint, kWhere,
-                fmt::format("expected a network without flattened images for {}, which has "
-                            "PyTorch's names and order of values",
+                fmt::format("expected a network whose flattened images only dense layers read, for "
+                            "{}, which has PyTorch's names and order of values",
                             file.string()),
-                fmt::format("got {}, whose {} flattens {}", network.name(), node.name,
-                            model::to_string(image)));
+                fmt::format("got {}, where {} passes them on", network.name(), node.name));
+  };
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::string kind = nodes[i].layer->kind();
+    const model::Shape& image = network.shape(nodes[i].inputs.front());
+    if (kind == "flatten" && image.size() == 3 && image[0] * image[1] > 1 && image[2] > 1)
+      ordered[i] = image[2];
+    for (const model::NodeId input : nodes[i].inputs) {
+      const std::int64_t channels =
+          input == model::kInput ? 0 : ordered[static_cast<std::size_t>(input)];
+      if (channels == 0) continue;
+      if (kind == "dense")
+        read[i] = channels;
+      else if (kind == "re_lu" || kind == "dropout" || kind == "flatten")
+        ordered[i] = channels;
+      else
+        refuse(nodes[i]);
+    }
   }
+  if (!nodes.empty() && ordered.back() > 0) refuse(nodes.back());
+  return read;
 }
 
 /// The differences between the file and the weights of the network.
 class Differences {
  public:
   Differences(const checkpoint::SafetensorsFile& file, const std::vector<Wanted>& wanted,
-              const std::string& kept_head) {
+              const std::string& kept_head, const std::string& prefix) {
+    const std::string head = prefix + kept_head;
     for (const Wanted& tensor : wanted)
       if (tensor.layer != kept_head) compare(tensor, file.find(tensor.name));
     for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
-      const bool of_kept_head = !kept_head.empty() && (entry.name.starts_with(kept_head + ".") ||
-                                                       entry.name.starts_with(kept_head + "/"));
+      const bool of_kept_head = !kept_head.empty() && (entry.name.starts_with(head + ".") ||
+                                                       entry.name.starts_with(head + "/"));
       if (of_kept_head || entry.name.ends_with(kCounter)) continue;
       if (std::ranges::find(wanted, entry.name, &Wanted::name) == wanted.end())
         texts_.push_back(
@@ -147,7 +201,15 @@ class Differences {
     }
   }
 
-  const std::vector<std::string>& texts() const { return texts_; }
+  bool empty() const { return texts_.empty(); }
+  /// The first differences, and the number of the others.
+  std::string text() const {
+    constexpr std::size_t kShown = 10;
+    const std::size_t shown = std::min(texts_.size(), kShown);
+    return fmt::format(
+        "{}{}", fmt::join(texts_.begin(), texts_.begin() + std::ptrdiff_t(shown), ", "),
+        shown == texts_.size() ? "" : fmt::format(", and {} more", texts_.size() - shown));
+  }
   bool concern(const std::string& layer) const {
     return std::ranges::find(layers_, layer) != layers_.end();
   }
@@ -187,10 +249,17 @@ void to_channels_last(std::span<const float> from, std::int64_t outputs, std::in
 
 void read(const checkpoint::SafetensorsFile& file, const Wanted& wanted) {
   const checkpoint::SafetensorsFile::Entry& stored = *file.find(wanted.name);
-  if (wanted.channels == 0) return file.read_widened(stored, wanted.into);
-  std::vector<float> channels_first(wanted.into.size());
-  file.read_widened(stored, channels_first);
-  to_channels_last(channels_first, wanted.shape.front(), wanted.channels, wanted.into);
+  if (wanted.channels == 0) {
+    file.read_widened(stored, wanted.into);
+  } else {
+    std::vector<float> channels_first(wanted.into.size());
+    file.read_widened(stored, channels_first);
+    to_channels_last(channels_first, wanted.shape.front(), wanted.channels, wanted.into);
+  }
+  if (!std::ranges::all_of(wanted.into, [](float value) { return std::isfinite(value); }))
+    throw Error(ErrorCategory::checkpoint, kWhere,
+                fmt::format("expected finite weights in {}", file.path().string()),
+                fmt::format("got NaN or infinity in {}", wanted.name));
 }
 
 }  // namespace
@@ -201,21 +270,27 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   const bool own = std::ranges::any_of(
       file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
   const Names names = own ? Names::own : Names::torch;
-  if (names == Names::torch) check_order_of_values(network, file.path());
+  const std::vector<std::int64_t> flattened =
+      own ? std::vector<std::int64_t>(network.nodes().size())
+          : flattened_channels(network, file.path());
 
   // Read into separate memory first; the arrays change only when everything was read.
   std::vector<float> parameters(arrays.parameters.begin(), arrays.parameters.end());
   std::vector<float> buffers(arrays.buffers.begin(), arrays.buffers.end());
-  const std::vector<Wanted> wanted = all_wanted(network, names, parameters, buffers);
+  const std::string prefix = own ? "" : wrapper_prefix(file, network);
+  if (!prefix.empty())
+    log.info("the names in {} are read without \"{}\"", file.path().string(), prefix);
+  const std::vector<Wanted> wanted =
+      all_wanted(network, names, prefix, flattened, parameters, buffers);
   const std::string head = head_of(network);
   const std::string kept_head = from.reset_head ? head : "";
 
-  const Differences differences(file, wanted, kept_head);
-  if (!differences.texts().empty())
+  const Differences differences(file, wanted, kept_head, prefix);
+  if (!differences.empty())
     throw Error(ErrorCategory::checkpoint, kWhere,
                 fmt::format("expected the weights of {} in {}, with {} names", network.name(),
                             file.path().string(), own ? "Lockstep's" : "PyTorch's"),
-                fmt::format("got {}{}", fmt::join(differences.texts(), ", "),
+                fmt::format("got {}{}", differences.text(),
                             from.reset_head || !differences.concern(head)
                                 ? ""
                                 : fmt::format("; --reset-head does not load {}", head)));

@@ -35,11 +35,14 @@ struct PretrainedWeights {
 /// ("conv1/kernel"), as checkpoints do, or PyTorch's names as in torchvision's residual networks:
 /// "conv1.weight" [O, I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and
 /// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance;
-/// "num_batches_tracked" is ignored. float16 and bfloat16 become float32. PyTorch's names are
-/// refused for a network that flattens an image of several channels, whose values PyTorch orders
-/// otherwise. `log` is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
-/// `[init-from] expected …, got …` that names everything missing, left over, of another shape or of
-/// another type; then, and where the file fails, `arrays` are as before.
+/// "num_batches_tracked" is ignored. A prefix "module." or "_orig_mod." of all names
+/// is left out. float16, bfloat16 and float64 become float32. The kernels
+/// of dense layers that read a flattened image are reordered, because PyTorch flattens channels
+/// first; PyTorch's names are refused if other layers than dense, relu and dropout read one. `log`
+/// is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
+/// `[init-from] expected …, got …` that names what is missing, left over, of another shape or of
+/// another type, up to ten tensors; or a tensor with a value that is not finite; then, and where
+/// the file fails, `arrays` are as before.
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log);
 

@@ -24,6 +24,7 @@ std::string read_route(const std::filesystem::path& directory) {
           .configuration->value(kKey, std::string());
     }
   } catch (const Error&) {
+  } catch (const nlohmann::json::exception&) {  // a route that is not a string
   }
   return "";
 }

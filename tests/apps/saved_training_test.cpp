@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
+#include "apps/lockstep/model_source.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -342,6 +344,36 @@ TEST_F(SavedByVersion01, GoesOnWhereItWas) {
   EXPECT_EQ(result.event("epoch")["samples"], 40);
   EXPECT_NEAR(result.event("epoch")["loss"], 0.776799, 1e-4);
   EXPECT_NEAR(evaluated().event("evaluate")["loss"], 1.360066, 1e-4);
+}
+
+// ---- The model of a checkpoint
+
+TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
+  const auto stored = nlohmann::json::parse(R"({
+    "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3}]},
+    "loss": "sparse-categorical-crossentropy",
+    "label_smoothing": 0.25})");
+  for (const char* of_program : {R"("anything")", R"({"images": "none"})"}) {
+    const nlohmann::json configuration = {{"model", nlohmann::json::parse(of_program)},
+                                          {"network", stored}};
+    const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
+    EXPECT_EQ(source.input_shape, model::Shape({4}));
+    EXPECT_EQ(source.outputs, 3);
+    EXPECT_EQ(source.loss.label_smoothing, 0.25);
+    EXPECT_EQ(source.make().nodes().front().name, "out");
+  }
+}
+
+TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
+  const auto refusal = [](const nlohmann::json& configuration) {
+    return checkpoint::checkpoint_error(
+        [&] { ModelSource::of_configuration(configuration, "state.json"); });
+  };
+  EXPECT_THAT(refusal(nlohmann::json::object()), HasSubstr("the network has layers of its own"));
+  EXPECT_EQ(refusal(nlohmann::json::parse(R"({"network": {"description": 5}})")),
+            "[state.json] expected the description of a model; its \"description\" is 5");
+  EXPECT_EQ(refusal(nlohmann::json::parse(R"({"model": {"description": ""}})")),
+            "[state.json] expected the description of a model; it has no \"name\"");
 }
 
 }  // namespace

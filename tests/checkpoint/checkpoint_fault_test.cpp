@@ -108,6 +108,7 @@ TEST_F(CheckpointFault, ManifestsThatAreNotOurs) {
               HasSubstr("\"../x\" is not a file name"));
   EXPECT_THAT(with("files", {{{"name", "x"}, {"bytes", 1}, {"xxh3_64", "0"}}}),
               HasSubstr("\"0\" is not a checksum"));
+  EXPECT_THAT(with("files", 3), HasSubstr("expected a manifest; its \"files\" is 3"));
   EXPECT_THAT(with("files", nlohmann::json::array()),
               HasSubstr("expected a manifest; it does not list model.safetensors"));
 }

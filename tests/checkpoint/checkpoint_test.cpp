@@ -260,7 +260,11 @@ TEST_F(Checkpoint, SizeIsEstimatedFromAbove) {
 
 TEST_F(Checkpoint, AStateThatIsNone) {
   EXPECT_THAT(checkpoint_error([] { parse_training_state("{}", "state.json"); }),
-              HasSubstr("[state.json] expected the state of a training run; "));
+              HasSubstr("[state.json] expected the state of a training run; it has no \"step\""));
+  EXPECT_THAT(checkpoint_error([] { parse_training_state("[]", "state.json"); }),
+              HasSubstr("expected the state of a training run; it is an array of 0"));
+  EXPECT_THAT(checkpoint_error([] { parse_training_state(R"({"step": "a"})", "state.json"); }),
+              HasSubstr("expected the state of a training run; its \"step\" is \"a\""));
   EXPECT_THAT(checkpoint_error([] { parse_training_state("step", "state.json"); }),
               HasSubstr("[state.json] expected JSON, got "));
 }

@@ -7,6 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <limits>
+
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -139,19 +142,57 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
   EXPECT_THAT(begun.parameter("conv2d/bias"), ::testing::ElementsAre(1, 2));
 }
 
-TEST(Pretrained, RefusesPyTorchsOrderOfFlattenedImages) {
+TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"dense.weight", {2, 12}}, {"dense.bias", {2}}});
+  model::Network network({2, 2, 3}, "flattened");
+  network.add(model::Flatten());
+  network.add(model::ReLU());
+  network.add(model::Dense({.units = 2}));
+  Begun begun(std::move(network));
+  begun.trainer().initialize_from({.path = path});
+  EXPECT_THAT(begun.parameter("dense/kernel"),
+              ::testing::ElementsAre(1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 12, 13, 17, 21, 14, 18, 22,
+                                     15, 19, 23, 16, 20, 24));
   write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
-  Begun colour(zoo::linear({2, 2, 3}, 10));
-  EXPECT_EQ(colour.refusal({.path = path}),
-            fmt::format(
-                "[init-from] expected a network without flattened images for {}, which has "
-                "PyTorch's names and order of values, got linear, whose flatten flattens [2, 2, 3]",
-                path.string()));
   Begun grey(zoo::linear({3, 4, 1}, 10));
   grey.trainer().initialize_from({.path = path});
-  EXPECT_EQ(grey.parameter("dense/bias").back(), 10);
+  EXPECT_EQ(grey.parameter("dense/kernel")[2], 3);
+}
+
+TEST(Pretrained, RefusesFlattenedImagesThatOtherLayersRead) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"dense.weight", {2, 12}}, {"dense.bias", {2}}});
+  model::Network network({2, 2, 3}, "normalized");
+  network.add(model::Flatten());
+  network.add(model::BatchNormalization());
+  network.add(model::Dense({.units = 2}));
+  Begun begun(std::move(network));
+  EXPECT_EQ(begun.refusal({.path = path}),
+            fmt::format("[init-from] expected a network whose flattened images only dense layers "
+                        "read, for {}, which has PyTorch's names and order of values, got "
+                        "normalized, where batch_normalization passes them on",
+                        path.string()));
+}
+
+TEST(Pretrained, RoundsFloat64) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  const std::string header =
+      R"({"dense.bias":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
+      R"("dense.weight":{"dtype":"F64","shape":[1,1],"data_offsets":[8,16]}})";
+  const std::uint64_t length = header.size();
+  const std::array<double, 2> values = {0.1, -2.0};
+  std::string bytes(reinterpret_cast<const char*>(&length), sizeof(length));
+  bytes += header;
+  bytes.append(reinterpret_cast<const char*>(values.data()), sizeof(values));
+  checkpoint::overwrite(path, bytes);
+  Begun begun(zoo::linear({1}, 1));
+  begun.trainer().initialize_from({.path = path});
+  EXPECT_EQ(begun.parameter("dense/bias").front(), 0.1F);
+  EXPECT_EQ(begun.parameter("dense/kernel").front(), -2.0F);
 }
 
 // ---- Another head
@@ -211,7 +252,7 @@ TEST(Pretrained, NamesTypesThatItDoesNotRead) {
                                     {"dense.bias", {4}, std::span<const std::int64_t>(integers)}});
   Begun begun(std::move(network));
   EXPECT_THAT(begun.refusal({.path = path}),
-              HasSubstr("got dense.bias of I64 instead of F32, BF16, F16"));
+              HasSubstr("got dense.bias of I64 instead of F32, BF16, F16, F64"));
 }
 
 TEST(Pretrained, NamesAPathThatHasNoWeights) {
@@ -223,8 +264,46 @@ TEST(Pretrained, NamesAPathThatHasNoWeights) {
                         scratch.path().string()));
   EXPECT_THAT(begun.refusal({.path = scratch.path() / "nowhere"}), HasSubstr("nowhere] "));
   checkpoint::overwrite(scratch.path() / "weights.pth", "PK\x03\x04 and so on");
-  EXPECT_THAT(begun.refusal({.path = scratch.path() / "weights.pth"}),
-              HasSubstr("weights.pth] expected a header of"));
+  EXPECT_THAT(
+      begun.refusal({.path = scratch.path() / "weights.pth"}),
+      HasSubstr("weights.pth] expected a safetensors file, got a zip archive, as torch.save "
+                "writes; in Python, safetensors.torch.save_file(model.state_dict(), "));
+}
+
+TEST(Pretrained, LeavesOutWhatWrappersPutBeforeTheNames) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  for (const std::string prefix : {"module.", "_orig_mod.", "_orig_mod.module."}) {
+    write_tensors(path, {{prefix + "dense.weight", {10, 4}}, {prefix + "dense.bias", {10}}});
+    Begun begun(zoo::linear({4}, 10));
+    begun.trainer().initialize_from({.path = path});
+    EXPECT_EQ(begun.parameter("dense/bias").back(), 10) << prefix;
+    Begun head(zoo::linear({4}, 3));
+    head.trainer().initialize_from({.path = path, .reset_head = true});
+  }
+}
+
+TEST(Pretrained, ListsTenDifferencesAtMost) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"dense.weight", {10, 4}}, {"dense.bias", {10}}});
+  Begun begun(residual_network());
+  const std::string message = begun.refusal({.path = path});
+  EXPECT_LT(message.size(), 1000U);
+  EXPECT_THAT(message, ::testing::ContainsRegex(", and [0-9]+ more"));
+}
+
+TEST(Pretrained, NamesATensorThatIsNotFinite) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  const std::vector<float> kernel(40, 1.0F);
+  std::vector<float> bias(10, 1.0F);
+  bias[7] = std::numeric_limits<float>::quiet_NaN();
+  checkpoint::write_safetensors(path, std::vector<checkpoint::TensorView>{
+                                          {"dense.weight", {10, 4}, std::span<const float>(kernel)},
+                                          {"dense.bias", {10}, std::span<const float>(bias)}});
+  Begun begun(zoo::linear({4}, 10));
+  EXPECT_THAT(begun.refusal({.path = path}), HasSubstr("got NaN or infinity in dense.bias"));
 }
 
 // ---- Our own checkpoints

@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/model/network_json.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
@@ -275,6 +276,10 @@ TEST(Checkpoints, KeepWhatTheConfigurationSays) {
       checkpoint::parse_training_state(checkpoint::read_small_file(path), path.string());
   EXPECT_EQ((*state.configuration)["model"], "plain");
   EXPECT_EQ((*state.configuration)["records"], 203);
+  EXPECT_EQ((*state.configuration)["network"]["description"],
+            model::network_to_json(plain_network()));
+  EXPECT_EQ((*state.configuration)["network"]["loss"], "sparse-categorical-crossentropy");
+  EXPECT_EQ((*state.configuration)["network"]["label_smoothing"], 0.0);
   EXPECT_EQ(state.metrics.at("epoch_samples"), 80);
 }
 

@@ -9,10 +9,13 @@
 #include <string>
 #include <string_view>
 #include <tuple>
+#include <variant>
 #include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/network_json.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica/replica.h"
 
@@ -118,6 +121,17 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
 }
 
+void describe_network(nlohmann::json& configuration, const model::Network& network,
+                      const model::Loss& loss) {
+  const auto description = model::network_to_json(network);
+  if (!description) return;
+  const auto* const entropy = std::get_if<model::SparseCategoricalCrossentropy>(&loss);
+  configuration[kNetworkKey] = {
+      {"description", *description},
+      {"loss", entropy ? "sparse-categorical-crossentropy" : "mean-squared-error"},
+      {"label_smoothing", entropy ? entropy->label_smoothing : 0}};
+}
+
 /// The numbers of a checkpoint; one that is missing is 0.
 struct Numbers {
   const checkpoint::RestoredCheckpoint& of;
@@ -175,11 +189,12 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
   DataNames::of(dataset).add_to(written.configuration);
   configuration["slots"] = replicas[0].optimizer().slot_names();
+  describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
 }
 
 FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
-                     LocalReplicas& replicas) {
+                     LocalReplicas& replicas) try {
   check_resumable(restored, plan, replicas);
   replicas.spread();
   const checkpoint::TrainingState& saved = restored.state;
@@ -201,6 +216,10 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
   if (plan.trainer.tune_buckets)
     state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});
   return state;
+} catch (const nlohmann::json::exception&) {
+  throw Error(ErrorCategory::checkpoint, restored.path.string(),
+              "expected a state.json that a training wrote",
+              "a value of its configuration has another type");
 }
 
 }  // namespace lockstep::strategy

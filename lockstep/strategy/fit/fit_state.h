@@ -9,6 +9,11 @@
 
 namespace lockstep::strategy {
 
+/// The key, in the configuration of a checkpoint, of what `lockstep evaluate` needs to build the
+/// model: the network's "description" (network_json.h), the name of the "loss" and the
+/// "label_smoothing". Absent if the network has no description.
+inline constexpr const char* kNetworkKey = "network";
+
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {
   Position position;
