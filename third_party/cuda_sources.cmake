@@ -38,6 +38,8 @@ function(lockstep_gpu_sources MODULE)
   foreach(needed cuda_found ${GPU_NEEDS})
     if(NOT ${needed})
       target_sources(lockstep_${MODULE} PRIVATE ${GPU_OTHERWISE})
+      # Objects of their own, which the linker leaves out of tests with simulated GPUs.
+      set_source_files_properties(${GPU_OTHERWISE} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
       return()
     endif()
   endforeach()
