@@ -180,8 +180,8 @@ std::string csv_field(const std::string& text) {
 class PredictionFile {
  public:
   /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
-  /// output. `width`: outputs per record. `classes`: whether the outputs are logits. `names`: of the
-  /// classes; empty if unknown.
+  /// output. `width`: outputs per record. `classes`: whether the outputs are logits. `names`: of
+  /// the classes; empty if unknown.
   PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
                  const std::vector<std::string>& names);
 

@@ -1,14 +1,13 @@
 #include "apps/lockstep/help_formatter.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/base/system/terminal.h"
 
 namespace lockstep::apps {
 namespace {
@@ -50,15 +49,7 @@ std::string with_wrapped_lines(std::string_view text, std::size_t width) {
 }  // namespace
 
 std::size_t help_width() {
-  constexpr std::size_t kDefault = 80;
-  std::size_t width = 0;
-  if (const char* columns = std::getenv("COLUMNS")) {
-    const std::string_view text = columns;
-    std::from_chars(text.data(), text.data() + text.size(), width);
-  }
-  winsize size{};
-  if (width == 0 && ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0) width = size.ws_col;
-  return std::clamp<std::size_t>(width == 0 ? kDefault : width, 40, 100);
+  return static_cast<std::size_t>(std::clamp(terminal_columns(STDOUT_FILENO), 40, 100));
 }
 
 std::string HelpFormatter::make_description(const CLI::App* command) const {

@@ -7,8 +7,7 @@
 
 namespace lockstep::apps {
 
-/// Columns of help texts: COLUMNS if it is set, else the width of the terminal that standard output
-/// is, else 80; from 40 to 100.
+/// Columns of help texts: those of the terminal (terminal_columns()), at least 40 and at most 100.
 std::size_t help_width();
 
 /// The layout of CLI::Formatter, with texts wrapped at spaces. Of an option's long names it shows

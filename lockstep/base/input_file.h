@@ -22,8 +22,8 @@ FileStamp file_stamp(const std::filesystem::path& path);
 /// Identifies the contents of a file more precisely than its stamp, which a copy can inherit from
 /// another file (cp -p).
 struct FileVersion {
-  FileStamp stamp;
-  std::uint64_t inode = 0;
+  FileStamp stamp;              ///< size and modification time
+  std::uint64_t inode = 0;      ///< its number in the file system
   std::uint64_t ends_hash = 0;  ///< XXH3 of its first and of its last 4 KiB
   bool operator==(const FileVersion&) const = default;
 };

@@ -45,7 +45,7 @@ TEST_F(Hosts, TrainToTheLossesOfOneProcess) {
 
 TEST_F(Hosts, GroupTheRanksThatTheyHold) {
   const Result result = run(cluster({"run", "--hosts", "2", "--ranks-per-host", "2"},
-                                    "train --model linear --data synthetic:8x8x1:4:64"));
+                                    "train --model linear --data synthetic:8x8x1:4:64 --verbose"));
   ASSERT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(
       result.output,

@@ -209,7 +209,7 @@ TEST(ResumeFrom, SaysThatTheRateOrTheOptimizerChanges) {
           HasSubstr("the learning-rate schedule was constant in the earlier run; the training "
                     "continues with linear\n"),
           HasSubstr("the optimizer was adam(beta1="),
-          HasSubstr("the training continues with adamw(beta1="))));
+          HasSubstr("the training continues with adamw(beta1=")));
 }
 
 TEST(Checkpoints, AreSavedAtTheEndOfEachEpochAndOfTheTraining) {

@@ -317,6 +317,7 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
   const checkpoint::ScratchDirectory scratch;
   {
     SummaryWriter train(scratch.path() / "train");  // of a run that was killed
+    train.begin_run(0);
     train.scalar("epoch_loss", 1, 5, 1000.0);
   }
   {

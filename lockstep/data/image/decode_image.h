@@ -53,8 +53,8 @@ void check_image_size(std::string_view format, std::int64_t height, std::int64_t
 /// memory between images. Not thread-safe.
 ///
 /// Uses libjpeg's accurate integer inverse DCT (JDCT_ISLOW) and smooth chroma upsampling, the
-/// defaults of libjpeg and Pillow, and dct_method="INTEGER_ACCURATE" of TensorFlow: pixels are equal
-/// to theirs on every machine.
+/// defaults of libjpeg and Pillow, and dct_method="INTEGER_ACCURATE" of TensorFlow: pixels are
+/// equal to theirs on every machine.
 class JpegDecoder {
  public:
   /// Refuses images of more than `max_pixels` pixels.

@@ -13,9 +13,9 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
-#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network_json.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/replica/replica.h"
 

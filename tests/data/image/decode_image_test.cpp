@@ -21,10 +21,14 @@ TEST(ImageDecoder, TellsFormatsByContent) {
 
 TEST(ImageDecoder, NamesTheFirstBytesOfWhatItDoesNotKnow) {
   ImageDecoder decoder;
-  const Bytes gif = {'G', 'I', 'F', '8', '9', 'a', 1, 0, 1};
+  const Bytes unknown = {'l', 'o', 'c', 'k', 's', 't', 1, 0, 1};
   EXPECT_EQ(
-      data_error_of([&] { decoder.open(gif); }),
-      "[image] expected a JPEG or a PNG image; its 9 bytes begin with 47 49 46 38 39 61 01 00");
+      data_error_of([&] { decoder.open(unknown); }),
+      "[image] expected a JPEG or a PNG image; its 9 bytes begin with 6c 6f 63 6b 73 74 01 00");
+  const Bytes gif = {'G', 'I', 'F', '8', '9', 'a', 1, 0, 1};
+  EXPECT_EQ(data_error_of([&] { decoder.open(gif); }),
+            "[image] expected a JPEG or a PNG image; it is a GIF image, which is not supported: "
+            "convert it");
   EXPECT_EQ(data_error_of([&] { decoder.open({}); }),
             "[image] expected a JPEG or a PNG image; there are no bytes");
 }
