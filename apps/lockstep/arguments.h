@@ -1,5 +1,4 @@
-// --config FILE, which reads the options of a command from a file, and --print-config, which writes
-// such a file.
+// Options of commands: declaring them, and those that several commands share.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,31 +18,6 @@
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::apps {
-
-/// Converts an error of CLI11 to a one-line Error (input). For an unknown option or command it
-/// suggests the known one that is nearest, or that is called so elsewhere.
-Error to_error(const CLI::ParseError& error, const CLI::App& program);
-
-/// Returns `arguments` (without the program's name) with `help COMMAND` replaced by `COMMAND
-/// --help`.
-std::vector<std::string> without_help_command(std::vector<std::string> arguments);
-
-// --config FILE, which reads the options of a command from a file, and --print-config, which writes
-// such a file.
-
-/// Declares --config and --print-config. The result is set to whether --print-config was given.
-std::shared_ptr<bool> add_config_options(CLI::App& command);
-
-/// The options of a parsed command in the format of --config: `name=value` lines, including
-/// defaults.
-std::string config_text(const CLI::App& command);
-
-/// Returns `arguments` (without the program's name) extended by the options of the --config file,
-/// if one is given. Options on the command line take precedence. The file has `name=value` lines,
-/// at the top or in a section `[COMMAND]`; sections of other commands are ignored. Throws Error
-/// (input) with the path of the file if it cannot be read, or if a line is not a valid option of
-/// the command of `program`.
-std::vector<std::string> with_config_file(std::vector<std::string> arguments, CLI::App& program);
 
 // Declaring options. A value is converted once, while the command line is parsed, to the type that
 // the library takes.

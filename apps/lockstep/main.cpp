@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "apps/lockstep/arguments.h"
+#include "apps/lockstep/command_line.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/help_formatter.h"
 #include "apps/lockstep/launch/daemon.h"

@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "apps/lockstep/arguments.h"
+#include "apps/lockstep/command_line.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/process_setup.h"

@@ -1,0 +1,66 @@
+// TFRecord files of commands, and their indexes.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <system_error>
+
+#include "apps/lockstep/data_tools.h"
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/base/error.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/record/record_file.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/tfrecord_source.h"
+
+namespace lockstep::apps {
+
+std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments) {
+  std::vector<std::filesystem::path> files;
+  for (const std::string& argument : arguments) {
+    std::error_code ignored;
+    const auto description = std::filesystem::is_directory(argument, ignored)
+                                 ? data::read_dataset_json(argument)
+                                 : std::optional<data::DatasetDescription>();
+    if (!description) {
+      const auto matching = data::matching_files({argument});
+      files.insert(files.end(), matching.begin(), matching.end());
+      continue;
+    }
+    for (const auto& [name, part] : *description) {
+      data::require_complete(argument, fmt::format("the part {}", name), part);
+      for (const std::string& file : part.files)
+        files.push_back(std::filesystem::path(argument) / file);
+    }
+  }
+  std::sort(files.begin(), files.end());
+  files.erase(std::unique(files.begin(), files.end()), files.end());
+  return files;
+}
+
+void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir) {
+  std::set<std::filesystem::path> cleaned;
+  for (const auto& path : files_of(arguments)) {
+    const auto index_path = data::record_index_path(path, index_dir);
+    const data::RecordFile file(path);
+    const auto kept = data::load_record_index(index_path, file.version());
+    if (kept && kept->offsets.back() == file.size()) {
+      fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
+      continue;
+    }
+    if (cleaned.insert(index_path.parent_path()).second)
+      remove_abandoned_temporaries(index_path.parent_path());
+    const data::RecordIndex index = data::build_record_index(file);
+    if (!data::save_record_index(index_path, file.version(), index)) {
+      throw Error(ErrorCategory::data, index_path.string(),
+                  "expected to write the index (--index-dir sets another directory)",
+                  "it cannot be written");
+    }
+    fmt::print("{}: {} records, index written to {}\n", path.string(), index.records(),
+               index_path.string());
+  }
+}
+
+}  // namespace lockstep::apps
