@@ -18,6 +18,7 @@
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
 #include "lockstep/base/atomic_file.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/checkpoint/files.h"
@@ -76,7 +77,7 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool
   std::int64_t& classes = data.open.tfrecord.classes;
   if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) {
     classes = source.outputs;
-    data.open.classes_by_name = has_names;
+    data.open.tfrecord.classes_by_name = has_names;
   }
   if (!data.images) data.images = source.images;
   return open_dataset(data, data.data, "test", 1).batch(data.global_batch);
@@ -115,6 +116,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
   }
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
+  event["time"] = seconds_since_1970();
   fmt::print("{}\n", dump_json(event));
 }
 

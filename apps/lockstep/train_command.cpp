@@ -91,7 +91,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   std::int64_t& classes = same.open.tfrecord.classes;
   if (classes == 0) {
     classes = training.spec().classes;
-    same.open.classes_by_name = !training.source().class_names().empty();
+    same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
   }
   same.bad_records.reset();  // each record counts once
   return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)

@@ -97,7 +97,7 @@ Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
 
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
   Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
-  const std::int64_t classes = options.classes_by_name ? 0 : options.tfrecord.classes;
+  const std::int64_t classes = options.tfrecord.classes_by_name ? 0 : options.tfrecord.classes;
   if (classes > 0 && dataset.spec().classes != classes)
     throw Error(ErrorCategory::data, directory,
                 fmt::format("expected folders of {} classes, including empty ones, because their "

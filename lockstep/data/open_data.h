@@ -17,9 +17,6 @@ struct DataSpecOptions {
   std::string part = "train";  ///< the part, train or test, if the text does not name one
   TFRecordOptions tfrecord;    ///< options for TFRecord files
   std::uint64_t seed = 1;      ///< seed of synthetic samples
-  /// Folders of images may be those of any classes, because their names decide, not their numbers;
-  /// `tfrecord.classes` is then not checked (Dataset::with_classes).
-  bool classes_by_name = false;
   /// Where system packages install data sets.
   std::filesystem::path system_dir = "/usr/share/datasets";
 };

@@ -100,7 +100,9 @@ lockstep_session_options lockstep_default_session_options(void);
 
 /** Makes this process a rank. Initializes MPI under a launcher, or uses MPI if it is already
  * initialized. One session per process: a second call before lockstep_finalize() is
- * LOCKSTEP_INPUT, and leaves `*session` as it was. NULL options are the defaults. Collective. */
+ * LOCKSTEP_INPUT, and leaves `*session` as it was. After lockstep_finalize() there can be another
+ * one only if MPI was initialized by the program or is not used. NULL options are the defaults.
+ * Collective. */
 int lockstep_init(const lockstep_session_options* options, lockstep_session** session);
 /** Reports that this rank is still working. Call it during work that other ranks wait for longer
  * than the stall timeout, such as a long evaluation or saving. NULL is allowed. */

@@ -114,16 +114,15 @@ TEST(LeavingOnInterrupt, IsAcknowledgedAndToldHowToStopAtOnce) {
   const ScratchDirectory scratch;
   const std::string saves = " --checkpoint-dir " + (scratch.path() / "run").string();
   for (const auto& [arguments, notice] :
-       {std::pair<std::string, std::string>{"", "lockstep: SIGINT: finishing this step; "},
-        {saves, "lockstep: SIGINT: finishing this step and saving a checkpoint; "},
+       {std::pair<std::string, std::string>{"", "lockstep: SIGINT: finishing the step; "},
+        {saves, "lockstep: SIGINT: finishing the step, then saving; "},
         {"--quiet", ""}}) {
     Process process(lockstep(kTrain + "--epochs 1000000 " + arguments));
     ASSERT_TRUE(process.wait_for(R"("step":3,)"));
     process.kill(SIGINT);
     const Result result = process.finish();
     EXPECT_EQ(result.status, 130);
-    EXPECT_EQ(result.errors,
-              notice.empty() ? "" : notice + "press Ctrl-C again to stop immediately\n");
+    EXPECT_EQ(result.errors, notice.empty() ? "" : notice + "Ctrl-C again stops at once\n");
   }
 }
 

@@ -120,6 +120,16 @@ TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
   EXPECT_EQ(refused.status, 3);
   EXPECT_THAT(refused.errors,
               HasSubstr("expected only the classes ant, bee; it has the class cat"));
+  for (const char* folder : {"bees", "more"})  // the same of shards
+    ASSERT_EQ(run_lockstep("data convert images --part test --input " + (photos / folder).string() +
+                           " --output " + directory(folder))
+                  .status,
+              0);
+  EXPECT_EQ(run_lockstep(evaluate + " --data " + directory("bees")).event("evaluate")["accuracy"],
+            1.0);
+  EXPECT_EQ(run_lockstep(evaluate + " --data " + directory("more")).errors,
+            "lockstep: error: [test dataset.json in " + directory("more") +
+                "] expected only the classes ant, bee; it has the class cat\n");
 
   const std::string predict = "predict --checkpoint " + directory() + data("more") + " --output ";
   ASSERT_EQ(run_lockstep(predict + directory("p.csv")).status, 0);
@@ -144,6 +154,13 @@ TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
   EXPECT_THAT(refused.errors, HasSubstr("number 1 of which is width; select the columns"));
   const Result selected = run_lockstep(evaluate + directory("b.csv") + "?columns=width,height");
   EXPECT_EQ(selected.status, 0) << selected.errors;
+  const Result converted = run_lockstep("data convert csv --part test --input " +
+                                        directory("b.csv") + " --output " + directory("shards"));
+  ASSERT_EQ(converted.status, 0) << converted.errors;
+  EXPECT_THAT(
+      run_lockstep("evaluate --checkpoint " + directory() + " --data " + directory("shards"))
+          .errors,
+      HasSubstr("number 1 of which is width; select the columns"));
 }
 
 TEST_F(Saved, RemembersThatItsSamplesWereMixed) {

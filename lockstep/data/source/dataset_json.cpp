@@ -25,6 +25,7 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
                                  {"shape", part.shape},
                                  {"classes", part.classes}};
   if (!part.class_names.empty()) json["class_names"] = part.class_names;
+  if (!part.feature_names.empty()) json["feature_names"] = part.feature_names;
   json["files"] = part.files;
   return json;
 }
@@ -40,6 +41,7 @@ PartDescription from_json(const nlohmann::json& json) {
   json.at("shape").get_to(part.shape);
   json.at("classes").get_to(part.classes);
   if (json.contains("class_names")) json.at("class_names").get_to(part.class_names);
+  if (json.contains("feature_names")) json.at("feature_names").get_to(part.feature_names);
   return part;
 }
 
@@ -47,7 +49,8 @@ PartDescription from_json(const nlohmann::json& json) {
 
 bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
-         shape == other.shape && classes == other.classes;
+         shape == other.shape && classes == other.classes && class_names == other.class_names &&
+         feature_names == other.feature_names;
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,

@@ -23,13 +23,14 @@ struct PartDescription {
   std::string label_feature;            ///< the Example feature that contains the label
   std::vector<std::int64_t> shape;      ///< [H, W, C], or the extents of another kind of sample
   std::int64_t classes = 0;             ///< number of classes; 0 for a regression
-  std::vector<std::string> class_names = {};  ///< by class number; empty if unknown
+  std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
+  std::vector<std::string> feature_names = {};  ///< of a table, [F]; empty if unknown
   /// False from the time when a conversion starts to replace the files until all are replaced.
   /// After an interruption, some files may be old and others new: then only `files` is known.
   bool is_complete = true;
 
   /// Whether records of both parts can be used in one data set: the same features, shape and
-  /// classes.
+  /// classes, with the same names.
   bool fits(const PartDescription& other) const;
   bool operator==(const PartDescription&) const = default;
 };

@@ -346,10 +346,17 @@ RecordSchema find_schema(const TFRecordOptions& options,
   if (label.kind() == FeatureKind::floats && options.classes == 0) {
     schema.spec.targets = static_cast<std::int64_t>(label.size());
   } else {
-    schema.spec.classes = options.classes > 0                           ? options.classes
-                          : schema.label_feature == known.label_feature ? known.classes
-                                                                        : 0;
+    const bool is_known = schema.label_feature == known.label_feature;
+    const bool by_name = options.classes_by_name && is_known && !known.class_names.empty();
+    schema.spec.classes = options.classes > 0 && !by_name ? options.classes
+                          : is_known                      ? known.classes
+                                                          : 0;
+    if (is_known && schema.spec.classes == static_cast<std::int64_t>(known.class_names.size()))
+      schema.class_names = known.class_names;
   }
+  if (schema.input_feature == known.input_feature &&
+      schema.spec.feature_count() == static_cast<std::int64_t>(known.feature_names.size()))
+    schema.feature_names = known.feature_names;
   check_record(schema, record, where);
   return schema;
 } catch (const MalformedExample& error) {

@@ -75,6 +75,8 @@ struct RecordSchema {
   std::string label_feature;
   SampleSpec spec;
   InputKind input = InputKind::floats;
+  std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
+  std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
 };
 
 /// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws

@@ -19,6 +19,9 @@ struct TFRecordOptions {
   /// [H, W, C], or the extents of another kind of sample.
   std::vector<std::int64_t> input_shape = {};
   std::int64_t classes = 0;  ///< number of classes; 0: as described above
+  /// Records whose classes have names may have any number of them, because their names decide, not
+  /// their numbers (Dataset::with_classes): `classes` is then not required. Also of image folders.
+  bool classes_by_name = false;
   /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not
   /// writable.
   std::filesystem::path index_dir = {};

@@ -143,6 +143,12 @@ void ImageFolderSource::find_classes() {
   for (const fs::path& folder : class_folders(directory_))
     class_names_.push_back(folder.filename().string());
   for (std::size_t i = 0; i < class_names_.size(); ++i) find_files(static_cast<std::int32_t>(i));
+  // Beside the class folders, no file has a class.
+  std::error_code error;
+  for (fs::directory_iterator entry(directory_, error), end; !error && entry != end;
+       entry.increment(error))
+    if (std::error_code ignored; entry->is_regular_file(ignored) && !is_hidden(entry->path()))
+      ++other_files_[extension_of(entry->path())];
 }
 
 void ImageFolderSource::find_files(std::int32_t label) {
@@ -186,8 +192,9 @@ std::string ImageFolderSource::description() const {
                                    ? ""
                                    : fmt::format(", {} left out ({})", number_text(other_files_),
                                                  extensions_text(other_files_));
-  return fmt::format("{} images of {} classes in {}{}", files_.size(), class_names_.size(),
-                     directory_.string(), left_out);
+  return fmt::format("{} image{} of {} class{} in {}{}", files_.size(),
+                     files_.size() == 1 ? "" : "s", class_names_.size(),
+                     class_names_.size() == 1 ? "" : "es", directory_.string(), left_out);
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {

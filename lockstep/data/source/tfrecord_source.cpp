@@ -150,6 +150,8 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   RecordSchema schema = first_schema(options, described);
   if (schema.spec.classes == 0 && schema.spec.targets == 0)
     schema.spec.classes = count_classes(schema.label_feature);
+  class_names_ = schema.class_names;
+  feature_names_ = schema.feature_names;
   decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
 }
 

@@ -42,6 +42,8 @@ class TFRecordSource final : public RecordSource {
   void will_need(Range record_ids) const override;
   std::vector<DamagedFile> damage() const override { return damage_; }
   std::string description() const override { return description_; }
+  std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<std::string> feature_names() const override { return feature_names_; }
 
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
@@ -98,6 +100,8 @@ class TFRecordSource final : public RecordSource {
 
   std::filesystem::path index_dir_;
   bool skip_damage_;
+  std::vector<std::string> class_names_;    // of the dataset.json, if it has them
+  std::vector<std::string> feature_names_;  // likewise
   std::string description_;
   std::vector<Shard> shards_;
   std::vector<std::int64_t> first_records_;  // of each shard

@@ -70,6 +70,7 @@ namespace {
 // waiting for other replicas, is reported.
 constexpr double kInputBound = 5;
 constexpr double kCommunicationBound = 20;
+constexpr double kShortWait = 0.5;  // seconds per epoch that are not worth more threads
 
 using Clock = std::chrono::steady_clock;
 constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
@@ -142,12 +143,13 @@ void ProgressBar::print_details() {
   table.pop_back();
   print_line(table);
   print_line(fmt::format(
-      "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; ready after "
-      "{:.2f} s",
+      "all-reduce {}{}; at most {} per replica in micro-batches of {}; {} per epoch; seed {}; "
+      "ready "
+      "after {:.2f} s",
       begin_.allreduce,
       begin_.allreduce_reason.empty() ? "" : fmt::format(" ({})", begin_.allreduce_reason),
       counted(begin_.per_replica_batch, "sample"), begin_.micro_batch,
-      counted(begin_.steps_per_epoch, "step"), begin_.start_seconds));
+      counted(begin_.steps_per_epoch, "step"), begin_.seed, begin_.start_seconds));
 }
 
 void ProgressBar::on_train_begin(const TrainBegin& begin) {
@@ -156,9 +158,9 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
                          counted(begin.parameters, "parameter"),
                          begin.precision == "float32" ? "" : ", computed in " + begin.precision,
                          begin.data, counted(begin.records, "record")));
-  print_line(fmt::format("{} on {}; global batch {}, {}, learning rate {}, seed {}", begin.strategy,
+  print_line(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
                          counted(begin.world_size, "replica"), begin.global_batch,
-                         counted(begin.last_step, "step"), begin.learning_rate, begin.seed));
+                         counted(begin.last_step, "step"), begin.learning_rate));
   if (begin.global_batch < begin.world_size)
     print_line(
         fmt::format("{} of {} replicas have no sample in a step: the global batch is smaller than "
@@ -225,7 +227,7 @@ std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) co
                              {5, "loss " + loss_text(sums_.mean_loss())}};
   if (sums_.has_accuracy) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
   parts.push_back({1, fmt::format("{:.0f} samples/s", rate)});
-  if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left"});
+  if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left in epoch"});
   for (;;) {
     std::string line;
     for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
@@ -284,7 +286,8 @@ void ProgressBar::print_time_shares(const EpochLogs& logs) {
   const auto percent = [&](double seconds) {
     return logs.seconds > 0 ? 100 * seconds / logs.seconds : 0;
   };
-  const bool waits_for_input = percent(logs.input_wait_seconds) > kInputBound;
+  const bool waits_for_input =
+      logs.input_wait_seconds > kShortWait && percent(logs.input_wait_seconds) > kInputBound;
   const bool waits_for_ranks =
       begin_.world_size > 1 && percent(logs.communication.exposed) > kCommunicationBound;
   if (!options_.verbose && !waits_for_input && !waits_for_ranks) return;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/logger.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,6 +11,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/tensor.h"
+#include "lockstep/strategy/strategy.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -120,7 +122,10 @@ struct ColumnScale {
   }
   bool is_far() const {
     constexpr double kFar = 10;
-    return records > 0 && (std::abs(mean()) > kFar || deviation() > kFar);
+    constexpr double kNear = 1e-3;
+    if (records == 0) return false;
+    return std::abs(mean()) > kFar || deviation() > kFar ||
+           (deviation() > 0 && deviation() < kNear);
   }
 };
 
@@ -175,6 +180,12 @@ std::string scale_warning(const data::Dataset& dataset) {
       "the training data",
       dataset.description(), fmt::join(named, ", "),
       more > 0 ? fmt::format(" and {} more", more) : "");
+}
+
+void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
+  if (!strategy.is_chief()) return;
+  const std::string warning = scale_warning(dataset);
+  if (!warning.empty()) strategy.session().logger()->warn(warning);
 }
 
 std::string describe_plan(const data::Dataset& dataset) {

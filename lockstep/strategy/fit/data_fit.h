@@ -10,6 +10,8 @@
 
 namespace lockstep::strategy {
 
+class Strategy;
+
 /// Purpose of a data set.
 enum class DataUse {
   training,    ///< must have exactly the classes of the network
@@ -48,6 +50,8 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
 /// the data set. Not for data sets with maps or other preparation after their record operations.
 std::string scale_warning(const data::Dataset& dataset);
+/// Logs that warning on the chief.
+void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
 
 /// Describes everything about a data set that must be the same on all ranks: "60000 records of [28,
 /// 28, 1] in 10 classes, global batch 64".

@@ -83,7 +83,7 @@ void FitLoop::begin() {
     replicas_.run([](Replica& replica, int) { replica.measure_wire_error(); });
   buckets_.begin(plan_.trainer.tune_buckets);
   if (!position_.is_done()) {
-    warn_of_scales();
+    warn_of_scales(strategy_, plan_.dataset);
     prepare();
   }
   stop_.begin();
@@ -115,12 +115,6 @@ std::optional<PretrainedWeights> FitLoop::initialize() {
         "pretrained weights are ignored: the training resumes from {}",
         checkpoints_.restored_from()->string());
   return std::nullopt;
-}
-
-void FitLoop::warn_of_scales() const {
-  if (!strategy_.is_chief()) return;
-  const std::string warning = scale_warning(plan_.dataset);
-  if (!warning.empty()) strategy_.session().logger()->warn(warning);
 }
 
 // Allocates memory for all batch sizes before the first step: full batches, and the smaller last

@@ -35,7 +35,6 @@ class FitLoop {
   void begin();
   void restore();
   std::optional<PretrainedWeights> initialize();
-  void warn_of_scales() const;
   void prepare();
   /// Of a step of `samples`. Returns whether there is something to warn of.
   bool warn_of_single_values(std::int64_t samples, std::string_view when) const;

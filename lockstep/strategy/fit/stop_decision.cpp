@@ -13,9 +13,8 @@ namespace {
 /// What the chief answers to Ctrl-C; empty if the session is quiet, and on the other ranks.
 std::string interrupt_notice(const job::Session& session, const FitOptions& fit) {
   if (!session.is_chief() || !session.logger()->should_log(spdlog::level::info)) return {};
-  return fmt::format(
-      "lockstep: SIGINT: finishing this step{}; press Ctrl-C again to stop immediately",
-      fit.checkpoint.directory.empty() ? "" : " and saving a checkpoint");
+  return fmt::format("lockstep: SIGINT: finishing the step{}; Ctrl-C again stops at once",
+                     fit.checkpoint.directory.empty() ? "" : ", then saving");
 }
 
 }  // namespace

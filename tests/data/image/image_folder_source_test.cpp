@@ -62,7 +62,7 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 3}, 3, 0}));
   EXPECT_THAT(source.class_names(), ElementsAre("ant", "bee", "zebra"));
   EXPECT_EQ(source.description(), "4 images of 3 classes in " + directory_.path().string() +
-                                      ", 1 other file left out (1 .txt)");
+                                      ", 2 other files left out (1 .png, 1 .txt)");
   EXPECT_EQ(source.path_of(1), directory_ / "ant/below/deep.png");
   EXPECT_TRUE(source.has_encoded_images());
   ASSERT_EQ(source.size(), 4);
