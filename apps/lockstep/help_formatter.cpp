@@ -82,6 +82,15 @@ std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_p
   return names;
 }
 
+std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
+  std::string text = CLI::Formatter::make_option_opts(option);
+  const std::string value = option->get_default_str();
+  const std::string bracketed = " [" + value + "] ";  // since CLI11 2.4
+  if (const std::size_t at = text.find(bracketed); !value.empty() && at != std::string::npos)
+    text.replace(at, bracketed.size(), "=" + value);
+  return text;
+}
+
 std::string HelpFormatter::row(const std::string& left, const std::string& text) const {
   const std::size_t column = std::min(get_column_width(), width_ / 2);
   std::string line = "  " + wrapped(left, 2, width_);

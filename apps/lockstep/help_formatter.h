@@ -23,6 +23,8 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_subcommand(const CLI::App* command) const override;
   std::string make_option(const CLI::Option* option, bool is_positional) const override;
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
+  /// Shows a default as TYPE=VALUE, with every version of CLI11.
+  std::string make_option_opts(const CLI::Option* option) const override;
 
  private:
   std::string row(const std::string& left, const std::string& text) const;

@@ -13,6 +13,7 @@
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
+#include "tests/support/bfloat16.h"
 
 namespace lockstep::model {
 namespace {
@@ -112,7 +113,12 @@ double distance(std::span<const float> a, std::span<const float> b) {
   return norm(difference);
 }
 
-class Bfloat16 : public testing::TestWithParam<Case> {};
+class Bfloat16 : public testing::TestWithParam<Case> {
+ protected:
+  void SetUp() override {
+    if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
+  }
+};
 
 // 8 bits of precision: each rounding is off by up to 1/256, and several follow each other.
 TEST_P(Bfloat16, ComesCloseToFloat32) {
@@ -158,6 +164,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, Bfloat16, testing::ValuesIn(kCases),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Bfloat16Weights, FollowTheParameters) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   Trial trial(zoo::mlp({4}, 3), 2, 1, Precision::bfloat16);
   std::ranges::fill(trial.model().parameters(), 1.0f / 3);
   trial.model().parameters_changed();
@@ -166,6 +173,7 @@ TEST(Bfloat16Weights, FollowTheParameters) {
 }
 
 TEST(Bfloat16LossScale, MultipliesGradients) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   Trial plain(zoo::mlp({4}, 3), 2, 1, Precision::bfloat16);
   Trial scaled(zoo::mlp({4}, 3), 2, 1, Precision::bfloat16);
   plain.train();

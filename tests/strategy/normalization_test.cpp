@@ -11,6 +11,7 @@
 #include "lockstep/strategy/replica/replica_statistics.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/normalization.h"
+#include "tests/support/bfloat16.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -239,11 +240,7 @@ TEST(Normalization, GoesOnWhereMicroBatchesOfSomeReplicasAreEmpty) {
 TEST(Normalization, OfBfloat16IsOverAllReplicasToo) {
   ReplicaOptions options = normalizing({});
   options.precision = model::Precision::bfloat16;
-  try {
-    model::make_backend(device::Device{}, {.precision = options.precision});
-  } catch (const Error& error) {
-    GTEST_SKIP() << error.what();
-  }
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   const NormalizedTraining one = train_alone(unequal_images(), kSteps, options);
   options.normalization = kSync;
   // Products of bfloat16 numbers have errors of 2^-9 each.

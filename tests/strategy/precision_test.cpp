@@ -10,6 +10,7 @@
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
+#include "tests/support/bfloat16.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -22,11 +23,7 @@ using ::testing::HasSubstr;
 class TrainingInBfloat16 : public ::testing::Test {
  protected:
   void SetUp() override {
-    try {
-      model::make_backend(device::Device{}, {.precision = Precision::bfloat16});
-    } catch (const Error& error) {
-      GTEST_SKIP() << error.what();
-    }
+    if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   }
 };
 

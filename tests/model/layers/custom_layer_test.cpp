@@ -11,6 +11,7 @@
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
+#include "tests/support/bfloat16.h"
 
 namespace lockstep::model {
 namespace {
@@ -166,6 +167,7 @@ TEST(CustomLayer, RunsOnTheHostAlone) {
 }
 
 TEST(CustomLayer, ComputesInFloat32Alone) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
   const auto backend = make_backend(device::Device{}, {.precision = Precision::bfloat16});
   EXPECT_EQ(input_error_of([&] {
               ScaledTanh().compile({.name = "mine", .batch = 1, .inputs = {{3}}, .output = {3}},

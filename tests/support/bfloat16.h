@@ -1,0 +1,22 @@
+// Whether this machine can run tests that compute in bfloat16.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/backend.h"
+
+namespace lockstep {
+
+/// Why the processor does not compute in bfloat16, for GTEST_SKIP; nothing if it does.
+inline std::optional<std::string> why_no_bfloat16() {
+  try {
+    model::make_backend(device::Device{}, {.precision = model::Precision::bfloat16});
+    return {};
+  } catch (const Error& error) {
+    return error.what();
+  }
+}
+
+}  // namespace lockstep
