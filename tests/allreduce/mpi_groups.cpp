@@ -10,7 +10,7 @@
 namespace lockstep::allreduce {
 namespace {
 
-int world_rank() { return rank_in(MPI_COMM_WORLD); }
+int rank_in_world() { return rank_in(MPI_COMM_WORLD); }
 
 std::vector<Communicator> make_rings(const RingOptions& options) {
   return {Communicator(make_ring(MPI_COMM_WORLD, options))};
@@ -18,7 +18,7 @@ std::vector<Communicator> make_rings(const RingOptions& options) {
 
 std::vector<Communicator> make_nodes(int node) {
   MPI_Comm ranks_of_node = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, node, world_rank(), &ranks_of_node);
+  MPI_Comm_split(MPI_COMM_WORLD, node, rank_in_world(), &ranks_of_node);
   Communicator group(make_hierarchical(MPI_COMM_WORLD, ranks_of_node,
                                        {.doubling_bytes = 64, .segment_bytes = 4096}));
   MPI_Comm_free(&ranks_of_node);
@@ -75,17 +75,17 @@ std::vector<GroupKind> group_kinds() {
        .named_beside_last = 2 * ranks - 2},
       {.name = "uneven_workers",
        .size = uneven,
-       .make = [=] { return workers(1 + world_rank() % 2, Route::ring); },
+       .make = [=] { return workers(1 + rank_in_world() % 2, Route::ring); },
        .named_beside_last = ranks % 2 == 0 ? uneven - 2 : 0},
   };
   // Nodes of two ranks, and nodes of one and of all the others, as if these were on different
   // hosts.
   for (const bool even : {true, false})
     kinds.push_back({.name = even ? "nodes_of_2" : "uneven_nodes", .size = ranks, .make = [even] {
-                       return make_nodes(even ? world_rank() / 2 : world_rank() > 0);
+                       return make_nodes(even ? rank_in_world() / 2 : rank_in_world() > 0);
                      }});
   // With a real GPU for each rank, all on this node.
-  const device::Device gpu = {device::DeviceKind::gpu, world_rank()};
+  const device::Device gpu = {device::DeviceKind::gpu, rank_in_world()};
   if (nccl_built_version() != "absent" && static_cast<int>(device::list_gpus().size()) >= ranks)
     for (const Route route : {Route::nccl, Route::hierarchical})
       kinds.push_back(

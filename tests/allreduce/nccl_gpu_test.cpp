@@ -16,8 +16,8 @@ namespace {
 
 using ::testing::StartsWith;
 
-constexpr device::Device kGpu = {device::DeviceKind::gpu, 0};
-constexpr std::size_t kCount = 100'003;
+constexpr device::Device kNcclGpu = {device::DeviceKind::gpu, 0};
+constexpr std::size_t kNcclValues = 100'003;
 
 class NcclOnAGpu : public ::testing::Test {
  protected:
@@ -27,12 +27,12 @@ class NcclOnAGpu : public ::testing::Test {
 
   static Communicator make_group_of_one() {
     return Communicator(
-        make_nccl({make_in_process_group(1).front().impl()}, {kGpu}, MPI_COMM_NULL).front());
+        make_nccl({make_in_process_group(1).front().impl()}, {kNcclGpu}, MPI_COMM_NULL).front());
   }
 };
 
 std::vector<float> values_on_host() {
-  std::vector<float> values(kCount);
+  std::vector<float> values(kNcclValues);
   std::iota(values.begin(), values.end(), 0.0F);
   return values;
 }
@@ -43,20 +43,20 @@ void copy_to(const device::Buffer& buffer, const std::vector<float>& values,
 }
 
 std::vector<float> copy_from(const device::Buffer& buffer, device::Stream& stream) {
-  std::vector<float> values(kCount);
-  gpu::copy(buffer.data(), values.data(), kCount * sizeof(float), stream);
+  std::vector<float> values(kNcclValues);
+  gpu::copy(buffer.data(), values.data(), kNcclValues * sizeof(float), stream);
   stream.synchronize();
   return values;
 }
 
 TEST_F(NcclOnAGpu, ServesAGroupOfOne) {
   const Communicator group = make_group_of_one();
-  device::Stream stream(kGpu);
+  device::Stream stream(kNcclGpu);
   for (const bool own : {true, false}) {
     const device::Buffer buffer =
-        own ? group.allocate(kCount * sizeof(float))
-            : device::make_gpu_allocator(kGpu.index)->allocate(kCount * sizeof(float));
-    EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kCount));
+        own ? group.allocate(kNcclValues * sizeof(float))
+            : device::make_gpu_allocator(kNcclGpu.index)->allocate(kNcclValues * sizeof(float));
+    EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kNcclValues));
     const std::span<float> values = buffer.as<float>();
     copy_to(buffer, values_on_host(), stream);
     group.all_reduce(values, ReduceOp::sum, stream).wait(stream);
@@ -83,7 +83,7 @@ TEST_F(NcclOnAGpu, ReducesEveryType) {
 
 TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
   const Communicator group = make_group_of_one();
-  const device::Buffer buffer = group.allocate(kCount * sizeof(float));
+  const device::Buffer buffer = group.allocate(kNcclValues * sizeof(float));
   Request request = group.all_reduce(buffer.as<float>());
   group.abort("enough");
   const std::string expected =
@@ -93,21 +93,21 @@ TEST_F(NcclOnAGpu, CanBeLeftInTheMiddle) {
 }
 
 TEST_F(NcclOnAGpu, BuffersMayOutliveTheGroup) {
-  device::Stream stream(kGpu);
+  device::Stream stream(kNcclGpu);
   device::Buffer buffer;
   {
     const Communicator group = make_group_of_one();
-    buffer = group.allocate(kCount * sizeof(float));
+    buffer = group.allocate(kNcclValues * sizeof(float));
     group.all_reduce(buffer.as<float>()).wait();
   }
-  EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kCount));
+  EXPECT_EQ(copy_from(buffer, stream), std::vector<float>(kNcclValues));
 }
 
 TEST_F(NcclOnAGpu, RefusesASecondMember) {
   std::vector<std::shared_ptr<GroupMember>> hosts;
   for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
   EXPECT_THAT(error_of([&] {
-                make_nccl(hosts, {kGpu, kGpu}, MPI_COMM_NULL);
+                make_nccl(hosts, {kNcclGpu, kNcclGpu}, MPI_COMM_NULL);
               }),
               StartsWith("[nccl] expected 2 members to join on member "));
 }

@@ -17,8 +17,8 @@
 namespace lockstep::allreduce {
 namespace {
 
-constexpr int kMembers = 3;
-const std::vector<device::Device> kOneGpu(kMembers, {device::DeviceKind::gpu, 0});
+constexpr int kReplicas = 3;
+const std::vector<device::Device> kFirstGpu(kReplicas, {device::DeviceKind::gpu, 0});
 
 class OnAGpu : public ::testing::Test {
  protected:
@@ -49,13 +49,14 @@ Values read(std::span<float> memory, device::Stream& stream) {
 
 // Copies large enough that a sum that does not wait for them would show.
 TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
-  constexpr std::size_t kCount = std::size_t{1} << 20;
-  run_members(make_device_group(kOneGpu), [](const Communicator& group) {
+  constexpr std::size_t kValues = std::size_t{1} << 20;
+  run_members(make_device_group(kFirstGpu), [](const Communicator& group) {
     EXPECT_EQ(group.route(), "in-gpu");
     EXPECT_FALSE(group.overlaps());
-    device::Stream compute(kOneGpu.front());
-    const device::Buffer pinned = device::make_pinned_allocator()->allocate(kCount * sizeof(float));
-    const device::Buffer buffer = group.allocate(kCount * sizeof(float));
+    device::Stream compute(kFirstGpu.front());
+    const device::Buffer pinned =
+        device::make_pinned_allocator()->allocate(kValues * sizeof(float));
+    const device::Buffer buffer = group.allocate(kValues * sizeof(float));
     for (int step = 1; step <= 5; ++step) {
       std::ranges::fill(pinned.as<float>(), static_cast<float>(step));
       device::copy(buffer.data(), pinned.data(), pinned.size(), compute);
@@ -63,7 +64,7 @@ TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
       device::copy(pinned.data(), buffer.data(), pinned.size(), compute);
       compute.synchronize();
       for (const float value : pinned.as<float>())
-        ASSERT_EQ(value, static_cast<float>(kMembers * step));
+        ASSERT_EQ(value, static_cast<float>(kReplicas * step));
     }
   });
 }
@@ -71,27 +72,28 @@ TEST_F(OnAGpu, SumsAfterTheWorkOfAStreamAndBeforeWhatFollows) {
 // ---- Buckets of gradients
 
 // Of very different sizes, some far below what float16 holds.
-float gradient(int rank, std::size_t i) {
+float small_gradient(int rank, std::size_t i) {
   return std::sin(static_cast<float>(i + 1) * static_cast<float>(rank + 1)) *
          (i % 100 < 50 ? 1e-6F : 3e-9F);
 }
 
-constexpr std::size_t kCount = 5000;
-const std::vector<std::size_t> kOffsets = {0, 700, 4990};
+constexpr std::size_t kValues = 5000;
+const std::vector<std::size_t> kParameterOffsets = {0, 700, 4990};
 
 // The first member's sums, the last 10 of which travel as float32.
 Values sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, WireType wire) {
   Values sums;
   run_members(members, [&](const Communicator& group) {
-    const Values mine = values_of(kCount, [&](std::size_t i) { return gradient(group.rank(), i); });
-    device::Stream stream(on_gpu ? kOneGpu.front() : device::Device{});
-    const device::Buffer buffer = group.allocate(kCount * sizeof(float));
+    const Values mine =
+        values_of(kValues, [&](std::size_t i) { return small_gradient(group.rank(), i); });
+    device::Stream stream(on_gpu ? kFirstGpu.front() : device::Device{});
+    const device::Buffer buffer = group.allocate(kValues * sizeof(float));
     const std::span<float> gradients = buffer.as<float>();
-    GradientBuckets buckets(group, gradients, kOffsets,
+    GradientBuckets buckets(group, gradients, kParameterOffsets,
                             {.first_bytes = 1, .bytes = 1, .wire = wire}, 1, &stream);
     for (int step = 0; step < 3; ++step) {  // wire scales of a step come from the one before
       write(gradients, mine, stream);
-      for (std::size_t parameter = 0; parameter < kOffsets.size(); ++parameter)
+      for (std::size_t parameter = 0; parameter < kParameterOffsets.size(); ++parameter)
         buckets.ready(parameter);
       buckets.finish();
     }
@@ -103,15 +105,15 @@ Values sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, W
 
 TEST_F(OnAGpu, SumsBucketsToTheBitsOfTheCpu) {
   for (const WireType wire : {WireType::float32, WireType::bfloat16, WireType::float16})
-    EXPECT_EQ(sum_of_gradients(make_device_group(kOneGpu), true, wire),
-              sum_of_gradients(make_in_process_group(kMembers), false, wire))
+    EXPECT_EQ(sum_of_gradients(make_device_group(kFirstGpu), true, wire),
+              sum_of_gradients(make_in_process_group(kReplicas), false, wire))
         << to_string(wire);
 }
 
 TEST_F(OnAGpu, SumsBucketsByWayOfTheHost) {
   const Values expected =
-      sum_of_gradients(make_in_process_group(kMembers), false, WireType::float32);
-  EXPECT_EQ(sum_of_gradients(make_device_group(kOneGpu, Route::staged), true, WireType::float32),
+      sum_of_gradients(make_in_process_group(kReplicas), false, WireType::float32);
+  EXPECT_EQ(sum_of_gradients(make_device_group(kFirstGpu, Route::staged), true, WireType::float32),
             expected);
 }
 

@@ -10,14 +10,14 @@
 namespace lockstep::allreduce {
 namespace {
 
-int world_rank() { return rank_in(MPI_COMM_WORLD); }
+int rank_in_world() { return rank_in(MPI_COMM_WORLD); }
 
 std::vector<Communicator> make_nodes(int node) {
   MPI_Comm ranks_of_node = MPI_COMM_NULL;
-  MPI_Comm_split(MPI_COMM_WORLD, node, world_rank(), &ranks_of_node);
+  MPI_Comm_split(MPI_COMM_WORLD, node, rank_in_world(), &ranks_of_node);
   const auto host =
       std::dynamic_pointer_cast<MpiGroup>(make_mpi_group(MPI_COMM_WORLD, Route::ring).impl());
-  const device::Device gpu = pretend::gpus(1, world_rank()).front();
+  const device::Device gpu = pretend::gpus(1, rank_in_world()).front();
   Communicator group(
       make_nccl_hierarchical(host, gpu, MPI_COMM_WORLD, ranks_of_node, {.segment_bytes = 4096}));
   MPI_Comm_free(&ranks_of_node);
@@ -28,7 +28,7 @@ std::vector<Communicator> make_nodes(int node) {
 
 std::vector<GroupKind> group_kinds() {
   const int ranks = size_of(MPI_COMM_WORLD);
-  const int rank = world_rank();
+  const int rank = rank_in_world();
   std::vector<GroupKind> kinds = {
       {.name = "nccl",
        .size = ranks,

@@ -19,7 +19,7 @@ using checkpoint::ScratchDirectory;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const std::string kTrain =
+const std::string kMpirunTrain =
     "train --model mlp --data synthetic:8x8x1:4:1003 --global-batch 100 --log-format json "
     "--log-every 1 ";
 
@@ -50,7 +50,7 @@ std::string name_of_ranks(const ::testing::TestParamInfo<int>& info) {
 INSTANTIATE_TEST_SUITE_P(Ranks, Mpirun, ::testing::Values(2, 3, 4), name_of_ranks);
 
 TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
-  const std::string options = kTrain + "--epochs 2 ";
+  const std::string options = kMpirunTrain + "--epochs 2 ";
   const Result one = run_lockstep(options + "--devices cpu:0");
   const Result several = run(mpirun(GetParam(), options));
   expect_same_losses(one, several);
@@ -66,7 +66,7 @@ TEST_P(Mpirun, ReportsTheLossesOfOneProcess) {
 TEST_P(Mpirun, BeginsFromOtherWeightsAsOneProcess) {
   const ScratchDirectory directory;
   const std::string weights = directory.path() / "run";
-  ASSERT_EQ(run_lockstep(kTrain + "--steps 5 --checkpoint-dir " + weights).status, 0);
+  ASSERT_EQ(run_lockstep(kMpirunTrain + "--steps 5 --checkpoint-dir " + weights).status, 0);
   const std::string options =
       "train --model mlp --data synthetic:8x8x1:3:503 --global-batch 50 --steps 8 "
       "--log-format json --log-every 1 --reset-head --init-from " +
@@ -77,7 +77,7 @@ TEST_P(Mpirun, BeginsFromOtherWeightsAsOneProcess) {
 TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   const ScratchDirectory directory;
   const std::string run_directory = directory.path() / "run";
-  ASSERT_EQ(run(mpirun(GetParam(), kTrain + "--checkpoint-dir " + run_directory)).status, 0);
+  ASSERT_EQ(run(mpirun(GetParam(), kMpirunTrain + "--checkpoint-dir " + run_directory)).status, 0);
   const std::string evaluate =
       "evaluate --data synthetic:8x8x1:4:777 --log-format json --checkpoint " + run_directory;
   const auto one = run_lockstep(evaluate).event("evaluate");
@@ -111,7 +111,7 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
 TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   const ScratchDirectory directory;
   const std::string run_path = directory.path() / "run";
-  const std::string saved = kTrain + "--save-every 8 --checkpoint-dir " + run_path;
+  const std::string saved = kMpirunTrain + "--save-every 8 --checkpoint-dir " + run_path;
   Process process(mpirun(GetParam(), saved + " --epochs 100000"));  // it cannot end by itself
   ASSERT_TRUE(process.wait_for(R"("event":"checkpoint","step":16)"));
   const std::vector<pid_t> ranks = process.children();
@@ -126,14 +126,14 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(again.status, 0) << again.errors;
   EXPECT_GE(again.event("start")["first_step"], 16);
   EXPECT_LT(again.event("start")["first_step"], again.event("end")["steps"]);
-  const Result straight = run(mpirun(GetParam(), kTrain + epochs));
+  const Result straight = run(mpirun(GetParam(), kMpirunTrain + epochs));
   ASSERT_EQ(straight.status, 0) << straight.errors;
   EXPECT_EQ(again.event("end")["steps"], straight.event("end")["steps"]);
   EXPECT_EQ(again.event("end")["parameter_hash"], straight.event("end")["parameter_hash"]);
 }
 
 TEST(MpirunReplicas, OfSeveralRanksAreThoseOfOneProcess) {
-  const std::string options = kTrain + "--epochs 1 ";
+  const std::string options = kMpirunTrain + "--epochs 1 ";
   expect_same_losses(run_lockstep(options), run(mpirun(2, options + "--devices cpu:0,cpu:0")));
   expect_same_losses(run_lockstep(options),
                      run(mpirun(3, options + "--allreduce mpi --accumulate 2")));
@@ -145,7 +145,7 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
                                                 {"--model nothing", 2},
                                                 {"--strategy mirrored", 2},
                                                 {"--validation-data synthetic:9x8x1:4:10", 3}}) {
-    const Result result = run(mpirun(3, kTrain + options));
+    const Result result = run(mpirun(3, kMpirunTrain + options));
     EXPECT_EQ(result.status, status) << options;
     EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
   }
@@ -176,7 +176,7 @@ TEST(MpirunFailure, OfOneRankEndsTheJob) {
 }
 
 TEST(MpirunFailure, OfAKilledRankEndsTheJob) {
-  Process process(mpirun(3, kTrain + "--epochs 100000"));
+  Process process(mpirun(3, kMpirunTrain + "--epochs 100000"));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
   const std::vector<pid_t> ranks = process.children();
   ASSERT_EQ(ranks.size(), 3U);
@@ -244,7 +244,7 @@ TEST_F(MpirunOutput, AtTheLimitOfFileSizesIsNoSignal) {
   const Result small = limited(kSmall + "--quiet --epochs 1 --checkpoint-dir " + run_path());
   EXPECT_EQ(small.status, 0) << small.errors;
   expect_sound();
-  const Result large = limited(kTrain);
+  const Result large = limited(kMpirunTrain);
   EXPECT_EQ(large.status, 5);
   EXPECT_EQ(occurrences(large.errors, "lockstep: error: [memory] "), 1U) << large.errors;
   EXPECT_THAT(large.errors, HasSubstr("File too large"));
@@ -259,7 +259,7 @@ INSTANTIATE_TEST_SUITE_P(Signals, MpirunSignal, ::testing::Values(SIGTERM, SIGHU
 
 TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   const ScratchDirectory directory;
-  Process process(mpirun(3, kTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " +
+  Process process(mpirun(3, kMpirunTrain + "--epochs 100000 --save-every 100000 --checkpoint-dir " +
                                 (directory.path() / "run").string()));
   ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
   const std::vector<pid_t> ranks = process.children();
@@ -300,7 +300,7 @@ TEST(MpirunEnvironment, WithATfConfigThatDisagreesIsRefused) {
       "TF_CONFIG",
       R"({"cluster": {"worker": ["a:1", "b:1", "c:1"]}, "task": {"type": "worker", "index": 0}})",
       1);
-  const Result result = run(mpirun(2, kTrain));
+  const Result result = run(mpirun(2, kMpirunTrain));
   unsetenv("TF_CONFIG");
   EXPECT_EQ(result.status, 2);
   EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
@@ -312,7 +312,7 @@ TEST(MpirunEnvironment, ThatIsOfAnotherLauncherIsRefused) {
   // itself alone.
   setenv("PMI_RANK", "0", 1);
   setenv("PMI_SIZE", "4", 1);
-  const Result result = run_lockstep(kTrain);
+  const Result result = run_lockstep(kMpirunTrain);
   unsetenv("PMI_RANK");
   unsetenv("PMI_SIZE");
   EXPECT_EQ(result.status, 4) << result.errors;

@@ -9,7 +9,7 @@
 namespace lockstep::faults {
 namespace {
 
-constexpr std::int64_t kSpokenSteps = 20;
+constexpr std::int64_t kSpokenLoopSteps = 20;
 
 /// Two parameters, so that there are two buckets.
 struct Optimizer {
@@ -48,7 +48,7 @@ int run(Session& session, const WrappedLoop& loop) {
     mischief.strike_in_backward(step);
     optimizer.backward_done();
     optimizer.step();
-    if (session.is_chief() && step < kSpokenSteps) say(fmt::format("step {} done", step + 1));
+    if (session.is_chief() && step < kSpokenLoopSteps) say(fmt::format("step {} done", step + 1));
   }
   if (session.is_chief()) say(fmt::format("trained {} steps", loop.steps));
   if (mischief.is("leaves-after-training")) std::_Exit(0);

@@ -12,7 +12,7 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr double kSeconds = 10;  // that the end may take
+constexpr double kLoopSeconds = 10;  // that the end may take
 
 std::string wrapped(const Route& route, const std::string& words) {
   return fmt::format("--wrapped --allreduce {} {}", route.name, words);
@@ -27,7 +27,7 @@ std::vector<Outcome> outcomes_of(const std::string& words, int more_ranks = 0) {
 TEST(TheEndOfAWrappedLoop, IsQuietWhenItIsDone) {
   for (const Outcome& outcome : outcomes_of("", 1)) {
     EXPECT_EQ(outcome.status, 0) << outcome.output;
-    EXPECT_LT(outcome.seconds, kSeconds);
+    EXPECT_LT(outcome.seconds, kLoopSeconds);
     EXPECT_EQ(outcome.left_behind, "");
     EXPECT_THAT(outcome.output, HasSubstr("trained 20 steps"));
   }
@@ -38,7 +38,7 @@ TEST(TheEndOfAWrappedLoop, ByAnExceptionOnOneRankIsOneLine) {
                                        std::pair("throws-in-backward", "a layer cannot go on")})
     for (const Outcome& outcome : outcomes_of(fmt::format("--fault {}", fault))) {
       EXPECT_EQ(outcome.status, 1) << outcome.output;
-      EXPECT_LT(outcome.seconds, kSeconds);
+      EXPECT_LT(outcome.seconds, kLoopSeconds);
       EXPECT_EQ(outcome.left_behind, "");
       EXPECT_EQ(error_lines(outcome),
                 std::vector<std::string>{std::string("lockstep: error: ") + message});
@@ -48,7 +48,7 @@ TEST(TheEndOfAWrappedLoop, ByAnExceptionOnOneRankIsOneLine) {
 TEST(TheEndOfAWrappedLoop, ByAnExceptionThatNobodyCatchesEndsAllRanks) {
   for (const Outcome& outcome : outcomes_of("--unguarded --fault throws")) {
     EXPECT_GT(outcome.status, 0) << outcome.output;
-    EXPECT_LT(outcome.seconds, kSeconds);
+    EXPECT_LT(outcome.seconds, kLoopSeconds);
     EXPECT_EQ(outcome.left_behind, "");
     EXPECT_THAT(outcome.output, HasSubstr("a shard cannot be read"));
   }
@@ -69,7 +69,7 @@ TEST(TheEndOfAWrappedLoop, ByASignalEndsAllRanks) {
     }
     for (const Outcome& outcome : jobs.finish()) {
       EXPECT_THAT(outcome.status, AnyOf(128 + signal, 4)) << outcome.output;
-      EXPECT_LT(outcome.seconds, kSeconds);
+      EXPECT_LT(outcome.seconds, kLoopSeconds);
       EXPECT_EQ(outcome.left_behind, "");
     }
   }
@@ -86,7 +86,7 @@ TEST(TheEndOfAWrappedLoop, ByASignalToMpirunIsItsOwn) {
     }
     for (const Outcome& outcome : jobs.finish()) {
       EXPECT_EQ(outcome.status, 1) << outcome.output;
-      EXPECT_LT(outcome.seconds, kSeconds);
+      EXPECT_LT(outcome.seconds, kLoopSeconds);
       EXPECT_EQ(outcome.left_behind, "");
     }
   }

@@ -17,22 +17,22 @@ namespace {
 
 using Matrix = Eigen::MatrixXf;
 
-struct Array {
+struct EigenArray {
   std::string name;
   Matrix values;
   Matrix gradient = Matrix::Zero(values.rows(), values.cols());
 };
 
 /// y = v tanh(W x + b), the mean of squared errors.
-class Network {
+class EigenNetwork {
  public:
-  explicit Network(unsigned seed = 1)
+  explicit EigenNetwork(unsigned seed = 1)
       : arrays{{{"hidden/weights", random(own::kHidden, own::kInputs, seed)},
                 {"hidden/bias", random(own::kHidden, 1, seed + 1)},
                 {"output/weights", random(own::kHidden, 1, seed + 2)}}} {}
 
   void zero_grad() {
-    for (Array& array : arrays) array.gradient.setZero();
+    for (EigenArray& array : arrays) array.gradient.setZero();
   }
 
   /// Over samples [begin, end).
@@ -54,12 +54,12 @@ class Network {
 
   std::vector<float> all_values() const {
     std::vector<float> all;
-    for (const Array& array : arrays)
+    for (const EigenArray& array : arrays)
       all.insert(all.end(), array.values.data(), array.values.data() + array.values.size());
     return all;
   }
 
-  std::array<Array, 3> arrays;
+  std::array<EigenArray, 3> arrays;
 
  private:
   static Matrix random(std::size_t rows, std::size_t columns, unsigned seed) {
@@ -73,8 +73,8 @@ class Network {
 /// Gradient descent with Nesterov's momentum.
 class Nesterov {
  public:
-  explicit Nesterov(Network& network) : network_(network) {
-    for (const Array& array : network.arrays)
+  explicit Nesterov(EigenNetwork& network) : network_(network) {
+    for (const EigenArray& array : network.arrays)
       velocities_.push_back(Matrix::Zero(array.values.rows(), array.values.cols()));
   }
 
@@ -83,21 +83,21 @@ class Nesterov {
       return std::span(matrix.data(), static_cast<std::size_t>(matrix.size()));
     };
     std::vector<Parameter> parameters;
-    for (Array& array : network_.arrays)
+    for (EigenArray& array : network_.arrays)
       parameters.push_back({array.name, span(array.values), span(array.gradient)});
     return parameters;
   }
   void zero_grad() { network_.zero_grad(); }
   void step() {
     for (std::size_t i = 0; i < velocities_.size(); ++i) {
-      Array& array = network_.arrays[i];
+      EigenArray& array = network_.arrays[i];
       velocities_[i] = 0.9F * velocities_[i] + array.gradient;
       array.values -= 0.05F * (array.gradient + 0.9F * velocities_[i]);
     }
   }
 
  private:
-  Network& network_;
+  EigenNetwork& network_;
   std::vector<Matrix> velocities_;
 };
 
@@ -105,9 +105,9 @@ class EigenEquivalence : public ::testing::TestWithParam<std::tuple<int, int>> {
 
 TEST_P(EigenEquivalence, OfAnyRanksAndPassesWithOneProcess) {
   const auto [ranks, passes] = GetParam();
-  const std::vector<float> alone = own::train_alone<Network, Nesterov>();
+  const std::vector<float> alone = own::train_alone<EigenNetwork, Nesterov>();
   run_ranks(ranks, [&, passes = passes](job::Workers& workers) {
-    const auto ours = own::train_as_rank<Network, Nesterov>(
+    const auto ours = own::train_as_rank<EigenNetwork, Nesterov>(
         workers, {.backward_passes_per_step = passes}, static_cast<unsigned>(1 + workers.rank()));
     EXPECT_LT(own::relative_difference(alone, ours), 1e-6) << "rank " << workers.rank();
   });

@@ -268,13 +268,13 @@ TEST(GradientReducer, RefusesGradientsOfAGpuWithoutItsMathematics) {
   });
 }
 
-struct Misuse {
+struct ReducerMisuse {
   std::string name;
   std::function<void(GradientReducer&)> calls;
   std::string error;
 };
 
-class MisusedReducer : public ::testing::TestWithParam<Misuse> {};
+class MisusedReducer : public ::testing::TestWithParam<ReducerMisuse> {};
 
 TEST_P(MisusedReducer, SaysOnAllRanksWhichCallComesWhen) {
   const auto errors = errors_of_ranks(3, [](job::Workers& workers) {
@@ -292,81 +292,86 @@ TEST_P(MisusedReducer, SaysOnAllRanksWhichCallComesWhen) {
 INSTANTIATE_TEST_SUITE_P(
     Calls, MisusedReducer,
     ::testing::Values(
-        Misuse{"step_without_backward", [](GradientReducer& r) { r.reduce(); },
-               "expected a backward pass before step(); there was none since the last step"},
-        Misuse{"step_after_too_few",
-               [](GradientReducer& r) {
-                 pass(r, 1, 1, 1);
-                 r.reduce();
-               },
-               "expected 2 backward passes before step() (backward_passes_per_step); there were 1"},
-        Misuse{"one_pass_too_many",
-               [](GradientReducer& r) {
-                 for (int i = 0; i < 3; ++i) pass(r, 1, 1, 1);
-               },
-               "expected step() after 2 backward passes (backward_passes_per_step); backward pass "
-               "3 began before it"},
-        Misuse{"step_in_mid_pass",
-               [](GradientReducer& r) {
-                 r.begin_pass(1);
-                 r.reduce();
-               },
-               "expected the end of the backward pass before step()"},
-        Misuse{"two_begun",
-               [](GradientReducer& r) {
-                 r.begin_pass(1);
-                 r.begin_pass(1);
-               },
-               "expected one backward pass to end before the next begins"},
-        Misuse{"gradient_twice",
-               [](GradientReducer& r) {
-                 r.begin_pass(1);
-                 r.take(1, std::vector{1.0F});
-                 r.take(1, std::vector{1.0F});
-               },
-               "expected one gradient per parameter in a backward pass; bias got two"},
-        Misuse{"gradient_outside", [](GradientReducer& r) { r.take(1, std::vector{1.0F}); },
-               "expected an open backward pass for a gradient, got one for bias outside a pass"},
-        Misuse{"gradient_of_other_size",
-               [](GradientReducer& r) {
-                 r.begin_pass(1);
-                 r.take(0, std::vector{1.0F});
-               },
-               "expected 2 elements of weights; its gradient has 1"},
-        Misuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); },
-               "expected a number of samples"},
-        Misuse{"zero_grad_too_early",
-               [](GradientReducer& r) {
-                 pass(r, 1, 1, 1);
-                 r.require_between_steps("zero_grad()");
-               },
-               "expected step() before zero_grad(); zero_grad() was called after a backward pass"},
-        Misuse{"backward_after_synchronize",
-               [](GradientReducer& r) {
-                 pass(r, 1, 1, 1);
-                 pass(r, 1, 1, 1);
-                 r.reduce();
-                 r.begin_pass(1);
-               },
-               "expected step() after synchronize(); another backward pass began"},
-        Misuse{"synchronized_twice",
-               [](GradientReducer& r) {
-                 pass(r, 1, 1, 1);
-                 pass(r, 1, 1, 1);
-                 r.reduce();
-                 r.reduce();
-               },
-               "expected step() once after synchronize()"},
-        Misuse{"flushed_a_whole_step",
-               [](GradientReducer& r) {
-                 pass(r, 1, 1, 1);
-                 pass(r, 1, 1, 1);
-                 r.reduce_rest();
-               },
-               "expected step() after 2 backward passes (backward_passes_per_step); flush() was "
-               "called"},
-        Misuse{"applied_too_early", [](GradientReducer& r) { r.applied(); },
-               "expected a backward pass before step()"}),
+        ReducerMisuse{"step_without_backward", [](GradientReducer& r) { r.reduce(); },
+                      "expected a backward pass before step(); there was none since the last step"},
+        ReducerMisuse{
+            "step_after_too_few",
+            [](GradientReducer& r) {
+              pass(r, 1, 1, 1);
+              r.reduce();
+            },
+            "expected 2 backward passes before step() (backward_passes_per_step); there were 1"},
+        ReducerMisuse{
+            "one_pass_too_many",
+            [](GradientReducer& r) {
+              for (int i = 0; i < 3; ++i) pass(r, 1, 1, 1);
+            },
+            "expected step() after 2 backward passes (backward_passes_per_step); backward pass "
+            "3 began before it"},
+        ReducerMisuse{"step_in_mid_pass",
+                      [](GradientReducer& r) {
+                        r.begin_pass(1);
+                        r.reduce();
+                      },
+                      "expected the end of the backward pass before step()"},
+        ReducerMisuse{"two_begun",
+                      [](GradientReducer& r) {
+                        r.begin_pass(1);
+                        r.begin_pass(1);
+                      },
+                      "expected one backward pass to end before the next begins"},
+        ReducerMisuse{"gradient_twice",
+                      [](GradientReducer& r) {
+                        r.begin_pass(1);
+                        r.take(1, std::vector{1.0F});
+                        r.take(1, std::vector{1.0F});
+                      },
+                      "expected one gradient per parameter in a backward pass; bias got two"},
+        ReducerMisuse{
+            "gradient_outside", [](GradientReducer& r) { r.take(1, std::vector{1.0F}); },
+            "expected an open backward pass for a gradient, got one for bias outside a pass"},
+        ReducerMisuse{"gradient_of_other_size",
+                      [](GradientReducer& r) {
+                        r.begin_pass(1);
+                        r.take(0, std::vector{1.0F});
+                      },
+                      "expected 2 elements of weights; its gradient has 1"},
+        ReducerMisuse{"negative_samples", [](GradientReducer& r) { r.begin_pass(-1); },
+                      "expected a number of samples"},
+        ReducerMisuse{
+            "zero_grad_too_early",
+            [](GradientReducer& r) {
+              pass(r, 1, 1, 1);
+              r.require_between_steps("zero_grad()");
+            },
+            "expected step() before zero_grad(); zero_grad() was called after a backward pass"},
+        ReducerMisuse{"backward_after_synchronize",
+                      [](GradientReducer& r) {
+                        pass(r, 1, 1, 1);
+                        pass(r, 1, 1, 1);
+                        r.reduce();
+                        r.begin_pass(1);
+                      },
+                      "expected step() after synchronize(); another backward pass began"},
+        ReducerMisuse{"synchronized_twice",
+                      [](GradientReducer& r) {
+                        pass(r, 1, 1, 1);
+                        pass(r, 1, 1, 1);
+                        r.reduce();
+                        r.reduce();
+                      },
+                      "expected step() once after synchronize()"},
+        ReducerMisuse{
+            "flushed_a_whole_step",
+            [](GradientReducer& r) {
+              pass(r, 1, 1, 1);
+              pass(r, 1, 1, 1);
+              r.reduce_rest();
+            },
+            "expected step() after 2 backward passes (backward_passes_per_step); flush() was "
+            "called"},
+        ReducerMisuse{"applied_too_early", [](GradientReducer& r) { r.applied(); },
+                      "expected a backward pass before step()"}),
     [](const auto& param_info) { return param_info.param.name; });
 
 }  // namespace

@@ -26,15 +26,12 @@ using ::testing::Each;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
 constexpr int kApart = -1;
 // The engines of the pretended cuDNN, in the order in which it proposes them.
 constexpr int kIdle = 0;  // does not work
 constexpr int kWorking = 1;
 constexpr int kWithWorkspace = 2;
 constexpr int kSafe = 3;
-
-const Loss kLoss = SparseCategoricalCrossentropy{};
 
 Network with_two_convolutions(std::int64_t groups = 1, bool bias = false) {
   Network network({8, 8, 4});

@@ -13,15 +13,13 @@ namespace {
 using device::Device;
 using device::DeviceKind;
 
-constexpr Device kGpu{DeviceKind::gpu, 0};
-
-struct Case {
+struct AgreementCase {
   std::string name;
   Network (*make)();
   std::vector<std::int64_t> batches = {1, 2, 3};
   double depth = 1;  // how much of rounding adds up
 
-  friend std::ostream& operator<<(std::ostream& stream, const Case& one) {
+  friend std::ostream& operator<<(std::ostream& stream, const AgreementCase& one) {
     return stream << one.name;
   }
 };
@@ -59,7 +57,7 @@ Network normalized_convolutions() {
   return ended(std::move(network));
 }
 
-const Case kCases[] = {
+const AgreementCase kAgreementCases[] = {
     {"dense", [] { return ended(Network({9})); }},
     {"dense_relu",
      [] {
@@ -147,7 +145,7 @@ const Case kCases[] = {
 
 // Networks so deep that the rounding of one layer to 16 bits is amplified by the next: compared in
 // float32 alone.
-const Case kDeepCases[] = {
+const AgreementCase kDeepCases[] = {
     {"resnet18",
      [] {
        return zoo::resnet18({32, 32, 3}, 5, {.width = 4});
@@ -162,15 +160,15 @@ const Case kDeepCases[] = {
      10},
 };
 
-using Setting = std::tuple<Case, Precision>;
+using AgreementSetting = std::tuple<AgreementCase, Precision>;
 
-class GpuAgreement : public testing::TestWithParam<Setting> {
+class GpuAgreement : public testing::TestWithParam<AgreementSetting> {
  protected:
   void SetUp() override {
     if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
   }
 
-  static const Case& test_case() { return std::get<0>(GetParam()); }
+  static const AgreementCase& test_case() { return std::get<0>(GetParam()); }
   static ComputeOptions options() {
     return {.precision = std::get<1>(GetParam()), .deterministic = true};
   }
@@ -303,7 +301,6 @@ class GpuInput : public testing::TestWithParam<Precision> {
     return side.gradients();
   }
 
-  inline static const Loss kLoss = SparseCategoricalCrossentropy{};
   std::shared_ptr<Network> network_ = std::make_shared<Network>(Shape{1, 7, 3});
 };
 
@@ -393,24 +390,24 @@ INSTANTIATE_TEST_SUITE_P(Types, GpuInput,
                                          Precision::float16),
                          [](const auto& test) { return to_string(test.param); });
 
-std::string name_of(const testing::TestParamInfo<Setting>& test) {
+std::string name_of_agreement(const testing::TestParamInfo<AgreementSetting>& test) {
   return std::get<0>(test.param).name + "_" + to_string(std::get<1>(test.param));
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, GpuAgreement,
-                         testing::Combine(testing::ValuesIn(kCases),
+                         testing::Combine(testing::ValuesIn(kAgreementCases),
                                           testing::Values(Precision::float32, Precision::bfloat16,
                                                           Precision::float16)),
-                         name_of);
+                         name_of_agreement);
 INSTANTIATE_TEST_SUITE_P(Layers, GpuFusedStatistics,
-                         testing::Combine(testing::Values(Case{"normalized_convolutions",
-                                                               normalized_convolutions}),
+                         testing::Combine(testing::Values(AgreementCase{"normalized_convolutions",
+                                                                        normalized_convolutions}),
                                           testing::Values(Precision::bfloat16, Precision::float16)),
-                         name_of);
+                         name_of_agreement);
 INSTANTIATE_TEST_SUITE_P(Networks, GpuAgreement,
                          testing::Combine(testing::ValuesIn(kDeepCases),
                                           testing::Values(Precision::float32)),
-                         name_of);
+                         name_of_agreement);
 
 }  // namespace
 }  // namespace lockstep::model

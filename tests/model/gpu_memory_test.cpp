@@ -18,9 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
-const Loss kLoss = SparseCategoricalCrossentropy{};
-
 std::shared_ptr<const Network> small_network() {
   return std::make_shared<const Network>(zoo::cnn({12, 12, 1}, 5));
 }

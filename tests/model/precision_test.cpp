@@ -32,7 +32,7 @@ TEST(Precision, Float16NeedsAGpu) {
       "[precision] expected a GPU for float16, got cpu:0; use bfloat16 or float32");
 }
 
-struct Case {
+struct PrecisionCase {
   std::string name;
   Network (*make)();
 };
@@ -43,7 +43,7 @@ Network small_image_network() {
   return network;
 }
 
-const Case kCases[] = {
+const PrecisionCase kPrecisionCases[] = {
     {"dense",
      [] {
        Network network({9});
@@ -113,7 +113,7 @@ double distance(std::span<const float> a, std::span<const float> b) {
   return norm(difference);
 }
 
-class Bfloat16 : public testing::TestWithParam<Case> {
+class Bfloat16 : public testing::TestWithParam<PrecisionCase> {
  protected:
   void SetUp() override {
     if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
@@ -160,7 +160,7 @@ TEST_P(Bfloat16, GivesTheSameBitsTwice) {
   EXPECT_TRUE(std::ranges::equal(first.model().gradients(), second.model().gradients()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Layers, Bfloat16, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(Layers, Bfloat16, testing::ValuesIn(kPrecisionCases),
                          [](const auto& test) { return test.param.name; });
 
 TEST(Bfloat16Weights, FollowTheParameters) {

@@ -24,16 +24,16 @@ constexpr std::int64_t kBatch = 8;
 constexpr std::size_t kBatches = 3;
 constexpr std::size_t kSteps = 10;
 
-struct Case {
+struct ReferenceCase {
   const char* name;
   Network (*make)(Shape input);
   double loss_tolerance;  // relative, over ten steps
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
+std::ostream& operator<<(std::ostream& out, const ReferenceCase& test) { return out << test.name; }
 
-using Setting = std::tuple<Case, device::DeviceKind>;
-std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
+using ReferenceSetting = std::tuple<ReferenceCase, device::DeviceKind>;
+std::string name_of_reference(const ::testing::TestParamInfo<ReferenceSetting>& info) {
   const bool on_gpu = std::get<1>(info.param) == device::DeviceKind::gpu;
   return std::string(std::get<0>(info.param).name) + (on_gpu ? "_gpu" : "_cpu");
 }
@@ -41,7 +41,7 @@ std::string name_of(const ::testing::TestParamInfo<Setting>& info) {
 // A model with the reference's weights, and its batches.
 class Replay {
  public:
-  Replay(const Case& c, device::DeviceKind kind)
+  Replay(const ReferenceCase& c, device::DeviceKind kind)
       : reference_(c.name),
         allocator_(kind == device::DeviceKind::gpu ? device::make_gpu_allocator(0)
                                                    : std::make_unique<device::HostAllocator>()),
@@ -119,13 +119,13 @@ double relative_difference(std::span<const float> actual, const std::vector<floa
   return difference / largest;
 }
 
-class Reference : public ::testing::TestWithParam<Setting> {
+class Reference : public ::testing::TestWithParam<ReferenceSetting> {
  protected:
   void SetUp() override {
     if (kind() == device::DeviceKind::gpu && !device::gpu_is_available())
       GTEST_SKIP() << device::gpu_unavailable_reason();
   }
-  static const Case& test_case() { return std::get<0>(GetParam()); }
+  static const ReferenceCase& test_case() { return std::get<0>(GetParam()); }
   static device::DeviceKind kind() { return std::get<1>(GetParam()); }
 
   static void expect_the_trajectory(const std::string& name, const OptimizerOptions& options,
@@ -147,7 +147,7 @@ TEST_P(Reference, GradientsOfTheFirstStepAreThoseOfPyTorch) {
 
 void Reference::expect_the_trajectory(const std::string& name, const OptimizerOptions& options,
                                       float rate) {
-  const Case& c = test_case();
+  const ReferenceCase& c = test_case();
   Replay replay(c, kind());
   const ReferenceFile& reference = replay.reference();
   const std::vector<float>& losses = reference.array(name + "/losses").values;
@@ -177,7 +177,7 @@ TEST_P(Reference, TenStepsOfMomentumFollowPyTorch) {
   expect_the_trajectory("sgd", Sgd{.momentum = 0.9f}, 1e-2f);
 }
 
-const Case kCases[] = {
+const ReferenceCase kReferenceCases[] = {
     {"mlp",
      [](Shape input) {
        return zoo::mlp(std::move(input), 10, {24, 16});
@@ -194,19 +194,19 @@ const Case kCases[] = {
 };
 
 INSTANTIATE_TEST_SUITE_P(Models, Reference,
-                         ::testing::Combine(::testing::ValuesIn(kCases),
+                         ::testing::Combine(::testing::ValuesIn(kReferenceCases),
                                             ::testing::ValuesIn(reference_devices())),
-                         name_of);
+                         name_of_reference);
 
 // Inference uses other kernels than training; without normalization their logits are the same.
 TEST(ReferenceInference, LogitsAreThoseOfPyTorch) {
-  for (const Case& c :
-       {Case{"mlp",
-             [](Shape input) {
-               return zoo::mlp(std::move(input), 10, {24, 16});
-             },
-             0},
-        Case{"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 0}}) {
+  for (const ReferenceCase& c :
+       {ReferenceCase{"mlp",
+                      [](Shape input) {
+                        return zoo::mlp(std::move(input), 10, {24, 16});
+                      },
+                      0},
+        ReferenceCase{"cnn", [](Shape input) { return zoo::cnn(std::move(input), 10); }, 0}}) {
     Replay replay(c, device::DeviceKind::cpu);
     EXPECT_LT(relative_difference(replay.model().predict_batch(kBatch, replay.batch(0).features),
                                   replay.reference().array("logits").values),

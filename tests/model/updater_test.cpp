@@ -36,9 +36,9 @@ Report report_of(const MetricSums& sums) {
 }
 
 /// Two parameters of a length that is no multiple of a vector, without layers around them.
-class Trial {
+class UpdaterTrial {
  public:
-  Trial(device::DeviceKind kind, const OptimizerOptions& options)
+  UpdaterTrial(device::DeviceKind kind, const OptimizerOptions& options)
       : backend_(make_backend(device::Device{kind, 0})),
         table_({{.name = "a", .shape = {777}, .decay = true, .initializer = {}},
                 {.name = "b", .shape = {130}, .decay = false, .initializer = {}}}),
@@ -126,7 +126,7 @@ const Report kGood = report_of({.loss = 2, .samples = 4});
 
 TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
   for (const OptimizerOptions& options : kOptimizers) {
-    Trial trial(GetParam(), options);
+    UpdaterTrial trial(GetParam(), options);
     trial.update(0, kNan, report_of({.loss = kInfinity}),
                  0);  // skipped: leaves the kept statistics
     const std::vector<float> before = trial.state();
@@ -146,14 +146,14 @@ TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
 
 TEST_P(UpdaterOn, TakesTheLargestFiniteGradient) {
   for (const double clip_norm : {0.0, 1.0}) {
-    Trial trial(GetParam(), Sgd{});
+    UpdaterTrial trial(GetParam(), Sgd{});
     EXPECT_TRUE(trial.update(500, kLargest, kGood, clip_norm));
     EXPECT_TRUE(trial.update(500, -kLargest, kGood, clip_norm));
   }
 }
 
 TEST_P(UpdaterOn, SkipsALossThatIsNotFinite) {
-  Trial trial(GetParam(), Adam{});
+  UpdaterTrial trial(GetParam(), Adam{});
   EXPECT_TRUE(trial.update(0, 0, kGood, 0));
   Report sum = report_of({.loss = 3e38, .samples = 4});
   EXPECT_TRUE(trial.update(0, 0, sum, 0));

@@ -10,8 +10,8 @@ namespace {
 
 using Role = Handshake::Role;
 
-const JobSecret kSecret("a secret of this job", "test");
-const JobSecret kOther("a secret of another job", "test");
+const JobSecret kHandshakeSecret("a secret of this job", "test");
+const JobSecret kOtherSecret("a secret of another job", "test");
 
 /// Transfers bytes between the two ends until neither has output; returns everything that the
 /// initiator sent.
@@ -28,8 +28,8 @@ std::string carry(Handshake& initiator, Handshake& responder) {
 }
 
 TEST(Handshake, SucceedsWhereBothKnowTheSecret) {
-  Handshake initiator(kSecret, Role::initiator, "watch");
-  Handshake responder(kSecret, Role::responder, "watch");
+  Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
+  Handshake responder(kHandshakeSecret, Role::responder, "watch");
   carry(initiator, responder);
   EXPECT_TRUE(initiator.succeeded());
   EXPECT_TRUE(responder.succeeded());
@@ -38,8 +38,8 @@ TEST(Handshake, SucceedsWhereBothKnowTheSecret) {
 }
 
 TEST(Handshake, ComesThroughByteByByte) {
-  Handshake initiator(kSecret, Role::initiator, "watch");
-  Handshake responder(kSecret, Role::responder, "watch");
+  Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
+  Handshake responder(kHandshakeSecret, Role::responder, "watch");
   for (Handshake* to : {&responder, &initiator, &responder}) {
     Handshake& from = to == &responder ? initiator : responder;
     for (const char byte : from.take_output()) to->receive({&byte, 1});
@@ -49,8 +49,8 @@ TEST(Handshake, ComesThroughByteByByte) {
 }
 
 TEST(Handshake, FailsAtBothEndsWhereTheSecretsDiffer) {
-  Handshake initiator(kSecret, Role::initiator, "watch");
-  Handshake responder(kOther, Role::responder, "watch");
+  Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
+  Handshake responder(kOtherSecret, Role::responder, "watch");
   carry(initiator, responder);
   EXPECT_TRUE(initiator.failed());
   EXPECT_EQ(initiator.reason(), "it does not know the secret of this job");
@@ -61,18 +61,18 @@ TEST(Handshake, FailsAtBothEndsWhereTheSecretsDiffer) {
 }
 
 TEST(Handshake, FailsForAnotherPurpose) {
-  Handshake initiator(kSecret, Role::initiator, "watch");
-  Handshake responder(kSecret, Role::responder, "launch");
+  Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
+  Handshake responder(kHandshakeSecret, Role::responder, "launch");
   carry(initiator, responder);
   EXPECT_TRUE(initiator.failed());
 }
 
 TEST(Handshake, TakesNoReplay) {
-  Handshake initiator(kSecret, Role::initiator, "watch");
-  Handshake responder(kSecret, Role::responder, "watch");
+  Handshake initiator(kHandshakeSecret, Role::initiator, "watch");
+  Handshake responder(kHandshakeSecret, Role::responder, "watch");
   const std::string recorded = carry(initiator, responder);
   ASSERT_TRUE(responder.succeeded());
-  Handshake again(kSecret, Role::responder, "watch");
+  Handshake again(kHandshakeSecret, Role::responder, "watch");
   again.receive(recorded.substr(0, again.wanted()));
   const std::string rest = recorded.substr(recorded.size() - again.wanted());
   again.receive(rest);
@@ -81,8 +81,8 @@ TEST(Handshake, TakesNoReplay) {
 
 TEST(Handshake, TakesNoReflection) {
   // An attacker without the secret reflects the messages of a process back to it.
-  Handshake victim(kSecret, Role::initiator, "watch");
-  Handshake unwilling(kSecret, Role::responder, "watch");
+  Handshake victim(kHandshakeSecret, Role::initiator, "watch");
+  Handshake unwilling(kHandshakeSecret, Role::responder, "watch");
   unwilling.receive(victim.take_output());
   const std::string answer = unwilling.take_output();
   unwilling.receive(answer.substr(answer.size() - unwilling.wanted()));
@@ -90,7 +90,7 @@ TEST(Handshake, TakesNoReflection) {
 }
 
 TEST(Handshake, KnowsStrangersByTheirFirstBytes) {
-  Handshake responder(kSecret, Role::responder, "watch");
+  Handshake responder(kHandshakeSecret, Role::responder, "watch");
   responder.receive("GET");
   EXPECT_TRUE(responder.failed());
   EXPECT_EQ(responder.wanted(), 0U);

@@ -24,14 +24,14 @@ namespace {
 using allreduce::error_of;
 using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
-using Kind = LossScaling::Kind;
+using ScalingKind = LossScaling::Kind;
 
 TEST(LossScaling, IsRead) {
   EXPECT_FALSE(parse_loss_scaling("auto"));
-  EXPECT_EQ(parse_loss_scaling("none")->kind, Kind::none);
-  EXPECT_EQ(parse_loss_scaling("dynamic")->kind, Kind::dynamic);
+  EXPECT_EQ(parse_loss_scaling("none")->kind, ScalingKind::none);
+  EXPECT_EQ(parse_loss_scaling("dynamic")->kind, ScalingKind::dynamic);
   EXPECT_EQ(parse_loss_scaling("dynamic")->scale, 65536);
-  EXPECT_EQ(parse_loss_scaling("0.5")->kind, Kind::fixed);
+  EXPECT_EQ(parse_loss_scaling("0.5")->kind, ScalingKind::fixed);
   EXPECT_EQ(parse_loss_scaling("0.5")->scale, 0.5F);
   for (const char* text : {"", "0", "-1", "nan", "inf", "1e60", "12x", "static"})
     EXPECT_EQ(
@@ -41,10 +41,10 @@ TEST(LossScaling, IsRead) {
 }
 
 TEST(LossScaling, IsDynamicForFloat16UnlessAskedFor) {
-  EXPECT_EQ(loss_scaling_for({}, model::Precision::float16).kind, Kind::dynamic);
-  EXPECT_EQ(loss_scaling_for({}, model::Precision::bfloat16).kind, Kind::none);
-  EXPECT_EQ(loss_scaling_for({}, model::Precision::float32).kind, Kind::none);
-  EXPECT_EQ(loss_scaling_for(LossScaling{}, model::Precision::float16).kind, Kind::none);
+  EXPECT_EQ(loss_scaling_for({}, model::Precision::float16).kind, ScalingKind::dynamic);
+  EXPECT_EQ(loss_scaling_for({}, model::Precision::bfloat16).kind, ScalingKind::none);
+  EXPECT_EQ(loss_scaling_for({}, model::Precision::float32).kind, ScalingKind::none);
+  EXPECT_EQ(loss_scaling_for(LossScaling{}, model::Precision::float16).kind, ScalingKind::none);
 }
 
 TEST(LossScaler, HalvesAtOnceAndDoublesAfterManyGoodSteps) {
@@ -63,7 +63,7 @@ TEST(LossScaler, HalvesAtOnceAndDoublesAfterManyGoodSteps) {
 }
 
 TEST(LossScaler, HasBounds) {
-  LossScaler scaler({.kind = Kind::dynamic, .scale = 3, .steps_to_double = 1});
+  LossScaler scaler({.kind = ScalingKind::dynamic, .scale = 3, .steps_to_double = 1});
   EXPECT_TRUE(scaler.update(false));
   EXPECT_TRUE(scaler.update(false));
   EXPECT_EQ(scaler.scale(), LossScaler::kSmallest);
@@ -76,7 +76,7 @@ TEST(LossScaler, HasBounds) {
 TEST(LossScaler, ChangesOnlyWhereItIsDynamic) {
   LossScaler none({});
   EXPECT_FALSE(none.is_on());
-  LossScaler fixed({.kind = Kind::fixed, .scale = 128});
+  LossScaler fixed({.kind = ScalingKind::fixed, .scale = 128});
   EXPECT_TRUE(fixed.is_on());
   for (LossScaler* scaler : {&none, &fixed}) {
     const float before = scaler->scale();
@@ -85,8 +85,6 @@ TEST(LossScaler, ChangesOnlyWhereItIsDynamic) {
     EXPECT_EQ(scaler->scale(), before);
   }
 }
-
-data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
 
 // A power of two rounds nothing.
 TEST(LossScale, DoesNotChangeTheResult) {
@@ -99,7 +97,7 @@ TEST(LossScale, DoesNotChangeTheResult) {
     TrainerOptions options{.optimizer = model::Adam{}, .clip_norm = 0.5, .precision = precision};
     const Outcome plain = train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
     for (const LossScaling& scaling :
-         {LossScaling{.kind = Kind::fixed, .scale = 1024}, kDynamicLossScaling}) {
+         {LossScaling{.kind = ScalingKind::fixed, .scale = 1024}, kDynamicLossScaling}) {
       options.loss_scaling = scaling;
       const Outcome scaled =
           train(2, normalized_network(), shuffled_data(), options, {.epochs = 2});
@@ -125,7 +123,7 @@ model::Network steep_network() {
 
 /// So large that these overflow float32 too.
 LossScaling too_large() {
-  return {.kind = Kind::dynamic, .scale = std::ldexp(1.0F, 127), .steps_to_double = 1000};
+  return {.kind = ScalingKind::dynamic, .scale = std::ldexp(1.0F, 127), .steps_to_double = 1000};
 }
 
 TEST(LossScale, IsLoweredUntilTheGradientFits) {
@@ -158,7 +156,7 @@ TEST(LossScale, OfACheckpointGoesOn) {
   const checkpoint::ScratchDirectory directory;
   const TrainerOptions options{
       .optimizer = model::Adam{},
-      .loss_scaling = LossScaling{.kind = Kind::dynamic, .scale = 16, .steps_to_double = 5}};
+      .loss_scaling = LossScaling{.kind = ScalingKind::dynamic, .scale = 16, .steps_to_double = 5}};
   FitOptions fit{.epochs = 3};
   const Outcome straight = train(2, plain_network(), shuffled_data(), options, fit);
   EXPECT_EQ(straight.steps.back().loss_scale, 128);  // after 17 of 18 steps
@@ -193,7 +191,7 @@ TEST(LossScale, IsNotBlamedForALossThatIsNotFinite) {
 TEST(LossScale, ThatIsFixedAndTooLargeEndsTheTraining) {
   const TrainerOptions options{
       .optimizer = model::Sgd{},
-      .loss_scaling = LossScaling{.kind = Kind::fixed, .scale = std::ldexp(1.0F, 127)}};
+      .loss_scaling = LossScaling{.kind = ScalingKind::fixed, .scale = std::ldexp(1.0F, 127)}};
   ::testing::internal::CaptureStderr();
   const std::string error =
       error_of([&] { train(1, steep_network(), shuffled_data(), options, {.epochs = 100}); });

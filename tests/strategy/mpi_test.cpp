@@ -27,8 +27,6 @@ MultiWorkerMirroredStrategy ranks_with(int local_replicas) {
 
 bool is_last_rank() { return job::mpi_session().rank() == job::mpi_session().size() - 1; }
 
-data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
-
 /// A directory that all ranks name alike: that of the chief.
 class SharedDirectory {
  public:

@@ -20,7 +20,6 @@ using ::testing::HasSubstr;
 
 /// Shuffled, dropout, Adam with a schedule, clipping: everything that has a state or a random
 /// number.
-data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
 TrainerOptions full_options() {
   return {.optimizer = model::Adam{},
           .schedule = {.kind = model::Schedule::Kind::cosine,

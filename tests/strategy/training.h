@@ -23,6 +23,8 @@ inline data::Dataset small_data(std::int64_t records = 203) {
   return data::Dataset::synthetic({16}, kClasses, records);
 }
 
+inline data::Dataset shuffled_data() { return small_data().shuffle().batch(40); }
+
 inline model::Network plain_network() {
   model::Network network({16}, "plain");
   network.add(model::Dense({.units = 12}));

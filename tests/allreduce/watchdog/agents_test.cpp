@@ -25,7 +25,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-const std::vector<std::string> kBuckets = {"fc3", "fc2", "conv9 .. conv5", "conv4 .. fc1"};
 constexpr milliseconds kSoon{2000};
 
 /// Lets bytes arrive until `happened`.

@@ -14,8 +14,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-const std::vector<std::string> kBuckets = {"fc3", "fc2", "conv9 .. conv5", "conv4 .. fc1"};
-
 std::optional<Verdict> progress(const std::vector<RankView>& ranks) {
   return judge_progress(ranks, kTimeout, kBuckets);
 }

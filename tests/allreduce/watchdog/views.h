@@ -9,6 +9,7 @@
 namespace lockstep::allreduce {
 
 inline constexpr double kTimeout = 120;
+inline const std::vector<std::string> kBuckets = {"fc3", "fc2", "conv9 .. conv5", "conv4 .. fc1"};
 
 /// Inside collective number `number` (1 is the first), reducing `bucket`, for `seconds`.
 inline ReplicaView inside(std::uint64_t number, int bucket, double seconds,

@@ -12,6 +12,9 @@ namespace lockstep::data {
 
 using Bytes = std::vector<std::uint8_t>;
 
+/// As a file or a feature of an Example takes them.
+inline std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
+
 /// Smooth colors, so that JPEG changes them little, different in every channel and direction.
 Image smooth_image(int height, int width, int channels = 3);
 /// Every pixel different from its neighbours.

@@ -18,8 +18,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
-
 std::string encoded_record(const Bytes& file, std::int64_t label) {
   return serialize_example(
       {{"image/encoded", BytesList{text_of(file)}}, {"image/class/label", Int64List{label}}});

@@ -24,8 +24,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-std::string text_of(const Bytes& bytes) { return {bytes.begin(), bytes.end()}; }
-
 class ImageFolderTest : public ::testing::Test {
  protected:
   std::filesystem::path add(const std::string& name, const std::string& bytes) const {

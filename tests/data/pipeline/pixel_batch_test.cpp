@@ -32,11 +32,11 @@ class ImageSource final : public RecordSource {
   SampleSpec spec_{{1, 3, 2}, 2, 0};
 };
 
-Dataset images() {
+Dataset pixel_images() {
   return Dataset::from_source(std::make_shared<ImageSource>()).normalize(kTwoChannels).batch(3);
 }
 
-std::vector<Batch> batches_of(const Dataset& dataset, bool pixels) {
+std::vector<Batch> pixel_batches_of(const Dataset& dataset, bool pixels) {
   const auto stream = dataset.stream({.last_step = dataset.steps_per_epoch(), .pixels = pixels});
   std::vector<Batch> batches;
   for (std::vector<Batch> parts; stream->next(parts);) batches.push_back(parts.front());
@@ -44,8 +44,8 @@ std::vector<Batch> batches_of(const Dataset& dataset, bool pixels) {
 }
 
 TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
-  const auto pixels = batches_of(images().shuffle(), true);
-  const auto features = batches_of(images().shuffle(), false);
+  const auto pixels = pixel_batches_of(pixel_images().shuffle(), true);
+  const auto features = pixel_batches_of(pixel_images().shuffle(), false);
   ASSERT_EQ(pixels.size(), features.size());
   for (std::size_t step = 0; step < pixels.size(); ++step) {
     EXPECT_TRUE(pixels[step].features.empty());
@@ -61,8 +61,8 @@ TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
 
 TEST(PixelBatches, AreFeaturesWhereAMapChangesThem) {
   const Dataset mapped =
-      images().map([](Sample& sample, const SampleKey&) { sample.features[0] = 1; });
-  for (const Batch& batch : batches_of(mapped, true)) {
+      pixel_images().map([](Sample& sample, const SampleKey&) { sample.features[0] = 1; });
+  for (const Batch& batch : pixel_batches_of(mapped, true)) {
     EXPECT_TRUE(batch.pixels.empty());
     EXPECT_EQ(batch.features[0], (1 - 0.25f) / 0.5f) << "normalized after the map";
   }
@@ -74,7 +74,7 @@ TEST(PixelBatches, ComeFromRawBytesOfRecords) {
   const Dataset records =
       Dataset::from_tfrecords((directory / "images").string(), {.input_shape = {2, 2, 1}});
   EXPECT_TRUE(records.source().has_images());
-  EXPECT_THAT(batches_of(records.batch(2), true).front().pixels,
+  EXPECT_THAT(pixel_batches_of(records.batch(2), true).front().pixels,
               testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
   write_records(
       directory / "floats",
@@ -89,7 +89,7 @@ TEST(PixelBatches, RefuseARecordOfFloatsAmongThem) {
                                                            {"label", Int64List{0}}})});
   const Dataset records =
       Dataset::from_tfrecords((directory / "mixed").string(), {.input_shape = {2}});
-  EXPECT_THAT(data_error_of([&] { batches_of(records.batch(2), true); }),
+  EXPECT_THAT(data_error_of([&] { pixel_batches_of(records.batch(2), true); }),
               testing::HasSubstr(
                   "expected 2 raw bytes in image for shape [2]; it has 2 values of kind float"));
 }

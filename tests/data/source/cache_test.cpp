@@ -122,7 +122,7 @@ TEST_P(Cache, IsSharedByStreamsAndThreads) {
     readers.emplace_back([&] { expect_same(batches_of(dataset, 2), expected); });
 }
 
-constexpr ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
+constexpr ChannelNormalization kCachedChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};
 
 Dataset images() {
   std::vector<std::uint8_t> pixels(5 * 5 * 5);
@@ -131,30 +131,30 @@ Dataset images() {
                               {.shape = {5, 5, 1}, .classes = 2});
 }
 
-ImageRecipe random_crop() {
+ImageRecipe cached_crop() {
   ImageRecipe recipe = ImageRecipe::parse("none", 3, 3, 1);
   recipe.geometry = PaddedCrop{.padding = 1};
-  recipe.normalization = kOneChannel;
+  recipe.normalization = kCachedChannel;
   return recipe;
 }
 
 TEST_P(Cache, KeepsImagesAsBytes) {
-  const Dataset dataset = cached(images().normalize(kOneChannel)).batch(2);
+  const Dataset dataset = cached(images().normalize(kCachedChannel)).batch(2);
   expect_same(batches_of(dataset, 2, true),
-              batches_of(images().normalize(kOneChannel).batch(2), 2, false));
+              batches_of(images().normalize(kCachedChannel).batch(2), 2, false));
   expect_same(batches_of(dataset, 2, false),
-              batches_of(images().normalize(kOneChannel).batch(2), 2, false));
+              batches_of(images().normalize(kCachedChannel).batch(2), 2, false));
   if (!in_file()) return;
   EXPECT_LT(std::filesystem::file_size(file()), 5 * (28 + 4 + 4) + 250) << "a byte for each pixel";
 }
 
 TEST_P(Cache, GivesBytesToARecipeBehindIt) {
-  expect_same(batches_of(cached(images()).images(random_crop()).batch(2), 3, true),
-              batches_of(images().images(random_crop()).batch(2), 3, false));
+  expect_same(batches_of(cached(images()).images(cached_crop()).batch(2), 3, true),
+              batches_of(images().images(cached_crop()).batch(2), 3, false));
 }
 
 TEST_P(Cache, FreezesACropBeforeIt) {
-  const Dataset dataset = cached(images().images(random_crop())).batch(5);
+  const Dataset dataset = cached(images().images(cached_crop())).batch(5);
   const auto batches = batches_of(dataset, 2, true);
   EXPECT_EQ(batches[0].features, batches[1].features);
   expect_same(batches_of(dataset, 2, false), batches);
@@ -164,7 +164,7 @@ TEST_P(Cache, MayStandBehindAMapOfImages) {
   const auto brighter = [](Sample& sample, const SampleKey&) {
     for (float& feature : sample.features) feature += 1;
   };
-  const Dataset dataset = images().images(random_crop()).map(brighter);
+  const Dataset dataset = images().images(cached_crop()).map(brighter);
   const auto first = batches_of(dataset.batch(5), 1, false, 0);  // as the cache makes them
   expect_same(batches_of(cached(dataset).batch(5), 1), first);
 }

@@ -16,17 +16,21 @@ namespace {
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-struct Case {
+struct ConvolutionCase {
   const char* name;
   Shape input;
   Conv2D::Options options;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::ostream& operator<<(std::ostream& out, const ConvolutionCase& test) {
+  return out << test.name;
+}
+std::string name_of_convolution(const ::testing::TestParamInfo<ConvolutionCase>& info) {
+  return info.param.name;
+}
 
 // The sum of the definition, element by element.
-std::vector<float> by_definition(const Case& c, Trial& trial) {
+std::vector<float> by_definition(const ConvolutionCase& c, Trial& trial) {
   const Shape& input = c.input;
   const WindowGeometry w =
       window_geometry(input, c.options.kernel, c.options.strides, c.options.padding);
@@ -62,10 +66,10 @@ std::vector<float> by_definition(const Case& c, Trial& trial) {
   return result;
 }
 
-class Convolution : public ::testing::TestWithParam<Case> {};
+class Convolution : public ::testing::TestWithParam<ConvolutionCase> {};
 
 TEST_P(Convolution, IsItsDefinitionInTrainingAndInference) {
-  const Case& c = GetParam();
+  const ConvolutionCase& c = GetParam();
   const auto seen = std::make_shared<Recording>();
   Network network(c.input);
   network.add(Conv2D(c.options));
@@ -78,7 +82,7 @@ TEST_P(Convolution, IsItsDefinitionInTrainingAndInference) {
 }
 
 TEST_P(Convolution, HasTheGradientsOfItsInputKernelAndBias) {
-  const Case& c = GetParam();
+  const ConvolutionCase& c = GetParam();
   Network network(c.input);
   network.add(Shift());
   network.add(Conv2D(c.options));
@@ -88,39 +92,41 @@ TEST_P(Convolution, HasTheGradientsOfItsInputKernelAndBias) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Convolution,
     ::testing::Values(
-        Case{"valid", {6, 5, 3}, {.filters = 4, .kernel = 3}},
-        Case{"same", {6, 5, 3}, {.filters = 4, .kernel = 3, .padding = Padding::same}},
-        Case{"one_by_one", {4, 4, 5}, {.filters = 7, .kernel = 1}},
-        Case{"even_kernel_same",
-             {5, 6, 2},
-             {.filters = 3, .kernel = {2, 4}, .padding = Padding::same}},
-        Case{"strided_same",
-             {7, 8, 2},
-             {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::same}},
-        Case{"strided_symmetric",
-             {8, 7, 2},
-             {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::symmetric}},
-        Case{"stride_above_kernel",
-             {7, 7, 3},
-             {.filters = 2, .kernel = 1, .strides = 2, .padding = Padding::symmetric}},
-        Case{"unequal_strides", {7, 6, 2}, {.filters = 3, .kernel = {3, 2}, .strides = {2, 1}}},
-        Case{"large_kernel",
-             {11, 11, 3},
-             {.filters = 4, .kernel = 7, .strides = 2, .padding = Padding::symmetric}},
-        Case{"groups",
-             {5, 5, 6},
-             {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 2}},
-        Case{"depthwise",
-             {5, 5, 4},
-             {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 4}},
-        Case{"depthwise_twice", {5, 5, 3}, {.filters = 6, .kernel = 3, .groups = 3}},
-        Case{"without_bias", {5, 5, 3}, {.filters = 4, .kernel = 3, .use_bias = false}},
-        Case{"whole_vectors", {6, 6, 16}, {.filters = 32, .kernel = 3, .padding = Padding::same}},
-        Case{"whole_vectors_and_groups",
-             {4, 4, 32},
-             {.filters = 32, .kernel = 3, .padding = Padding::same, .groups = 2}},
-        Case{"one_channel", {8, 8, 1}, {.filters = 32, .kernel = 3}}),
-    name_of_case);
+        ConvolutionCase{"valid", {6, 5, 3}, {.filters = 4, .kernel = 3}},
+        ConvolutionCase{"same", {6, 5, 3}, {.filters = 4, .kernel = 3, .padding = Padding::same}},
+        ConvolutionCase{"one_by_one", {4, 4, 5}, {.filters = 7, .kernel = 1}},
+        ConvolutionCase{"even_kernel_same",
+                        {5, 6, 2},
+                        {.filters = 3, .kernel = {2, 4}, .padding = Padding::same}},
+        ConvolutionCase{"strided_same",
+                        {7, 8, 2},
+                        {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::same}},
+        ConvolutionCase{"strided_symmetric",
+                        {8, 7, 2},
+                        {.filters = 3, .kernel = 3, .strides = 2, .padding = Padding::symmetric}},
+        ConvolutionCase{"stride_above_kernel",
+                        {7, 7, 3},
+                        {.filters = 2, .kernel = 1, .strides = 2, .padding = Padding::symmetric}},
+        ConvolutionCase{
+            "unequal_strides", {7, 6, 2}, {.filters = 3, .kernel = {3, 2}, .strides = {2, 1}}},
+        ConvolutionCase{"large_kernel",
+                        {11, 11, 3},
+                        {.filters = 4, .kernel = 7, .strides = 2, .padding = Padding::symmetric}},
+        ConvolutionCase{"groups",
+                        {5, 5, 6},
+                        {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 2}},
+        ConvolutionCase{"depthwise",
+                        {5, 5, 4},
+                        {.filters = 4, .kernel = 3, .padding = Padding::same, .groups = 4}},
+        ConvolutionCase{"depthwise_twice", {5, 5, 3}, {.filters = 6, .kernel = 3, .groups = 3}},
+        ConvolutionCase{"without_bias", {5, 5, 3}, {.filters = 4, .kernel = 3, .use_bias = false}},
+        ConvolutionCase{
+            "whole_vectors", {6, 6, 16}, {.filters = 32, .kernel = 3, .padding = Padding::same}},
+        ConvolutionCase{"whole_vectors_and_groups",
+                        {4, 4, 32},
+                        {.filters = 32, .kernel = 3, .padding = Padding::same, .groups = 2}},
+        ConvolutionCase{"one_channel", {8, 8, 1}, {.filters = 32, .kernel = 3}}),
+    name_of_convolution);
 
 TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
   Network fused({6, 6, 3});

@@ -14,7 +14,7 @@ namespace {
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-struct Case {
+struct DenseCase {
   const char* name;
   std::int64_t inputs;
   std::int64_t units;
@@ -23,10 +23,12 @@ struct Case {
   std::int64_t samples;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::ostream& operator<<(std::ostream& out, const DenseCase& test) { return out << test.name; }
+std::string name_of_dense(const ::testing::TestParamInfo<DenseCase>& info) {
+  return info.param.name;
+}
 
-Network network_of(const Case& c) {
+Network network_of(const DenseCase& c) {
   Network network({c.inputs});
   network.add(Shift());
   network.add(Dense({.units = c.units, .use_bias = c.use_bias}));
@@ -34,10 +36,10 @@ Network network_of(const Case& c) {
   return network;
 }
 
-class DenseLayer : public ::testing::TestWithParam<Case> {};
+class DenseLayer : public ::testing::TestWithParam<DenseCase> {};
 
 TEST_P(DenseLayer, IsAProductWithItsKernelPlusItsBias) {
-  const Case& c = GetParam();
+  const DenseCase& c = GetParam();
   Trial trial(network_of(c), c.samples);
   std::vector<float> expected;
   for (std::int64_t n = 0; n < c.samples; ++n)
@@ -59,19 +61,19 @@ TEST_P(DenseLayer, IsAProductWithItsKernelPlusItsBias) {
 }
 
 TEST_P(DenseLayer, HasTheGradientsOfItsInputKernelAndBias) {
-  const Case& c = GetParam();
+  const DenseCase& c = GetParam();
   expect_gradients_match_differences(network_of(c),
                                      {.samples = c.samples, .step = c.relu ? 1e-3f : 4e-3f});
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DenseLayer,
-                         ::testing::Values(Case{"plain", 5, 3, true, false, 4},
-                                           Case{"without_bias", 5, 3, false, false, 4},
-                                           Case{"whole_vectors", 32, 16, true, false, 8},
-                                           Case{"relu", 7, 33, true, true, 3},
-                                           Case{"relu_without_bias", 16, 10, false, true, 5},
-                                           Case{"one_of_each", 1, 1, true, false, 1}),
-                         name_of_case);
+                         ::testing::Values(DenseCase{"plain", 5, 3, true, false, 4},
+                                           DenseCase{"without_bias", 5, 3, false, false, 4},
+                                           DenseCase{"whole_vectors", 32, 16, true, false, 8},
+                                           DenseCase{"relu", 7, 33, true, true, 3},
+                                           DenseCase{"relu_without_bias", 16, 10, false, true, 5},
+                                           DenseCase{"one_of_each", 1, 1, true, false, 1}),
+                         name_of_dense);
 
 TEST(Dense, DeclaresItsParameters) {
   Network network({6});

@@ -19,14 +19,16 @@ using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-struct Case {
+struct PoolingCase {
   const char* name;
   Shape input;
   PoolOptions options;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::ostream& operator<<(std::ostream& out, const PoolingCase& test) { return out << test.name; }
+std::string name_of_pooling(const ::testing::TestParamInfo<PoolingCase>& info) {
+  return info.param.name;
+}
 
 struct Pooled {
   std::vector<float> largest;
@@ -34,7 +36,7 @@ struct Pooled {
 };
 
 // Over the elements of each window that are inside the image.
-Pooled by_definition(const Case& c, Trial& trial) {
+Pooled by_definition(const PoolingCase& c, Trial& trial) {
   const WindowGeometry w = window_geometry(
       c.input, c.options.pool, c.options.strides.value_or(c.options.pool), c.options.padding);
   Pooled result;
@@ -62,10 +64,10 @@ Pooled by_definition(const Case& c, Trial& trial) {
   return result;
 }
 
-class Pooling : public ::testing::TestWithParam<Case> {};
+class Pooling : public ::testing::TestWithParam<PoolingCase> {};
 
 template <typename Pool>
-Network pooled(const Case& c) {
+Network pooled(const PoolingCase& c) {
   Network network(c.input);
   network.add(Shift());
   network.add(Pool(c.options));
@@ -96,14 +98,17 @@ TEST_P(Pooling, HasTheGradientsOfItsInput) {
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Pooling,
     ::testing::Values(
-        Case{"plain", {4, 6, 3}, {.pool = 2}}, Case{"remainder", {5, 7, 3}, {.pool = 2}},
-        Case{"overlapping", {7, 7, 2}, {.pool = 3, .strides = 2}},
-        Case{"symmetric", {8, 7, 2}, {.pool = 3, .strides = 2, .padding = Padding::symmetric}},
-        Case{"same", {5, 6, 2}, {.pool = 2, .strides = 2, .padding = Padding::same}},
-        Case{"same_stride_one", {4, 4, 2}, {.pool = 3, .strides = 1, .padding = Padding::same}},
-        Case{"unequal", {6, 6, 2}, {.pool = {3, 2}, .strides = Extent2D{1, 2}}},
-        Case{"whole_vectors", {4, 4, 32}, {.pool = 2}}),
-    name_of_case);
+        PoolingCase{"plain", {4, 6, 3}, {.pool = 2}},
+        PoolingCase{"remainder", {5, 7, 3}, {.pool = 2}},
+        PoolingCase{"overlapping", {7, 7, 2}, {.pool = 3, .strides = 2}},
+        PoolingCase{
+            "symmetric", {8, 7, 2}, {.pool = 3, .strides = 2, .padding = Padding::symmetric}},
+        PoolingCase{"same", {5, 6, 2}, {.pool = 2, .strides = 2, .padding = Padding::same}},
+        PoolingCase{
+            "same_stride_one", {4, 4, 2}, {.pool = 3, .strides = 1, .padding = Padding::same}},
+        PoolingCase{"unequal", {6, 6, 2}, {.pool = {3, 2}, .strides = Extent2D{1, 2}}},
+        PoolingCase{"whole_vectors", {4, 4, 32}, {.pool = 2}}),
+    name_of_pooling);
 
 TEST(MaxPool2D, GivesTheGradientToTheFirstOfEqualValues) {
   Network network({2, 2, 1});

@@ -10,20 +10,22 @@ namespace {
 
 using ::testing::HasSubstr;
 
-struct Case {
+struct WindowCase {
   const char* name;
   std::int64_t input, kernel, stride;
   Padding padding;
   std::int64_t output, before, after;
 };
 
-std::ostream& operator<<(std::ostream& out, const Case& test) { return out << test.name; }
-std::string name_of_case(const ::testing::TestParamInfo<Case>& info) { return info.param.name; }
+std::ostream& operator<<(std::ostream& out, const WindowCase& test) { return out << test.name; }
+std::string name_of_window(const ::testing::TestParamInfo<WindowCase>& info) {
+  return info.param.name;
+}
 
-class Window : public ::testing::TestWithParam<Case> {};
+class Window : public ::testing::TestWithParam<WindowCase> {};
 
 TEST_P(Window, HasTheExtentsOfItsPadding) {
-  const Case& c = GetParam();
+  const WindowCase& c = GetParam();
   const WindowGeometry vertical =
       window_geometry(Shape{c.input, 1, 3}, {c.kernel, 1}, {c.stride, 1}, c.padding);
   EXPECT_EQ(vertical.output_height, c.output);
@@ -41,22 +43,23 @@ TEST_P(Window, HasTheExtentsOfItsPadding) {
 // for padding (kernel - 1) / 2.
 INSTANTIATE_TEST_SUITE_P(
     Geometries, Window,
-    ::testing::Values(Case{"valid", 28, 3, 1, Padding::valid, 26, 0, 0},
-                      Case{"valid_with_a_remainder", 13, 2, 2, Padding::valid, 6, 0, 0},
-                      Case{"valid_as_large_as_the_input", 3, 3, 1, Padding::valid, 1, 0, 0},
-                      Case{"same", 28, 3, 1, Padding::same, 28, 1, 1},
-                      Case{"same_strided", 28, 3, 2, Padding::same, 14, 0, 1},
-                      Case{"same_strided_odd_input", 27, 3, 2, Padding::same, 14, 1, 1},
-                      Case{"same_first_of_resnet", 224, 7, 2, Padding::same, 112, 2, 3},
-                      Case{"same_even_kernel", 5, 2, 1, Padding::same, 5, 0, 1},
-                      Case{"same_wide_stride", 5, 1, 2, Padding::same, 3, 0, 0},
-                      Case{"same_kernel_above_input", 1, 5, 1, Padding::same, 1, 2, 2},
-                      Case{"symmetric_strided", 28, 3, 2, Padding::symmetric, 14, 1, 1},
-                      Case{"symmetric_first_of_resnet", 224, 7, 2, Padding::symmetric, 112, 3, 3},
-                      Case{"symmetric_pooling_of_resnet", 112, 3, 2, Padding::symmetric, 56, 1, 1},
-                      Case{"symmetric_wide_stride", 28, 1, 2, Padding::symmetric, 14, 0, 0},
-                      Case{"symmetric_strided_odd_input", 17, 3, 2, Padding::symmetric, 9, 1, 1}),
-    name_of_case);
+    ::testing::Values(
+        WindowCase{"valid", 28, 3, 1, Padding::valid, 26, 0, 0},
+        WindowCase{"valid_with_a_remainder", 13, 2, 2, Padding::valid, 6, 0, 0},
+        WindowCase{"valid_as_large_as_the_input", 3, 3, 1, Padding::valid, 1, 0, 0},
+        WindowCase{"same", 28, 3, 1, Padding::same, 28, 1, 1},
+        WindowCase{"same_strided", 28, 3, 2, Padding::same, 14, 0, 1},
+        WindowCase{"same_strided_odd_input", 27, 3, 2, Padding::same, 14, 1, 1},
+        WindowCase{"same_first_of_resnet", 224, 7, 2, Padding::same, 112, 2, 3},
+        WindowCase{"same_even_kernel", 5, 2, 1, Padding::same, 5, 0, 1},
+        WindowCase{"same_wide_stride", 5, 1, 2, Padding::same, 3, 0, 0},
+        WindowCase{"same_kernel_above_input", 1, 5, 1, Padding::same, 1, 2, 2},
+        WindowCase{"symmetric_strided", 28, 3, 2, Padding::symmetric, 14, 1, 1},
+        WindowCase{"symmetric_first_of_resnet", 224, 7, 2, Padding::symmetric, 112, 3, 3},
+        WindowCase{"symmetric_pooling_of_resnet", 112, 3, 2, Padding::symmetric, 56, 1, 1},
+        WindowCase{"symmetric_wide_stride", 28, 1, 2, Padding::symmetric, 14, 0, 0},
+        WindowCase{"symmetric_strided_odd_input", 17, 3, 2, Padding::symmetric, 9, 1, 1}),
+    name_of_window);
 
 TEST(WindowGeometry, RefusesExtentsThatAreNotPositive) {
   const BuildContext context("conv", "conv2d", {{4, 4, 1}});

@@ -19,6 +19,9 @@ namespace lockstep::model {
 
 using Values = std::vector<float>;
 
+inline constexpr device::Device kGpu{device::DeviceKind::gpu, 0};
+inline const Loss kLoss = SparseCategoricalCrossentropy{};
+
 /// One side of a comparison: a model with given numbers, and what a pass on a batch makes of them.
 class Side {
  public:

@@ -14,7 +14,7 @@ namespace {
 using ::testing::HasSubstr;
 
 /// The bytes of the one event file in `directory`; tags and texts stand in it as they are.
-std::string events_in(const std::filesystem::path& directory) {
+std::string events_below(const std::filesystem::path& directory) {
   const std::filesystem::directory_iterator files(directory);
   return checkpoint::read_small_file(files->path());
 }
@@ -24,11 +24,11 @@ TEST(Summaries, AreWrittenForTrainingAndValidation) {
   FitOptions fit{.epochs = 2, .validation = small_data(20).batch(40)};
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 3, "model = plain")};
   train(2, plain_network(), small_data().batch(40), {}, fit);
-  const std::string training = events_in(directory.path() / "run" / "train");
+  const std::string training = events_below(directory.path() / "run" / "train");
   for (const char* text : {"configuration", "model = plain", "epoch_loss", "epoch_accuracy",
                            "epoch_learning_rate", "batch_loss", "batch_accuracy"})
     EXPECT_THAT(training, HasSubstr(text));
-  EXPECT_THAT(events_in(directory.path() / "run" / "validation"), HasSubstr("epoch_accuracy"));
+  EXPECT_THAT(events_below(directory.path() / "run" / "validation"), HasSubstr("epoch_accuracy"));
 }
 
 TEST(Summaries, HaveNoValidationWhereThereIsNone) {

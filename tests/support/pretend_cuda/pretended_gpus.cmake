@@ -21,6 +21,7 @@ function(pretended_objects NAME)
   target_include_directories(${NAME} BEFORE PRIVATE ${pretended_cuda}/include)
   target_include_directories(${NAME} SYSTEM PRIVATE ${pretended_includes})
   target_link_libraries(${NAME} PRIVATE lockstep_device)
+  set_target_properties(${NAME} PROPERTIES UNITY_BUILD OFF)  # each stands for a library of its own
 endfunction()
 
 # The sources of a module, with what the module itself includes.
