@@ -26,6 +26,10 @@ void read_untrusted(Bytes bytes) {
     read_as({.targets = {"2"}});
   } catch (const Error&) {
   }
+  try {
+    read_as({.separator = ';'});
+  } catch (const Error&) {
+  }
   read_as({});
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <utility>
 
@@ -12,7 +13,10 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::string_view kBlank = " \t\r";
+std::string separator_text(char separator) {
+  if (separator == ',') return "a comma";
+  return separator == '\t' ? "a tab" : fmt::format("\"{}\"", separator);
+}
 
 std::string_view without_mark(std::string_view text) {
   constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";
@@ -22,8 +26,11 @@ std::string_view without_mark(std::string_view text) {
 
 }  // namespace
 
-CsvRows::CsvRows(std::string_view text, std::string file)
-    : file_(std::move(file)), rest_(without_mark(text)) {}
+CsvRows::CsvRows(std::string_view text, std::string file, char separator)
+    : file_(std::move(file)),
+      separator_(separator),
+      blank_(separator == '\t' ? " \r" : " \t\r"),
+      rest_(without_mark(text)) {}
 
 void CsvRows::fail(std::size_t column, std::string_view expected, std::string_view actual) const {
   throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1),
@@ -31,7 +38,7 @@ void CsvRows::fail(std::size_t column, std::string_view expected, std::string_vi
 }
 
 void CsvRows::skip_blanks() {
-  rest_.remove_prefix(std::min(rest_.find_first_not_of(kBlank), rest_.size()));
+  rest_.remove_prefix(std::min(rest_.find_first_not_of(blank_), rest_.size()));
 }
 
 bool CsvRows::next() {
@@ -47,7 +54,7 @@ bool CsvRows::next() {
     skip_blanks();
     fields_.push_back(rest_.starts_with('"') ? take_quoted() : take_plain());
     if (at_end_of_line()) break;
-    rest_.remove_prefix(1);  // the comma
+    rest_.remove_prefix(1);  // the separator
   }
   if (!rest_.empty()) rest_.remove_prefix(1);
   ++next_line_;
@@ -55,9 +62,11 @@ bool CsvRows::next() {
 }
 
 std::string_view CsvRows::take_plain() {
-  std::string_view field = rest_.substr(0, rest_.find_first_of(",\n"));
+  const std::array<char, 2> ends = {separator_, '\n'};
+  std::string_view field =
+      rest_.substr(0, rest_.find_first_of(std::string_view(ends.data(), ends.size())));
   rest_.remove_prefix(field.size());
-  field = field.substr(0, field.find_last_not_of(kBlank) + 1);
+  field = field.substr(0, field.find_last_not_of(blank_) + 1);
   if (field.find('"') != std::string_view::npos)
     fail(fields_.size(), "expected quotes around the whole field, and doubled quotes inside it",
          fmt::format("got {}", field));
@@ -79,8 +88,10 @@ std::string_view CsvRows::take_quoted() {
   next_line_ += std::ranges::count(field, '\n');
   rest_.remove_prefix(end + 1);
   skip_blanks();
-  if (!at_end_of_line() && rest_.front() != ',')
-    fail(fields_.size(), "expected a comma or the end of the line after the closing quote",
+  if (!at_end_of_line() && rest_.front() != separator_)
+    fail(fields_.size(),
+         fmt::format("expected {} or the end of the line after the closing quote",
+                     separator_text(separator_)),
          fmt::format("got {}", rest_.front()));
   if (!has_doubled) return field;
   std::string& text = unquoted_.emplace_back();
@@ -115,6 +126,21 @@ bool names_columns_of(const CsvOptions& options, const Row& row) {
          std::ranges::any_of(options.columns, is_name) ||
          std::ranges::any_of(options.leave_out, is_name) ||
          std::ranges::any_of(options.categorical, is_name);
+}
+
+/// Refuses a table whose first line has another separator only.
+void check_separator(std::string_view text, char separator, const std::string& file) {
+  text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const bool ends_in_quotes = std::ranges::count(line, '"') % 2 != 0;
+  if (ends_in_quotes || line.find(separator) != std::string_view::npos) return;
+  for (const char other : {',', ';', '\t'})
+    if (line.find(other) != std::string_view::npos)
+      throw Error(
+          ErrorCategory::data, file,
+          fmt::format("expected {} between columns, or another separator as in 'csv:FILE?sep={}'",
+                      separator_text(separator), other == '\t' ? "tab" : std::string(1, other)),
+          fmt::format("the first row has {} instead", separator_text(other)));
 }
 
 /// A column without a name is identified by its number; two columns with the same name would be
@@ -241,7 +267,8 @@ template std::optional<std::int64_t> csv_number(std::string_view);
 template std::optional<std::size_t> csv_number(std::string_view);
 
 CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options) {
-  CsvRows rows(text, file);
+  check_separator(text, options.separator, file);
+  CsvRows rows(text, file, options.separator);
   const auto next = [&] {
     return rows.next() ? Row(rows.fields().begin(), rows.fields().end()) : Row();
   };

@@ -1,4 +1,4 @@
-// Parsing of comma-separated text, and the meaning of its columns.
+// Parsing of text with separated columns, and the meaning of its columns.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +13,12 @@
 namespace lockstep::data {
 
 /// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks
-/// and doubled quotes. Blanks around fields, empty lines and a byte order mark are skipped.
+/// and doubled quotes. Spaces and tabs around fields (tabs unless they separate them), empty lines
+/// and a byte order mark are skipped.
 class CsvRows {
  public:
-  /// `text` must outlive this object; `file` is used in messages.
-  CsvRows(std::string_view text, std::string file);
+  /// `text` must outlive this object; `file` is used in messages. `separator`: between fields.
+  CsvRows(std::string_view text, std::string file, char separator = ',');
 
   /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
   /// for misplaced quotes.
@@ -38,6 +39,8 @@ class CsvRows {
   void skip_blanks();
 
   std::string file_;
+  char separator_;
+  std::string_view blank_;  // what is skipped around fields
   std::string_view rest_;
   std::int64_t line_ = 0;
   std::int64_t next_line_ = 1;

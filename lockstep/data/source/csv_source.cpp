@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
@@ -19,8 +20,9 @@ namespace {
 using Words = std::set<std::string, std::less<>>;
 
 /// The rows after the header.
-CsvRows records_of(std::string_view text, const std::string& file, const CsvLayout& layout) {
-  CsvRows rows(text, file);
+CsvRows records_of(std::string_view text, const std::string& file, const CsvLayout& layout,
+                   char separator) {
+  CsvRows rows(text, file, separator);
   if (layout.has_header) rows.next();
   return rows;
 }
@@ -40,6 +42,24 @@ std::string listed(const std::vector<std::string>& words) {
   constexpr std::size_t kShown = 10;
   const auto shown = std::span(words).first(std::min(words.size(), kShown));
   return fmt::format("{}{}", fmt::join(shown, ", "), words.size() > kShown ? "..." : "");
+}
+
+/// Whether the field is how programs write a missing value.
+bool is_missing(std::string_view field) {
+  constexpr std::array<std::string_view, 11> kMissing = {
+      "", "NA", "N/A", "n/a", "na", "#N/A", "NULL", "null", "None", "?", "-"};
+  return std::ranges::find(kMissing, field) != kMissing.end();
+}
+
+/// Whether the field is a number if its comma is a point.
+bool has_decimal_comma(std::string_view field) {
+  std::string text(field);
+  std::ranges::replace(text, ',', '.');
+  return text != field && csv_number<double>(text).has_value();
+}
+
+bool is_word(std::string_view field) {
+  return !csv_number<double>(field) && !is_missing(field) && !has_decimal_comma(field);
 }
 
 /// The index of `word` in the sorted `words`; words.size() if it is not one of them.
@@ -87,14 +107,15 @@ void CsvSource::read_table() {
   for (const std::size_t column : layout_.features)
     vocabulary_.columns.push_back(layout_.names[column]);
   if (options_.like.empty()) {
-    learn_vocabulary(records_of(text, file_.string(), layout_));
+    learn_vocabulary(records_of(text, file_.string(), layout_, options_.separator));
   } else {
     CsvOptions known = options_;
     known.like.clear();
     take_vocabulary(CsvSource(options_.like, known).vocabulary());
   }
   set_spec();
-  for (CsvRows rows = records_of(text, file_.string(), layout_); rows.next();) add_row(rows);
+  for (CsvRows rows = records_of(text, file_.string(), layout_, options_.separator); rows.next();)
+    add_row(rows);
   if (layout_.announced_records > 0 && layout_.announced_records != records_)
     throw Error(
         ErrorCategory::data, file_.string(),
@@ -209,12 +230,25 @@ float CsvSource::number(const CsvRows& rows, std::size_t column) const {
   const auto given = csv_number<double>(field);
   const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
   if (!std::isfinite(value))
-    rows.fail(column,
-              given ? "expected a finite number"
-                    : fmt::format("expected a number, or a column of words: categorical={}",
-                                  layout_.names[column]),
+    rows.fail(column, given ? "expected a finite number" : number_text(rows, column),
               fmt::format("got \"{}\"", field));
   return value;
+}
+
+std::string CsvSource::number_text(const CsvRows& rows, std::size_t column) const {
+  const std::string_view field = rows.fields()[column];
+  if (is_missing(field))
+    return "expected a number (missing values are not supported: fill them in, or remove the row)";
+  if (has_decimal_comma(field)) return "expected a number with a decimal point instead of a comma";
+  if (std::ranges::find(layout_.targets, column) != layout_.targets.end())
+    return fmt::format("expected a number, or label={} for a column of classes",
+                       layout_.names[column]);
+  std::vector<std::string> words;  // all of the row, so that one run is enough
+  for (const std::size_t other : layout_.features)
+    if (layout_.is_categorical[other] || is_word(rows.fields()[other]))
+      words.push_back(layout_.names[other]);
+  return fmt::format("expected a number, or {} of words: categorical={}",
+                     words.size() == 1 ? "a column" : "columns", fmt::join(words, ","));
 }
 
 float CsvSource::value_number(const CsvRows& rows, std::size_t column) const {

@@ -25,10 +25,11 @@ struct CsvVocabulary {
   std::int64_t classes = 0;
 };
 
-/// A comma-separated file (RFC 4180), kept in memory. By default, the last column is the label and
-/// the others are features, [F]. Labels are class numbers from 0, or words, which are numbered in
-/// alphabetical order regardless of row order. A categorical column is one-hot encoded: one feature
-/// per value, in the same order. Features are in the order of their columns.
+/// A comma-separated file (RFC 4180; or with another separator), kept in memory. By default, the
+/// last column is the label and the others are features, [F]. Labels are class numbers from 0, or
+/// words, which are numbered in alphabetical order regardless of row order. A categorical column is
+/// one-hot encoded: one feature per value, in the same order. Features are in the order of their
+/// columns.
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
@@ -76,6 +77,8 @@ class CsvSource final : public RecordSource {
   void set_spec();
   void add_row(const CsvRows& rows);
   float number(const CsvRows& rows, std::size_t column) const;
+  /// What is expected instead of a field that is not a number.
+  std::string number_text(const CsvRows& rows, std::size_t column) const;
   float value_number(const CsvRows& rows, std::size_t column) const;
   std::int32_t class_number(const CsvRows& rows) const;
 

@@ -38,6 +38,7 @@ enum class CsvHeader { automatic, yes, no };
 /// A column is identified by its name in the header, or by its number from 1.
 struct CsvOptions {
   CsvHeader header = CsvHeader::automatic;  ///< whether the first line is a header
+  char separator = ',';                     ///< between the columns: ',', ';' or a tab
   std::string label = {};  ///< class column; empty: the last column, unless there are targets
   std::vector<std::string> targets = {};  ///< columns of regression targets, instead of a label
   /// Feature columns, in this order; empty: all remaining columns.
@@ -51,7 +52,7 @@ struct CsvOptions {
   std::filesystem::path like = {};
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
-  /// `header=yes`, `unknown=column`. Throws Error (input) that starts with `where`.
+  /// `header=yes`, `sep=tab`, `unknown=column`. Throws Error (input) that starts with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 

@@ -86,7 +86,10 @@ TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
 TEST_F(CsvTest, NamesFileLineAndColumn) {
   const std::string needed_number = "expected a number, or a column of words: categorical=";
   EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2, got \"x\"");
-  EXPECT_EQ(error("a,b,c\n1,2,0\n,2,0\n"), at("line 3, column 1") + needed_number + "a, got \"\"");
+  EXPECT_EQ(error("1,2,0\n1,,0\n"),
+            at("line 2, column 2") +
+                "expected a number (missing values are not supported: fill them in, or remove the "
+                "row), got \"\"");
   EXPECT_EQ(error("1,2,0\nnan,2,0\n"),
             at("line 2, column 1") + "expected a finite number, got \"nan\"");
   EXPECT_EQ(error("1,2,0\n1e99,2,0\n"),
@@ -152,7 +155,67 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   EXPECT_THAT(targets, ElementsAre(8, 6));
   EXPECT_EQ(
       error("a,b\n1,x\n", {.targets = {"b"}}),
-      at("line 2, column 2") + "expected a number, or a column of words: categorical=b, got \"x\"");
+      at("line 2, column 2") + "expected a number, or label=b for a column of classes, got \"x\"");
+}
+
+TEST_F(CsvTest, SaysWhatToDoAboutAFieldThatIsNoNumber) {
+  for (const std::string missing : {"", "NA", "N/A", "null", "?"}) {
+    const std::string expected =
+        "expected a number (missing values are not supported: fill them in, or remove the row), "
+        "got \"" +
+        missing + "\"";
+    EXPECT_EQ(error("a,b,c\n1,2,0\n" + missing + ",x,0\n"), at("line 3, column 1") + expected);
+    EXPECT_EQ(error("a,b\n1,2\n3," + missing + "\n", {.targets = {"b"}}),
+              at("line 3, column 2") + expected);
+  }
+  EXPECT_EQ(error("a,b,c\n1,2,0\n\"3,5\",2,0\n"),
+            at("line 3, column 1") +
+                "expected a number with a decimal point instead of a comma, got "
+                "\"3,5\"");
+}
+
+TEST_F(CsvTest, NamesAllColumnsOfWordsAtOnce) {
+  const std::string text = "color,size,shape,made,kind\nred,\"1,5\",round,NA,1\n";
+  const std::string expected =
+      "expected a number, or columns of words: categorical=color,shape, got ";
+  EXPECT_EQ(error(text), at("line 2, column 1") + expected + "\"red\"");
+  EXPECT_EQ(error("color,size,shape,kind\nred,1,round,1\n", {.categorical = {"color"}}),
+            at("line 2, column 3") + expected + "\"round\"");
+}
+
+TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
+  const CsvSource semicolons = open("a;\tb;kind\n1; 2 ;x\n3;\"4\";\"y;z\"\n", {.separator = ';'});
+  EXPECT_THAT(semicolons.feature_names(), ElementsAre("a", "b"));
+  EXPECT_THAT(semicolons.class_names(), ElementsAre("x", "y;z"));
+  EXPECT_THAT(read(semicolons, 1).features, ElementsAre(3, 4));
+  const CsvSource tabs = open("\tb\tkind\r\n1\t 2\tx, y\r\n", {.separator = '\t'});
+  EXPECT_THAT(tabs.feature_names(), ElementsAre("1", "b"));
+  EXPECT_THAT(tabs.class_names(), ElementsAre("x, y"));
+  EXPECT_THAT(read(tabs, 0).features, ElementsAre(1, 2));
+  EXPECT_EQ(error("a;b\n\"1,5\";0\n", {.separator = ';'}),
+            at("line 2, column 1") +
+                "expected a number with a decimal point instead of a comma, got \"1,5\"");
+  EXPECT_EQ(error("1;\"2\"3;0\n", {.separator = ';'}),
+            at("line 1, column 2") +
+                "expected \";\" or the end of the line after the closing quote, got 3");
+}
+
+TEST_F(CsvTest, NamesTheSeparatorOfATable) {
+  EXPECT_EQ(error("a;b;kind\n1,5;2;0\n"),
+            of_file() +
+                "expected a comma between columns, or another separator as in 'csv:FILE?sep=;'; "
+                "the first row has \";\" instead");
+  for (const std::string header : {"a\tb\tkind", "\"a\"\t\"b\"\t\"kind\"", "\ta\tkind"})
+    EXPECT_EQ(
+        error("\n" + header + "\n1\t2\t0\n"),
+        of_file() +
+            "expected a comma between columns, or another separator as in 'csv:FILE?sep=tab'; "
+            "the first row has a tab instead");
+  EXPECT_EQ(open("\"a;\nb\",kind\n1,0\n").feature_names().at(0), "a;\nb");
+  EXPECT_EQ(error("a,b,kind\n1,2,0\n", {.separator = '\t'}),
+            of_file() +
+                "expected a tab between columns, or another separator as in 'csv:FILE?sep=,'; the "
+                "first row has a comma instead");
 }
 
 TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
@@ -171,9 +234,10 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
   EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(),
             2);
   EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
-  EXPECT_EQ(
-      error(",5,1\n3,6,0\n"),
-      at("line 1, column 1") + "expected a number, or a column of words: categorical=1, got \"\"");
+  EXPECT_EQ(error(",5,1\n3,6,0\n"),
+            at("line 1, column 1") +
+                "expected a number (missing values are not supported: fill them in, or remove the "
+                "row), got \"\"");
 }
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
@@ -292,11 +356,16 @@ TEST(CsvOptions, AreReadFromText) {
   EXPECT_TRUE(options.unknown_column);
   EXPECT_EQ(options.like, "train.csv");
   EXPECT_EQ(CsvOptions::parse("header=auto", "").header, CsvHeader::automatic);
-  for (const char* text : {"", "label", "label=", "header=maybe", "unknown=1", "color=red"})
+  EXPECT_EQ(options.separator, ',');
+  EXPECT_EQ(CsvOptions::parse("sep=,", "").separator, ',');
+  EXPECT_EQ(CsvOptions::parse("sep=;&label=kind", "").separator, ';');
+  EXPECT_EQ(CsvOptions::parse("sep=tab", "").separator, '\t');
+  for (const char* text :
+       {"", "label", "label=", "header=maybe", "unknown=1", "color=red", "sep=x", "sep=;;"})
     EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
               std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or "
-                          "categorical=COLUMN,COLUMN..., header=yes|no|auto, unknown=column|error "
-                          "or like=FILE, with & between them, got \"") +
+                          "categorical=COLUMN,COLUMN..., header=yes|no|auto, sep=,|;|tab, "
+                          "unknown=column|error or like=FILE, with & between them, got \"") +
                   text + "\"");
 }
 
