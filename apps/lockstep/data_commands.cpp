@@ -48,8 +48,9 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
 }
 
 /// Writes the shards and prints a summary on standard output. IDX images become raw bytes in
-/// `image`, table rows become floats in `features`, both with an integer `label`. JPEG and PNG
-/// files are copied unchanged to `image/encoded`, in an order that mixes the classes. Throws Error.
+/// `image`, table rows become floats in `features`, both with an integer `label`, or with the
+/// targets of a table as floats in `label`. JPEG and PNG files are copied unchanged to
+/// `image/encoded`, in an order that mixes the classes. Throws Error.
 void convert_data(const ConvertOptions& options) {
   data::ShardOptions shards = options.shards;
   std::unique_ptr<data::RecordSource> source;

@@ -106,6 +106,14 @@ TEST_F(DataCommands, ConvertCsv) {
             (Example{{"features", FloatList{3.0f, 4.5f}}, {"label", Int64List{1}}}));
 }
 
+TEST_F(DataCommands, ConvertCsvOfARegression) {
+  write_bytes(directory_ / "a.csv", "x;price\n1;2.5\n3;-4\n");
+  run({"convert", "csv", "--input", path("a.csv") + "?targets=price&sep=;", "--output",
+       path("out")});
+  EXPECT_EQ(open_data(path("out")).spec(), (SampleSpec{{1}, 0, 1}));
+  EXPECT_THAT(run({"verify", path("out")}), HasSubstr(": 2 records, intact\n"));
+}
+
 TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
   EXPECT_THAT(data_error_of([&] {
                 run_convert({"--part", "test"});

@@ -58,7 +58,7 @@ void prepare_directory(const ShardOptions& options) {
   }
 }
 
-void check_options(const RecordSource& source, const ShardOptions& options) {
+void check_options(const ShardOptions& options) {
   if (options.shards < 1 || options.shards > 99'999) {
     throw Error(ErrorCategory::input, "shards", "expected 1 to 99999 shards",
                 fmt::format("got {}", options.shards));
@@ -67,10 +67,6 @@ void check_options(const RecordSource& source, const ShardOptions& options) {
     throw Error(ErrorCategory::input, "shards", "expected a part name that can begin a file name",
                 fmt::format("got \"{}\"", options.part));
   }
-  if (source.spec().classes == 0)
-    throw Error(ErrorCategory::input, source.description(),
-                "expected records with labels to write as TFRecord shards",
-                "the records have targets");
 }
 
 /// Class numbers must have the same meaning in all parts.
@@ -105,7 +101,10 @@ class KeepingStep final : public ImageStep {
 class SampleEncoder {
  public:
   SampleEncoder(const RecordSource& source, const ShardOptions& options)
-      : source_(source), options_(options), class_names_(source.class_names()) {
+      : source_(source),
+        options_(options),
+        class_names_(source.class_names()),
+        targets_(static_cast<std::size_t>(source.spec().targets)) {
     if (options.encoding != FeatureEncoding::encoded)
       features_.resize(static_cast<std::size_t>(source.spec().feature_count()));
   }
@@ -117,10 +116,10 @@ class SampleEncoder {
 
  private:
   std::string encode_features(std::int64_t record_id) {
-    Sample sample{features_, 0, {}};
+    Sample sample{features_, 0, targets_};
     source_.read(record_id, sample);
     Example example;
-    example[options_.label_feature] = Int64List{sample.label};
+    example[options_.label_feature] = label_of(sample);
     if (options_.encoding == FeatureEncoding::floats) {
       example[options_.input_feature] = features_;
     } else {
@@ -135,7 +134,7 @@ class SampleEncoder {
   std::string encode_image(std::int64_t record_id) {
     std::string file;
     KeepingStep keeping(file);
-    Sample sample;
+    Sample sample{{}, 0, targets_};
     sample.images = &keeping;
     source_.read(record_id, sample);
     const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
@@ -145,17 +144,23 @@ class SampleEncoder {
     example["image/height"] = Int64List{header.height};
     example["image/width"] = Int64List{header.width};
     example["image/channels"] = Int64List{header.channels};
-    example[options_.label_feature] = Int64List{sample.label};
+    example[options_.label_feature] = label_of(sample);
     if (!class_names_.empty())
       example["image/class/text"] = BytesList{class_names_[static_cast<std::size_t>(sample.label)]};
     example[options_.input_feature] = BytesList{std::move(file)};
     return serialize_example(example);
   }
 
+  Feature label_of(const Sample& sample) const {
+    if (targets_.empty()) return Int64List{sample.label};
+    return targets_;
+  }
+
   const RecordSource& source_;
   const ShardOptions& options_;
   std::vector<std::string> class_names_;
   std::vector<float> features_;
+  std::vector<float> targets_;
 };
 
 /// Makes the names in `directory` durable, so that a power failure cannot keep a later change and
@@ -215,7 +220,7 @@ std::unique_ptr<TFRecordWriter> write_shard(const RecordSource& source, const Sh
 
 PartDescription write_shards(const RecordSource& source, const ShardOptions& options,
                              const Progress& progress) {
-  check_options(source, options);
+  check_options(options);
   prepare_directory(options);
   check_class_names(options, source.class_names());
   remove_abandoned_temporaries(options.directory);

@@ -36,13 +36,14 @@ struct ShardOptions {
 /// Called repeatedly with the number of records written so far.
 using Progress = std::function<void(std::int64_t records)>;
 
-/// Writes all records of `source` (which must have classes) to shards whose sizes differ by at most
-/// one record, and dataset.json next to them. The files are renamed to their final names when all
-/// of them are complete, so an earlier failure leaves the directory unchanged. An interruption of
-/// the renaming leaves a dataset.json that is marked incomplete, which readers refuse. Removes
-/// temporary files of killed conversions. Throws Error (data) if a file cannot be written, and if
-/// another part of the directory has other class names; Error (input) if the directory already has
-/// shards of this part and `overwrite` is not set.
+/// Writes all records of `source` to shards whose sizes differ by at most one record, and
+/// dataset.json next to them. A label is one integer, the targets of a regression are floats. The
+/// files are renamed to their final names when all of them are complete, so an earlier failure
+/// leaves the directory unchanged. An interruption of the renaming leaves a dataset.json that is
+/// marked incomplete, which readers refuse. Removes temporary files of killed conversions. Throws
+/// Error (data) if a file cannot be written, and if another part of the directory has other class
+/// names; Error (input) if the directory already has shards of this part and `overwrite` is not
+/// set.
 PartDescription write_shards(const RecordSource& source, const ShardOptions& options,
                              const Progress& progress = {});
 

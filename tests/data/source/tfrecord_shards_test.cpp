@@ -74,13 +74,26 @@ TEST_F(ShardsTest, KeepTheNamesOfClasses) {
             "[" + (options_.directory / "dataset.json").string() +
                 "] expected the classes of its part train: apple, plum, got cherry, plum");
   EXPECT_NO_THROW(write_shards(CsvSource(directory_ / "a.csv"), options_));
-  EXPECT_EQ(
-      input_error_of([&] {
-        write_shards(CsvSource(directory_ / "a.csv", {.targets = {"1"}, .categorical = {"2"}}),
-                     options_);
-      }),
-      "[" + (directory_ / "a.csv").string() +
-          "] expected records with labels to write as TFRecord shards; the records have targets");
+}
+
+TEST_F(ShardsTest, OfARegressionHaveItsTargetsAsFloats) {
+  write_bytes(directory_ / "a.csv", "width,price,height,rate\n1,2.5,3,4\n5,-6,7,8\n");
+  options_.encoding = FeatureEncoding::floats;
+  options_.input_feature = "features";
+  const PartDescription part =
+      write_shards(CsvSource(directory_ / "a.csv", {.targets = {"rate", "price"}}), options_);
+  EXPECT_EQ(part.classes, 0);
+  EXPECT_EQ(parse_example(read_records(options_.directory / part.files.at(0)).at(1)),
+            (Example{{"features", FloatList{5, 7}}, {"label", FloatList{8, -6}}}));
+  const Dataset dataset = open_data(options_.directory.string());
+  EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 0, 2}));
+  EXPECT_THAT(dataset.source().feature_names(), ElementsAre("width", "height"));
+  std::vector<float> features(2);
+  std::vector<float> targets(2);
+  Sample sample{features, 0, targets};
+  dataset.source().read(0, sample);
+  EXPECT_THAT(features, ElementsAre(1, 3));
+  EXPECT_THAT(targets, ElementsAre(4, 2.5));
 }
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
