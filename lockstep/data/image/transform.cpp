@@ -48,7 +48,9 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
 
 [[noreturn]] void throw_wrong_size(const ImageRecipe& recipe, const ImageHeader& header) {
   throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-              fmt::format("expected images of {} x {}", recipe.height, recipe.width),
+              fmt::format("expected images of {} x {}, or a recipe that resizes them: --images "
+                          "imagenet (224 x 224)",
+                          recipe.height, recipe.width),
               fmt::format("one is {} x {}", header.height, header.width));
 }
 

@@ -201,7 +201,9 @@ TEST_F(ImageBatches, OfCifarHaveItsSizeInTrainingAndTesting) {
   for (const std::string recipe : {"cifar10-train", "cifar10-test"})
     EXPECT_THAT(
         data_error_of([&] { batches_of(open().images(ImageRecipe::parse(recipe)).batch(1)); }),
-        HasSubstr("[image recipe " + recipe + "] expected images of 32 x 32; one is 40 x 32"));
+        HasSubstr("[image recipe " + recipe +
+                  "] expected images of 32 x 32, or a recipe that "
+                  "resizes them: --images imagenet (224 x 224); one is 40 x 32"));
 }
 
 TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
@@ -212,7 +214,8 @@ TEST_F(ImageBatches, OfAnySizeAreForRecipesThatChangeIt) {
   const Dataset dataset = Dataset::from_tfrecords((directory_ / "images").string(), told);
   EXPECT_EQ(batches_of(dataset.images(ImageRecipe::parse("imagenet-test")).batch(2))[0].samples, 2);
   EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(2)); }),
-              HasSubstr("expected images of 224 x 224; one is 20 x 30"));
+              HasSubstr("expected images of 224 x 224, or a recipe that resizes them: --images "
+                        "imagenet (224 x 224); one is 20 x 30"));
   EXPECT_THAT(
       input_error_of([&] {
         Dataset::from_tfrecords((directory_ / "images").string(), {.input_shape = {672, 224}});
