@@ -156,7 +156,7 @@ float gradient(int rank, std::size_t i) {
          (i % 100 < 50 ? 1e-6F : 3e-9F);
 }
 
-constexpr std::size_t kCount = 5000;
+constexpr std::size_t kGradients = 5000;
 const std::vector<std::size_t> kOffsets = {0, 700, 4990};
 
 struct Outcome {
@@ -170,15 +170,15 @@ Outcome sum_narrow(const std::vector<Communicator>& members, const GpuKind* kind
                    ValueOf value) {
   Outcome outcome;
   run_members(members, [&](const Communicator& group) {
-    std::vector<float> on_host(kCount);
+    std::vector<float> on_host(kGradients);
     std::optional<Computing> member;
-    if (kind != nullptr) member.emplace(group, *kind, kCount);
+    if (kind != nullptr) member.emplace(group, *kind, kGradients);
     const std::span<float> gradients = member ? member->gradients() : std::span(on_host);
     GradientBuckets buckets(group, gradients, kOffsets,
                             {.first_bytes = 1, .bytes = 1, .wire = wire}, 1,
                             member ? &member->stream : nullptr);
     for (int step = 0; step < 2; ++step) {
-      for (std::size_t i = 0; i < kCount; ++i) gradients[i] = value(group.rank(), i);
+      for (std::size_t i = 0; i < kGradients; ++i) gradients[i] = value(group.rank(), i);
       if (step == 1) buckets.measure_wire_error();
       buckets.finish();
       if (member) member->stream.synchronize();

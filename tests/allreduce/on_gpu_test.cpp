@@ -27,21 +27,21 @@ class OnAGpu : public ::testing::Test {
   }
 };
 
-using Values = std::vector<float>;
+using Floats = std::vector<float>;
 
 template <typename ValueAt>
-Values values_of(std::size_t count, ValueAt value) {
-  Values values(count);
+Floats values_of(std::size_t count, ValueAt value) {
+  Floats values(count);
   for (std::size_t i = 0; i < count; ++i) values[i] = value(i);
   return values;
 }
 
-void write(std::span<float> memory, const Values& values, device::Stream& stream) {
+void write(std::span<float> memory, const Floats& values, device::Stream& stream) {
   device::copy(memory.data(), values.data(), memory.size_bytes(), stream);
 }
 
-Values read(std::span<float> memory, device::Stream& stream) {
-  Values values(memory.size());
+Floats read(std::span<float> memory, device::Stream& stream) {
+  Floats values(memory.size());
   device::copy(values.data(), memory.data(), memory.size_bytes(), stream);
   stream.synchronize();
   return values;
@@ -81,10 +81,10 @@ constexpr std::size_t kValues = 5000;
 const std::vector<std::size_t> kParameterOffsets = {0, 700, 4990};
 
 // The first member's sums, the last 10 of which travel as float32.
-Values sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, WireType wire) {
-  Values sums;
+Floats sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, WireType wire) {
+  Floats sums;
   run_members(members, [&](const Communicator& group) {
-    const Values mine =
+    const Floats mine =
         values_of(kValues, [&](std::size_t i) { return small_gradient(group.rank(), i); });
     device::Stream stream(on_gpu ? kFirstGpu.front() : device::Device{});
     const device::Buffer buffer = group.allocate(kValues * sizeof(float));
@@ -97,7 +97,7 @@ Values sum_of_gradients(const std::vector<Communicator>& members, bool on_gpu, W
         buckets.ready(parameter);
       buckets.finish();
     }
-    const Values all = read(gradients, stream);
+    const Floats all = read(gradients, stream);
     if (group.rank() == 0) sums = all;
   });
   return sums;
@@ -111,7 +111,7 @@ TEST_F(OnAGpu, SumsBucketsToTheBitsOfTheCpu) {
 }
 
 TEST_F(OnAGpu, SumsBucketsByWayOfTheHost) {
-  const Values expected =
+  const Floats expected =
       sum_of_gradients(make_in_process_group(kReplicas), false, WireType::float32);
   EXPECT_EQ(sum_of_gradients(make_device_group(kFirstGpu, Route::staged), true, WireType::float32),
             expected);

@@ -143,9 +143,11 @@ TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
   write_records(directory_ / "images", {encoded_record(encode_png(smooth_image(4, 4).view()), 0),
                                         encoded_record(encode_png(smooth_image(4, 5).view()), 1)});
   EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }), HasSubstr("record 1 at byte "));
-  EXPECT_THAT(data_error_of([&] { batches_of(open().batch(2)); }),
-              HasSubstr("] expected a usable image in image/encoded; [image recipe none] expected "
-                        "images of 4 x 4; one is 4 x 5"));
+  EXPECT_THAT(
+      data_error_of([&] { batches_of(open().batch(2)); }),
+      HasSubstr("] expected a usable image in image/encoded; [image recipe none] expected "
+                "images of 4 x 4, or a recipe that resizes them: --images imagenet (224 x 224); "
+                "one is 4 x 5"));
   Bytes cut = encode_jpeg(smooth_image(4, 4).view());
   cut.resize(cut.size() / 2);
   write_records(directory_ / "images",
