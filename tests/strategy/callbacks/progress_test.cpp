@@ -2,10 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/logger.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <array>
 
+#include "lockstep/base/log.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/support/terminal.h"
@@ -100,6 +103,7 @@ class OnTerminal {
   OnTerminal& operator=(const OnTerminal&) = delete;
 
   ProgressBar& progress() { return progress_; }
+  int inner() const { return terminal_.inner; }
   const std::string& text() { return terminal_.text(); }
   /// The line that is rewritten next. It is rewritten after a tenth of a second; how many steps
   /// that takes does not matter.
@@ -145,6 +149,19 @@ TEST(ProgressBar, LeavesNothingOfARewrittenLine) {
   terminal.progress().on_epoch_end({});
   while (terminal.text().find("time\r\n") == std::string::npos) continue;
   EXPECT_THAT(terminal.text(), HasSubstr("\r" + std::string(size, ' ') + "\repoch  "));
+}
+
+TEST(ProgressBar, IsReplacedByAMessageOnTheSameTerminal) {
+  OnTerminal terminal(80);
+  terminal.next_line();
+  const int before = dup(STDERR_FILENO);
+  dup2(terminal.inner(), STDERR_FILENO);
+  make_logger({.rank = 1, .ranks = 2})->warn("step 3 skipped");
+  dup2(before, STDERR_FILENO);
+  close(before);
+  while (terminal.text().find("skipped\r\n") == std::string::npos) continue;
+  EXPECT_THAT(terminal.text(), HasSubstr("\r\x1b[Klockstep: [rank 1] step 3 skipped\r\n"));
+  EXPECT_THAT(terminal.next_line(), ContainsRegex("^epoch 1  step [0-9]+/1000000000  loss "));
 }
 
 TEST(ProgressBar, HasNoTimeLeftAtTheEndOfAnEpoch) {
