@@ -315,6 +315,9 @@ void ProgressBar::on_checkpoint(const CheckpointLogs& logs) {
 void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
+  if (end.skipped_steps > 0)
+    print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
+                           end.skipped_steps, counted(end.steps - begin_.first_step, "step")));
   print_line(fmt::format("{}, {:.1f} s; parameter hash {}", counted(end.steps, "step"), end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }

@@ -232,10 +232,12 @@ void FitLoop::end() {
   history_.end = {.steps = position_.step,
                   .seconds = seconds_since(start_),
                   .parameter_hash = replicas_[0].parameter_hash(),
+                  .skipped_steps = health_.skipped_steps(),
+                  .healthy = health_.is_healthy(),
                   .signal = stop_.signal(),
                   .stopped = stop_.by_callback()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
-  if (const auto diverged = health_.at_end(history_)) checkpoints_.throw_diverged(*diverged);
+  if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
 }
 
 FitState FitLoop::state() const {
