@@ -172,8 +172,9 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
       ->default_str("25")
       ->group(group);
   add_at_least(command, "--check-replicas", a.fit.check_replicas, 0,
-               "Number of steps between checks that all replicas have the same parameters and "
-               "optimizer slots; 0 checks only at checkpoints")
+               "Number of steps between checks that all replicas have the same parameters, "
+               "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
+               "checkpoints")
       ->default_str(std::to_string(a.fit.check_replicas))
       ->group(group);
 }

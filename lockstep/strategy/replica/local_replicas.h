@@ -24,10 +24,10 @@ struct Disagreement {
   std::vector<int> odd;
 };
 
-/// Compares 64-bit hashes of every parameter and every optimizer slot over the group of `replica`.
-/// Returns the first tensor, in parameter order, that differs between replicas; nullopt if none
-/// does. The result is the same on all replicas. Sends one small message if all replicas agree.
-/// Collective.
+/// Compares 64-bit hashes of every parameter, every optimizer slot and, where they must be the same
+/// (Replica::statistics_agree), every moving statistic over the group of `replica`. Returns the
+/// first tensor, in parameter order, that differs between replicas; nullopt if none does. The
+/// result is the same on all replicas. Sends one small message if all replicas agree. Collective.
 std::optional<Disagreement> find_disagreement(Replica& replica);
 
 /// The replicas of one model in this process, each created and used on its own thread. All replicas
@@ -59,8 +59,8 @@ class LocalReplicas {
   void spread();
 
   /// Throws the same Error (communication) on all ranks unless all replicas of the job have the
-  /// same parameters and optimizer slots. The message names the first tensor that differs, its
-  /// replicas, and the last step of agreement.
+  /// same parameters, optimizer slots and, where they must, moving statistics. The message names
+  /// the first tensor that differs, its replicas, and the last step of agreement.
   void check_agreement(std::int64_t step);
 
   /// Parameters, buffers and, if `with_slots`, optimizer slots of local replica 0, in host memory:
