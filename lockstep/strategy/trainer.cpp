@@ -81,6 +81,7 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 }
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
+  replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
   job::Agreement(replicas_->strategy().ranks())
@@ -96,6 +97,7 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOpti
 
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
                       const ReadOptions& options) {
+  replicas_->strategy().require_usable();
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
   check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks())
@@ -110,6 +112,7 @@ void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
 
 checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {
   const Strategy& strategy = replicas_->strategy();
+  strategy.require_usable();
   const checkpoint::ReplicaArrays arrays = replicas_->arrays(false);
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {

@@ -99,6 +99,7 @@ void FitLoop::begin() {
 
 void FitLoop::restore() {
   position_ = plan_.start();
+  position_.updates = replicas_.updates();
   const auto restored = checkpoints_.restore(to_training_state(state(), plan_, replicas_));
   if (!restored) return;
   const FitState saved = resume_from(*restored, plan_, replicas_);
@@ -229,6 +230,7 @@ void FitLoop::save() {
 }
 
 void FitLoop::end() {
+  replicas_.set_updates(position_.updates);
   history_.end = {.steps = position_.step,
                   .seconds = seconds_since(start_),
                   .parameter_hash = replicas_[0].parameter_hash(),

@@ -101,7 +101,8 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
                        fmt::join(saved_slots, ", ")),
            fmt::format("one with [{}]", fmt::join(slots, ", ")));
   const Strategy& strategy = replicas.strategy();
-  if (strategy.is_chief()) warn_of_differences(path, state, plan, *strategy.session().logger());
+  if (strategy.is_chief() && state.step < plan.last_step)
+    warn_of_differences(path, state, plan, *strategy.session().logger());
   const std::string preparation = dataset.preparation();
   if (const auto other = saved.value("preparation", preparation); other != preparation)
     refuse(fmt::format("expected the sample preparation of {} (\"{}\")", path, other),

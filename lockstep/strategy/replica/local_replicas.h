@@ -70,11 +70,17 @@ class LocalReplicas {
   /// Sums over all replicas of the job since the last call.
   model::MetricSums take_metrics();
 
+  /// Updates that the optimizer slots hold, on which the bias correction of Adam depends; kept for
+  /// the next training of these replicas.
+  std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }  ///< see updates()
+
  private:
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
   bool has_accuracy_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed
+  std::int64_t updates_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;
   // The arrays that arrays() returned: parameters, buffers, slots in the order of their names.
   std::vector<device::HostView> views_;
