@@ -256,7 +256,11 @@ void ProgressBar::print_row(const Row& row) {
   if (has_accuracy_) add("accuracy", 8, accuracy(row.metrics));
   if (begin_.has_validation) {
     add("val loss", 8, row.validation ? loss_text(row.validation->mean_loss()) : "");
-    if (has_accuracy_) add("val accuracy", 12, row.validation ? accuracy(*row.validation) : "");
+    // Rows of many steps would be wider than 80 columns.
+    const std::string_view name = last.size() < 5 ? "val accuracy" : "val acc";
+    if (has_accuracy_)
+      add(name, std::max<std::size_t>(8, name.size()),
+          row.validation ? accuracy(*row.validation) : "");
   }
   add("samples/s", 9, fmt::format("{:.0f}", row.samples_per_second));
   add("time", 7,

@@ -53,6 +53,28 @@ TEST(ProgressBar, ShowsTheFirstAndLastStepOfAShortTraining) {
   EXPECT_THAT(shown({.log_every = 0}), Not(HasSubstr(" 1/5 ")));
 }
 
+TEST(ProgressBar, FitsEightyColumnsForUpToAMillionSteps) {
+  for (const std::int64_t steps : {9'999, 10'000, 999'999}) {
+    CapturedFile file;
+    ProgressBar progress(file.get());
+    TrainBegin begin;
+    begin.last_step = begin.steps_per_epoch = steps;
+    begin.has_validation = true;
+    progress.on_train_begin(begin);
+    EpochLogs logs;
+    logs.step = steps;
+    logs.metrics = {.samples = 1, .has_accuracy = true};
+    logs.validation = logs.metrics;
+    logs.samples_per_second = 123'456'789;
+    logs.seconds = 35'999;
+    progress.on_epoch_end(logs);
+    const std::string text = file.text();
+    const std::size_t row = text.find("\nepoch  ") + 1;
+    EXPECT_LE(text.find('\n', row) - row, 80U) << text;
+    EXPECT_LE(text.size() - text.find('\n', row) - 2, 80U) << text;
+  }
+}
+
 TEST(ProgressBar, HasDetailsWhenVerbose) {
   const std::string text = shown({.verbose = true}, 2);
   EXPECT_THAT(text, HasSubstr("\nreplica  rank  host"));
