@@ -273,6 +273,27 @@ TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   EXPECT_TRUE(checkpoints[0].complete());
 }
 
+// Open MPI's mpirun then sends the ranks SIGTERM, and SIGKILL a second later. It does not read
+// their output meanwhile, so they must not print much.
+TEST(MpirunInterrupt, LeadsAllToOneCheckpointWithoutAnAlarm) {
+  const ScratchDirectory directory;
+  const std::string run_path = (directory.path() / "run").string();
+  Process process(mpirun(3,
+                         "train --model mlp:1024,1024 --data synthetic:8x8x1:4:100000 "
+                         "--global-batch 90 --log-format json --log-every 5 --save-every 100000 "
+                         "--checkpoint-dir " +
+                             run_path));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
+  process.kill(SIGINT);
+  const Result result = process.finish();
+  EXPECT_THAT(result.status, ::testing::AnyOf(1, 128 + SIGINT)) << "mpirun's own";
+  EXPECT_THAT(result.errors, Not(HasSubstr("lockstep: error: ")));
+  const auto checkpoints = checkpoint::list_checkpoints(run_path);
+  ASSERT_EQ(checkpoints.size(), 1U) << result.errors;
+  EXPECT_TRUE(checkpoints[0].complete());
+  EXPECT_GE(checkpoints[0].step, 5);
+}
+
 TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {
   const ScratchDirectory scratch;
   const std::string directory = (scratch.path() / "run").string();
