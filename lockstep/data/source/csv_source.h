@@ -46,8 +46,9 @@ class CsvSource final : public RecordSource {
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
   /// Calls report(error) for every problem of the table for which the constructor would throw, at
-  /// most one per field, in the order of the rows. After a misplaced quote, or if the columns
-  /// cannot be determined, nothing more is read. Returns the number of rows without the header.
+  /// most one per field, in the order of the rows; but once for all missing values. After a
+  /// misplaced quote, or if the columns cannot be determined, nothing more is read. Returns the
+  /// number of rows without the header.
   static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
                                     const std::function<void(const Error&)>& report);
 
@@ -76,11 +77,12 @@ class CsvSource final : public RecordSource {
   void take_vocabulary(const CsvVocabulary& known);
   void set_spec();
   void add_row(const CsvRows& rows);
-  float number(const CsvRows& rows, std::size_t column) const;
+  void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
+  float number(const CsvRows& rows, std::size_t column);
   /// What is expected instead of a field that is not a number.
   std::string number_text(const CsvRows& rows, std::size_t column) const;
   float value_number(const CsvRows& rows, std::size_t column) const;
-  std::int32_t class_number(const CsvRows& rows) const;
+  std::int32_t class_number(const CsvRows& rows);
 
   std::filesystem::path file_;
   CsvOptions options_;
@@ -94,5 +96,7 @@ class CsvSource final : public RecordSource {
   std::vector<std::int32_t> labels_;
   const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
 };
+  std::string label_text_;
+  bool missing_is_reported_ = false;
 
 }  // namespace lockstep::data
