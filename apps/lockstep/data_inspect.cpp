@@ -20,7 +20,6 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
-#include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
 
@@ -75,11 +74,14 @@ class HeaderStep final : public data::ImageStep {
 /// The values of a data set, by column where it is a table.
 class ValueSummary {
  public:
-  explicit ValueSummary(const data::RecordSource& source) : is_image_(source.has_images()) {
-    const auto* table = dynamic_cast<const data::CsvSource*>(&source);
-    if (table != nullptr) names_ = table->feature_names();
-    extents_.resize(std::max<std::size_t>(names_.size(), 1));
-    targets_.resize(static_cast<std::size_t>(source.spec().targets));
+  explicit ValueSummary(const data::RecordSource& source)
+      : is_image_(source.has_images()),
+        names_(source.feature_names()),
+        target_names_(source.target_names()),
+        extents_(std::max<std::size_t>(names_.size(), 1)),
+        targets_(static_cast<std::size_t>(source.spec().targets)) {
+    for (std::size_t i = target_names_.size(); i < targets_.size(); ++i)
+      target_names_.push_back(fmt::format("target {}", i + 1));
   }
 
   void add(const data::Sample& sample) {
@@ -95,7 +97,7 @@ class ValueSummary {
       fmt::print("  {:<24}{:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
     }
     for (std::size_t i = 0; i < targets_.size(); ++i)
-      fmt::print("  {:<24}{:<9}{}\n", fmt::format("target {}", i + 1), "float", targets_[i].text());
+      fmt::print("  {:<24}{:<9}{}\n", target_names_[i], "float", targets_[i].text());
   }
 
  private:
@@ -118,10 +120,12 @@ std::map<std::int64_t, std::string> numbered(const std::vector<std::string>& nam
   return result;
 }
 
-/// Zero for every class, so that classes without records are printed too.
+/// Zero for every class, so that classes without records are printed too. Not for a number that is
+/// probably no class number.
 std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
   std::map<std::int64_t, std::int64_t> counts;
   for (std::int64_t label = 0; label < classes; ++label) counts[label] = 0;
+  std::vector<std::string> target_names_;
   return counts;
 }
 

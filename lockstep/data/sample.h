@@ -90,8 +90,13 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
-/// The first index at which two lists of RecordSource::feature_names() have different names;
-/// nullopt if there is none. A number, of a column without a name, matches any name.
+/// For descriptions of data whose labels are numbers: ", labels from 1 to 3 (4 classes, none of
+/// class 0)". Empty if `lowest` is 0.
+std::string text_of_labels(std::int64_t lowest, std::int64_t highest);
+
+/// The first index at which two lists of RecordSource::feature_names(), or of target_names(), have
+/// different names; nullopt if there is none. A number, of a column without a name, matches any
+/// name.
 std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
                                              const std::vector<std::string>& others);
 
@@ -193,6 +198,8 @@ class RecordSource {
   virtual void will_need(Range /*record_ids*/) const {}
   /// Files that are used only up to a damage, if this was requested on opening.
   virtual std::vector<DamagedFile> damage() const { return {}; }
+  /// The same for targets.
+  virtual std::vector<std::string> target_names() const { return {}; }
   /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
   /// The processing of the records, without their origin: ", images cifar10-train, cached in

@@ -195,7 +195,7 @@ TEST_F(DataCommands, InspectsTables) {
               HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
-                        "  target 1                float    2\n"));
+                        "  price                   float    2\n"));
   EXPECT_EQ(input_error_of([&] {
               run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output",
                    path("out"), "--part", "test"});

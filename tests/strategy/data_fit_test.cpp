@@ -160,9 +160,9 @@ TEST_F(ScaleWarning, NamesColumnsThatAreFarFromUnitScale) {
                     Not(HasSubstr("flag"))));
   EXPECT_THAT(scale_warning(table(-100, 100, kSmall)), HasSubstr("width (mean 0, deviation 100);"));
   EXPECT_THAT(scale_warning(table(5, 6, {.targets = {"price"}, .leave_out = {"age", "kind"}})),
-              AllOf(HasSubstr(": target 1 (mean -2000, deviation 0);"), Not(HasSubstr("width"))));
+              AllOf(HasSubstr(": price (mean -2000, deviation 0);"), Not(HasSubstr("width"))));
   EXPECT_THAT(scale_warning(table(500, 600, {.targets = {"kind", "price"}})),
-              HasSubstr("deviation 0), target 2 (mean -2000, deviation 0);"));
+              HasSubstr("deviation 0), price (mean -2000, deviation 0);"));
 }
 
 TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {

@@ -219,6 +219,12 @@ std::vector<std::string> CsvSource::feature_names() const {
 void CsvSource::add_row(const CsvRows& rows) {
   ++records_;
   if (rows.fields().size() != layout_.names.size())
+std::vector<std::string> CsvSource::target_names() const {
+  std::vector<std::string> names;
+  for (const std::size_t column : layout_.targets) names.push_back(layout_.names[column]);
+  return names;
+}
+
     return attempt([&] { check_columns(rows, layout_.names.size()); });
   for (const std::size_t column : layout_.features)
     attempt([&] {
@@ -263,16 +269,16 @@ float CsvSource::number(const CsvRows& rows, std::size_t column) {
   const auto given = csv_number<double>(field);
   const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
   if (!std::isfinite(value))
+  if (is_missing(field)) {
+    fail_missing(rows, column, "expected a number");
+    return 0;
+  }
     rows.fail(column, given ? "expected a finite number" : number_text(rows, column),
               fmt::format("got \"{}\"", field));
   return value;
 }
 
 std::string CsvSource::number_text(const CsvRows& rows, std::size_t column) const {
-  if (is_missing(field)) {
-    fail_missing(rows, column, "expected a number");
-    return 0;
-  }
   const std::string_view field = rows.fields()[column];
   if (has_decimal_comma(field)) return "expected a number with a decimal point instead of a comma";
   if (std::ranges::find(layout_.targets, column) != layout_.targets.end())
@@ -281,17 +287,17 @@ std::string CsvSource::number_text(const CsvRows& rows, std::size_t column) cons
   std::vector<std::string> words;  // all of the row, so that one run is enough
   for (const std::size_t other : layout_.features)
     if (layout_.is_categorical[other] || is_word(rows.fields()[other]))
+  if (is_date(field))
+    return fmt::format(
+        "expected a number (dates are not supported: leave_out={}, or replace them by numbers, "
+        "such as the year)",
+        layout_.names[column]);
       words.push_back(layout_.names[other]);
   return fmt::format("expected a number, or {} of words: categorical={}",
                      words.size() == 1 ? "a column" : "columns", fmt::join(words, ","));
 }
 
 float CsvSource::value_number(const CsvRows& rows, std::size_t column) const {
-  if (is_date(field))
-    return fmt::format(
-        "expected a number (dates are not supported: leave_out={}, or replace them by numbers, "
-        "such as the year)",
-        layout_.names[column]);
   const auto& words = vocabulary_.values.at(layout_.names[column]);
   const std::size_t place = place_of(words, rows.fields()[column]);
   if (place == words.size() && !options_.unknown_column)
@@ -316,16 +322,16 @@ std::int32_t CsvSource::class_number(const CsvRows& rows) {
   const auto label = csv_number<std::int32_t>(field);
   if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
     rows.fail(*layout_.label, "expected a class number (an integer from 0)", given);
+  if (is_missing(field)) {
+    fail_missing(rows, *layout_.label, "expected a class number");
+    return 0;
+  }
   if (vocabulary_.classes > 0 && *label >= vocabulary_.classes)
     rows.fail(*layout_.label, fmt::format("expected a class number below {}", vocabulary_.classes),
               given);
   return *label;
 }
 
-  if (is_missing(field)) {
-    fail_missing(rows, *layout_.label, "expected a class number");
-    return 0;
-  }
 void CsvSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   const std::size_t columns = layout_.features.size();

@@ -60,6 +60,7 @@ class CsvSource final : public RecordSource {
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const override;
 
+  std::vector<std::string> target_names() const override;
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
   /// Whether this table alone determines the numbers of its categorical values, so that another
   /// table would number them differently.
@@ -95,8 +96,8 @@ class CsvSource final : public RecordSource {
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
   const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
-};
   std::string label_text_;
   bool missing_is_reported_ = false;
+};
 
 }  // namespace lockstep::data

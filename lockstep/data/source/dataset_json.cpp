@@ -27,6 +27,7 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
   if (!part.class_names.empty()) json["class_names"] = part.class_names;
   if (!part.feature_names.empty()) json["feature_names"] = part.feature_names;
   json["files"] = part.files;
+  if (!part.target_names.empty()) json["target_names"] = part.target_names;
   return json;
 }
 
@@ -50,7 +51,8 @@ PartDescription from_json(const nlohmann::json& json) {
 bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
          shape == other.shape && classes == other.classes && class_names == other.class_names &&
-         feature_names == other.feature_names;
+         feature_names == other.feature_names && target_names == other.target_names;
+  if (json.contains("target_names")) json.at("target_names").get_to(part.target_names);
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,

@@ -358,6 +358,9 @@ RecordSchema find_schema(const TFRecordOptions& options,
       schema.spec.feature_count() == static_cast<std::int64_t>(known.feature_names.size()))
     schema.feature_names = known.feature_names;
   check_record(schema, record, where);
+  if (schema.label_feature == known.label_feature &&
+      schema.spec.targets == static_cast<std::int64_t>(known.target_names.size()))
+    schema.target_names = known.target_names;
   return schema;
 } catch (const MalformedExample& error) {
   throw Error(ErrorCategory::data, where, "expected a tf.train.Example", error.what());

@@ -184,6 +184,7 @@ std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
     Shard& shard = shards_[i];
     if (!shard.index.labels || shard.index.labels->feature != label_feature) {
       bool is_whole = true;
+  target_names_ = schema.target_names;
       shard.index.labels = scan_labels(i, label_feature, is_whole);
       if (!is_whole) shard.state = IndexState::not_worth_keeping;
       if (shard.state == IndexState::kept) shard.state = IndexState::new_or_changed;

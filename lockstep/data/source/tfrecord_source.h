@@ -44,6 +44,7 @@ class TFRecordSource final : public RecordSource {
   std::string description() const override { return description_; }
   std::vector<std::string> class_names() const override { return class_names_; }
   std::vector<std::string> feature_names() const override { return feature_names_; }
+  std::vector<std::string> target_names() const override { return target_names_; }
 
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
@@ -107,6 +108,7 @@ class TFRecordSource final : public RecordSource {
   std::vector<std::int64_t> first_records_;  // of each shard
   std::int64_t size_ = 0;
   std::vector<DamagedFile> damage_;
+  std::vector<std::string> target_names_;   // likewise
   RecentFiles recent_;
   std::optional<ExampleDecoder> decoder_;  // always set after construction
 };

@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
+constexpr const char* kTargetsKey = "target_names";
 
 }  // namespace
 
@@ -63,7 +64,9 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
 }
 
 DataNames DataNames::of(const data::Dataset& dataset) {
-  return {.classes = dataset.source().class_names(), .features = dataset.source().feature_names()};
+  return {.classes = dataset.source().class_names(),
+          .features = dataset.source().feature_names(),
+          .targets = dataset.source().target_names()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -75,7 +78,9 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
                          });
     return is_list ? value.get<std::vector<std::string>>() : std::vector<std::string>();
   };
-  return {.classes = names(kClassesKey), .features = names(kFeaturesKey)};
+  return {.classes = names(kClassesKey),
+          .features = names(kFeaturesKey),
+          .targets = names(kTargetsKey)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
@@ -87,6 +92,7 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
   if (!other) return;
+  if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
   throw Error(ErrorCategory::data, dataset.description(),
               fmt::format("expected the features of the training data, number {} of which is {}; "
                           "select the columns of a table with columns=, in the order of the "
@@ -103,6 +109,14 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 }
 
 namespace {
+  const auto targets = dataset.source().target_names();
+  if (const auto other = data::different_feature(trained.targets, targets))
+    throw Error(
+        ErrorCategory::data, dataset.description(),
+        fmt::format("expected the targets of the training data, number {} of which is {}; select "
+                    "the columns of a table with targets=, in the order of the training",
+                    *other + 1, trained.targets[*other]),
+        fmt::format("got {}", targets[*other]));
 
 /// Mean and deviation of one column.
 struct ColumnScale {
@@ -138,11 +152,13 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());
   for (std::size_t i = 0; i < targets.size(); ++i)
-    columns.push_back({.name = fmt::format("target {}", i + 1)});
+    columns.push_back(
+        {.name = i < target_names.size() ? target_names[i] : fmt::format("target {}", i + 1)});
   constexpr std::int64_t kMaxRecords = 1000;
   const std::int64_t records = std::min(source.size(), kMaxRecords);
   for (std::int64_t i = 0; i < records; ++i) {
     data::Sample sample{.features = features, .targets = targets};
+  const auto target_names = source.target_names();
     try {
       source.read(i * source.size() / records, sample);
     } catch (const std::exception&) {

@@ -25,11 +25,12 @@ enum class DataUse {
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
                      const model::Loss& loss, DataUse use = DataUse::training);
 
-/// The names of classes and features, which belong to a trained model.
+/// The names of classes, features and targets, which belong to a trained model.
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
 
+  std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them.
   static DataNames of(const checkpoint::Configuration& configuration);
@@ -43,7 +44,8 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
 
 /// `dataset` with the class numbers of `trained`, of whose classes it may lack some, and which it
 /// may have in another order. Unchanged if its classes or those of `trained` have no names. Throws
-/// Error (data) for a class that `trained` does not have, and the errors of check_same_features().
+/// Error (data) for a class that `trained` does not have, for other targets, and the errors of
+/// check_same_features().
 data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
 
 /// A warning that names the columns of a table (RecordSource::feature_names) whose values are far
