@@ -114,3 +114,9 @@ void Sample::set_image(std::span<const std::uint8_t> image,
 }
 
 }  // namespace lockstep::data
+std::string text_of_labels(std::int64_t lowest, std::int64_t highest) {
+  if (lowest <= 0 || lowest > highest) return "";
+  return fmt::format(", labels from {} to {} ({} classes, none of class 0)", lowest, highest,
+                     highest + 1);
+}
+

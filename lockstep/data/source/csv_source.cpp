@@ -126,8 +126,11 @@ void CsvSource::read_table() {
         ErrorCategory::data, file_.string(),
         fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
         fmt::format("there are {}", records_));
-  if (layout_.label && spec_.classes == 0 && !labels_.empty())
-    spec_.classes = vocabulary_.classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
+  if (layout_.label && spec_.classes == 0 && !labels_.empty()) {
+    const auto [lowest, highest] = std::ranges::minmax(labels_);
+    spec_.classes = vocabulary_.classes = std::int64_t{highest} + 1;
+    label_text_ = text_of_labels(lowest, highest);
+  }
 }
 
 void CsvSource::learn_vocabulary(CsvRows rows) {
@@ -216,15 +219,15 @@ std::vector<std::string> CsvSource::feature_names() const {
   return names;
 }
 
-void CsvSource::add_row(const CsvRows& rows) {
-  ++records_;
-  if (rows.fields().size() != layout_.names.size())
 std::vector<std::string> CsvSource::target_names() const {
   std::vector<std::string> names;
   for (const std::size_t column : layout_.targets) names.push_back(layout_.names[column]);
   return names;
 }
 
+void CsvSource::add_row(const CsvRows& rows) {
+  ++records_;
+  if (rows.fields().size() != layout_.names.size())
     return attempt([&] { check_columns(rows, layout_.names.size()); });
   for (const std::size_t column : layout_.features)
     attempt([&] {
@@ -266,13 +269,13 @@ void CsvSource::fail_missing(const CsvRows& rows, std::size_t column, std::strin
 
 float CsvSource::number(const CsvRows& rows, std::size_t column) {
   const std::string_view field = rows.fields()[column];
-  const auto given = csv_number<double>(field);
-  const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
-  if (!std::isfinite(value))
   if (is_missing(field)) {
     fail_missing(rows, column, "expected a number");
     return 0;
   }
+  const auto given = csv_number<double>(field);
+  const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
+  if (!std::isfinite(value))
     rows.fail(column, given ? "expected a finite number" : number_text(rows, column),
               fmt::format("got \"{}\"", field));
   return value;
@@ -284,14 +287,14 @@ std::string CsvSource::number_text(const CsvRows& rows, std::size_t column) cons
   if (std::ranges::find(layout_.targets, column) != layout_.targets.end())
     return fmt::format("expected a number, or label={} for a column of classes",
                        layout_.names[column]);
-  std::vector<std::string> words;  // all of the row, so that one run is enough
-  for (const std::size_t other : layout_.features)
-    if (layout_.is_categorical[other] || is_word(rows.fields()[other]))
   if (is_date(field))
     return fmt::format(
         "expected a number (dates are not supported: leave_out={}, or replace them by numbers, "
         "such as the year)",
         layout_.names[column]);
+  std::vector<std::string> words;  // all of the row, so that one run is enough
+  for (const std::size_t other : layout_.features)
+    if (layout_.is_categorical[other] || is_word(rows.fields()[other]))
       words.push_back(layout_.names[other]);
   return fmt::format("expected a number, or {} of words: categorical={}",
                      words.size() == 1 ? "a column" : "columns", fmt::join(words, ","));
@@ -319,13 +322,13 @@ std::int32_t CsvSource::class_number(const CsvRows& rows) {
                 given);
     return static_cast<std::int32_t>(place);
   }
-  const auto label = csv_number<std::int32_t>(field);
-  if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
-    rows.fail(*layout_.label, "expected a class number (an integer from 0)", given);
   if (is_missing(field)) {
     fail_missing(rows, *layout_.label, "expected a class number");
     return 0;
   }
+  const auto label = csv_number<std::int32_t>(field);
+  if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
+    rows.fail(*layout_.label, "expected a class number (an integer from 0)", given);
   if (vocabulary_.classes > 0 && *label >= vocabulary_.classes)
     rows.fail(*layout_.label, fmt::format("expected a class number below {}", vocabulary_.classes),
               given);

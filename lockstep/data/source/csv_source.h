@@ -55,12 +55,13 @@ class CsvSource final : public RecordSource {
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::string description() const override { return file_.string(); }
+  /// The path; also that no record has class 0, if the labels are numbers.
+  std::string description() const override { return file_.string() + label_text_; }
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const override;
-
   std::vector<std::string> target_names() const override;
+
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
   /// Whether this table alone determines the numbers of its categorical values, so that another
   /// table would number them differently.
@@ -95,9 +96,9 @@ class CsvSource final : public RecordSource {
   std::vector<float> values_;  // [N, columns]: numbers; for words, their index in the vocabulary
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
-  const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
   std::string label_text_;
   bool missing_is_reported_ = false;
+  const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
 };
 
 }  // namespace lockstep::data

@@ -148,8 +148,11 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   for (const Shard& shard : shards_) paths.push_back(shard.path);
   const auto described = find_description(paths);
   RecordSchema schema = first_schema(options, described);
-  if (schema.spec.classes == 0 && schema.spec.targets == 0)
-    schema.spec.classes = count_classes(schema.label_feature);
+  if (schema.spec.classes == 0 && schema.spec.targets == 0) {
+    const LabelRange labels = find_labels(schema.label_feature);
+    schema.spec.classes = labels.highest + 1;
+    description_ += text_of_labels(labels.lowest, labels.highest);
+  }
   class_names_ = schema.class_names;
   feature_names_ = schema.feature_names;
   decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
@@ -178,20 +181,21 @@ RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
   return schema_of(0, options, described);
 }
 
-std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
-  std::int64_t highest = -1;
+LabelRange TFRecordSource::find_labels(const std::string& label_feature) {
+  LabelRange all{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
   for (std::size_t i = 0; i < shards_.size(); ++i) {
+  target_names_ = schema.target_names;
     Shard& shard = shards_[i];
     if (!shard.index.labels || shard.index.labels->feature != label_feature) {
       bool is_whole = true;
-  target_names_ = schema.target_names;
       shard.index.labels = scan_labels(i, label_feature, is_whole);
       if (!is_whole) shard.state = IndexState::not_worth_keeping;
       if (shard.state == IndexState::kept) shard.state = IndexState::new_or_changed;
     }
-    highest = std::max(highest, shard.index.labels->highest);
+    all.lowest = std::min(all.lowest, shard.index.labels->lowest);
+    all.highest = std::max(all.highest, shard.index.labels->highest);
   }
-  return highest + 1;
+  return all;
 }
 
 /// Once, at the end: replacing a file just written makes some file systems wait for the disk.

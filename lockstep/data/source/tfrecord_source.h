@@ -84,7 +84,8 @@ class TFRecordSource final : public RecordSource {
                          const std::optional<PartDescription>& described) const;
   /// Sets `is_whole` to false if records were skipped.
   LabelRange scan_labels(std::size_t shard, const std::string& label_feature, bool& is_whole) const;
-  std::int64_t count_classes(const std::string& label_feature);
+  /// The range of the labels of all files.
+  LabelRange find_labels(const std::string& label_feature);
   void keep_indexes();
   Place place_of(std::int64_t record_id) const;
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
@@ -107,8 +108,8 @@ class TFRecordSource final : public RecordSource {
   std::vector<Shard> shards_;
   std::vector<std::int64_t> first_records_;  // of each shard
   std::int64_t size_ = 0;
-  std::vector<DamagedFile> damage_;
   std::vector<std::string> target_names_;   // likewise
+  std::vector<DamagedFile> damage_;
   RecentFiles recent_;
   std::optional<ExampleDecoder> decoder_;  // always set after construction
 };
