@@ -47,6 +47,7 @@ struct ValueExtent {
 
 /// Collects the formats and sizes of encoded images from their headers.
 class HeaderStep final : public data::ImageStep {
+  bool varies() const { return lowest < highest; }
  public:
   void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
   void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
@@ -68,6 +69,9 @@ class HeaderStep final : public data::ImageStep {
   std::int64_t pngs_ = 0;
   ValueExtent<int> heights_;
   ValueExtent<int> widths_;
+  /// Whether the images have different sizes or channels.
+  bool vary() const { return heights_.varies() || widths_.varies() || channels_.varies(); }
+
   ValueExtent<int> channels_;
 };
 
@@ -120,12 +124,12 @@ std::map<std::int64_t, std::string> numbered(const std::vector<std::string>& nam
   return result;
 }
 
+  std::vector<std::string> target_names_;
 /// Zero for every class, so that classes without records are printed too. Not for a number that is
 /// probably no class number.
 std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
   std::map<std::int64_t, std::int64_t> counts;
   for (std::int64_t label = 0; label < classes; ++label) counts[label] = 0;
-  std::vector<std::string> target_names_;
   return counts;
 }
 
@@ -165,8 +169,8 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
-  fmt::print("{}: {} of [{}]", source.description(), counted(source.size(), "record"),
-             fmt::join(spec.shape, ", "));
+  fmt::print("{}: {} of {}[{}]", source.description(), counted(source.size(), "record"),
+             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape, ", "));
   fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} class{}", spec.classes,
                                                       spec.classes == 1 ? "" : "es")
                                         : "");

@@ -27,6 +27,10 @@ struct RecordLocation {
   std::string text() const;
 };
 
+/// The largest record: the largest message of protobuf. Without a limit, a file with a hole could
+/// announce a record that needs any amount of memory.
+inline constexpr std::uint64_t kMaxRecordBytes = (std::uint64_t{1} << 31) - 1;
+
 /// Damage of a record: truncation, or a checksum mismatch, in its length or in its data.
 enum class RecordFault { truncated_length, length_crc, truncated_data, data_crc };
 
@@ -52,8 +56,11 @@ class RecordError : public Error {
 /// Throws the RecordError for a record of `announced` bytes of which only `left` are in the file.
 [[noreturn]] void throw_truncated_data(RecordLocation location, std::uint64_t announced,
                                        std::uint64_t left);
-/// Throws the RecordError for a length field that does not match its checksum.
-[[noreturn]] void throw_length_crc(RecordLocation location);
+/// Throws Error (data) for a record of `length` bytes, more than kMaxRecordBytes.
+[[noreturn]] void throw_too_long(const RecordLocation& location, std::uint64_t length);
+/// Throws the RecordError for a length field that does not match its checksum. `header` is what the
+/// record begins with; at the start of a file it may show that the file has another format.
+[[noreturn]] void throw_length_crc(RecordLocation location, std::string_view header);
 /// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);
 
@@ -191,6 +198,8 @@ class RecordSource {
   /// Feature names by index, such as the columns of a table; a column without a name has its
   /// number, from 1. Empty if unknown.
   virtual std::vector<std::string> feature_names() const { return {}; }
+  /// The same for targets.
+  virtual std::vector<std::string> target_names() const { return {}; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }
@@ -198,8 +207,6 @@ class RecordSource {
   virtual void will_need(Range /*record_ids*/) const {}
   /// Files that are used only up to a damage, if this was requested on opening.
   virtual std::vector<DamagedFile> damage() const { return {}; }
-  /// The same for targets.
-  virtual std::vector<std::string> target_names() const { return {}; }
   /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".
   virtual std::string description() const = 0;
   /// The processing of the records, without their origin: ", images cifar10-train, cached in

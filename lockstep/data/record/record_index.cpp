@@ -208,7 +208,7 @@ void scan_headers(const RecordFile& file, RecordIndex& index) {
     const std::string_view header = window.at(offset);
     const auto location = [&] { return file.location(index.records(), offset); };
     if (header.size() < kRecordHeaderBytes) throw_truncated_length(location(), header.size());
-    if (!header_intact(header)) throw_length_crc(location());
+    if (!header_intact(header)) throw_length_crc(location(), header);
     const std::uint64_t length = record_length(header);
     const std::uint64_t left = size - offset - kRecordHeaderBytes;
     if (left < kRecordFooterBytes || length > left - kRecordFooterBytes)

@@ -50,7 +50,7 @@ bool TFRecordReader::next(std::string_view& data) {
   offset_ = next_;
   ++record_;
   if (header < kRecordHeaderBytes) throw_truncated_length(location(), header);
-  if (!header_intact(buffered())) throw_length_crc(location());
+  if (!header_intact(buffered())) throw_length_crc(location(), buffered());
   const std::uint64_t length = record_length(buffered());
   begin_ += kRecordHeaderBytes;
   const std::uint64_t rest = length + kRecordFooterBytes;

@@ -52,6 +52,12 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
     if (spec.classes == 0)
       refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
              "the data set has none");
+    if (use == DataUse::training && spec.classes == 1) {
+      const auto names = dataset.source().class_names();
+      refuse("expected at least 2 classes to train on (of images, a folder for each)",
+             names.empty() ? "all records have the same class"
+                           : fmt::format("there is only {}", names.front()));
+    }
     if (use == DataUse::evaluation ? spec.classes > outputs : spec.classes != outputs)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
              fmt::format("got {} classes", spec.classes));
@@ -86,13 +92,13 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!classes.empty()) (*configuration)[kClassesKey] = classes;
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
+  if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
   if (!other) return;
-  if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
   throw Error(ErrorCategory::data, dataset.description(),
               fmt::format("expected the features of the training data, number {} of which is {}; "
                           "select the columns of a table with columns=, in the order of the "
@@ -103,12 +109,6 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
 
 data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
   check_same_features(dataset, trained);
-  const auto names = dataset.source().class_names();
-  if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
-  return dataset.with_classes(trained.classes);
-}
-
-namespace {
   const auto targets = dataset.source().target_names();
   if (const auto other = data::different_feature(trained.targets, targets))
     throw Error(
@@ -117,6 +117,12 @@ namespace {
                     "the columns of a table with targets=, in the order of the training",
                     *other + 1, trained.targets[*other]),
         fmt::format("got {}", targets[*other]));
+  const auto names = dataset.source().class_names();
+  if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
+  return dataset.with_classes(trained.classes);
+}
+
+namespace {
 
 /// Mean and deviation of one column.
 struct ColumnScale {
@@ -151,6 +157,7 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());
+  const auto target_names = source.target_names();
   for (std::size_t i = 0; i < targets.size(); ++i)
     columns.push_back(
         {.name = i < target_names.size() ? target_names[i] : fmt::format("target {}", i + 1)});
@@ -158,7 +165,6 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const std::int64_t records = std::min(source.size(), kMaxRecords);
   for (std::int64_t i = 0; i < records; ++i) {
     data::Sample sample{.features = features, .targets = targets};
-  const auto target_names = source.target_names();
     try {
       source.read(i * source.size() / records, sample);
     } catch (const std::exception&) {
