@@ -67,6 +67,7 @@ class TFRecordSource final : public RecordSource {
     FileVersion version;
     RecordIndex index;
     IndexState state = IndexState::kept;
+    bool is_loaded = false;  // the index was on disk
   };
   struct Place {
     std::size_t shard = 0;
@@ -91,24 +92,27 @@ class TFRecordSource final : public RecordSource {
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
   RecordLocation location(std::size_t shard, std::int64_t record) const;
   [[noreturn]] void fail(const Place& place, const SampleProblem& problem) const;
+  /// For the error of a record that the index of `shard` does not fit: what to do. Empty if it
+  /// fits.
+  std::string index_hint(const Shard& shard, const Error& error) const;
+  std::string index_hint(const Shard& shard, std::string_view record) const;
   /// Calls use(data) for one record; again with data from pread if its mapping lost a page in the
   /// meantime.
   template <typename Use>
   void with_record(std::size_t shard, std::int64_t record, Use use) const;
   /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads
   /// the next record.
-  static std::string_view record_of(const Shard& shard, const RecordFile& file,
-                                    std::int64_t record);
+  std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record) const;
 
   std::filesystem::path index_dir_;
   bool skip_damage_;
   std::vector<std::string> class_names_;    // of the dataset.json, if it has them
   std::vector<std::string> feature_names_;  // likewise
+  std::vector<std::string> target_names_;   // likewise
   std::string description_;
   std::vector<Shard> shards_;
   std::vector<std::int64_t> first_records_;  // of each shard
   std::int64_t size_ = 0;
-  std::vector<std::string> target_names_;   // likewise
   std::vector<DamagedFile> damage_;
   RecentFiles recent_;
   std::optional<ExampleDecoder> decoder_;  // always set after construction
