@@ -129,7 +129,8 @@ std::map<std::int64_t, std::string> numbered(const std::vector<std::string>& nam
 /// probably no class number.
 std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
   std::map<std::int64_t, std::int64_t> counts;
-  for (std::int64_t label = 0; label < classes; ++label) counts[label] = 0;
+  for (std::int64_t label = 0; classes <= kMaxClasses && label < classes; ++label)
+    counts[label] = 0;
   return counts;
 }
 
@@ -139,6 +140,7 @@ void print_label_counts(const std::string& label,
                         const std::map<std::int64_t, std::string>& names) {
   fmt::print("\nrecords of each {}\n", label);
   for (const auto& [value, count] : counts) {
+  constexpr std::int64_t kMaxClasses = 100'000;
     const auto name = names.find(value);
     fmt::print("  {:<6}{:>10}{}{}\n", value, count, name == names.end() ? "" : "  ",
                name == names.end() ? "" : name->second);

@@ -137,7 +137,9 @@ bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) 
       if (offset != 0) return false;
       continue;
     }
-    if (offset < before || offset - before < kLeast || offset > kMaxOffset) return false;
+    if (offset < before || offset - before < kLeast || offset - before > kLeast + kMaxRecordBytes ||
+        offset > kMaxOffset)
+      return false;
     offsets.push_back(offset);
     before = offset;
   }
@@ -213,6 +215,7 @@ void scan_headers(const RecordFile& file, RecordIndex& index) {
     const std::uint64_t left = size - offset - kRecordHeaderBytes;
     if (left < kRecordFooterBytes || length > left - kRecordFooterBytes)
       throw_truncated_data(location(), length, left);
+    if (length > kMaxRecordBytes) throw_too_long(location(), length);
     offset += kRecordHeaderBytes + length + kRecordFooterBytes;
     index.offsets.push_back(offset);
   }
