@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
@@ -9,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "apps/lockstep/data_tools.h"
@@ -33,21 +35,30 @@ template <typename T>
 struct ValueExtent {
   T lowest = std::numeric_limits<T>::max();
   T highest = std::numeric_limits<T>::lowest();
+  std::int64_t not_finite = 0;  // number of values that are NaN or infinite
 
   void add(T value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) {
+        ++not_finite;
+        return;
+      }
+    }
     lowest = std::min(lowest, value);
     highest = std::max(highest, value);
   }
+  bool varies() const { return lowest < highest; }
   /// "-2 to 1.5", "7", or "-" if no value was added.
   std::string text() const {
-    if (lowest > highest) return "-";
-    return lowest == highest ? fmt::format("{}", lowest) : fmt::format("{} to {}", lowest, highest);
+    const std::string range = lowest > highest    ? "-"
+                              : lowest == highest ? fmt::format("{}", lowest)
+                                                  : fmt::format("{} to {}", lowest, highest);
+    return not_finite == 0 ? range : fmt::format("{}; {} not finite", range, not_finite);
   }
 };
 
 /// Collects the formats and sizes of encoded images from their headers.
 class HeaderStep final : public data::ImageStep {
-  bool varies() const { return lowest < highest; }
  public:
   void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
   void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
@@ -57,6 +68,9 @@ class HeaderStep final : public data::ImageStep {
     widths_.add(header.width);
     channels_.add(header.channels);
   }
+
+  /// Whether the images have different sizes or channels.
+  bool vary() const { return heights_.varies() || widths_.varies() || channels_.varies(); }
 
   void print() const {
     fmt::print("  JPEG {}, PNG {}; height {}, width {}, channels {}\n", jpegs_, pngs_,
@@ -69,9 +83,6 @@ class HeaderStep final : public data::ImageStep {
   std::int64_t pngs_ = 0;
   ValueExtent<int> heights_;
   ValueExtent<int> widths_;
-  /// Whether the images have different sizes or channels.
-  bool vary() const { return heights_.varies() || widths_.varies() || channels_.varies(); }
-
   ValueExtent<int> channels_;
 };
 
@@ -113,6 +124,7 @@ class ValueSummary {
 
   bool is_image_;
   std::vector<std::string> names_;
+  std::vector<std::string> target_names_;
   std::vector<ValueExtent<float>> extents_;
   std::vector<ValueExtent<float>> targets_;
 };
@@ -124,10 +136,10 @@ std::map<std::int64_t, std::string> numbered(const std::vector<std::string>& nam
   return result;
 }
 
-  std::vector<std::string> target_names_;
 /// Zero for every class, so that classes without records are printed too. Not for a number that is
 /// probably no class number.
 std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
+  constexpr std::int64_t kMaxClasses = 100'000;
   std::map<std::int64_t, std::int64_t> counts;
   for (std::int64_t label = 0; classes <= kMaxClasses && label < classes; ++label)
     counts[label] = 0;
@@ -140,7 +152,6 @@ void print_label_counts(const std::string& label,
                         const std::map<std::int64_t, std::string>& names) {
   fmt::print("\nrecords of each {}\n", label);
   for (const auto& [value, count] : counts) {
-  constexpr std::int64_t kMaxClasses = 100'000;
     const auto name = names.find(value);
     fmt::print("  {:<6}{:>10}{}{}\n", value, count, name == names.end() ? "" : "  ",
                name == names.end() ? "" : name->second);

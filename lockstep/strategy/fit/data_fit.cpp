@@ -210,6 +210,48 @@ void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!warning.empty()) strategy.session().logger()->warn(warning);
 }
 
+namespace {
+
+/// "age" of a table, otherwise "number 3 of 4".
+std::string column_text(std::size_t index, std::size_t count,
+                        const std::vector<std::string>& names) {
+  return index < names.size() ? names[index] : fmt::format("number {} of {}", index + 1, count);
+}
+
+/// "record 17", or its file and number there if they are known.
+std::string record_text(const data::RecordSource& source, std::int64_t record_id) {
+  std::int64_t first = 0;
+  for (const data::StoredFile& file : source.files()) {
+    if (record_id < first + file.records)
+      return fmt::format("{}: record {}", file.name, record_id - first);
+    first += file.records;
+  }
+  return fmt::format("record {}", record_id);
+}
+
+}  // namespace
+
+std::string not_finite_text(const data::RecordSource& source,
+                            const std::vector<data::Batch>& parts) {
+  for (const data::Batch& part : parts) {
+    const auto text_of = [&](const std::vector<float>& values, std::string_view what,
+                             const std::vector<std::string>& names) -> std::string {
+      const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+      if (wrong == values.end()) return "";
+      const std::size_t count = values.size() / part.record_ids.size();
+      const auto at = static_cast<std::size_t>(wrong - values.begin());
+      return fmt::format("{}{} has {} in the {} {}",
+                         record_text(source, part.record_ids[at / count]),
+                         part.partner_labels.empty() ? "" : ", or the record mixed into it,",
+                         *wrong, what, column_text(at % count, count, names));
+    };
+    std::string text = text_of(part.features, "feature", source.feature_names());
+    if (text.empty()) text = text_of(part.targets, "target", source.target_names());
+    if (!text.empty()) return text;
+  }
+  return "";
+}
+
 std::string describe_plan(const data::Dataset& dataset) {
   const data::SampleSpec& spec = dataset.spec();
   const std::string labels = spec.classes > 0 ? fmt::format("in {} classes", spec.classes)

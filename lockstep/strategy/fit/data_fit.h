@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/training_state.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
@@ -29,8 +30,8 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
-
   std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
+
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them.
   static DataNames of(const checkpoint::Configuration& configuration);
@@ -54,6 +55,12 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
 std::string scale_warning(const data::Dataset& dataset);
 /// Logs that warning on the chief.
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
+
+/// Where the first NaN or infinity in the features or targets of these parts is, for the message of
+/// a skipped step: "train-0.tfrecord: record 3 has nan in the feature number 2 of 4". Empty if
+/// there is none.
+std::string not_finite_text(const data::RecordSource& source,
+                            const std::vector<data::Batch>& parts);
 
 /// Describes everything about a data set that must be the same on all ranks: "60000 records of [28,
 /// 28, 1] in 10 classes, global batch 64".
