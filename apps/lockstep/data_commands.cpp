@@ -149,7 +149,8 @@ void add_verify_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "verify",
       "Find what a training would stop on: damaged records, missing or mismatching features, "
-      "labels out of range, fields of tables, images in folders that cannot be decoded");
+      "labels out of range, NaN and infinity, fields of tables, images in folders that cannot be "
+      "decoded");
   command->add_option("files", options->files, kDataSetsHelp)->required();
   command->add_flag("--images", options->images,
                     "Also decode every JPEG and PNG image of TFRecord files");

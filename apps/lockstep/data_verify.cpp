@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -95,6 +96,16 @@ class CheckStep final : public data::ImageStep {
   std::int64_t decoded_ = 0;
 };
 
+/// A training skips the step of such a record.
+std::optional<data::SampleProblem> not_finite(std::span<const float> values,
+                                              const std::string& feature) {
+  const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+  if (wrong == values.end()) return std::nullopt;
+  return data::SampleProblem{
+      fmt::format("expected finite numbers in {}", feature),
+      fmt::format("number {} of {} is {}", wrong - values.begin() + 1, values.size(), *wrong)};
+}
+
 /// Decodes the samples of records as a training does, except for the contents of images.
 class SampleCheck {
  public:
@@ -119,7 +130,9 @@ class SampleCheck {
     try {
       if (!decoder_) find_decoder(record, location.text());
       data::Sample sample{.features = features_, .targets = targets_, .images = &images_};
-      const auto problem = decoder_->decode(record, sample);
+      auto problem = decoder_->decode(record, sample);
+      if (!problem) problem = not_finite(features_, decoder_->input_feature());
+      if (!problem) problem = not_finite(targets_, decoder_->label_feature());
       if (!problem) return true;
       report.add_mismatch(
           Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));

@@ -47,7 +47,7 @@ struct Restored {
   data::Dataset dataset;
   std::unique_ptr<strategy::Trainer> trainer;
   checkpoint::RestoredCheckpoint checkpoint;
-  std::vector<std::string> classes;  ///< names by class number; empty if unknown
+  strategy::DataNames names;  ///< of the training data
 };
 
 /// Throws Error (input) for a required option that was not given.
@@ -94,10 +94,10 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       *strategy, source.make(),
       strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  auto classes = strategy::DataNames::of(checkpoint.state.configuration).classes;
-  data::Dataset dataset = open_test_data(arguments.data, source, !classes.empty());
+  auto names = strategy::DataNames::of(checkpoint.state.configuration);
+  data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
   return {std::move(strategy), std::move(source),     std::move(dataset),
-          std::move(trainer),  std::move(checkpoint), std::move(classes)};
+          std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
 
 // ---- evaluate
@@ -173,9 +173,9 @@ std::string csv_field(const std::string& text) {
 }
 
 /// One line per record: its id; for a classifier, the predicted class, the probabilities of all
-/// classes, and the name of the predicted class if it is known; otherwise the outputs. The file
-/// appears only when it is complete, unless it is standard output. Throws Error (data) with the
-/// path.
+/// classes, and the name of the predicted class if it is known; otherwise the outputs, in columns
+/// with the names of the targets if they are known. The file appears only when it is complete,
+/// unless it is standard output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1,class
 ///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"class":"pear"}
@@ -183,9 +183,9 @@ class PredictionFile {
  public:
   /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
   /// output. `width`: outputs per record. `classes`: whether the outputs are logits. `names`: of
-  /// the classes; empty if unknown.
+  /// the training data.
   PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
-                 const std::vector<std::string>& names);
+                 const strategy::DataNames& names);
 
   void add(const strategy::Predictions& predictions);
   /// Renames the temporary file to its final name.
@@ -196,7 +196,7 @@ class PredictionFile {
 
  private:
   void write(const std::string& text);
-  void write_header(std::int64_t width);
+  void write_header(std::int64_t width, const std::vector<std::string>& targets);
   std::string line(std::int64_t record, std::span<const float> outputs) const;
 
   bool csv_;
@@ -207,16 +207,16 @@ class PredictionFile {
 };
 
 PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
-                               const std::vector<std::string>& names)
+                               const strategy::DataNames& names)
     : csv_(is_csv(path)), classes_(classes) {
   if (path != kStandardOutput) {
     file_ = std::make_unique<AtomicFile>(path);
     remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   }
-  if (classes_ && static_cast<std::int64_t>(names.size()) == width)
-    for (const std::string& name : names)
+  if (classes_ && static_cast<std::int64_t>(names.classes.size()) == width)
+    for (const std::string& name : names.classes)
       names_.push_back(csv_ ? csv_field(name) : dump_json(nlohmann::json(name)));
-  if (csv_) write_header(width);
+  if (csv_) write_header(width, names.targets);
 }
 
 void PredictionFile::write(const std::string& text) {
@@ -226,10 +226,19 @@ void PredictionFile::write(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);  // StandardStreams reports its failures
 }
 
-void PredictionFile::write_header(std::int64_t width) {
+void PredictionFile::write_header(std::int64_t width, const std::vector<std::string>& targets) {
+  // A column without a name has its number.
+  const auto is_name = [](const std::string& text) {
+    return text.find_first_not_of("0123456789") != std::string::npos;
+  };
   std::string header = classes_ ? "record,predicted" : "record";
-  for (std::int64_t i = 0; i < width; ++i)
-    header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+  for (std::int64_t i = 0; i < width; ++i) {
+    const auto target = static_cast<std::size_t>(i);
+    if (!classes_ && target < targets.size() && is_name(targets[target]))
+      header += "," + csv_field(targets[target]);
+    else
+      header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+  }
   if (!names_.empty()) header += ",class";
   write(header + '\n');
 }
@@ -269,7 +278,7 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()),
-                 classes, restored.classes);
+                 classes, restored.names);
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));

@@ -147,6 +147,7 @@ std::optional<std::vector<std::filesystem::path>> described_files(
 }
 
 [[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
+  refuse_images_without_class(directory);
   const std::string others = other_files_text(directory);
   throw Error(ErrorCategory::data, directory.string(),
               "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a "

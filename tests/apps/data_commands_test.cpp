@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <limits>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
@@ -195,7 +196,7 @@ TEST_F(DataCommands, InspectsTables) {
               HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
-                        "  target 1                float    2\n"));
+                        "  price                   float    2\n"));
   EXPECT_EQ(input_error_of([&] {
               run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output",
                    path("out"), "--part", "test"});
@@ -206,6 +207,46 @@ TEST_F(DataCommands, InspectsTables) {
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}),
               HasSubstr("records of each label\n  0              1  apple\n"));
+}
+
+TEST_F(DataCommands, InspectSaysThatImagesDiffer) {
+  std::filesystem::create_directories(directory_ / "images/ant");
+  write_bytes(directory_ / "images/ant/1.png", kPng);
+  std::string wide = kPng;  // its header, and that header's checksum, tell of 2 pixels
+  wide.replace(16, 17,
+               from_hex("0000000200000001"
+                        "0800000000"
+                        "d1492056"));
+  write_bytes(directory_ / "images/ant/2.png", wide);
+  EXPECT_THAT(run({"inspect", path("images")}),
+              HasSubstr(": 2 records of different sizes, the first [1, 1, 1], 1 class\n"));
+}
+
+TEST_F(DataCommands, InspectCountsOnlyClassesThatCanBe) {
+  write_bytes(directory_ / "a.csv", "1,2\n3,2147483646\n");
+  EXPECT_THAT(run({"inspect", "csv:" + path("a.csv")}),
+              HasSubstr(", labels from 2 to 2147483646 (2147483647 classes, none of class 0): 2 "
+                        "records of [1], 2147483647 classes\n"));
+  EXPECT_THAT(output_, HasSubstr("records of each label\n  2              1\n  2147483646"));
+}
+
+TEST_F(DataCommands, FindsNumbersThatAreNotFinite) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto record = [](float x, float y) {
+    return serialize_example({{"features", FloatList{1, x}}, {"label", FloatList{y}}});
+  };
+  write_records(directory_ / "a.tfrecord",
+                {record(1, 2), record(kNan, 2), record(3, -kInfinity), record(4, 2)});
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", path("a.tfrecord")});
+              }),
+              HasSubstr("2 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
+                        ": record 1 at byte "));
+  EXPECT_THAT(output_, HasSubstr("] expected finite numbers in features; number 2 of 2 is nan\n"));
+  EXPECT_THAT(output_, HasSubstr(": record 2 at byte "));
+  EXPECT_THAT(output_, HasSubstr("] expected finite numbers in label; number 1 of 1 is -inf\n"));
+  EXPECT_THAT(run({"inspect", path("a.tfrecord")}), HasSubstr("1 to 4; 1 not finite\n"));
 }
 
 TEST_F(DataCommands, InspectsIdxFiles) {

@@ -141,6 +141,28 @@ TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
   for (const auto& event : lines.events()) EXPECT_EQ(event["class"], "bee");
 }
 
+TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
+  const auto table = [&](const std::string& name, const std::string& header) {
+    std::ofstream(directory(name)) << header << "\n1,2,3\n2,1,4\n";
+    return " --data csv:" + directory(name) + "?targets=3,2";
+  };
+  const std::string train = "train --model linear --loss mean-squared-error --quiet --epochs 2";
+  const std::string predict = "predict --quiet --output - --checkpoint ";
+  const std::string named = table("a.csv", "x,\"price, net\",rate");
+  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory() + named).status, 0);
+  EXPECT_THAT(run_lockstep(predict + directory() + named).output,
+              ::testing::StartsWith("record,rate,\"price, net\"\n0,"));
+  const Result refused =
+      run_lockstep("evaluate --checkpoint " + directory() + table("b.csv", "x,rate,price"));
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected the targets of the training data, number 1 of "
+                                        "which is rate"));
+  const std::string unnamed = table("c.csv", "5,6,7");
+  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory("unnamed") + unnamed).status, 0);
+  EXPECT_THAT(run_lockstep(predict + directory("unnamed") + unnamed).output,
+              ::testing::StartsWith("record,output_0,output_1\n0,"));
+}
+
 TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";

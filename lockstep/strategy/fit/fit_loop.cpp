@@ -170,6 +170,12 @@ void FitLoop::train_step() {
   if (every > 0 && position_.step % every == 0) replicas_.check_agreement(position_.step);
 }
 
+/// On each rank, for the records that it has read.
+void FitLoop::warn_of_values(const std::vector<data::Batch>& parts) const {
+  const std::string text = not_finite_text(plan_.dataset.source(), parts);
+  if (!text.empty()) strategy_.session().logger()->warn("step {}: {}", position_.step, text);
+}
+
 void FitLoop::end_step(const StepResult& result) {
   stop_.set_signal(result.report.signal());
   if (position_.step == position_.first_step + 1) {
@@ -177,8 +183,9 @@ void FitLoop::end_step(const StepResult& result) {
     log_memory(replicas_);
   }
   epoch_.add_step(steps_.parts(), result.applied);
-  if (const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale()))
-    checkpoints_.throw_diverged(*diverged);
+  const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale());
+  if (!result.applied) warn_of_values(steps_.parts());
+  if (diverged) checkpoints_.throw_diverged(*diverged);
   if (result.applied) epoch_.pause(checkpoints_.confirm());
   const StepLogs logs = steps_.logs(position_);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });

@@ -84,6 +84,10 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the features of {}, number {} of which is {}", path, *other + 1,
                        saved.features[*other]),
            given.features[*other]);
+  if (const auto other = data::different_feature(saved.targets, given.targets))
+    refuse(fmt::format("expected the targets of {}, number {} of which is {}", path, *other + 1,
+                       saved.targets[*other]),
+           given.targets[*other]);
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
