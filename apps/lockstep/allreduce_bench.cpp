@@ -17,6 +17,7 @@
 #include "apps/lockstep/reduction_timing.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/base/text.h"
 #include "lockstep/device/device_list.h"
 #include "lockstep/job/session.h"
 
@@ -169,19 +170,19 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   command
       ->add_option("--min-bytes", arguments->min_bytes,
                    "Smallest buffer size in bytes, or with a unit such as 64KiB")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->default_str("1KiB");
   command
       ->add_option("--max-bytes", arguments->max_bytes,
                    "Largest buffer size in bytes, or with a unit such as 64MiB")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->default_str("64MiB");
   add_at_least(*command, "--factor", arguments->factor, 2,
                "Factor between one buffer size and the next")
       ->default_str(std::to_string(arguments->factor));
-  command->add_option("--dtype", arguments->plan.dtype, "Data type of the elements")
-      ->check(CLI::IsMember(element_type_names()))
-      ->capture_default_str();
+  const std::vector<std::string_view> types = element_type_names();
+  add_one_of(*command, "--dtype", arguments->plan.dtype, types,
+             "Data type of the elements: " + list_names(types));
   add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
              "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); "
              "shared-memory, ring, hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, "

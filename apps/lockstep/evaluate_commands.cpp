@@ -56,15 +56,17 @@ void check_restored_options(const RestoredArguments& arguments) {
   require_given("--data", arguments.data.data);
 }
 
-void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
+void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet) {
   command
-      .add_option("--checkpoint", arguments.checkpoint,
-                  "A directory of checkpoints (the newest is used), or a single checkpoint")
+      .add_option(
+          "--checkpoint", arguments.checkpoint,
+          "A directory of checkpoints (the newest is used), or a single checkpoint; required")
+      ->type_name("DIR")
       ->group(kCommonOptions);
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
   add_precision_option(command, arguments.precision);
-  add_output_options(command, arguments.output);
+  add_output_options(command, arguments.output, quiet);
 }
 
 strategy::ReadOptions read_options(const DataArguments& data) {
@@ -146,8 +148,10 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
 
 constexpr const char* kStandardOutput = "-";
 
-bool is_csv(const std::filesystem::path& path) {
-  if (path.extension() == ".csv" || path == kStandardOutput) return true;
+/// `json`: the format on standard output.
+bool is_csv(const std::filesystem::path& path, bool json) {
+  if (path == kStandardOutput) return !json;
+  if (path.extension() == ".csv") return true;
   if (path.extension() == ".jsonl") return false;
   throw Error(ErrorCategory::input, "command line",
               "expected --output to end in .csv or .jsonl, or to be -",
@@ -181,10 +185,10 @@ std::string csv_field(const std::string& text) {
 ///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"class":"pear"}
 class PredictionFile {
  public:
-  /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
-  /// output. `width`: outputs per record. `classes`: whether the outputs are logits. `names`: of
-  /// the training data.
-  PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
+  /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is standard
+  /// output, as CSV or, with `json`, as JSON lines. `width`: outputs per record. `classes`: whether
+  /// the outputs are logits. `names`: of the training data.
+  PredictionFile(const std::filesystem::path& path, bool json, std::int64_t width, bool classes,
                  const strategy::DataNames& names);
 
   void add(const strategy::Predictions& predictions);
@@ -196,19 +200,20 @@ class PredictionFile {
 
  private:
   void write(const std::string& text);
-  void write_header(std::int64_t width, const std::vector<std::string>& targets);
+  std::string header(std::int64_t width) const;
   std::string line(std::int64_t record, std::span<const float> outputs) const;
 
   bool csv_;
   bool classes_;
   std::vector<std::string> names_;    // as they are written
+  std::vector<std::string> targets_;  // of the training data
   std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
 };
 
-PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
-                               const strategy::DataNames& names)
-    : csv_(is_csv(path)), classes_(classes) {
+PredictionFile::PredictionFile(const std::filesystem::path& path, bool json, std::int64_t width,
+                               bool classes, const strategy::DataNames& names)
+    : csv_(is_csv(path, json)), classes_(classes), targets_(names.targets) {
   if (path != kStandardOutput) {
     file_ = std::make_unique<AtomicFile>(path);
     remove_abandoned_temporaries(path.parent_path(), path.filename().native());
@@ -216,7 +221,6 @@ PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t w
   if (classes_ && static_cast<std::int64_t>(names.classes.size()) == width)
     for (const std::string& name : names.classes)
       names_.push_back(csv_ ? csv_field(name) : dump_json(nlohmann::json(name)));
-  if (csv_) write_header(width, names.targets);
 }
 
 void PredictionFile::write(const std::string& text) {
@@ -226,26 +230,28 @@ void PredictionFile::write(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);  // StandardStreams reports its failures
 }
 
-void PredictionFile::write_header(std::int64_t width, const std::vector<std::string>& targets) {
+std::string PredictionFile::header(std::int64_t width) const {
   // A column without a name has its number.
   const auto is_name = [](const std::string& text) {
     return text.find_first_not_of("0123456789") != std::string::npos;
   };
-  std::string header = classes_ ? "record,predicted" : "record";
+  std::string names = classes_ ? "record,predicted" : "record";
   for (std::int64_t i = 0; i < width; ++i) {
     const auto target = static_cast<std::size_t>(i);
-    if (!classes_ && target < targets.size() && is_name(targets[target]))
-      header += "," + csv_field(targets[target]);
+    if (!classes_ && target < targets_.size() && is_name(targets_[target]))
+      names += "," + csv_field(targets_[target]);
     else
-      header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+      names += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
   }
-  if (!names_.empty()) header += ",class";
-  write(header + '\n');
+  if (!names_.empty()) names += ",class";
+  return names + '\n';
 }
 
 void PredictionFile::add(const strategy::Predictions& predictions) {
+  if (predictions.record_ids.empty()) return;
   const auto width = static_cast<std::size_t>(predictions.width);
-  std::string text;
+  // Not earlier: standard output stays empty if there is no prediction because of an error.
+  std::string text = csv_ && records_ == 0 ? header(predictions.width) : "";
   for (std::size_t i = 0; i < predictions.record_ids.size(); ++i)
     text += line(predictions.record_ids[i], predictions.outputs.subspan(i * width, width));
   write(text);
@@ -272,22 +278,39 @@ struct PredictArguments {
   std::string output;
 };
 
+void report_predictions(const PredictArguments& arguments, const Restored& restored,
+                        std::int64_t records) {
+  const OutputArguments& output = arguments.restored.output;
+  const bool is_printed = arguments.output == kStandardOutput;
+  const std::string checkpoint = restored.checkpoint.path.string();
+  if (output.json() && !is_printed)
+    fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "predict"},
+                                                        {"checkpoint", checkpoint},
+                                                        {"step", restored.checkpoint.state.step},
+                                                        {"records", records},
+                                                        {"output", arguments.output},
+                                                        {"time", seconds_since_1970()}}));
+  else if (!output.quiet)
+    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", records,
+               restored.dataset.size(), checkpoint,
+               is_printed ? "standard output" : arguments.output);
+}
+
 int predict(job::Session& session, const PredictArguments& arguments) {
+  const OutputArguments& output = arguments.restored.output;
   const Restored restored = restore(session, arguments.restored);
   const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
   std::optional<PredictionFile> file;
   if (session.is_chief())
-    file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()),
-                 classes, restored.names);
+    file.emplace(arguments.output, output.json(),
+                 model::element_count(restored.trainer->network().output_shape()), classes,
+                 restored.names);
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
   if (!file) return 0;
   file->commit();
-  if (!arguments.restored.output.quiet)
-    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n",
-               file->records(), restored.dataset.size(), restored.checkpoint.path.string(),
-               arguments.output == kStandardOutput ? "standard output" : arguments.output);
+  report_predictions(arguments, restored, file->records());
   return 0;
 }
 
@@ -300,7 +323,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "Example:\n"
       "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
-  add_restored_options(*command, *arguments);
+  add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
   command->callback([=, &status] {
     check_restored_options(*arguments);
     job::Session session(invocation.argc, invocation.argv,
@@ -319,11 +342,14 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n");
   const auto arguments = std::make_shared<PredictArguments>();
   command
-      ->add_option("--output", arguments->output,
-                   "File to write, FILE.csv or FILE.jsonl, or - for CSV on standard output: one "
-                   "line per record, in the order of the data set")
+      ->add_option(
+          "--output", arguments->output,
+          "File to write (required), FILE.csv or FILE.jsonl, or - for standard output "
+          "(CSV, or JSON with --log-format json): one line per record, in the order of the "
+          "data set")
+      ->type_name("FILE")
       ->group(kCommonOptions);
-  add_restored_options(*command, arguments->restored);
+  add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
     const RestoredArguments& restored = arguments->restored;
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);

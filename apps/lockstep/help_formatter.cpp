@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/system/terminal.h"
@@ -50,6 +51,14 @@ std::string with_wrapped_lines(std::string_view text, std::size_t width) {
 
 std::size_t help_width() {
   return static_cast<std::size_t>(std::clamp(terminal_columns(STDOUT_FILENO), 40, 100));
+}
+
+std::string HelpFormatter::make_help(const CLI::App* command, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  std::string text = CLI::Formatter::make_help(command, std::move(name), mode);
+  for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+  if (text.ends_with("\n\n")) text.pop_back();
+  return text;
 }
 
 std::string HelpFormatter::make_description(const CLI::App* command) const {

@@ -95,10 +95,9 @@ void with_element_type(std::string_view name, const Body& body) {
              ElementTypes{});
 }
 
-inline std::vector<std::string> element_type_names() {
-  return std::apply(
-      [](auto... types) { return std::vector<std::string>{std::string(types.kName)...}; },
-      ElementTypes{});
+inline std::vector<std::string_view> element_type_names() {
+  return std::apply([](auto... types) { return std::vector<std::string_view>{types.kName...}; },
+                    ElementTypes{});
 }
 
 // Test values whose sum over all replicas is known in closed form.

@@ -23,7 +23,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
   if (options.accumulate < 1)
     throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
                 fmt::format("got {}", options.accumulate));
-  if (options.clip_norm < 0)
+  if (!(options.clip_norm >= 0))
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,

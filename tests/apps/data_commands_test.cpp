@@ -120,8 +120,14 @@ TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
                 run_convert({"--part", "test"});
               }),
               HasSubstr("expected t10k-images-idx3-ubyte"));
-  EXPECT_THROW(run_convert({"--shards", "0"}), CLI::ParseError);
-  EXPECT_THROW(run_convert({"--compression", "zip"}), CLI::ParseError);
+  EXPECT_THAT(input_error_of([&] {
+                run_convert({"--shards", "0"});
+              }),
+              HasSubstr("expected --shards to be from 1 to 99999, got 0"));
+  EXPECT_THAT(input_error_of([&] {
+                run_convert({"--compression", "zip"});
+              }),
+              HasSubstr("expected none, gzip or zlib, got \"zip\""));
   EXPECT_THROW(run({"convert", "idx"}), CLI::ParseError);
   EXPECT_THROW(run({"convert"}), CLI::ParseError);
 }
@@ -387,6 +393,42 @@ TEST_F(DataCommands, VerifyOfRecordsWithoutAKnownShapeIsThatOfChecksums) {
   EXPECT_THAT(output, HasSubstr("only checksums are verified: [" + path("a.tfrecord") +
                                 ": record 0 at byte 0] expected --input-shape"));
   EXPECT_THAT(output, HasSubstr("a.tfrecord: 2 records, intact\n"));
+}
+
+TEST_F(DataCommands, VerifyTakesTheFeaturesAndTheShapeOfATraining) {
+  const auto record = [](std::int64_t y) {
+    return serialize_example({{"x", FloatList{1, 2}}, {"y", Int64List{y}}});
+  };
+  write_records(directory_ / "a.tfrecord", {record(0), record(2), record(-1)});
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "--input-feature", "x", "--label-feature", "y", path("a.tfrecord")});
+              }),
+              HasSubstr("1 fault in 1 of 1 files; the first: [" + path("a.tfrecord") +
+                        ": record 2 at byte "));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "--input-feature", "x", "--label-feature", "y", "--classes", "2",
+                     path("a.tfrecord")});
+              }),
+              HasSubstr("2 faults in 1 of 1 files"));
+  write_records(directory_ / "b.tfrecord", {image_record(1, 784, 0), image_record(1, 2, 0)});
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "--input-shape", "28x28x1", path("b.tfrecord")});
+              }),
+              HasSubstr("1 fault in 1 of 1 files; the first: [" + path("b.tfrecord") +
+                        ": record 1 at byte "));
+}
+
+TEST_F(DataCommands, TakeAPartOfADirectory) {
+  write_bytes(directory_ / "a.csv", "x,y,class\n1,2,0\n3,4.5,1\n");
+  for (const char* part : {"train", "extra"})
+    run({"convert", "csv", "--input", path("a.csv"), "--output", path("out"), "--part", part});
+  EXPECT_EQ(run({"verify", path("out") + ":extra"}),
+            path("out/extra-00000-of-00001.tfrecord") + ": 2 records, intact\n");
+  EXPECT_THAT(run({"inspect", path("out") + ":train"}), HasSubstr("features of 2 records\n"));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", path("out") + ":test"});
+              }),
+              HasSubstr("it lists those of extra, train; name a part as in "));
 }
 
 TEST_F(DataCommands, VerifyListsAllUnusableImagesOfFolders) {

@@ -253,6 +253,9 @@ TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
     EXPECT_EQ(result.status, 3) << other << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [")) << other;
   }
+  EXPECT_THAT(run_lockstep(train() + "--model linear").errors,
+              HasSubstr("[resume] expected the network of " + directory("run/step-00000033") +
+                        ", mlp, got linear; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train() + "--resume never --seed 9").status, 0);
 }
 
@@ -334,6 +337,11 @@ TEST_F(Saved, PredictIntoFiles) {
 
   EXPECT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
   const Result lines{0, file_text(directory("p.jsonl")), ""};
+  EXPECT_EQ(run_lockstep(predict + "- --log-format json").output, lines.output);
+  const Result event = run_lockstep(predict + directory("p.csv") + " --log-format json");
+  EXPECT_EQ(event.event("predict")["records"], 5);
+  EXPECT_EQ(event.event("predict")["output"], directory("p.csv"));
+  EXPECT_EQ(event.errors, "");
   const auto events = lines.events();
   ASSERT_EQ(events.size(), 5U);
   for (std::size_t i = 0; i < events.size(); ++i) {
@@ -342,6 +350,11 @@ TEST_F(Saved, PredictIntoFiles) {
     for (const auto& probability : events[i]["probabilities"]) sum += probability.get<double>();
     EXPECT_NEAR(sum, 1, 1e-5);
   }
+  const Result failed =
+      run_lockstep("predict --data synthetic:9x8x1:4:5 --output - --checkpoint " + directory());
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_EQ(failed.output, "") << "not even the header";
+
   const Result refused = run_lockstep(predict + directory("p.txt"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("expected --output to end in .csv or .jsonl"));

@@ -260,7 +260,8 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
 TEST(TrainCommand, HasAliases) {
   const Result expected = run_lockstep(kTrain + "--steps 2 --global-batch 50 --learning-rate 0.05");
   const std::string aliases =
-      kTrain + "--steps 2 --batch-size 50 --lr 0.05 --loss cross-entropy --precision fp32";
+      "train --model mlp --log-format json --log-every 1 --data synthetic:8x8x1:4:1003 --steps 2 "
+      "--batch-size 50 --lr 0.05 --loss cross-entropy --precision fp32";
   EXPECT_EQ(hash_of(run_lockstep(aliases)), hash_of(expected));
   const std::string printed = run_lockstep(aliases + " --print-config").output;
   EXPECT_THAT(printed, HasSubstr("\nglobal-batch=50\n"));
@@ -274,6 +275,16 @@ TEST(TrainCommand, PrefersAnAliasToTheConfiguration) {
   std::ofstream(path) << "learning-rate=0.5\n";
   EXPECT_THAT(run_lockstep("train --print-config --lr 0.05 --config " + path).output,
               HasSubstr("learning-rate=0.05\n"));
+  std::ofstream(path) << "learning-rate=0.5\nlr=0.25\n";
+  EXPECT_THAT(run_lockstep("train --config " + path).errors,
+              HasSubstr("[--config " + path +
+                        "] expected --learning-rate or --lr, two names of the same option, got "
+                        "both\n"));
+}
+
+TEST(TrainCommand, TakesTheLargestSeedAndTheLastOfTwo) {
+  EXPECT_THAT(run_lockstep(kTrain + "--seed 1 --seed 18446744073709551615 --print-config").output,
+              HasSubstr("seed=18446744073709551615\n"));
 }
 
 // ---- Bad models and data

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
@@ -24,6 +26,21 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
       "gradients are exchanged as {}: the sum of the first step differs from that in float32 by "
       "{:.2e} of its norm, and by at most {:.2e} in one element",
       to_string(wire), error.relative, error.largest);
+}
+
+/// The cross-entropy loss applies a softmax to the outputs.
+void warn_of_softmax(const Strategy& strategy, const model::Network& network,
+                     const model::Loss& loss) {
+  if (!strategy.is_chief() || network.nodes().empty() ||
+      !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss))
+    return;
+  const model::Node& last = network.nodes().back();
+  if (dynamic_cast<const model::Softmax*>(last.layer.get()) == nullptr) return;
+  strategy.session().logger()->warn(
+      "[{}] the network ends with a softmax, and the cross-entropy loss applies a softmax to its "
+      "outputs too: training on both is slow and keeps the loss high; remove the layer from the "
+      "network (evaluate and predict compute probabilities from the logits)",
+      last.name);
 }
 
 /// Only for GPUs, whose memory limits the batch size.
@@ -84,6 +101,7 @@ void FitLoop::begin() {
   buckets_.begin(plan_.trainer.tune_buckets);
   if (!position_.is_done()) {
     warn_of_scales(strategy_, plan_.dataset);
+    warn_of_softmax(strategy_, replicas_.network(), plan_.trainer.loss);
     prepare();
   }
   stop_.begin();

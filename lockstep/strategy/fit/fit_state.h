@@ -25,6 +25,12 @@ struct FitState {
 checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
                                             LocalReplicas& replicas);
 
+/// For a checkpoint whose tensors are not those of the run that begins at `given`: throws Error
+/// (checkpoint) that names the first difference between the networks or the optimizers. Returns if
+/// the configurations do not show any.
+void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
+                    const checkpoint::TrainingState& given);
+
 /// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local
 /// replicas and sets their loss scales. Throws Error (checkpoint) if the plan, on which the
 /// position in the data depends, is not that of the checkpoint, or for numbers that no training

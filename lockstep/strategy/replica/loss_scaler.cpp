@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::strategy {
 
@@ -17,10 +19,12 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   LossScaling fixed{.kind = LossScaling::Kind::fixed};
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fixed.scale);
   if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) ||
-      !std::isfinite(fixed.scale))
+      !std::isfinite(fixed.scale)) {
+    static constexpr std::array<std::string_view, 3> kNames = {"auto", "none", "dynamic"};
     throw Error(ErrorCategory::input, "loss-scale",
                 "expected auto, none, dynamic or a number above 0",
-                fmt::format("got \"{}\"", text));
+                error == std::errc{} ? fmt::format("got \"{}\"", text) : got_name(text, kNames));
+  }
   return fixed;
 }
 

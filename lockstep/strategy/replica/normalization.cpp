@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/network.h"
 
@@ -37,9 +39,9 @@ NormalizationScope parse_normalization_scope(std::string_view name) {
     const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), scope.group);
     if (error == std::errc{} && end == size.data() + size.size() && scope.group > 0) return scope;
   }
+  static constexpr std::array<std::string_view, 2> kNames = {"local", "sync"};
   throw Error(ErrorCategory::input, "bn",
-              "expected local, sync or group:K with K replicas, 1 or more",
-              fmt::format("got \"{}\"", name));
+              "expected local, sync or group:K with K replicas, 1 or more", got_name(name, kNames));
 }
 
 std::string to_string(const NormalizationScope& scope) {
