@@ -5,6 +5,8 @@
 #include <sys/ioctl.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
@@ -182,6 +184,19 @@ std::string epoch_lines(const EpochLogs& logs, int replicas = 1, bool verbose = 
   progress.on_epoch_begin(0);
   progress.on_epoch_end(logs);
   return file.text();
+}
+
+TEST(ProgressBar, ShowsAnyLossInAColumn) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [loss, text] : {std::pair{0.25, "  0.2500  "},
+                                   {12345.678, " 12345.7  "},
+                                   {123456789012.0, " 1.23457e+11  "},
+                                   {nan, "     nan  "},
+                                   {std::copysign(nan, -1.0), "     nan  "}}) {
+    EpochLogs logs;
+    logs.metrics = {.loss = loss, .samples = 1};
+    EXPECT_THAT(epoch_lines(logs), HasSubstr(std::string(" 0/0  ") + text)) << loss;
+  }
 }
 
 TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
