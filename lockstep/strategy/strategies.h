@@ -50,8 +50,8 @@ class MultiWorkerMirroredStrategy final : public Strategy {
 /// "multi-worker-mirrored". `auto` is multi-worker-mirrored in a job of several ranks, else
 /// mirrored for several devices, else one-device. Throws Error (input) for an unknown name or
 /// inconsistent options. Collective.
-std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
-                                        std::vector<device::Device> devices,
+std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name = "auto",
+                                        std::vector<device::Device> devices = {device::Device{}},
                                         const StrategyOptions& options = {});
 
 }  // namespace lockstep::strategy
