@@ -135,7 +135,7 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const model::MetricSums sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
-  if (arguments.output.json())
+  if (arguments.output.json)
     print_json(restored, sums);
   else
     print_text(restored, sums);
@@ -172,13 +172,24 @@ std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
+/// The numbers as JSON; one that is not finite is null.
+template <typename Number>
+std::string json_list(std::span<const Number> values) {
+  std::string list;
+  for (const Number value : values) {
+    if (!list.empty()) list += ',';
+    list += std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
+  }
+  return '[' + list + ']';
+}
+
 /// One line per record: its id; for a classifier, the predicted class, the probabilities of all
-/// classes, and the name of the predicted class if it is known; otherwise the outputs. The file
-/// appears only when it is complete, unless it is standard output. Throws Error (data) with the
-/// path.
+/// classes, in JSON also the logits, which differ where probabilities are rounded to 0 or 1, and
+/// the name of the predicted class if it is known; otherwise the outputs. The file appears only
+/// when it is complete, unless it is standard output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1,class
-///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"class":"pear"}
+///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"logits":[-1.5,-0.4],"class":"pear"}
 class PredictionFile {
  public:
   /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
@@ -245,17 +256,18 @@ void PredictionFile::add(const strategy::Predictions& predictions) {
 
 std::string PredictionFile::line(std::int64_t record, std::span<const float> outputs) const {
   const auto predicted = std::ranges::max_element(outputs) - outputs.begin();
-  const std::string values = classes_ ? fmt::format("{:.7g}", fmt::join(softmax(outputs), ","))
-                                      : fmt::format("{:.9g}", fmt::join(outputs, ","));
   if (!classes_)
-    return csv_ ? fmt::format("{},{}\n", record, values)
-                : fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
+    return csv_ ? fmt::format("{},{:.9g}\n", record, fmt::join(outputs, ","))
+                : fmt::format("{{\"record\":{},\"outputs\":{}}}\n", record, json_list(outputs));
+  const std::vector<double> probabilities = softmax(outputs);
   const std::string name =
       names_.empty() ? ""
                      : (csv_ ? "," : ",\"class\":") + names_[static_cast<std::size_t>(predicted)];
-  if (csv_) return fmt::format("{},{},{}{}\n", record, predicted, values, name);
-  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]{}}}\n", record,
-                     predicted, values, name);
+  if (csv_)
+    return fmt::format("{},{},{:.9g}{}\n", record, predicted, fmt::join(probabilities, ","), name);
+  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":{},\"logits\":{}{}}}\n",
+                     record, predicted, json_list(std::span<const double>(probabilities)),
+                     json_list(outputs), name);
 }
 
 struct PredictArguments {

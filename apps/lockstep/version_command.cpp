@@ -73,7 +73,7 @@ void add_version_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
       "version", "Print the versions that this program was built with and has loaded");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print one JSON object");
+  add_json_option(*command, *json, "Print one JSON object");
   command->callback([json] {
     if (*json)
       fmt::print("{}\n", program_versions().dump());
