@@ -367,8 +367,8 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   trainer.fit(data.shuffle().batch(50), fit);
   const model::MetricSums expected = trainer.evaluate(data.batch(50));
 
-  const Result result =
-      run_lockstep("evaluate --json --data synthetic:8x8x1:4:500 --checkpoint " + directory());
+  const Result result = run_lockstep(
+      "evaluate --json --data synthetic:8x8x1:4:500:train --checkpoint " + directory());
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto evaluated = result.event("evaluate");
   EXPECT_EQ(evaluated["correct"], expected.correct);

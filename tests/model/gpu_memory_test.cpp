@@ -48,7 +48,7 @@ TEST(GpuMemory, IsNotTakenByALaterStepOfAKnownSize) {
   const Data few(side.model().network(), 10);
   const Data many(side.model().network(), 40);
   const auto free_after_steps = [&] {
-    for (const Data* data : {&few, &many, &few, &many})
+    for (const Data* data : {&few, &many, &many, &few})
       side.model().train_batch(data->of(kLoss), data->context(), kLoss);
     return device::gpu_free_bytes(0);
   };

@@ -168,7 +168,7 @@ TEST(ImagesOfAnotherSize, AreRefusedWithTheRecipeThatResizes) {
   const auto photos = data::Dataset::from_source(std::make_shared<Photos>(9));
   EXPECT_EQ(error(photos, 8),
             "[photos] expected samples of shape [8, 8, 3], the input of model small, or --images "
-            "imagenet for all data, which resizes images to 224 x 224; got [9, 8, 3]");
+            "imagenet for all data, which resizes images to 224 x 224, got [9, 8, 3]");
   const auto resized = photos.images(data::ImageRecipe::parse("imagenet-test"));
   EXPECT_THAT(error(resized, 8), AllOf(HasSubstr("got [224, 224, 3]"), Not(HasSubstr("--images"))));
   const auto pixels = data::Dataset::from_source(std::make_shared<Photos>(9, false));

@@ -190,7 +190,7 @@ TEST(ProgressBar, ShowsAnyLossInAColumn) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   for (const auto& [loss, text] : {std::pair{0.25, "  0.2500  "},
                                    {12345.678, " 12345.7  "},
-                                   {123456789012.0, " 1.23457e+11  "},
+                                   {123456789012.0, "1.23457e+11  "},
                                    {nan, "     nan  "},
                                    {std::copysign(nan, -1.0), "     nan  "}}) {
     EpochLogs logs;
