@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/system/host.h"
