@@ -193,8 +193,8 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
       ->default_str("0");
   command->add_flag("--check", arguments->plan.check,
                     "Check every element of a first all-reduce, and count the wrong elements");
-  command->add_flag("--json", arguments->json,
-                    "Print only JSON: one object per row on standard output");
+  add_json_option(*command, arguments->json,
+                  "Print only JSON: one object per row on standard output");
   command
       ->add_option("--devices", arguments->devices,
                    "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; "

@@ -203,9 +203,26 @@ void add_precision_option(CLI::App& command, model::Precision& precision) {
       ->group("Model");
 }
 
+CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help) {
+  CLI::Option* format =
+      command
+          .add_option_function<std::string>(
+              "--log-format", [&json](const std::string& given) { json = given == "json"; },
+              "Same as --json, or its default: text")
+          ->check(CLI::IsMember({"text", "json"}))
+          ->default_str("text")
+          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+          ->group("");
+  // Where it is parsed, so that a later --log-format counts, and --print-config has one of them.
+  const auto assign = [format](std::int64_t given) {
+    format->add_result(given > 0 ? "json" : "text");
+  };
+  return command.add_flag_function("--json", assign, help)->trigger_on_parse()->configurable(false);
+}
+
 void add_output_options(CLI::App& command, OutputArguments& arguments, const char* quiet) {
-  add_one_of(command, "--log-format", arguments.format, {"text", "json"},
-             "text, or json: one JSON object per line on standard output")
+  add_json_option(command, arguments.json,
+                  "Print one JSON object per line on standard output, for programs")
       ->group("Output");
   command.add_flag("--quiet", arguments.quiet, quiet)->group("Output");
 }

@@ -121,11 +121,13 @@ struct PlaceArguments {
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
-struct OutputArguments {
-  std::string format = "text";
-  bool quiet = false;
+/// Declares --json and its other name, --log-format text|json, which the help does not list; the
+/// last one given counts. `help`: what is printed.
+CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help);
 
-  bool json() const { return format == "json"; }
+struct OutputArguments {
+  bool json = false;
+  bool quiet = false;
 };
 /// `quiet`: what --quiet does.
 void add_output_options(CLI::App& command, OutputArguments& arguments,

@@ -324,7 +324,7 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
           ->default_str("6");
   command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures")
       ->excludes(seconds);
-  command->add_flag("--json", arguments->json, "Print only one JSON object on standard output");
+  add_json_option(*command, arguments->json, "Print only one JSON object on standard output");
   command->callback([=, &status] { status = examine(invocation, *arguments); });
 }
 

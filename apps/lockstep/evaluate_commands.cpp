@@ -137,7 +137,7 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const model::MetricSums sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
-  if (arguments.output.json())
+  if (arguments.output.json)
     print_json(restored, sums);
   else
     print_text(restored, sums);
@@ -176,13 +176,25 @@ std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
+/// The numbers as JSON; one that is not finite is null.
+template <typename Number>
+std::string json_list(std::span<const Number> values) {
+  std::string list;
+  for (const Number value : values) {
+    if (!list.empty()) list += ',';
+    list += std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
+  }
+  return '[' + list + ']';
+}
+
 /// One line per record: its id; for a classifier, the predicted class, the probabilities of all
-/// classes, and the name of the predicted class if it is known; otherwise the outputs, in columns
-/// with the names of the targets if they are known. The file appears only when it is complete,
-/// unless it is standard output. Throws Error (data) with the path.
+/// classes, in JSON also the logits, which differ where probabilities are rounded to 0 or 1, and
+/// the name of the predicted class if it is known; otherwise the outputs, in columns with the names
+/// of the targets if they are known. The file appears only when it is complete, unless it is
+/// standard output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1,class
-///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"class":"pear"}
+///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"logits":[-1.5,-0.4],"class":"pear"}
 class PredictionFile {
  public:
   /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is standard
@@ -260,17 +272,18 @@ void PredictionFile::add(const strategy::Predictions& predictions) {
 
 std::string PredictionFile::line(std::int64_t record, std::span<const float> outputs) const {
   const auto predicted = std::ranges::max_element(outputs) - outputs.begin();
-  const std::string values = classes_ ? fmt::format("{:.7g}", fmt::join(softmax(outputs), ","))
-                                      : fmt::format("{:.9g}", fmt::join(outputs, ","));
   if (!classes_)
-    return csv_ ? fmt::format("{},{}\n", record, values)
-                : fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
+    return csv_ ? fmt::format("{},{:.9g}\n", record, fmt::join(outputs, ","))
+                : fmt::format("{{\"record\":{},\"outputs\":{}}}\n", record, json_list(outputs));
+  const std::vector<double> probabilities = softmax(outputs);
   const std::string name =
       names_.empty() ? ""
                      : (csv_ ? "," : ",\"class\":") + names_[static_cast<std::size_t>(predicted)];
-  if (csv_) return fmt::format("{},{},{}{}\n", record, predicted, values, name);
-  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]{}}}\n", record,
-                     predicted, values, name);
+  if (csv_)
+    return fmt::format("{},{},{:.9g}{}\n", record, predicted, fmt::join(probabilities, ","), name);
+  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":{},\"logits\":{}{}}}\n",
+                     record, predicted, json_list(std::span<const double>(probabilities)),
+                     json_list(outputs), name);
 }
 
 struct PredictArguments {
@@ -283,7 +296,7 @@ void report_predictions(const PredictArguments& arguments, const Restored& resto
   const OutputArguments& output = arguments.restored.output;
   const bool is_printed = arguments.output == kStandardOutput;
   const std::string checkpoint = restored.checkpoint.path.string();
-  if (output.json() && !is_printed)
+  if (output.json && !is_printed)
     fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "predict"},
                                                         {"checkpoint", checkpoint},
                                                         {"step", restored.checkpoint.state.step},
@@ -302,7 +315,7 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
   std::optional<PredictionFile> file;
   if (session.is_chief())
-    file.emplace(arguments.output, output.json(),
+    file.emplace(arguments.output, output.json,
                  model::element_count(restored.trainer->network().output_shape()), classes,
                  restored.names);
   restored.trainer->predict(
@@ -345,7 +358,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       ->add_option(
           "--output", arguments->output,
           "File to write (required), FILE.csv or FILE.jsonl, or - for standard output "
-          "(CSV, or JSON with --log-format json): one line per record, in the order of the "
+          "(CSV, or JSON with --json): one line per record, in the order of the "
           "data set")
       ->type_name("FILE")
       ->group(kCommonOptions);

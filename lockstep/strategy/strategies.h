@@ -54,8 +54,8 @@ inline constexpr std::array<std::string_view, 4> kStrategyNames = {"auto", "one-
 /// Creates a strategy by its `--strategy` name, one of kStrategyNames. `auto` is
 /// multi-worker-mirrored in a job of several ranks, else mirrored for several devices, else
 /// one-device. Throws Error (input) for an unknown name or inconsistent options. Collective.
-std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
-                                        std::vector<device::Device> devices,
+std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name = "auto",
+                                        std::vector<device::Device> devices = {device::Device{}},
                                         const StrategyOptions& options = {});
 
 }  // namespace lockstep::strategy

@@ -54,6 +54,13 @@ TEST_P(HelpOf, FitsEightyColumns) {
     EXPECT_THAT(text, Not(HasSubstr(validator)));
 }
 
+TEST_P(HelpOf, NamesValuesByWhatTheyAre) {
+  std::istringstream words(help(GetParam(), {"-u", "COLUMNS"}));
+  for (std::string word; words >> word;)
+    for (const char* type : {"TEXT", "INT", "UINT", "FLOAT"})
+      EXPECT_NE(word.substr(0, word.find_first_of(":=")), type) << word;
+}
+
 TEST(Help, OfTheProgramFitsEightyColumns) {
   const Result result = run_lockstep("--help");
   EXPECT_LE(width_of(result.output), 80) << result.output;
@@ -83,7 +90,9 @@ TEST(Help, BeginsWithAnExampleAndTheCommonOptions) {
   EXPECT_LT(at("\nModel:\n"), at("\nConfiguration:\n"));
   EXPECT_THAT(text, HasSubstr("--shuffle,--no-shuffle=true"));
   EXPECT_THAT(text, HasSubstr("  --config FILE  "));
-  EXPECT_THAT(text, HasSubstr("  --seed INT=1  "));
+  EXPECT_THAT(text, HasSubstr("  --seed N=1  "));
+  EXPECT_THAT(text, HasSubstr("  --epochs N "));
+  EXPECT_THAT(text, HasSubstr("  --resume auto|never|require=auto\n"));
   EXPECT_THAT(text, Not(HasSubstr("--lr,")));
   EXPECT_THAT(text, Not(HasSubstr("--batch-size")));
 }

@@ -118,6 +118,8 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(GetParam()));
   ::kill(ranks.back(), SIGKILL);
   EXPECT_NE(process.finish().status, 0);
+  const std::string copy_path = directory.path() / "copy";
+  std::filesystem::copy(run_path, copy_path, std::filesystem::copy_options::recursive);
 
   constexpr std::int64_t kStepsPerEpoch = 11;
   const std::int64_t newest = checkpoint::list_checkpoints(run_path).front().step;
@@ -130,6 +132,13 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(straight.status, 0) << straight.errors;
   EXPECT_EQ(again.event("end")["steps"], straight.event("end")["steps"]);
   EXPECT_EQ(again.event("end")["parameter_hash"], straight.event("end")["parameter_hash"]);
+
+  const Result on_fewer = run(mpirun(
+      GetParam() - 1, kMpirunTrain + "--save-every 8 --checkpoint-dir " + copy_path + epochs));
+  ASSERT_EQ(on_fewer.status, 0) << on_fewer.errors;
+  EXPECT_EQ(on_fewer.event("start")["first_step"], again.event("start")["first_step"]);
+  EXPECT_EQ(on_fewer.event("start")["world_size"], GetParam() - 1);
+  expect_same_losses(again, on_fewer);
 }
 
 TEST(MpirunReplicas, OfSeveralRanksAreThoseOfOneProcess) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/model_source.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -304,6 +309,21 @@ TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
             0);
 }
 
+TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
+  ASSERT_EQ(run_lockstep(train() + "--model mlp:32,16 --steps 24").status, 0);
+  const std::string inspect = "checkpoint inspect " + directory();
+  EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
+              HasSubstr("\n  network mlp:32,16, 2676 parameters, 4 classes\n"
+                        "  step 16 of 24, 1 epoch completed\n"));
+  std::ofstream(directory("t.csv")) << "size,kind\n1,pear\n2,apple\n";
+  ASSERT_EQ(run_lockstep("train --model linear --steps 1 --checkpoint-dir " + directory("t") +
+                         " --data csv:" + directory("t.csv"))
+                .status,
+            0);
+  EXPECT_THAT(run_lockstep("checkpoint inspect " + directory("t/step-00000001")).output,
+              HasSubstr("\n  network linear, 4 parameters, 2 classes: apple, pear\n"));
+}
+
 TEST_F(Saved, AreRefusedForOtherData) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const Result result =
@@ -348,7 +368,13 @@ TEST_F(Saved, PredictIntoFiles) {
     EXPECT_EQ(events[i]["record"], i);
     double sum = 0;
     for (const auto& probability : events[i]["probabilities"]) sum += probability.get<double>();
-    EXPECT_NEAR(sum, 1, 1e-5);
+    EXPECT_NEAR(sum, 1, 1e-8);
+    ASSERT_EQ(events[i]["logits"].size(), 4U);
+    const std::vector<double> row = numbers_of(table)[i];
+    const double ratio =
+        std::exp(events[i]["logits"][1].get<double>() - events[i]["logits"][0].get<double>());
+    EXPECT_NEAR(row[3] / row[2], ratio, 1e-5 * ratio);
+    EXPECT_NEAR(row[2], events[i]["probabilities"][0].get<double>(), 1e-9);
   }
   const Result failed =
       run_lockstep("predict --data synthetic:9x8x1:4:5 --output - --checkpoint " + directory());
@@ -358,6 +384,31 @@ TEST_F(Saved, PredictIntoFiles) {
   const Result refused = run_lockstep(predict + directory("p.txt"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("expected --output to end in .csv or .jsonl"));
+}
+
+TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
+  const auto data = data::Dataset::synthetic({8, 8, 1}, 4, 500);
+  model::Network network({8, 8, 1}, "of a program");
+  network.add(model::Conv2D({.filters = 3, .kernel = 3}));
+  network.add(model::BatchNormalization());
+  network.add(model::Flatten());
+  network.add(model::Dense({.units = 4}));
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = strategy::make_strategy(session);
+  strategy::Trainer trainer(
+      *strategy, network, {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}});
+  strategy::FitOptions fit{.epochs = 1};
+  fit.checkpoint.directory = directory();
+  trainer.fit(data.shuffle().batch(50), fit);
+  const model::MetricSums expected = trainer.evaluate(data.batch(50));
+
+  const Result result = run_lockstep(
+      "evaluate --json --data synthetic:8x8x1:4:500:train --checkpoint " + directory());
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto evaluated = result.event("evaluate");
+  EXPECT_EQ(evaluated["correct"], expected.correct);
+  EXPECT_NEAR(evaluated["loss"].get<double>(), expected.mean_loss(), 1e-5);
+  EXPECT_EQ(evaluated["parameter_hash"], checkpoint::hex16(trainer.parameter_hash()));
 }
 
 // Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the

@@ -65,6 +65,16 @@ TEST(TrainCommand, SpeaksToPeople) {
   EXPECT_EQ(run_lockstep("train --model mlp --quiet --epochs 1" + kData).output, "");
 }
 
+TEST(TrainCommand, TellsOnceWhatA16BitExchangeCosts) {
+  const std::string line =
+      "gradients are exchanged as bfloat16: the sum of the first step differs ";
+  const std::string errors =
+      run_lockstep(kTrain + "--devices cpu:0,cpu:0 --comm-dtype bfloat16").errors;
+  EXPECT_THAT(errors, HasSubstr(line));
+  EXPECT_EQ(errors.find(line), errors.rfind(line)) << errors;
+  EXPECT_THAT(run_lockstep(kTrain + "--devices cpu:0,cpu:0").errors, Not(HasSubstr("exchanged")));
+}
+
 TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
   const std::string twice = hash_of(run_lockstep(kTrain));
   EXPECT_EQ(hash_of(run_lockstep(kTrain)), twice);
@@ -212,6 +222,16 @@ TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(fmt::format(
                                  "of the host's cores, fewer than --data-threads {}: ", threads)));
+}
+
+TEST(TrainCommand, HasTwoNamesForJson) {
+  const std::string train = "train --model linear --steps 1" + kData;
+  for (const char* options : {"--json", "--log-format json", "--log-format text --json"})
+    EXPECT_EQ(run_lockstep(train + options).event("end")["steps"], 1) << options;
+  EXPECT_THAT(run_lockstep(train + "--json --log-format text").output, HasSubstr("model linear, "));
+  EXPECT_THAT(run_lockstep(train + "--json --print-config").output,
+              HasSubstr("log-format=\"json\"\n"));
+  EXPECT_EQ(run_lockstep("version --log-format json").events().size(), 1U);
 }
 
 // ---- Configuration files

@@ -183,6 +183,44 @@ TEST(NotFinite, IsFoundWithItsFileAndColumn) {
   EXPECT_EQ(not_finite_text(table.source(), {batch}), "record 2 has nan in the feature height");
 }
 
+/// Photographs of one size, in files.
+class Photos final : public data::RecordSource {
+ public:
+  explicit Photos(std::int64_t height, bool encoded = true)
+      : encoded_(encoded), spec_{{height, 8, 3}, 2, 0} {}
+
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return 4; }
+  bool has_images() const override { return true; }
+  bool has_encoded_images() const override { return encoded_; }
+  void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
+  std::string description() const override { return "photos"; }
+
+ private:
+  bool encoded_;
+  data::SampleSpec spec_;
+};
+
+TEST(ImagesOfAnotherSize, AreRefusedWithTheRecipeThatResizes) {
+  const auto error = [](const data::Dataset& photos, std::int64_t height) {
+    model::Network network({height, height, 3}, "small");
+    network.add(model::Flatten());
+    network.add(model::Dense({.units = 2}));
+    return error_of([&] {
+      check_data_fits(photos.batch(2), network, model::SparseCategoricalCrossentropy{},
+                      DataUse::evaluation);
+    });
+  };
+  const auto photos = data::Dataset::from_source(std::make_shared<Photos>(9));
+  EXPECT_EQ(error(photos, 8),
+            "[photos] expected samples of shape [8, 8, 3], the input of model small, or --images "
+            "imagenet for all data, which resizes images to 224 x 224, got [9, 8, 3]");
+  const auto resized = photos.images(data::ImageRecipe::parse("imagenet-test"));
+  EXPECT_THAT(error(resized, 8), AllOf(HasSubstr("got [224, 224, 3]"), Not(HasSubstr("--images"))));
+  const auto pixels = data::Dataset::from_source(std::make_shared<Photos>(9, false));
+  EXPECT_THAT(error(pixels, 8), AllOf(HasSubstr("got [9, 8, 3]"), Not(HasSubstr("--images"))));
+}
+
 class ScaleWarning : public ::testing::Test {
  protected:
   /// 8 rows; in turn `low` and `high` as width.

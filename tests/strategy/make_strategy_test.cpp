@@ -19,6 +19,7 @@ std::vector<device::Device> cpus(std::size_t count) { return std::vector<device:
 
 TEST(MakeStrategy, ChoosesByRanksAndDevices) {
   job::Session session(0, nullptr);
+  EXPECT_EQ(make_strategy(session)->name(), "one-device");
   EXPECT_EQ(make_strategy(session, "auto", cpus(1))->name(), "one-device");
   EXPECT_EQ(make_strategy(session, "auto", cpus(3))->name(), "mirrored");
 }

@@ -285,6 +285,23 @@ TEST(Checkpoints, AreSavedOnASignalInTraining) {
       straight.parameter_hash);
 }
 
+// Version 0.1 named every mlp "mlp".
+TEST(Checkpoints, ContinueANetworkThatHadAnotherName) {
+  const auto named = [](const char* name) {
+    model::Network network({16}, name);
+    network.add(model::Dense({.units = 12}));
+    network.add(model::ReLU());
+    network.add(model::Dense({.units = kClasses}));
+    return network;
+  };
+  const checkpoint::ScratchDirectory directory;
+  train(1, named("mlp"), shuffled_data(), {}, saving_to(directory, 0, 8));
+  const Outcome again = train(1, named("mlp:12"), shuffled_data(), {}, saving_to(directory, 0, 12));
+  EXPECT_EQ(again.steps.size(), 4U);
+  EXPECT_EQ(again.parameter_hash,
+            train(1, named("mlp"), shuffled_data(), {}, {.epochs = 3, .steps = 12}).parameter_hash);
+}
+
 TEST(Checkpoints, KeepWhatTheConfigurationSays) {
   const checkpoint::ScratchDirectory directory;
   FitOptions fit = saving_to(directory, 0, 2);

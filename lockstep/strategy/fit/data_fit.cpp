@@ -32,9 +32,14 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
   const data::SampleSpec& spec = dataset.spec();
+  const bool keeps_sizes_of_images = dataset.source().has_encoded_images() &&
+                                     dataset.preparation() == dataset.source().preparation();
   if (spec.shape != network.input_shape())
-    refuse(fmt::format("expected samples of shape {}, the input of model {}",
-                       model::to_string(network.input_shape()), network.name()),
+    refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
+                       model::to_string(network.input_shape()), network.name(),
+                       keeps_sizes_of_images ? ", or --images imagenet for all data, which resizes "
+                                               "images to 224 x 224"
+                                             : ""),
            fmt::format("got {}", model::to_string(spec.shape)));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",

@@ -28,7 +28,6 @@ namespace {
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
 constexpr const char* kBucketKey = "bucket_bytes";
-constexpr const char* kStepsKey = "schedule_steps";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kOptimizerKey = "optimizer_options";

@@ -13,6 +13,8 @@ namespace lockstep::strategy {
 /// model: the network's "description" (network_json.h), the name of the "loss" and the
 /// "label_smoothing". Absent if the network has no description.
 inline constexpr const char* kNetworkKey = "network";
+/// The key of the last step of the training.
+inline constexpr const char* kStepsKey = "schedule_steps";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
 #include "lockstep/base/log.h"
 #include "tests/strategy/callbacks/captured_file.h"
@@ -221,6 +223,19 @@ std::string epoch_lines(const EpochLogs& logs, int replicas = 1, bool verbose = 
   progress.on_epoch_begin(0);
   progress.on_epoch_end(logs);
   return file.text();
+}
+
+TEST(ProgressBar, ShowsAnyLossInAColumn) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [loss, text] : {std::pair{0.25, "  0.2500  "},
+                                   {12345.678, " 12345.7  "},
+                                   {123456789012.0, "1.23457e+11  "},
+                                   {nan, "     nan  "},
+                                   {std::copysign(nan, -1.0), "     nan  "}}) {
+    EpochLogs logs;
+    logs.metrics = {.loss = loss, .samples = 1};
+    EXPECT_THAT(epoch_lines(logs), HasSubstr(std::string(" 0/0  ") + text)) << loss;
+  }
 }
 
 TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
