@@ -179,8 +179,8 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
   add_parsed(
       command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
       "Route of the gradient all-reduce: auto; in-process (one process), shared-memory (ranks of "
-      "one node), ring, hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl, "
-      "hierarchical (NCCL within a node, a ring between nodes), or staged (through host memory)")
+      "one node), ring, hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl "
+      "(or hierarchical, another name), or staged (through host memory)")
       ->group(group);
   command
       .add_flag("--share-gpus", arguments.options.share_gpus,

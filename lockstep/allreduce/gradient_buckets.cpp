@@ -202,7 +202,11 @@ void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
   double waited = 0;
   const auto operation = [&] {
     const double waited_before = group_.seconds_waited();
-    group_.all_reduce(values, ReduceOp::sum, stream).wait(stream);
+    Request request = group_.all_reduce(values, ReduceOp::sum, stream);
+    if (host_waits())
+      request.wait();
+    else
+      request.wait(stream);
     waited = group_.seconds_waited() - waited_before;
   };
   if (thread_) {
@@ -237,6 +241,9 @@ double GradientBuckets::seconds_waited_since(Clock::time_point begin) const {
   return seconds;
 }
 
+// A recording in pieces, and the measurement of an error, allocate memory between reductions.
+bool GradientBuckets::host_waits() const { return host_waits_ || aside_ || measures_error_; }
+
 std::span<float> GradientBuckets::values_of(std::size_t bucket) const {
   return gradients_.subspan(buckets_[bucket].begin, buckets_[bucket].end - buckets_[bucket].begin);
 }
@@ -244,6 +251,7 @@ std::span<float> GradientBuckets::values_of(std::size_t bucket) const {
 void GradientBuckets::reduce_on_gpu(std::size_t bucket, const device::Event& ready) {
   const std::span<float> values = values_of(bucket);
   const Communicator group = group_.for_bucket(static_cast<int>(bucket));
+  streamed_->set_host_waits(host_waits());
   if (bucket >= first_exact_) return streamed_->add_exact(group, values, ready);
   if (!measures_error_) return streamed_->add(group, values, ready);
   const StreamedSum::Both sums = streamed_->add_both_ways(group, values, ready);

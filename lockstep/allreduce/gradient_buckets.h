@@ -90,6 +90,11 @@ class GradientBuckets {
   /// Sets the function for work that cannot be recorded; empty: run it immediately.
   void set_aside(Aside aside) { aside_ = std::move(aside); }
 
+  /// While on, the host waits for each reduction on a GPU before it continues. For steps in which
+  /// kernels may be launched for the first time: CUDA then loads them, which may wait for all GPUs
+  /// of the process, while another one already waits for this one in a reduction.
+  void set_host_waits(bool on) { host_waits_ = on; }
+
   /// Changes the bucket size to `bytes` (BucketOptions::bytes; the first bucket is not larger).
   /// Call it between steps, with the same value on all members.
   void set_bytes(std::size_t bytes);
@@ -124,6 +129,7 @@ class GradientBuckets {
   void reduce(std::size_t bucket, const device::Event* ready = nullptr);
   void reduce_values(std::size_t bucket);
   void reduce_on_gpu(std::size_t bucket, const device::Event& ready);
+  bool host_waits() const;
   bool starts_early() const { return thread_ || (streamed_ && group_.overlaps()); }
   std::span<float> values_of(std::size_t bucket) const;
   double seconds_waited_since(std::chrono::steady_clock::time_point begin) const;
@@ -145,6 +151,7 @@ class GradientBuckets {
   std::size_t next_ = 0;                // the bucket to launch next
   std::size_t launched_ = 0;
   Aside aside_;
+  bool host_waits_ = false;
   CommunicationTimes times_;
   // The members below are used by the reducing thread, one bucket at a time.
   struct Wait {

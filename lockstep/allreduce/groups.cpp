@@ -138,9 +138,10 @@ void check_route_between_gpus(Route route, std::initializer_list<Route> possible
                 fmt::format("got {}", to_string(route)));
 }
 
-Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus) {
+Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus, Route route) {
   const std::set<Device> distinct(gpus.begin(), gpus.end());
-  if (distinct.size() == 1) {
+  const bool is_nccl_of_one = route == Route::nccl && gpus.size() == 1;
+  if (distinct.size() == 1 && !is_nccl_of_one) {
     if (gpus.size() > gpu::kMaxMembers)
       throw Error(ErrorCategory::input, kOption,
                   fmt::format("expected at most {} replicas per GPU", gpu::kMaxMembers),
@@ -232,25 +233,18 @@ Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool shar
   return ground;
 }
 
-bool has_one_replica_a_rank(MPI_Comm ranks, const Communicator& member) {
-  return member.size() == size_of(ranks);
-}
-
-std::vector<Communicator> make_nccl_group(MPI_Comm ranks, const std::vector<Communicator>& hosts,
-                                          const std::vector<Device>& gpus, Route route) {
-  const Topology topology(ranks);
-  const bool can_be_hierarchical = has_one_replica_a_rank(ranks, hosts.front());
-  if (route == Route::hierarchical && !can_be_hierarchical)
-    throw Error(ErrorCategory::input, kOption,
-                "expected one replica per rank for hierarchical between GPUs",
-                fmt::format("got {} replicas of {} ranks", hosts.front().size(), size_of(ranks)));
-  const bool is_hierarchical =
-      route == Route::hierarchical ||
-      (route == Route::automatic && can_be_hierarchical && topology.nodes() > 1);
-  if (!is_hierarchical) return handles(make_nccl(members_of(hosts), gpus, ranks));
-  const auto host = std::dynamic_pointer_cast<MpiGroup>(hosts.front().impl());
-  LOCKSTEP_CHECK(host != nullptr);
-  return {Communicator(make_nccl_hierarchical(host, gpus.front(), ranks, topology.node()))};
+// NCCL if it reaches all members, else the host. All ranks decide alike, because make_nccl throws
+// on all of them.
+Members make_nccl_or_staged(MPI_Comm ranks, const Members& hosts, const std::vector<Device>& gpus,
+                            std::string& reason) {
+  try {
+    Members members = make_nccl(hosts, gpus, ranks);
+    reason = fmt::format("NCCL reaches all {}", hosts.front()->size());
+    return members;
+  } catch (const Error& error) {
+    reason = fmt::format("NCCL does not reach all {}: {}", hosts.front()->size(), error.what());
+    return make_staged(hosts, gpus);
+  }
 }
 
 }  // namespace
@@ -297,11 +291,11 @@ std::vector<Communicator> make_device_group(const std::vector<Device>& devices, 
   check_available(devices);
   const Members hosts = members_of(make_in_process_group(size));
   return handles(route == Route::staged ? make_staged(hosts, devices)
-                                        : make_on_gpus(hosts, devices));
+                                        : make_on_gpus(hosts, devices, route));
 }
 
 std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices,
-                                            Route route, bool share_gpus) {
+                                            Route route, bool share_gpus, std::string* reason) {
   LOCKSTEP_CHECK(!devices.empty());
   if (ranks == MPI_COMM_NULL || size_of(ranks) == 1) {
     const bool serves_one_rank = route == Route::nccl || route == Route::staged;
@@ -316,10 +310,15 @@ std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<De
   check_route_between_gpus(route,
                            {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
                            "auto, nccl, hierarchical or staged between GPUs of several ranks");
-  const std::vector<Communicator> hosts = make_multi_worker_group(ranks, local, Route::automatic);
+  const Members hosts = members_of(make_multi_worker_group(ranks, local, Route::automatic));
   if (ground == Ground::shared_gpus || route == Route::staged)
-    return handles(make_staged(members_of(hosts), devices));
-  return make_nccl_group(ranks, hosts, devices, route);
+    return handles(make_staged(hosts, devices));
+  if (route != Route::automatic || Topology(ranks).nodes() == 1)
+    return handles(make_nccl(hosts, devices, ranks));
+  std::string why;
+  const std::vector<Communicator> group = handles(make_nccl_or_staged(ranks, hosts, devices, why));
+  if (reason != nullptr) *reason = why;
+  return group;
 }
 
 }  // namespace lockstep::allreduce

@@ -3,6 +3,7 @@
 
 #include <mpi.h>
 
+#include <string>
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
@@ -40,23 +41,23 @@ void require_gpus(Route route, const std::vector<device::Device>& devices);
 
 /// A group of threads of this process; element i is for devices[i]. On the CPU this is
 /// make_in_process_group. Members with one GPU each use NCCL; members that share one GPU use a
-/// kernel on it (route "in-gpu", or "none" for one member). `route` is automatic or in_process, or
-/// nccl or staged for GPUs; staged works for any GPUs, shared or not. Throws Error (input) for
-/// devices that cannot form a group, Error (device) for a GPU that is not available, and Error
-/// (communication) if NCCL fails.
+/// kernel on it (route "in-gpu", or "none" for one member, which uses NCCL for route nccl). `route`
+/// is automatic or in_process, or nccl or staged for GPUs; staged works for any GPUs, shared or
+/// not. Throws Error (input) for devices that cannot form a group, Error (device) for a GPU that is
+/// not available, and Error (communication) if NCCL fails.
 std::vector<Communicator> make_device_group(const std::vector<device::Device>& devices,
                                             Route route = Route::automatic);
 
 /// A group of the replicas of all ranks, numbered as by make_multi_worker_group, which it is on the
-/// CPU. automatic is nccl on one node; between nodes it is hierarchical (NCCL within a node, a CPU
-/// ring between nodes), or nccl if ranks have several GPUs each. It is staged (the host reduces) if
-/// replicas share a GPU: replicas of one rank with such `devices`, or replicas of several ranks
-/// with `share_gpus`. Without `share_gpus` the latter is an Error (device) that names two ranks and
-/// their GPU, which is identified by its UUID independently of CUDA_VISIBLE_DEVICES. Collective
-/// over `ranks`; MPI_COMM_NULL stands for this process only. Throws like the other overload, the
-/// same on all ranks.
+/// CPU. automatic is nccl on one node; between nodes it is nccl if NCCL reaches all members, else
+/// staged (the host reduces), with the reason in `*reason`. hierarchical is nccl. automatic is also
+/// staged if replicas share a GPU: replicas of one rank with such `devices`, or replicas of several
+/// ranks with `share_gpus`. Without `share_gpus` the latter is an Error (device) that names two
+/// ranks and their GPU, which is identified by its UUID independently of CUDA_VISIBLE_DEVICES.
+/// Collective over `ranks`; MPI_COMM_NULL stands for this process only. Throws like the other
+/// overload, the same on all ranks.
 std::vector<Communicator> make_device_group(MPI_Comm ranks,
                                             const std::vector<device::Device>& devices, Route route,
-                                            bool share_gpus = false);
+                                            bool share_gpus = false, std::string* reason = nullptr);
 
 }  // namespace lockstep::allreduce

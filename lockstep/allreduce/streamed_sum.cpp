@@ -89,12 +89,17 @@ void StreamedSum::add_as(const Communicator& group, std::span<float> values) {
   }
   const std::span<Half> halves = halves_.as<Half>().first(values.size());
   gpu::narrow(values, halves.data(), kType<Half>, scale, stream_);
-  group.all_reduce(halves, ReduceOp::sum, stream_).wait(stream_);
+  reduce(group, halves);
   gpu::widen(halves.data(), values, kType<Half>, scale, stream_);
 }
 
-void StreamedSum::reduce(const Communicator& group, std::span<float> values, ReduceOp op) {
-  group.all_reduce(values, op, stream_).wait(stream_);
+template <typename T>
+void StreamedSum::reduce(const Communicator& group, std::span<T> values, ReduceOp op) {
+  Request request = group.all_reduce(values, op, stream_);
+  if (host_waits_)
+    request.wait();
+  else
+    request.wait(stream_);
 }
 
 }  // namespace lockstep::allreduce

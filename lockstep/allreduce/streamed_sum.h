@@ -28,6 +28,9 @@ class StreamedSum {
   /// Allocates a 16-bit buffer for `values` values. Call it while no sum is pending.
   void reserve(std::size_t values);
 
+  /// While on, the host waits for each sum before it returns.
+  void set_host_waits(bool on) { host_waits_ = on; }
+
   /// Records an event on the computing stream.
   device::Event mark() { return compute_.record(); }
 
@@ -51,7 +54,8 @@ class StreamedSum {
  private:
   template <typename Half>
   void add_as(const Communicator& group, std::span<float> values);
-  void reduce(const Communicator& group, std::span<float> values, ReduceOp op = ReduceOp::sum);
+  template <typename T>
+  void reduce(const Communicator& group, std::span<T> values, ReduceOp op = ReduceOp::sum);
 
   device::Stream& compute_;
   device::Stream stream_;
@@ -59,6 +63,7 @@ class StreamedSum {
   Communicator group_;
   device::Buffer largest_;  // one float: the largest magnitude of all members' values
   device::Buffer halves_;
+  bool host_waits_ = false;
 };
 
 }  // namespace lockstep::allreduce

@@ -46,7 +46,7 @@ allreduce::Selection select(const Session& session, const std::vector<device::De
   if (session.size() == 1) return {};
   const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
   if (options.route != allreduce::Route::automatic) return {options.route, "as requested"};
-  // Between GPUs the route depends only on their placement; there is nothing to measure.
+  // Between GPUs the route depends on their placement and on NCCL; there is nothing to measure.
   const std::vector<std::string> all = session.all_gather(is_any_on_gpu(devices) ? "gpu" : "cpu");
   if (std::ranges::find(all, "gpu") != all.end())
     return {allreduce::Route::automatic, fmt::format("GPUs of {} ranks", session.size())};
@@ -55,11 +55,15 @@ allreduce::Selection select(const Session& session, const std::vector<device::De
 
 std::vector<allreduce::Communicator> make_groups(const Session& session,
                                                  const std::vector<device::Device>& devices,
-                                                 const allreduce::Selection& selection,
+                                                 allreduce::Selection& selection,
                                                  const WorldOptions& options) {
   const allreduce::CollectiveScope scope(&session.activity(), kSetUp);
   const allreduce::Route route = session.size() == 1 ? options.route : selection.route;
-  return allreduce::make_device_group(session.ranks(), devices, route, options.share_gpus);
+  std::string reason;
+  std::vector<allreduce::Communicator> groups =
+      allreduce::make_device_group(session.ranks(), devices, route, options.share_gpus, &reason);
+  if (!reason.empty()) selection.reason += "; " + reason;
+  return groups;
 }
 
 allreduce::Communicator make_rank_group(const Session& session) {

@@ -25,7 +25,7 @@ void check_tf_config(const Session& session);
 /// How the replicas of a job work together.
 struct WorldOptions {
   /// Of the gradient all-reduce. `automatic` is select_route() between replicas on CPUs; between
-  /// GPUs it follows from their placement.
+  /// GPUs it follows from their placement and, between nodes, from whether NCCL reaches all.
   allreduce::Route route = allreduce::Route::automatic;
   /// The route of an earlier run of the same training, which `automatic` reuses if possible.
   std::optional<allreduce::Route> remembered_route = {};

@@ -123,6 +123,21 @@ TEST_P(GpuBuckets, LaunchEarlyWhereTheyCanOverlap) {
   });
 }
 
+TEST_P(GpuBuckets, HoldUpTheHostOnRequest) {
+  run_members(make(), [&](const Communicator& group) {
+    Computing member(group, GetParam(), 2000);
+    GradientBuckets buckets(group, member.gradients(), std::vector<std::size_t>{0, 1000},
+                            {.first_bytes = 4000, .bytes = 4000}, 0, &member.stream);
+    buckets.set_host_waits(true);
+    member.compute(member.gradients(), [](std::size_t) { return 1.0F; });
+    buckets.ready(0);
+    buckets.ready(1);
+    buckets.finish();
+    EXPECT_EQ(member.gradients()[0], 3.0F);
+    EXPECT_EQ(member.gradients()[1999], 3.0F);
+  });
+}
+
 TEST_P(GpuBuckets, DoNotHoldUpTheHost) {
   run_members(make(), [&](const Communicator& group) {
     if (group.moves_on_host()) return;

@@ -113,6 +113,31 @@ TEST(GpuGroup, DoesNotBlockTheHost) {
   });
 }
 
+// The simulated GPU ends the program where work uses memory that was freed.
+TEST(GpuGroup, DoesNotFreeMemoryThatAGpuMayStillUseAfterAFailure) {
+  std::atomic<bool> may_go_on = false;
+  const std::vector<device::Device> gpus(2, pretend::gpus(1).front());
+  {
+    std::vector<device::Stream> compute;
+    for (const device::Device& gpu : gpus) compute.emplace_back(gpu);
+    run_members(make_device_group(gpus), [&](const Communicator& group) {
+      device::Stream& stream = compute[static_cast<std::size_t>(group.rank())];
+      pretend::enqueue(stream, [&] {
+        while (!may_go_on) std::this_thread::yield();
+      });
+      const device::Buffer buffer = group.allocate(400);
+      EXPECT_THAT(error_of([&] {
+                    Request request = group.all_reduce(buffer.as<float>(), ReduceOp::sum, stream);
+                    if (group.rank() == 1) group.abort("enough");
+                    request.wait();
+                  }),
+                  HasSubstr("member 1 left: enough"));
+    });
+    may_go_on = true;
+    for (device::Stream& stream : compute) stream.synchronize();
+  }
+}
+
 TEST(GpuGroup, OfTheCpuRefusesTheStreamOfAGpu) {
   device::Stream stream(pretend::gpus(1).front());
   std::vector<float> values(10);

@@ -97,6 +97,41 @@ TEST_F(GpuWork, ReducesToTheBitsOfTheCpu) {
         expect_bits_of_the_cpu(type, op, sizes);
 }
 
+template <typename Half>
+void expect_conversions_of_the_cpu(ElementType type, std::size_t offset) {
+  constexpr std::size_t kCount = 10'003;
+  device::Stream stream(kGpu);
+  const auto allocator = device::make_gpu_allocator(kGpu.index);
+  const std::vector<std::byte> bytes = values_of(ElementType::float32, kCount, 1);
+  std::vector<float> wide(kCount);
+  std::memcpy(wide.data(), bytes.data(), bytes.size());
+  std::vector<Half> halves(kCount);
+  narrow(std::span<const float>(wide), std::span<Half>(halves));
+  std::vector<float> widened(kCount);
+  widen(std::span<const Half>(halves), std::span<float>(widened));
+
+  const device::Buffer wide_buffer = allocator->allocate((kCount + offset) * sizeof(float));
+  const device::Buffer half_buffer = allocator->allocate((kCount + offset) * sizeof(Half));
+  const std::span<float> wide_on_gpu = wide_buffer.as<float>().subspan(offset);
+  const std::span<Half> halves_on_gpu = half_buffer.as<Half>().subspan(offset);
+  gpu::copy(wide.data(), wide_on_gpu.data(), wide_on_gpu.size_bytes(), stream);
+  gpu::narrow(wide_on_gpu, halves_on_gpu.data(), type, {}, stream);
+  gpu::widen(halves_on_gpu.data(), wide_on_gpu, type, {}, stream);
+  std::vector<Half> narrowed(kCount);
+  gpu::copy(halves_on_gpu.data(), narrowed.data(), halves_on_gpu.size_bytes(), stream);
+  gpu::copy(wide_on_gpu.data(), wide.data(), wide_on_gpu.size_bytes(), stream);
+  stream.synchronize();
+  EXPECT_EQ(std::memcmp(narrowed.data(), halves.data(), halves_on_gpu.size_bytes()), 0) << offset;
+  EXPECT_EQ(wide, widened) << offset;
+}
+
+TEST_F(GpuWork, ConvertsToTheBitsOfTheCpu) {
+  for (const std::size_t offset : {0, 1, 4, 8}) {
+    expect_conversions_of_the_cpu<Float16>(ElementType::float16, offset);
+    expect_conversions_of_the_cpu<BFloat16>(ElementType::bfloat16, offset);
+  }
+}
+
 TEST_F(GpuWork, KnowsWhoseMemoryItIs) {
   std::vector<float> on_host(10);
   EXPECT_FALSE(gpu::holds(on_host.data()));

@@ -1,7 +1,8 @@
-// The real NCCL on a real GPU, as far as one GPU shows it; skipped where there is none.
+// NCCL as far as one GPU shows it, real or simulated; skipped where there is none.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <numeric>
 #include <vector>
 
@@ -9,6 +10,8 @@
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/device/recording.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {
@@ -65,6 +68,38 @@ TEST_F(NcclOnAGpu, ServesAGroupOfOne) {
     group.all_gather(values, stream).wait();
     group.broadcast(std::as_writable_bytes(values), 0);
     EXPECT_EQ(copy_from(buffer, stream), values_on_host());
+  }
+}
+
+TEST_F(NcclOnAGpu, IsWhatOneDeviceGetsOnRequest) {
+  const Communicator group = make_device_group({kNcclGpu}, Route::nccl).front();
+  EXPECT_EQ(group.route(), "nccl");
+  EXPECT_EQ(group.size(), 1);
+}
+
+TEST_F(NcclOnAGpu, IsRecordedAndReplayed) {
+  const Communicator group = make_group_of_one();
+  ASSERT_TRUE(group.can_be_recorded());
+  device::Stream stream(kNcclGpu);
+  const device::Buffer input = group.allocate(kNcclValues * sizeof(float));
+  const device::Buffer sums = group.allocate(kNcclValues * sizeof(float));
+  const auto work = [&] {
+    device::copy(sums.data(), input.data(), input.size(), stream);
+    group.all_reduce(sums.as<float>(), ReduceOp::sum, stream).wait(stream);
+  };
+  work();
+  stream.synchronize();
+  device::Recorder recorder(stream);
+  group.set_recording(true);
+  work();
+  group.set_recording(false);
+  device::Recording recording = recorder.finish();
+  std::vector<float> values = values_on_host();
+  for (int step = 0; step < 3; ++step) {
+    std::ranges::reverse(values);
+    copy_to(input, values, stream);
+    recording.launch(stream);
+    EXPECT_EQ(copy_from(sums, stream), values) << step;
   }
 }
 

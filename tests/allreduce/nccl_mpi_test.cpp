@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+
+#include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
@@ -11,6 +15,7 @@
 #include "lockstep/device/buffer.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/pretend_nccl.h"
+#include "tests/support/pretend_nodes.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::allreduce {
@@ -27,9 +32,78 @@ TEST(NcclBetweenRanks, NamesItsRoute) {
   };
   EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::automatic), "nccl");
   EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::nccl), "nccl");
-  EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::hierarchical), "nccl + ring");
-  for (const Route route : {Route::automatic, Route::nccl, Route::hierarchical})
-    EXPECT_EQ(route_of(MPI_COMM_SELF, route), "none");
+  EXPECT_EQ(route_of(MPI_COMM_WORLD, Route::hierarchical), "nccl");
+  EXPECT_EQ(route_of(MPI_COMM_SELF, Route::automatic), "none");
+  EXPECT_EQ(route_of(MPI_COMM_SELF, Route::nccl), "nccl");
+  EXPECT_EQ(
+      make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()), Route::hierarchical)
+          .front()
+          .route(),
+      "nccl");
+}
+
+// ---- auto between nodes
+
+struct Chosen {
+  std::string route;
+  std::string reason;
+};
+
+// On all ranks, each of which is a node.
+Chosen choose_between_nodes() {
+  const pretend::RanksAreNodes nodes;
+  Chosen chosen;
+  const Communicator member = make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()),
+                                                Route::automatic, false, &chosen.reason)
+                                  .front();
+  chosen.route = member.route();
+  run_member(member, [](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(400);
+    std::ranges::fill(buffer.as<float>(), 1.0F);
+    group.all_reduce(buffer.as<float>()).wait();
+    EXPECT_EQ(buffer.as<float>()[99], static_cast<float>(group.size()));
+  });
+  return chosen;
+}
+
+TEST(NcclBetweenNodes, IsChosenIfItReachesAll) {
+  const Chosen chosen = choose_between_nodes();
+  EXPECT_EQ(chosen.route, "nccl");
+  EXPECT_EQ(chosen.reason, fmt::format("NCCL reaches all {}", world_size()));
+}
+
+TEST(NcclBetweenNodes, GivesWayToTheHostIfItFails) {
+  pretend::answer_next_call(world_rank(), ncclSystemError);
+  const Chosen chosen = choose_between_nodes();
+  pretend::mend();
+  EXPECT_EQ(chosen.route, "staged + ring");
+  EXPECT_EQ(chosen.reason,
+            fmt::format("NCCL does not reach all {0}: [nccl] expected a first sum of {0} members "
+                        "on member 0 (gpu:0 of {1}); NCCL returned \"unhandled system error\" (a "
+                        "pretended one); set NCCL_DEBUG=WARN for details",
+                        world_size(), host_name()));
+}
+
+TEST(NcclBetweenNodes, GivesWayToTheHostOnAllRanksIfOneLacksTheLibrary) {
+  if (world_rank() == world_size() - 1) pretend::lose_library();
+  const Chosen chosen = choose_between_nodes();
+  pretend::mend();
+  EXPECT_EQ(chosen.route, "staged + ring");
+  EXPECT_THAT(chosen.reason, HasSubstr("; [NCCL] expected a library; it is lost"));
+}
+
+// No rank decides alone: the operations of the others end.
+TEST(NcclBetweenRanks, IsRefusedOnAllRanksIfOneIsNotReached) {
+  const Communicator host = make_mpi_group(MPI_COMM_WORLD, Route::ring);
+  if (world_rank() == 1) pretend::lose_operations(1);
+  EXPECT_EQ(error_of([&] {
+              make_nccl({host.impl()}, pretend::gpus(1, world_rank()), MPI_COMM_WORLD,
+                        {.join_limit = std::chrono::milliseconds(500)});
+            }),
+            fmt::format("[nccl] expected a first sum of {} members within 0.5 s; member 0 on {} "
+                        "(gpu:0) is still waiting for others",
+                        world_size(), host_name()));
+  pretend::mend();
 }
 
 TEST(NcclBetweenRanks, RefusesTwoRanksOnOneGpu) {
@@ -70,13 +144,6 @@ TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
             }),
             "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several "
             "ranks, got shared-memory");
-  EXPECT_EQ(error_of([] {
-              make_device_group(MPI_COMM_WORLD, pretend::gpus(2, 2 * world_rank()),
-                                Route::hierarchical);
-            }),
-            fmt::format("[--allreduce] expected one replica per rank for hierarchical between "
-                        "GPUs, got {} replicas of {} ranks",
-                        2 * world_size(), world_size()));
 }
 
 TEST(NcclBetweenRanks, NamesTheRankWithoutItsGpuOnAllRanks) {
@@ -100,44 +167,37 @@ TEST(NcclBetweenRanks, OfTheCpuIsAGroupOfTheCpu) {
 }
 
 TEST(NcclBetweenRanks, AnAnswerOfNcclIsTheErrorOfAllRanks) {
-  for (const Route route : {Route::nccl, Route::hierarchical}) {
-    const Communicator member =
-        make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
-    run_member(member, [&](const Communicator& group) {
-      const device::Buffer buffer = group.allocate(400'000);
-      if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
-      const std::string message = error_of([&] { group.all_reduce(buffer.as<float>()).wait(); });
-      EXPECT_THAT(message, HasSubstr(" on member 1 (gpu:1 of "));
-      EXPECT_THAT(message, HasSubstr("; NCCL returned \"unhandled system error\""));
-      EXPECT_EQ(error_of([&] { group.barrier(); }), message);
-    });
-    pretend::mend();
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
+  const Communicator member =
+      make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::nccl).front();
+  run_member(member, [&](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(400'000);
+    if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
+    const std::string message = error_of([&] { group.all_reduce(buffer.as<float>()).wait(); });
+    EXPECT_THAT(message, HasSubstr(" on member 1 (gpu:1 of "));
+    EXPECT_THAT(message, HasSubstr("; NCCL returned \"unhandled system error\""));
+    EXPECT_EQ(error_of([&] { group.barrier(); }), message);
+  });
+  pretend::mend();
 }
 
 TEST(NcclBetweenRanks, ARankThatLeavesFreesThoseThatWaitOnTheirGpus) {
-  for (const Route route : {Route::nccl, Route::hierarchical}) {
-    const Communicator member =
-        make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), route).front();
-    run_member(member, [&](const Communicator& group) {
-      const device::Buffer buffer = group.allocate(400'000);
-      if (group.rank() == 1) pretend::lose_operations(1);
-      const std::string message = error_of([&] {
-        Request request = group.all_reduce(buffer.as<float>());
-        if (group.rank() == 1) group.abort("out of memory");
-        request.wait();
-        group.barrier();
-      });
-      EXPECT_EQ(
-          message,
-          fmt::format(
-              "[all_reduce] expected all {} members of the group; member 1 left: out of memory",
-              world_size()));
+  const Communicator member =
+      make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()), Route::nccl).front();
+  run_member(member, [&](const Communicator& group) {
+    const device::Buffer buffer = group.allocate(400'000);
+    if (group.rank() == 1) pretend::lose_operations(1);
+    const std::string message = error_of([&] {
+      Request request = group.all_reduce(buffer.as<float>());
+      if (group.rank() == 1) group.abort("out of memory");
+      request.wait();
+      group.barrier();
     });
-    pretend::mend();
-    MPI_Barrier(MPI_COMM_WORLD);
-  }
+    EXPECT_EQ(message,
+              fmt::format(
+                  "[all_reduce] expected all {} members of the group; member 1 left: out of memory",
+                  world_size()));
+  });
+  pretend::mend();
 }
 
 }  // namespace

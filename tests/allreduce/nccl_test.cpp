@@ -31,6 +31,12 @@ std::string place_of(int member) {
   return fmt::format("member {0} (gpu:{0} of {1})", member, host_name());
 }
 
+std::vector<std::shared_ptr<GroupMember>> hosts_of(int members) {
+  std::vector<std::shared_ptr<GroupMember>> hosts;
+  for (const Communicator& member : make_in_process_group(members)) hosts.push_back(member.impl());
+  return hosts;
+}
+
 const std::string kAdvice = "; set NCCL_DEBUG=WARN for details";
 
 TEST_F(NcclGroup, IsWhatGpusOfOneProcessGet) {
@@ -42,58 +48,29 @@ TEST_F(NcclGroup, IsWhatGpusOfOneProcessGet) {
   }
 }
 
-TEST_F(NcclGroup, ReducesMemoryOfItsOwnWithoutACopy) {
-  const int before = pretend::operations_on_registered_memory();
-  run_members(make_device_group(pretend::gpus(3)), [](const Communicator& group) {
-    const device::Buffer buffer = group.allocate(40'000);
-    const std::span<float> values = buffer.as<float>();
-    for (const float value : values) ASSERT_EQ(value, 0.0F);
-    std::ranges::fill(values, 1.0F);
-    group.all_reduce(values.subspan(64)).wait();
-    EXPECT_EQ(values.front(), 1.0F);
-    EXPECT_EQ(values.back(), 3.0F);
-  });
-  EXPECT_EQ(pretend::operations_on_registered_memory(), before + 3);
-}
-
-// The pretended NCCL ends the program where registered memory meets other memory.
-TEST_F(NcclGroup, ReducesItsOwnAndOtherMemoryInOneCall) {
+TEST_F(NcclGroup, ReducesAnyMemoryOfItsGpus) {
   run_members(make_device_group(pretend::gpus(3)), [](const Communicator& group) {
     const device::Buffer own = group.allocate(40'000);
     float* other = static_cast<float*>(pretend::allocate_on_gpu(40'000));
-    const std::span<float> values = group.rank() == 1 ? own.as<float>() : std::span(other, 10'000);
-    for (int step = 0; step < 3; ++step) {
-      std::ranges::fill(values, static_cast<float>(group.rank()));
-      group.all_reduce(values).wait();
-      for (const float value : values) ASSERT_EQ(value, 3.0F);
-      group.reduce_scatter(values).wait();
-      group.all_gather(values).wait();
-      for (const float value : values) ASSERT_EQ(value, 9.0F);
-      group.broadcast(std::as_writable_bytes(values), 1);
-    }
+    const std::span<float> values =
+        group.rank() == 1 ? own.as<float>().subspan(16, 9984) : std::span(other, 9984);
+    std::ranges::fill(values, static_cast<float>(group.rank()));
+    group.all_reduce(values).wait();
+    for (const float value : values) ASSERT_EQ(value, 3.0F);
+    EXPECT_EQ(own.as<float>()[15], 0.0F);
     group.barrier();
     pretend::free_on_gpu(other);
   });
 }
 
-TEST_F(NcclGroup, ReducesMemoryOfItsOwnAtDifferentOffsets) {
-  run_members(make_device_group(pretend::gpus(2)), [](const Communicator& group) {
-    const device::Buffer buffer = group.allocate(40'000);
-    const std::span<float> values =
-        buffer.as<float>().subspan(static_cast<std::size_t>(group.rank()) * 16, 1000);
-    std::ranges::fill(values, 1.0F);
-    group.all_reduce(values).wait();
-    for (const float value : values) ASSERT_EQ(value, 2.0F);
-  });
-}
-
 TEST_F(NcclGroup, AnAnswerOfNcclIsTheErrorOfAllMembers) {
-  pretend::answer_next_call(1, ncclSystemError);
   const std::string expected = "[nccl] expected ncclAllReduce on " + place_of(1) +
                                "; NCCL returned \"unhandled system error\" (a pretended one)" +
                                kAdvice;
   run_members(make_device_group(pretend::gpus(3)), [&](const Communicator& group) {
     const device::Buffer buffer = group.allocate(4000);
+    group.barrier();
+    if (group.rank() == 1) pretend::answer_next_call(1, ncclSystemError);
     EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
     EXPECT_EQ(error_of([&] { group.all_reduce(buffer.as<float>()).wait(); }), expected);
     EXPECT_EQ(error_of([&] { group.barrier(); }), expected);
@@ -153,6 +130,11 @@ TEST_F(NcclGroup, AStreamThatWaitsForALostMemberIsFreedToo) {
   });
 }
 
+TEST_F(NcclGroup, IsWhatOneGpuGetsOnRequest) {
+  EXPECT_EQ(make_device_group(pretend::gpus(1), Route::nccl).front().route(), "nccl");
+  EXPECT_EQ(make_device_group(pretend::gpus(1)).front().route(), "none");
+}
+
 TEST_F(NcclGroup, IsNotWhatReplicasOfOneGpuGet) {
   const std::vector<device::Device> one_gpu(2, pretend::gpus(1).front());
   EXPECT_EQ(make_device_group(one_gpu, Route::nccl).front().route(), "in-gpu");
@@ -160,9 +142,7 @@ TEST_F(NcclGroup, IsNotWhatReplicasOfOneGpuGet) {
 
 TEST_F(NcclGroup, RefusesTwoMembersOnOneGpu) {
   const std::vector<device::Device> twice(2, pretend::gpus(1).front());
-  std::vector<std::shared_ptr<GroupMember>> hosts;
-  for (const Communicator& member : make_in_process_group(2)) hosts.push_back(member.impl());
-  EXPECT_EQ(error_of([&] { make_nccl(hosts, twice, MPI_COMM_NULL); }),
+  EXPECT_EQ(error_of([&] { make_nccl(hosts_of(2), twice, MPI_COMM_NULL); }),
             fmt::format("[nccl] expected 2 members to join on member 0 (gpu:0 of {}); NCCL "
                         "returned \"invalid usage\" (a pretended one){}",
                         host_name(), kAdvice));
@@ -176,6 +156,33 @@ TEST_F(NcclGroup, NamesAMemberThatWaitsInVainForOthers) {
             fmt::format("[nccl] expected 3 members to join within 0.02 s; member 1 on {} (gpu:0) "
                         "is still waiting for others",
                         host_name()));
+}
+
+TEST_F(NcclGroup, NamesAMemberThatFailsInTheFirstSum) {
+  pretend::answer_next_call(1, ncclSystemError);
+  EXPECT_EQ(error_of([] { make_device_group(pretend::gpus(3)); }),
+            "[nccl] expected a first sum of 3 members on " + place_of(1) +
+                "; NCCL returned \"unhandled system error\" (a pretended one)" + kAdvice);
+}
+
+TEST_F(NcclGroup, NamesAMemberWhoseFirstSumDoesNotReachTheOthers) {
+  pretend::lose_operations(1);
+  EXPECT_EQ(error_of([] {
+              make_nccl(hosts_of(2), pretend::gpus(2), MPI_COMM_NULL, {.join_limit = 200ms});
+            }),
+            fmt::format("[nccl] expected a first sum of 2 members within 0.2 s; member 0 on {} "
+                        "(gpu:0) is still waiting for others",
+                        host_name()));
+}
+
+TEST_F(NcclGroup, DoesNotWaitForAnAbortThatHangs) {
+  pretend::hang_aborts(0);
+  {
+    const auto group = make_nccl(hosts_of(2), pretend::gpus(2), MPI_COMM_NULL, {.end_limit = 20ms});
+    Communicator(group.front()).abort("enough");
+  }
+  pretend::mend();
+  while (pretend::unfinished_aborts() > 0) std::this_thread::yield();
 }
 
 TEST_F(NcclGroup, SaysThatTheLibraryIsMissing) {

@@ -28,8 +28,8 @@ std::vector<GroupKind> group_kinds() {
   for (const int size : {1, 3})
     kinds.push_back(kind_on_gpus("staged", pretend::gpus(size), Route::staged, true));
   if (nccl_built_version() == "absent") return kinds;
-  for (const int size : {2, 3, 4})
-    kinds.push_back(kind_on_gpus("nccl", pretend::gpus(size), Route::automatic, false));
+  for (const int size : {1, 2, 3, 4})
+    kinds.push_back(kind_on_gpus("nccl", pretend::gpus(size), Route::nccl, false));
   return kinds;
 }
 

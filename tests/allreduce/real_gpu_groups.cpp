@@ -1,4 +1,5 @@
-// Groups on the GPUs of this machine: on the first one alone, and by NCCL on as many as there are.
+// Groups on the GPUs of this machine: on the first one, and by NCCL on one and on as many as there
+// are.
 #include <fmt/format.h>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
@@ -29,7 +30,7 @@ std::vector<GroupKind> group_kinds() {
     if (size > 1) kinds.push_back(kind_on_gpus("staged", one, Route::staged, true));
   }
   if (nccl_built_version() == "absent") return kinds;
-  std::vector<device::Device> gpus = {{device::DeviceKind::gpu, 0}};
+  std::vector<device::Device> gpus;
   while (gpus.size() < found.size()) {
     gpus.push_back({device::DeviceKind::gpu, static_cast<int>(gpus.size())});
     kinds.push_back(kind_on_gpus("nccl", gpus, Route::nccl, false));

@@ -14,6 +14,7 @@
 #include "tests/support/mpi_session.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
+#include "tests/support/pretend_nodes.h"
 #include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
@@ -167,6 +168,48 @@ TEST(GpusOfRanks, RecordTheirSums) {
     EXPECT_EQ(recorded.outcome.history.end.parameter_hash,
               plain.outcome.history.end.parameter_hash);
   }
+}
+
+// Of all replicas of this process, in the middle of a training.
+class ChangeBuckets final : public Callback {
+ public:
+  explicit ChangeBuckets(LocalReplicas& replicas) : replicas_(replicas) {}
+  void on_batch_end(const StepLogs& logs) override {
+    if (logs.step == 5)
+      replicas_.run([](Replica& replica, int) { replica.set_bucket_bytes(4096); });
+  }
+
+ private:
+  LocalReplicas& replicas_;
+};
+
+// The recordings before use memory of the buckets before, which is gone.
+TEST(GpusOfRanks, RecordTheirSumsAnewWhenBucketsChange) {
+  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+    GTEST_SKIP() << "there is no NCCL";
+  std::vector<double> losses[2];
+  for (const bool records : {false, true}) {
+    TrainerOptions options{.optimizer = model::Adam{}, .records_steps = records};
+    options.buckets = {.first_bytes = 64, .bytes = 256, .wire = allreduce::WireType::bfloat16};
+    const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()));
+    Trainer trainer(*strategy, plain_network(), options);
+    const auto recorder = std::make_shared<StepRecorder>();
+    FitOptions fit{.epochs = 4};
+    fit.callbacks = {recorder, std::make_shared<ChangeBuckets>(trainer.replicas())};
+    trainer.fit(small_data().shuffle().batch(40), fit);
+    losses[records ? 1 : 0] = recorder->losses;
+  }
+  EXPECT_EQ(losses[1], losses[0]);
+}
+
+TEST(GpusOfRanks, SayWhetherNcclReachesAllNodes) {
+  if (ranks() == 1 || error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+    GTEST_SKIP() << "there is no NCCL, or nothing to reach";
+  const pretend::RanksAreNodes nodes;
+  const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()));
+  EXPECT_EQ(strategy->selection().reason,
+            fmt::format("GPUs of {0} ranks; NCCL reaches all {0}", ranks()));
+  EXPECT_EQ(strategy->route(), "nccl");
 }
 
 TEST(GpusOfRanks, RecordTheSumsOfStatistics) {

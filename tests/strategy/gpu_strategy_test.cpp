@@ -10,6 +10,7 @@
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
+#include "tests/strategy/training.h"
 #include "tests/support/device_error.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
@@ -72,6 +73,29 @@ TEST(GpuStrategy, ReducesBetweenGpusWithNccl) {
     const auto strategy = make_strategy(session, "auto", pretend::gpus(3), {.route = route});
     EXPECT_EQ(strategy->route(), "nccl");
     EXPECT_EQ(sum_over(*strategy), 3.0F);
+  }
+}
+
+TEST(GpuStrategy, ReducesWithNcclOnOneGpuOnRequest) {
+  if (allreduce::nccl_built_version() == "absent") GTEST_SKIP() << "this build has no NCCL";
+  job::Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", pretend::gpus(1, 2), {.route = Route::nccl});
+  EXPECT_EQ(strategy->route(), "nccl");
+  EXPECT_EQ(sum_over(*strategy), 0.0F);
+}
+
+// Where CUDA waits for all GPUs of the process, no GPU may wait for this replica in a sum.
+TEST(GpuStrategy, HasNoSumInFlightWhereItAllocatesOrLoadsKernels) {
+  if (allreduce::nccl_built_version() == "absent") GTEST_SKIP() << "this build has no NCCL";
+  const pretend::Machine machine({.waits_for_all = true});
+  for (const auto wire : {allreduce::WireType::float32, allreduce::WireType::float16}) {
+    job::Session session(0, nullptr);
+    const auto strategy = make_strategy(session, "auto", pretend::gpus(2));
+    TrainerOptions options{.optimizer = model::Sgd{},
+                           .normalization = {.kind = NormalizationScope::Kind::sync}};
+    options.buckets = {.first_bytes = 64, .bytes = 256, .wire = wire};
+    Trainer trainer(*strategy, normalized_network(), options);
+    trainer.fit(small_data(100).batch(40), {.epochs = 4, .validation = small_data(50).batch(16)});
   }
 }
 

@@ -74,11 +74,12 @@ TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
                                  "recording 2"));
 }
 
-TEST_F(Recorded, AreForgottenOnRequest) {
+TEST_F(Recorded, AreMadeAnewAfterAsManyPlainStepsWhenForgotten) {
   for (int i = 0; i < 3; ++i) step(64);
   recordings_.clear();
-  step(64);
-  EXPECT_EQ(done_.back(), "plain 64");
+  for (int i = 0; i < 3; ++i) step(64);
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "plain 64",
+                                 "recording 2"));
 }
 
 }  // namespace

@@ -64,7 +64,6 @@ struct alignas(64) MeetingPlace::Place {
   std::atomic<std::uint64_t> round;
   int gpu;
   Said said;
-  std::size_t registered;
   std::byte chunk[kChunkBytes];
 };
 
@@ -120,11 +119,8 @@ bool MeetingPlace::meet() {
 }
 
 void MeetingPlace::check_agreement() const {
-  for (int rank = 1; rank < size_; ++rank) {
-    if (place(rank).registered != place(0).registered)
-      usage_error("registered memory met other memory, or another offset");
+  for (int rank = 1; rank < size_; ++rank)
     if (!(place(rank).said == place(0).said)) usage_error("members put different operations");
-  }
 }
 
 void MeetingPlace::take(const Collective& collective, std::size_t begin, std::size_t count) {
@@ -148,7 +144,6 @@ void MeetingPlace::take(const Collective& collective, std::size_t begin, std::si
 void MeetingPlace::perform(const Collective& collective) {
   Place& own = place(rank_);
   own.said = {collective.kind, collective.type, collective.op, collective.root, collective.count};
-  own.registered = collective.registered;
   if (!meet()) return;
   check_agreement();
   if (!meet()) return;

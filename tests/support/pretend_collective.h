@@ -26,7 +26,6 @@ struct Collective {
   ncclDataType_t type{};
   ncclRedOp_t op = ncclSum;
   int root = 0;
-  std::size_t registered = 0;  ///< 0, or 1 + the offset in registered memory
 };
 
 std::size_t width_of(ncclDataType_t type);

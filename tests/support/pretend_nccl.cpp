@@ -7,6 +7,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,7 @@ struct Faults {
   std::map<int, ncclResult_t> answers;
   std::map<int, ncclResult_t> broken;
   std::set<int> lost;
+  std::set<int> hanging;
   bool library_is_lost = false;
 };
 
@@ -37,7 +39,7 @@ Faults& faults() {
   return faults;
 }
 
-std::atomic<int> registered_operations{0};
+std::atomic<int> aborts{0};  // that have begun and not ended
 
 }  // namespace
 
@@ -49,7 +51,6 @@ struct ncclComm {
   std::atomic<int> inside{0};
   int polls = 0;  // of its state, until what is pending is done
   std::vector<std::pair<cudaStream_t, Collective>> pending;
-  std::map<const std::byte*, std::size_t> registered;
 };
 
 namespace {
@@ -81,19 +82,12 @@ class Inside {
   std::shared_ptr<ncclComm> comm_;
 };
 
-std::size_t registered_place(const ncclComm& comm, const std::byte* data) {
-  auto next = comm.registered.upper_bound(data);
-  if (next == comm.registered.begin()) return 0;
-  --next;
-  return data < next->first + next->second ? static_cast<std::size_t>(data - next->first) + 1 : 0;
-}
-
 // Collectives of a thread's group, until it ends.
 thread_local int group_depth = 0;
 thread_local std::vector<std::function<void()>> group;
 
 // What NCCL has not put on a stream yet when it returns.
-ncclResult_t put(ncclComm_t handle, Collective collective, cudaStream_t stream) {
+ncclResult_t put(ncclComm_t handle, const Collective& collective, cudaStream_t stream) {
   const Inside comm(handle);
   if (comm->place.is_aborted()) return ncclInvalidUsage;
   const int rank = comm->place.rank();
@@ -104,10 +98,6 @@ ncclResult_t put(ncclComm_t handle, Collective collective, cudaStream_t stream) 
     if (faults().lost.contains(rank)) return ncclSuccess;
   }
   if (collective.count == 0) return ncclSuccess;
-  const bool only_receives = collective.kind == Collective::broadcast && collective.root != rank;
-  collective.registered =
-      registered_place(*comm, only_receives ? collective.receive : collective.send);
-  if (collective.registered > 0) ++registered_operations;
   const auto pend = [shared = comm.shared(), stream, collective] {
     shared->pending.emplace_back(stream, collective);
     shared->polls = 2;
@@ -136,6 +126,11 @@ ncclResult_t state_of(const Inside& comm) {
   return ncclSuccess;
 }
 
+bool hangs(int rank) {
+  const std::lock_guard lock(faults().mutex);
+  return faults().hanging.contains(rank);
+}
+
 Collective part(Collective collective, const void* send, void* receive, int root) {
   collective.send = static_cast<const std::byte*>(send);
   collective.receive = static_cast<std::byte*>(receive);
@@ -159,6 +154,10 @@ void lose_operations(int rank) {
   const std::lock_guard lock(faults().mutex);
   faults().lost.insert(rank);
 }
+void hang_aborts(int rank) {
+  const std::lock_guard lock(faults().mutex);
+  faults().hanging.insert(rank);
+}
 void lose_library() {
   const std::lock_guard lock(faults().mutex);
   faults().library_is_lost = true;
@@ -168,10 +167,11 @@ void mend() {
   faults().answers.clear();
   faults().broken.clear();
   faults().lost.clear();
+  faults().hanging.clear();
   faults().library_is_lost = false;
 }
 
-int operations_on_registered_memory() { return registered_operations; }
+int unfinished_aborts() { return aborts; }
 
 }  // namespace lockstep::pretend
 
@@ -238,10 +238,15 @@ ncclResult_t ncclCommDestroy(ncclComm_t handle) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t handle) {
-  const Inside comm(handle);
-  comm->place.abort();
-  const std::lock_guard lock(communicators_mutex);
-  communicators.erase(handle);
+  ++aborts;
+  {
+    const Inside comm(handle);
+    comm->place.abort();
+    while (hangs(comm->place.rank())) std::this_thread::yield();
+    const std::lock_guard lock(communicators_mutex);
+    communicators.erase(handle);
+  }
+  --aborts;
   return ncclSuccess;
 }
 
@@ -255,31 +260,6 @@ ncclResult_t ncclGroupEnd() {
   for (const auto& pend : group) pend();
   group.clear();
   return ncclInProgress;
-}
-
-ncclResult_t ncclMemAlloc(void** data, size_t bytes) {
-  *data = pretend::allocate_on_gpu(bytes);
-  return ncclSuccess;
-}
-
-ncclResult_t ncclMemFree(void* data) {
-  pretend::free_on_gpu(data);
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommRegister(const ncclComm_t handle, void* data, size_t bytes,
-                              void** registration) {
-  const Inside comm(handle);
-  comm->registered[static_cast<const std::byte*>(data)] = bytes;
-  *registration = data;
-  return ncclSuccess;
-}
-
-ncclResult_t ncclCommDeregister(const ncclComm_t handle, void* registration) {
-  const Inside comm(handle);
-  if (comm->registered.erase(static_cast<const std::byte*>(registration)) != 1)
-    usage_error("memory that nobody registered");
-  return ncclSuccess;
 }
 
 ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,

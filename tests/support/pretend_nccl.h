@@ -14,12 +14,14 @@ void break_communicators(int rank, ncclResult_t result);
 /// From now on collectives of members `rank` come to their end without meeting the others, who wait
 /// for ever.
 void lose_operations(int rank);
+/// From now on ncclCommAbort of members `rank` does not return.
+void hang_aborts(int rank);
 /// From now on there is no library: a call throws as those of load_nccl.cpp do.
 void lose_library();
 /// All of the above never was.
 void mend();
 
-/// Collectives that used registered memory, since the program began.
-int operations_on_registered_memory();
+/// Calls of ncclCommAbort that have not returned.
+int unfinished_aborts();
 
 }  // namespace lockstep::pretend

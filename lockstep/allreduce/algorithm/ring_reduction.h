@@ -1,5 +1,4 @@
-// The schedule of segments from GPUs to the network and back, so that both GPU directions and the
-// network are busy.
+// The reduction of one buffer in a ring of ranks.
 #pragma once
 
 #include <mpi.h>
@@ -11,32 +10,6 @@
 #include "lockstep/allreduce/transport/message_buffers.h"
 
 namespace lockstep::allreduce {
-
-/// The stages of a segment: reduced within the node and copied down to the host; reduced across the
-/// network; copied up and distributed within the node. The first and last stages are enqueued on
-/// the GPU in this order. The host executes the middle stage itself, after it has waited for the
-/// first stage of that segment.
-enum class SegmentStage { down, across, up };
-
-struct SegmentStep {
-  SegmentStage stage = SegmentStage::down;
-  std::size_t segment = 0;
-  std::size_t slot = 0;  ///< slot of the staging memory on the host
-};
-
-/// Three slots keep everything busy: while the host sends one segment, the GPU copies the previous
-/// one up and the next one down.
-constexpr std::size_t kSegmentSlots = 3;
-
-/// The steps of `segments` segments on kSegmentSlots slots. A slot is reused only after the `up`
-/// stage of its previous segment has been enqueued.
-std::vector<SegmentStep> schedule_segments(std::size_t segments);
-
-std::size_t segments_of(const Values& values, std::size_t segment_bytes);
-/// Segment `index` of `values`; `segment_bytes` is a multiple of 64.
-Values segment_of(const Values& values, std::size_t segment_bytes, std::size_t index);
-
-// The reduction of one buffer in a ring of ranks.
 
 /// One all-reduce, reduce-scatter or all-gather in progress, driven by advance().
 ///

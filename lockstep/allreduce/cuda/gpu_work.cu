@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 
 #include "lockstep/allreduce/element.h"
 #include "lockstep/allreduce/reduction.h"
@@ -20,6 +21,19 @@ struct alignas(kPackBytes) Pack {
   static constexpr int kElements = kPackBytes / sizeof(T);
   T elements[kElements];
 };
+
+template <typename T>
+__device__ Pack<T> load(const T* from) {
+  return *reinterpret_cast<const Pack<T>*>(from);
+}
+
+// As 16 bytes at once: nvcc splits a plain assignment where it cannot follow the pointer.
+template <typename T>
+__device__ void store(T* to, const Pack<T>& pack) {
+  uint4 bits;
+  std::memcpy(&bits, &pack, sizeof(bits));
+  __stwb(reinterpret_cast<uint4*>(to), bits);
+}
 
 template <typename T>
 __device__ const T* at(const std::byte* buffer, std::size_t element) {
@@ -43,8 +57,7 @@ __global__ void reduce_packs(ReduceBuffers buffers, std::size_t begin, std::size
     const std::size_t element = begin + pack * kElements;
     Total totals[kElements];
     for (int member = 0; member < buffers.member_count; ++member) {
-      const Pack<T> values =
-          *reinterpret_cast<const Pack<T>*>(at<T>(buffers.members[member], element));
+      const Pack<T> values = load(at<T>(buffers.members[member], element));
 #pragma unroll
       for (int i = 0; i < kElements; ++i) {
         const Total value = Element<T>::load(values.elements[i]);
@@ -55,7 +68,7 @@ __global__ void reduce_packs(ReduceBuffers buffers, std::size_t begin, std::size
 #pragma unroll
     for (int i = 0; i < kElements; ++i) reduced.elements[i] = Element<T>::store(totals[i]);
     for (int result = 0; result < buffers.result_count; ++result)
-      *reinterpret_cast<Pack<T>*>(at<T>(buffers.results[result], element)) = reduced;
+      store(at<T>(buffers.results[result], element), reduced);
   }
 }
 
@@ -76,7 +89,7 @@ unsigned blocks_for(std::size_t items) {
       std::clamp<std::size_t>((items + kThreads - 1) / kThreads, 1, kMaxBlocks));
 }
 
-bool is_aligned(const std::byte* buffer, std::size_t offset) {
+bool is_aligned(const void* buffer, std::size_t offset = 0) {
   return (reinterpret_cast<std::uintptr_t>(buffer) + offset) % kPackBytes == 0;
 }
 
@@ -162,6 +175,38 @@ __device__ float factor_of(const WireScale& scale) {
   return scale.largest == nullptr ? 1.0F : wire_scale(*scale.largest, scale.members);
 }
 
+// Packs of 16-bit floats are converted from and to two packs of float.
+template <typename Half>
+__global__ void narrow_packs(const float* from, Half* to, std::size_t packs, WireScale scale) {
+  constexpr int kHalf = Pack<float>::kElements;
+  const float factor = factor_of(scale);
+  for (std::size_t pack = first_of_thread(); pack < packs; pack += stride_of_grid()) {
+    const float* begin = from + pack * Pack<Half>::kElements;
+    const Pack<float> wide[2] = {load(begin), load(begin + kHalf)};
+    Pack<Half> narrow;
+#pragma unroll
+    for (int i = 0; i < Pack<Half>::kElements; ++i)
+      narrow.elements[i] = Element<Half>::store(wide[i / kHalf].elements[i % kHalf] * factor);
+    store(to + pack * Pack<Half>::kElements, narrow);
+  }
+}
+
+template <typename Half>
+__global__ void widen_packs(const Half* from, float* to, std::size_t packs, WireScale scale) {
+  constexpr int kHalf = Pack<float>::kElements;
+  const float factor = factor_of(scale);
+  for (std::size_t pack = first_of_thread(); pack < packs; pack += stride_of_grid()) {
+    const Pack<Half> narrow = load(from + pack * Pack<Half>::kElements);
+    Pack<float> wide[2];
+#pragma unroll
+    for (int i = 0; i < Pack<Half>::kElements; ++i)
+      wide[i / kHalf].elements[i % kHalf] = Element<Half>::load(narrow.elements[i]) / factor;
+    float* begin = to + pack * Pack<Half>::kElements;
+    store(begin, wide[0]);
+    store(begin + kHalf, wide[1]);
+  }
+}
+
 template <typename Half>
 __global__ void narrow_values(const float* from, Half* to, std::size_t count, WireScale scale) {
   const float factor = factor_of(scale);
@@ -176,6 +221,20 @@ __global__ void widen_values(const Half* from, float* to, std::size_t count, Wir
     to[i] = Element<Half>::load(from[i]) / factor;
 }
 
+// Converts packs with `by_packs` as far as possible, the rest with `by_values`.
+template <typename From, typename To, typename Kernel>
+void convert(Kernel by_packs, Kernel by_values, const From* from, To* to, std::size_t count,
+             const WireScale& scale, cudaStream_t stream) {
+  using device::cuda::launch;
+  constexpr std::size_t kElements = Pack<BFloat16>::kElements;
+  const std::size_t packs = is_aligned(from) && is_aligned(to) ? count / kElements : 0;
+  const std::size_t done = packs * kElements;
+  if (packs > 0) launch(by_packs, blocks_for(packs), kThreads, stream, from, to, packs, scale);
+  if (done < count)
+    launch(by_values, blocks_for(count - done), kThreads, stream, from + done, to + done,
+           count - done, scale);
+}
+
 }  // namespace
 
 void launch_find_largest(const float* values, std::size_t count, float* largest,
@@ -188,21 +247,21 @@ void launch_find_largest(const float* values, std::size_t count, float* largest,
 void launch_narrow(const float* from, void* to, std::size_t count, ElementType type,
                    const WireScale& scale, cudaStream_t stream) {
   if (type == ElementType::bfloat16)
-    device::cuda::launch(narrow_values<BFloat16>, blocks_for(count), kThreads, stream, from,
-                         static_cast<BFloat16*>(to), count, scale);
+    convert(narrow_packs<BFloat16>, narrow_values<BFloat16>, from, static_cast<BFloat16*>(to),
+            count, scale, stream);
   else
-    device::cuda::launch(narrow_values<Float16>, blocks_for(count), kThreads, stream, from,
-                         static_cast<Float16*>(to), count, scale);
+    convert(narrow_packs<Float16>, narrow_values<Float16>, from, static_cast<Float16*>(to), count,
+            scale, stream);
 }
 
 void launch_widen(const void* from, float* to, std::size_t count, ElementType type,
                   const WireScale& scale, cudaStream_t stream) {
   if (type == ElementType::bfloat16)
-    device::cuda::launch(widen_values<BFloat16>, blocks_for(count), kThreads, stream,
-                         static_cast<const BFloat16*>(from), to, count, scale);
+    convert(widen_packs<BFloat16>, widen_values<BFloat16>, static_cast<const BFloat16*>(from), to,
+            count, scale, stream);
   else
-    device::cuda::launch(widen_values<Float16>, blocks_for(count), kThreads, stream,
-                         static_cast<const Float16*>(from), to, count, scale);
+    convert(widen_packs<Float16>, widen_values<Float16>, static_cast<const Float16*>(from), to,
+            count, scale, stream);
 }
 
 }  // namespace lockstep::allreduce::gpu

@@ -70,9 +70,13 @@ void GpuMember::give_up(const std::exception& error) {
 }
 
 template <typename Condition>
-void GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condition condition) {
+bool GpuMember::wait_until(std::chrono::steady_clock::time_point deadline, Condition condition) {
   Backoff backoff;
-  while (!condition() && std::chrono::steady_clock::now() < deadline) backoff.pause();
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    backoff.pause();
+  }
+  return true;
 }
 
 // The caller may free its values when it gets the error, so waits for GPU work, for a limited time
@@ -84,9 +88,11 @@ void GpuMember::await_end() noexcept {
     for (const auto& local : local_members_) {
       const std::shared_ptr<GpuMember> member = local.lock();
       if (!member) continue;
-      wait_until(deadline, [&] { return !member->may_put_; });
-      const device::Event end = member->stream_.record();
-      wait_until(deadline, [&] { return end.is_complete(); });
+      if (wait_until(deadline, [&] { return !member->may_put_; })) {
+        const device::Event end = member->stream_.record();
+        if (wait_until(deadline, [&] { return end.is_complete(); })) continue;
+      }
+      *member->is_stuck_ = true;
     }
   } catch (const Error&) {
     // The GPU has failed: no work is running.
@@ -126,31 +132,43 @@ bool GpuMember::has_come(const device::Event& event) {
 }
 
 device::Buffer GpuMember::allocate(std::size_t bytes) {
-  return device::make_gpu_allocator(gpu_.index)->allocate(bytes);
+  const auto memory =
+      std::make_shared<device::Buffer>(device::make_gpu_allocator(gpu_.index)->allocate(bytes));
+  return {memory->data(), bytes, gpu_, [memory, is_stuck = is_stuck_](void*) {
+            if (*is_stuck) new std::shared_ptr<device::Buffer>(memory);  // leaked
+          }};
 }
 
 void GpuMember::start_after(device::Stream& stream) { after_ = stream.record(); }
 
-bool GpuMember::compare(const Call& call) {
+void GpuMember::compare(const Call& call) {
   const std::vector<std::vector<std::byte>> all =
       host_->all_gather(std::as_bytes(std::span(&call, 1)));
   std::vector<Call> calls(all.size());
   std::vector<int> numbers(all.size());
   std::iota(numbers.begin(), numbers.end(), 0);
-  bool same_flag = true;
   for (std::size_t member = 0; member < all.size(); ++member) {
     LOCKSTEP_CHECK_OP(all[member].size(), ==, sizeof(Call));
     std::memcpy(&calls[member], all[member].data(), sizeof(Call));
-    same_flag = same_flag && calls[member].flag == calls[0].flag;
   }
   if (const auto difference = find_difference(calls, numbers)) {
     host_->fail(*difference);
     throw Error(ErrorCategory::communication, *difference);
   }
-  return same_flag;
 }
 
 void GpuMember::come(const Call& call, std::byte* /*data*/) { compare(call); }
+
+// CUDA is not asked during a recording, whose values have been reduced before.
+bool GpuMember::is_on_gpu(const std::byte* values) {
+  if (records_)
+    LOCKSTEP_CHECK(on_gpu_.contains(values));
+  else if (gpu::holds(values))
+    on_gpu_.insert(values);
+  else
+    on_gpu_.erase(values);
+  return on_gpu_.contains(values);
+}
 
 // The host reduces values in host memory. For empty values only the calls are compared.
 template <typename OnHost, typename OnGpu>
@@ -160,7 +178,7 @@ std::unique_ptr<PendingOperation> GpuMember::run(const Call& call, std::span<std
     may_put_ = true;  // until the group has failed or all work is enqueued
     host_->throw_if_failed();
     const std::optional<device::Event> after = std::exchange(after_, std::nullopt);
-    if (!values.empty() && !gpu::holds(values.data())) {
+    if (!values.empty() && !is_on_gpu(values.data())) {
       may_put_ = false;
       if (after) wait_for(*after);
       return on_host();

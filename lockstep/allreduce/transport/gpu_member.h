@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -25,7 +26,8 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   int size() const final { return host_->size(); }
   double seconds_waited() const final { return host_->seconds_waited(); }
 
-  device::Buffer allocate(std::size_t bytes) override;
+  /// Not freed after a failure of the group that leaves work of its members on a GPU.
+  device::Buffer allocate(std::size_t bytes) final;
   void start_after(device::Stream& stream) final;
   std::unique_ptr<PendingOperation> all_reduce(const Values& values, ReduceOp op) final;
   std::unique_ptr<PendingOperation> reduce_scatter(const Values& values, ReduceOp op) final;
@@ -67,8 +69,8 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   virtual void stop(const ErrorMessage& /*failure*/) noexcept {}
 
   /// Waits until every member has arrived with its call. Throws Error (communication), the same on
-  /// all, if calls differ. Returns whether all have the same flag.
-  bool compare(const Call& call);
+  /// all, if calls differ.
+  void compare(const Call& call);
   /// Calls check_progress() and throw_if_failed(); for long waits.
   void poll_group();
 
@@ -86,8 +88,9 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
                                         OnHost on_host, OnGpu on_gpu);
   void give_up(const std::exception& error);
   void await_end() noexcept;
+  bool is_on_gpu(const std::byte* values);
   template <typename Condition>
-  static void wait_until(std::chrono::steady_clock::time_point deadline, Condition condition);
+  static bool wait_until(std::chrono::steady_clock::time_point deadline, Condition condition);
 
   std::shared_ptr<GroupMember> host_;
   device::Device gpu_;
@@ -96,6 +99,9 @@ class GpuMember : public GroupMember, public std::enable_shared_from_this<GpuMem
   std::vector<std::weak_ptr<GpuMember>> local_members_;
   std::atomic<bool> may_put_{false};  // whether an operation may enqueue work on the stream
   bool records_ = false;
+  std::set<const std::byte*> on_gpu_;  // values that were found in GPU memory
+  // Whether work may still use the memory of allocate().
+  std::shared_ptr<std::atomic<bool>> is_stuck_ = std::make_shared<std::atomic<bool>>(false);
 };
 
 /// Connects the members of a group in this process: after a failure of the group, each waits until

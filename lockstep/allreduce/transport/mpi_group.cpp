@@ -10,7 +10,6 @@
 #include <mutex>
 #include <numeric>
 
-#include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 
@@ -256,16 +255,6 @@ void MpiGroup::wait(MPI_Request& request) {
     check(MPI_Test(&request, &complete, MPI_STATUS_IGNORE), "MPI_Test");
     return complete != 0 ? Progress::done : Progress::none;
   });
-}
-
-void MpiGroup::carry(RingReduction& reduction) {
-  const Operation operation;
-  wait_until_done([&] {
-    const bool moved = reduction.advance();
-    if (reduction.is_done()) return Progress::done;
-    return moved ? Progress::some : Progress::none;
-  });
-  check(reduction.status(), "a message between ranks");
 }
 
 void MpiGroup::throw_if_failed() {

@@ -21,8 +21,6 @@
 
 namespace lockstep::allreduce {
 
-class RingReduction;
-
 class MpiGroup : public GroupMember {
  public:
   /// Duplicates `ranks`. Collective over it.
@@ -49,10 +47,6 @@ class MpiGroup : public GroupMember {
   void throw_if_failed() final;
 
   const std::optional<ErrorMessage>& failure() const { return failure_; }
-
-  /// Runs `reduction`, which may be between only some of the ranks, to completion: for a route that
-  /// is built on this one. Throws Error (communication) if it fails or any rank of the group fails.
-  void carry(RingReduction& reduction);
 
  protected:
   enum class Progress { none, some, done };

@@ -6,23 +6,30 @@
 #include <array>
 #include <cstring>
 #include <string>
-#include <utility>
 
 #include "lockstep/allreduce/cuda/gpu_work.h"
 #include "lockstep/allreduce/transport/job_texts.h"
 #include "lockstep/allreduce/transport/mpi.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
-#include "lockstep/device/cuda/cuda.h"
+#include "lockstep/device/cuda/stream.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::allreduce {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using device::cuda::DeviceScope;
 
-constexpr std::chrono::seconds kFinishLimit{10};
+// Whether `condition` became true before the deadline.
+template <typename Condition>
+bool poll_until(std::chrono::steady_clock::time_point deadline, Condition condition) {
+  Backoff backoff;
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() >= deadline) return false;
+    backoff.pause();
+  }
+  return true;
+}
 
 std::string text_of(ncclResult_t result) {
   const char* details =
@@ -30,6 +37,11 @@ std::string text_of(ncclResult_t result) {
   std::string text = fmt::format("NCCL returned \"{}\"", ncclGetErrorString(result));
   if (details != nullptr && *details != '\0') text += fmt::format(" ({})", details);
   return text + "; set NCCL_DEBUG=WARN for details";
+}
+
+std::string name_of(const NcclCommunicators::Participant& member) {
+  return fmt::format("member {} ({} of {})", member.rank, device::to_string(member.gpu),
+                     host_name());
 }
 
 struct Invitation {
@@ -67,75 +79,132 @@ void load_nccl(MPI_Comm ranks) {
 
 std::shared_ptr<NcclCommunicators> NcclCommunicators::create(
     MPI_Comm ranks, int size, const std::vector<Participant>& participants,
-    std::chrono::milliseconds join_limit) {
+    std::chrono::milliseconds join_limit, std::chrono::milliseconds end_limit) {
   const Invitation invitation = invite(ranks);
   if (invitation.problem[0] != '\0')
     throw Error(ErrorCategory::communication, "nccl",
                 fmt::format("expected a rendezvous for {} members on {}", size, host_name()),
                 invitation.problem.data());
-  std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(participants));
+  std::shared_ptr<NcclCommunicators> made(new NcclCommunicators(participants, size, end_limit));
   made->serves_one_each_ = size == (ranks == MPI_COMM_NULL ? 1 : size_of(ranks));
-  const std::optional<ErrorMessage> problem = made->join(invitation.id, size, join_limit);
+  std::optional<ErrorMessage> problem;
+  try {
+    problem = made->join(invitation.id, {.limit = join_limit});
+  } catch (const Error& error) {  // of a GPU
+    problem = error.message();
+  }
   if (problem) made->abort();
   raise_first(ranks, problem);
   return made;
 }
 
-NcclCommunicators::NcclCommunicators(const std::vector<Participant>& participants) {
+NcclCommunicators::NcclCommunicators(const std::vector<Participant>& participants, int size,
+                                     std::chrono::milliseconds end_limit)
+    : size_(size), end_limit_(end_limit) {
   for (const Participant& participant : participants) {
-    own_.push_back(std::make_unique<Own>());
+    own_.push_back(std::make_shared<Own>());
     own_.back()->participant = participant;
   }
 }
 
 NcclCommunicators::~NcclCommunicators() {
   if (!aborted_) finish();
-  for (std::thread& thread : aborts_) thread.join();
+  const Clock::time_point deadline = Clock::now() + end_limit_;
+  for (const auto& own : own_) {
+    if (!own->abort.joinable()) continue;
+    if (poll_until(deadline, [&] { return own->has_aborted.load(); }))
+      own->abort.join();
+    else
+      own->abort.detach();  // the GPU may have failed
+  }
 }
 
-std::optional<ErrorMessage> NcclCommunicators::init(const ncclUniqueId& id, int size) {
+std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id,
+                                                    const Deadline& deadline) {
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  const auto problem =
+      run_together(fmt::format("{} members to join", size_), deadline, [&](Own& own) {
+        return ncclCommInitRankConfig(&own.comm, size_, id, own.participant.rank, &config);
+      });
+  return problem ? problem : sum_once(deadline);
+}
+
+// NCCL connects members when they first reduce, and CUDA loads a kernel at its first launch, which
+// must not happen while another member of this process waits on its GPU.
+std::optional<ErrorMessage> NcclCommunicators::sum_once(const Deadline& deadline) {
+  const std::string what = fmt::format("a first sum of {} members", size_);
+  constexpr float kOne = 1;
+  for (const auto& own : own_) {
+    const device::Device gpu = own->participant.gpu;
+    own->first_sum =
+        FirstSum{device::Stream(gpu), device::make_gpu_allocator(gpu.index)->allocate(sizeof(kOne)),
+                 std::nullopt};
+    FirstSum& sum = *own->first_sum;
+    gpu::copy(&kOne, sum.value.data(), sizeof(kOne), sum.stream);
+  }
+  if (auto problem = run_together(what, deadline, [](Own& own) {
+        FirstSum& sum = *own.first_sum;
+        return ncclAllReduce(sum.value.data(), sum.value.data(), 1, ncclFloat32, ncclSum, own.comm,
+                             device::cuda::native(sum.stream));
+      }))
+    return problem;
+  for (const auto& own : own_) own->first_sum->end = own->first_sum->stream.record();
+  if (auto problem = wait_for_all(what, deadline, [this](Own& own) {
+        const ncclResult_t state = state_of(own);
+        return state == ncclSuccess && !own.first_sum->end->is_complete() ? ncclInProgress : state;
+      }))
+    return problem;
+  for (const auto& own : own_) {
+    float value = 0;
+    gpu::copy(own->first_sum->value.data(), &value, sizeof(value), own->first_sum->stream);
+    if (value != static_cast<float>(size_))
+      return ErrorMessage{"nccl", fmt::format("expected {} on {}", what, name_of(own->participant)),
+                          fmt::format("got {}", value)};
+  }
+  for (const auto& own : own_) own->first_sum.reset();
+  return std::nullopt;
+}
+
+// Calls `call` for all members of this process as one NCCL operation, and waits until NCCL has
+// enqueued or done it.
+std::optional<ErrorMessage> NcclCommunicators::run_together(
+    std::string_view what, const Deadline& deadline,
+    const std::function<ncclResult_t(Own&)>& call) {
   ncclResult_t result = ncclGroupStart();
   const Own* last = own_.front().get();
   for (const auto& own : own_) {
-    if (result != ncclSuccess && result != ncclInProgress) break;
+    if (!is_fine(result)) break;
     last = own.get();
     const DeviceScope scope(own->participant.gpu.index);
-    result = ncclCommInitRankConfig(&own->comm, size, id, own->participant.rank, &config);
+    result = call(*own);
   }
   const ncclResult_t end = ncclGroupEnd();
-  if (result == ncclSuccess || result == ncclInProgress) result = end;
-  if (result == ncclSuccess || result == ncclInProgress) return std::nullopt;
-  return failure_of(*last, fmt::format("{} members to join", size), result);
+  if (is_fine(result)) result = end;
+  if (!is_fine(result)) return failure_of(*last, what, result);
+  return wait_for_all(what, deadline, [this](Own& own) { return state_of(own); });
 }
 
-std::optional<ErrorMessage> NcclCommunicators::join(const ncclUniqueId& id, int size,
-                                                    std::chrono::milliseconds limit) {
-  if (auto problem = init(id, size)) return problem;
-  const Clock::time_point deadline = Clock::now() + limit;
+std::optional<ErrorMessage> NcclCommunicators::wait_for_all(
+    std::string_view what, const Deadline& deadline,
+    const std::function<ncclResult_t(Own&)>& state) {
   for (const auto& own : own_) {
-    const std::string what = fmt::format("{} members to join", size);
-    Backoff backoff;
-    for (ncclResult_t state = state_of(*own); state != ncclSuccess; state = state_of(*own)) {
-      if (state != ncclInProgress) return failure_of(*own, what, state);
-      if (Clock::now() >= deadline)
-        return ErrorMessage{
-            "nccl",
-            fmt::format("expected {} within {} s", what, static_cast<double>(limit.count()) / 1000),
-            fmt::format("member {} on {} ({}) is still waiting for others", own->participant.member,
-                        host_name(), device::to_string(own->participant.gpu))};
-      backoff.pause();
-    }
+    ncclResult_t result = ncclInProgress;
+    if (!poll_until(deadline.end, [&] { return (result = state(*own)) != ncclInProgress; }))
+      return ErrorMessage{
+          "nccl",
+          fmt::format("expected {} within {} s", what,
+                      static_cast<double>(deadline.limit.count()) / 1000),
+          fmt::format("member {} on {} ({}) is still waiting for others", own->participant.rank,
+                      host_name(), device::to_string(own->participant.gpu))};
+    if (result != ncclSuccess) return failure_of(*own, what, result);
   }
   return std::nullopt;
 }
 
 ErrorMessage NcclCommunicators::failure_of(const Own& own, std::string_view what,
                                            ncclResult_t result) const {
-  return {"nccl",
-          fmt::format("expected {} on member {} ({} of {})", what, own.participant.member,
-                      device::to_string(own.participant.gpu), host_name()),
+  return {"nccl", fmt::format("expected {} on {}", what, name_of(own.participant)),
           aborted_ ? "the group has ended" : text_of(result)};
 }
 
@@ -179,19 +248,26 @@ std::optional<ErrorMessage> NcclCommunicators::check(std::size_t participant) {
 // threads.
 void NcclCommunicators::abort() noexcept {
   if (aborted_.exchange(true)) return;
-  const std::lock_guard lock(aborts_mutex_);
   for (const auto& own : own_) {
-    const auto abort_one = [&own = *own] {
-      const std::lock_guard inside(own.inside);
-      if (own.comm != nullptr) ncclCommAbort(own.comm);
-      own.comm = nullptr;
-    };
     try {
-      aborts_.emplace_back(abort_one);
+      own->abort = std::thread([own] { abort_one(*own); });
     } catch (const std::exception&) {
-      abort_one();  // no thread available; if this hangs, the watchdog ends the job
+      abort_one(*own);  // no thread available; if this hangs, the watchdog ends the job
     }
   }
+}
+
+void NcclCommunicators::abort_one(Own& own) noexcept {
+  try {
+    const std::lock_guard inside(own.inside);
+    if (own.comm != nullptr) ncclCommAbort(own.comm);
+    own.comm = nullptr;
+    if (own.first_sum) own.first_sum->stream.synchronize();  // before its memory is freed
+  } catch (const Error&) {
+    // The GPU has failed: no work is running.
+  }
+  own.first_sum.reset();
+  own.has_aborted = true;
 }
 
 // NCCL waits for the finalization of all communicators, so all are finalized before any is
@@ -199,65 +275,16 @@ void NcclCommunicators::abort() noexcept {
 void NcclCommunicators::finish() noexcept {
   for (const auto& own : own_)
     if (own->comm != nullptr) ncclCommFinalize(own->comm);
-  const Clock::time_point deadline = Clock::now() + kFinishLimit;
-  for (const auto& own : own_) {
-    if (own->comm == nullptr) continue;
-    Backoff backoff;
-    while (state_of(*own) == ncclInProgress && Clock::now() < deadline) backoff.pause();
-  }
-  const bool all_are_done = std::ranges::all_of(
-      own_, [&](const auto& own) { return own->comm == nullptr || state_of(*own) == ncclSuccess; });
-  if (!all_are_done) return abort();
+  const Clock::time_point deadline = Clock::now() + end_limit_;
+  const auto is_finished = [&](const std::shared_ptr<Own>& own) {
+    ncclResult_t state = ncclSuccess;
+    return own->comm == nullptr ||
+           (poll_until(deadline, [&] { return (state = state_of(*own)) != ncclInProgress; }) &&
+            state == ncclSuccess);
+  };
+  if (!std::ranges::all_of(own_, is_finished)) return abort();
   for (const auto& own : own_)
     if (own->comm != nullptr) ncclCommDestroy(own->comm);
-}
-
-device::Buffer NcclCommunicators::allocate(std::size_t participant, std::size_t bytes,
-                                           device::Stream& stream,
-                                           const std::function<void()>& poll_group) {
-  Own& own = *own_[participant];
-  const std::size_t size = std::max<std::size_t>(bytes, 1);
-  const DeviceScope scope(own.participant.gpu.index);
-  void* data = nullptr;
-  if (ncclMemAlloc(&data, size) != ncclSuccess)
-    return device::make_gpu_allocator(own.participant.gpu.index)->allocate(bytes);
-  const auto handle = std::make_shared<void*>(nullptr);
-  device::Buffer buffer(data, bytes, own.participant.gpu,
-                        [weak = weak_from_this(), participant, handle](void* memory) {
-                          // Destroying the communicator also removes its registrations.
-                          if (const auto self = weak.lock())
-                            self->deregister(participant, memory, *handle);
-                          ncclMemFree(memory);
-                        });
-  gpu::fill_with_zeros(data, size, stream);
-  stream.synchronize();
-  const auto problem = run(
-      participant, "memory to be registered",
-      [&](ncclComm_t comm) { return ncclCommRegister(comm, data, size, handle.get()); },
-      poll_group);
-  if (!problem && *handle != nullptr) {
-    const std::lock_guard lock(own.registered_mutex);
-    own.registered[static_cast<const std::byte*>(data)] = size;
-  }
-  return buffer;
-}
-
-void NcclCommunicators::deregister(std::size_t participant, void* data, void* handle) noexcept {
-  if (handle == nullptr) return;
-  Own& own = *own_[participant];
-  call_inside(own, [&](ncclComm_t comm) { return ncclCommDeregister(comm, handle); });
-  const std::lock_guard lock(own.registered_mutex);
-  own.registered.erase(static_cast<const std::byte*>(data));
-}
-
-std::uint64_t NcclCommunicators::place_of(std::size_t participant, const std::byte* data) {
-  Own& own = *own_[participant];
-  const std::lock_guard lock(own.registered_mutex);
-  auto next = own.registered.upper_bound(data);
-  if (next == own.registered.begin()) return 0;
-  const auto& [begin, size] = *--next;
-  const auto offset = static_cast<std::uint64_t>(data - begin);
-  return offset < size ? offset + 1 : 0;
 }
 
 }  // namespace lockstep::allreduce

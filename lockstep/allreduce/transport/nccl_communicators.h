@@ -8,7 +8,6 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,26 +25,30 @@ namespace lockstep::allreduce {
 /// (device), the same on all ranks.
 void load_nccl(MPI_Comm ranks);
 
-class NcclCommunicators : public std::enable_shared_from_this<NcclCommunicators> {
+inline bool is_fine(ncclResult_t result) {
+  return result == ncclSuccess || result == ncclInProgress;
+}
+
+class NcclCommunicators {
  public:
   struct Participant {
-    int rank = 0;  ///< rank in the NCCL communicator
+    int rank = 0;  ///< of the member
     device::Device gpu;
-    int member = 0;  ///< number in messages
   };
   using Call = std::function<ncclResult_t(ncclComm_t)>;
 
   /// Creates the communicators of the local members `participants` of a group of `size`. Waits
-  /// until all members have joined. Collective over `ranks`, which is MPI_COMM_NULL if all members
-  /// are in this process. Throws Error (communication), the same on all ranks, if one of them
-  /// cannot join.
+  /// until all members have joined, and have computed a first sum, for at most `join_limit`.
+  /// Collective over `ranks`, which is MPI_COMM_NULL if all members are in this process. Throws
+  /// Error (communication), the same on all ranks, if a member is not reached.
   static std::shared_ptr<NcclCommunicators> create(MPI_Comm ranks, int size,
                                                    const std::vector<Participant>& participants,
-                                                   std::chrono::milliseconds join_limit);
+                                                   std::chrono::milliseconds join_limit,
+                                                   std::chrono::milliseconds end_limit);
 
   NcclCommunicators(const NcclCommunicators&) = delete;
   NcclCommunicators& operator=(const NcclCommunicators&) = delete;
-  /// Waits for a limited time for the other members to arrive here.
+  /// Waits for the other members to arrive here, or for aborts, for at most the `end_limit` each.
   ~NcclCommunicators();
 
   /// Calls `call` for a participant on its GPU, and waits until NCCL has enqueued the work on its
@@ -60,39 +63,49 @@ class NcclCommunicators : public std::enable_shared_from_this<NcclCommunicators>
   /// Aborts all current and later operations. Thread-safe; does not wait.
   void abort() noexcept;
 
-  /// Zeroed memory of the participant's GPU, registered so that NCCL reduces it without a copy;
-  /// unregistered memory if NCCL does not support that. `poll_group` as for run().
-  device::Buffer allocate(std::size_t participant, std::size_t bytes, device::Stream& stream,
-                          const std::function<void()>& poll_group);
-  /// The offset of `data` in memory of allocate(), from 1; 0 for other memory. Members reduce
-  /// without a copy only if this is the same for all, and must not mix both kinds of memory in one
-  /// call.
-  std::uint64_t place_of(std::size_t participant, const std::byte* data);
-
  private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Deadline {
+    std::chrono::milliseconds limit;
+    Clock::time_point end = Clock::now() + limit;
+  };
+
+  struct FirstSum {
+    device::Stream stream;
+    device::Buffer value;
+    std::optional<device::Event> end;
+  };
+
+  // A member of this process. Its abort keeps it alive.
   struct Own {
     Participant participant;
     std::mutex inside;  // held during each NCCL call, so that no abort runs at the same time
-    ncclComm_t comm = nullptr;                           // null: not joined, or aborted
-    std::map<const std::byte*, std::size_t> registered;  // sizes in bytes by address
-    std::mutex registered_mutex;
+    ncclComm_t comm = nullptr;          // null: not joined, or aborted
+    std::optional<FirstSum> first_sum;  // until all members have joined
+    std::thread abort;
+    std::atomic<bool> has_aborted{false};
   };
 
-  explicit NcclCommunicators(const std::vector<Participant>& participants);
-  std::optional<ErrorMessage> join(const ncclUniqueId& id, int size,
-                                   std::chrono::milliseconds limit);
-  std::optional<ErrorMessage> init(const ncclUniqueId& id, int size);
+  NcclCommunicators(const std::vector<Participant>& participants, int size,
+                    std::chrono::milliseconds end_limit);
+  std::optional<ErrorMessage> join(const ncclUniqueId& id, const Deadline& deadline);
+  std::optional<ErrorMessage> sum_once(const Deadline& deadline);
+  std::optional<ErrorMessage> run_together(std::string_view what, const Deadline& deadline,
+                                           const std::function<ncclResult_t(Own&)>& call);
+  std::optional<ErrorMessage> wait_for_all(std::string_view what, const Deadline& deadline,
+                                           const std::function<ncclResult_t(Own&)>& state);
   ncclResult_t call_inside(Own& own, const Call& call);
   ncclResult_t state_of(Own& own);
   ErrorMessage failure_of(const Own& own, std::string_view what, ncclResult_t result) const;
-  void deregister(std::size_t participant, void* data, void* handle) noexcept;
+  static void abort_one(Own& own) noexcept;
   void finish() noexcept;
 
-  std::vector<std::unique_ptr<Own>> own_;
+  std::vector<std::shared_ptr<Own>> own_;
+  int size_;
+  std::chrono::milliseconds end_limit_;
   bool serves_one_each_ = false;
   std::atomic<bool> aborted_{false};
-  std::mutex aborts_mutex_;
-  std::vector<std::thread> aborts_;
 };
 
 }  // namespace lockstep::allreduce

@@ -115,6 +115,7 @@ void Replica::describe_buckets() {
 
 void Replica::set_bucket_bytes(std::size_t bytes) {
   if (recordings_) recordings_->clear();  // they hold memory of the buckets
+  launched_.clear();                      // NCCL may connect again for other sizes
   buckets_.set_bytes(bytes);
   describe_buckets();
 }
@@ -185,6 +186,7 @@ void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) 
 
 void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
   const auto begin = std::chrono::steady_clock::now();
+  buckets_.set_host_waits(launched_.insert(part.samples).second);
   model::Backend& backend = model_.backend();
   moving_statistics_->keep();
   backend.clear_sums();
@@ -198,6 +200,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   backend.write_sums(memory_.report());
   buckets_.ready(model_.parameter_table().entries().size());
   buckets_.finish();
+  buckets_.set_host_waits(false);
   updater_->update(memory_.report());
   backend.fetch_sums();
 }

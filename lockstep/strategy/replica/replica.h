@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -169,6 +170,7 @@ class Replica {
   StepScalars step_scalars_;
   std::optional<StepRecordings>
       recordings_;  // after group_: NCCL's communicators end once no recording holds them
+  std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   model::MetricSums metrics_;
 };

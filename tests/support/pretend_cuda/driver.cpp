@@ -121,6 +121,15 @@ cudaError_t perform(cudaStream_t stream, std::function<void()> work) {
   return cudaSuccess;
 }
 
+void wait_for_all_streams() {
+  std::vector<std::shared_ptr<Moment>> ends;
+  {
+    const std::lock_guard lock(driver().mutex);
+    for (const auto& [handle, stream] : driver().streams) ends.push_back(stream->queue->mark());
+  }
+  for (const auto& end : ends) end->wait();
+}
+
 int device_of(cudaStream_t stream) {
   const std::lock_guard lock(driver().mutex);
   return driver().stream(stream).device;

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -226,6 +227,17 @@ bool is_turn_of_backwards() {
 }
 
 }  // namespace
+
+void load(const void* kernel) {
+  if (!machine().waits_for_all) return;
+  static std::mutex mutex;
+  static std::set<std::pair<const void*, int>> loaded;
+  {
+    const std::lock_guard lock(mutex);
+    if (!loaded.emplace(kernel, current_gpu()).second) return;
+  }
+  wait_for_all_streams();
+}
 
 cudaError_t launch(dim3 blocks, dim3 threads, cudaStream_t stream, std::function<void()> thread) {
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);

@@ -11,6 +11,9 @@ namespace lockstep::pretend {
 
 constexpr unsigned kWarpSize = 32;
 
+/// What CUDA does before the first launch of `kernel` on the current GPU.
+void load(const void* kernel);
+
 /// Puts a kernel on `stream`: `thread` is what one of its threads does. Errors are those of a
 /// launch.
 cudaError_t launch(dim3 blocks, dim3 threads, cudaStream_t stream, std::function<void()> thread);

@@ -18,6 +18,9 @@ struct MachineOptions {
   int driver_version = CUDART_VERSION;          // what the driver serves; 0: there is no driver
   bool sums_convolutions =
       true;  // whether cuDNN's graph API has engines for convolutions with sums
+  // Whether allocating memory, and the first launch of a kernel on a GPU, wait for the work of all
+  // GPUs, as CUDA may.
+  bool waits_for_all = false;
 };
 
 /// As long as this lives the machine is another one. Whatever was allocated before counts on it

@@ -212,6 +212,7 @@ cudaError_t allocate(void** data, std::size_t bytes, cudaMemoryType type) {
   if (const cudaError_t status = readiness_outside_of_captures(); status != cudaSuccess)
     return status;
   if (bytes == 0) return cudaSuccess;
+  if (machine().waits_for_all) wait_for_all_streams();
   *data = memory().allocate(bytes, type);
   return *data == nullptr ? cudaErrorMemoryAllocation : cudaSuccess;
 }
@@ -263,8 +264,9 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 
+// CUDA does not say whether this may be asked during a capture; nobody should lean on that.
 cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {
-  if (const cudaError_t status = pretend::readiness(); status != cudaSuccess)
+  if (const cudaError_t status = pretend::readiness_outside_of_captures(); status != cudaSuccess)
     return pretend::answer(status);
   const auto piece = pretend::memory().find(pointer, 1);
   *attributes = {};

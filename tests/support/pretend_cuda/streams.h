@@ -14,6 +14,9 @@ cudaError_t enqueue(cudaStream_t stream, std::function<void()> work);
 /// Enqueues `work` and, unless the stream is captured, waits for it.
 cudaError_t perform(cudaStream_t stream, std::function<void()> work);
 
+/// Waits for the work of all streams of all GPUs.
+void wait_for_all_streams();
+
 /// The GPU that `stream` is of: the current one for the default stream.
 int device_of(cudaStream_t stream);
 

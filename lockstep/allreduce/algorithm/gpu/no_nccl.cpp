@@ -23,11 +23,4 @@ std::vector<std::shared_ptr<GroupMember>> make_nccl(
   refuse();
 }
 
-std::shared_ptr<GroupMember> make_nccl_hierarchical(const std::shared_ptr<MpiGroup>& /*host*/,
-                                                    device::Device /*gpu*/, MPI_Comm /*ranks*/,
-                                                    MPI_Comm /*node*/,
-                                                    const NcclOptions& /*options*/) {
-  refuse();
-}
-
 }  // namespace lockstep::allreduce

@@ -64,6 +64,8 @@ T __shfl_down_sync(unsigned mask, T value, unsigned distance, int width = warpSi
   return lockstep::pretend::shuffle(mask, value, is_inside ? lane + distance : lane);
 }
 
+inline void __stwb(uint4* to, uint4 value) { *to = value; }
+
 // Several streams may work on the same memory.
 template <std::integral T>
 T atomicMax(T* address, std::type_identity_t<T> value) {

@@ -12,6 +12,7 @@ namespace lockstep::device::cuda {
 template <typename... Parameters>
 void launch(void (*kernel)(Parameters...), dim3 blocks, dim3 threads, cudaStream_t stream,
             std::type_identity_t<Parameters>... arguments) {
+  pretend::load(reinterpret_cast<const void*>(kernel));
   check(pretend::launch(blocks, threads, stream, [=] { kernel(arguments...); }),
         "the launch of a kernel");
 }
