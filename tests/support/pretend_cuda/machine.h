@@ -18,6 +18,8 @@ struct MachineOptions {
   int driver_version = CUDART_VERSION;          // what the driver serves; 0: there is no driver
   bool sums_convolutions =
       true;  // whether cuDNN's graph API has engines for convolutions with sums
+  bool runs_first_products =
+      true;  // whether cuBLASLt runs the algorithms that its heuristics propose first
 };
 
 /// As long as this lives the machine is another one. Whatever was allocated before counts on it
