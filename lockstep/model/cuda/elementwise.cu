@@ -88,30 +88,35 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
   struct alignas(kElements * sizeof(To)) Target {
     To elements[kElements];
   };
-  __shared__ float mean[ChannelNormalization::kMaxChannels];
-  __shared__ float deviation[ChannelNormalization::kMaxChannels];
-  if (threadIdx.x < ChannelNormalization::kMaxChannels) {
-    mean[threadIdx.x] = normalization.mean[threadIdx.x];
-    deviation[threadIdx.x] = normalization.deviation[threadIdx.x];
+  // Each pixel has one of 256 values: the divisions are done once for each of them and channel.
+  constexpr unsigned kPixelValues = 256;
+  __shared__ float features[ChannelNormalization::kMaxChannels][kPixelValues];
+  const auto channels = static_cast<unsigned>(normalization.channels);
+  for (unsigned i = threadIdx.x; i < channels * kPixelValues; i += blockDim.x) {
+    const unsigned channel = i / kPixelValues;
+    features[channel][i % kPixelValues] =
+        normalized(static_cast<float>(i % kPixelValues) / 255.0f, normalization.mean[channel],
+                   normalization.deviation[channel]);
   }
   __syncthreads();
-  const auto channels = static_cast<std::size_t>(normalization.channels);
-  const auto convert_one = [&](std::uint8_t pixel, std::size_t i) {
-    const std::size_t channel = i % channels;
-    return narrow<To>(
-        normalized(static_cast<float>(pixel) / 255.0f, mean[channel], deviation[channel]));
-  };
   const std::size_t packs = count / kElements;
+  auto channel = static_cast<unsigned>(first_index() * kElements % channels);
+  const auto step = static_cast<unsigned>(index_stride() * kElements % channels);
   for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
     const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
     Target target;
+    unsigned of_element = channel;
 #pragma unroll
-    for (std::size_t i = 0; i < kElements; ++i)
-      target.elements[i] = convert_one(source.elements[i], pack * kElements + i);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      target.elements[i] = narrow<To>(features[of_element][source.elements[i]]);
+      of_element = of_element + 1 == channels ? 0 : of_element + 1;
+    }
     *reinterpret_cast<Target*>(to + pack * kElements) = target;
+    channel += step;
+    if (channel >= channels) channel -= channels;
   }
   for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
-    to[i] = convert_one(from[i], i);
+    to[i] = narrow<To>(features[i % channels][from[i]]);
 }
 
 // Four features of a sample use one block of random words, as on the CPU.
