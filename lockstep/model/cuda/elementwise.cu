@@ -78,6 +78,18 @@ __global__ void convert_elements(const From* from, To* to, std::size_t count) {
     to[i] = narrow<To>(widen(from[i]));
 }
 
+// Each value is a hash of its index: the multiplications of MurmurHash3's finalizer.
+template <typename T>
+__global__ void fill_elements(T* to, std::size_t count) {
+  for (std::size_t i = first_index(); i < count; i += index_stride()) {
+    auto bits = static_cast<std::uint32_t>(i) + 0x9e3779b9U;
+    bits = (bits ^ bits >> 16) * 0x85ebca6bU;
+    bits = (bits ^ bits >> 13) * 0xc2b2ae35U;
+    bits ^= bits >> 16;
+    to[i] = narrow<T>(static_cast<float>(bits >> 8) * 0x1.0p-23f - 1.0f);
+  }
+}
+
 template <typename To>
 __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::size_t count,
                                        ChannelNormalization normalization) {
@@ -191,6 +203,13 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) 
       launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream,
              data<From>(from), data<To>(to), from.size());
     });
+  });
+}
+
+void fill_randomly(const TensorView& to, cudaStream_t stream) {
+  if (to.empty()) return;
+  with_type(to.type(), [&]<typename T>(T) {
+    launch(fill_elements<T>, blocks_for(to.size()), kThreads, stream, data<T>(to), to.size());
   });
 }
 

@@ -25,6 +25,9 @@ void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& 
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
 
+/// Random values in [-1, 1), the same in every run.
+void fill_randomly(const TensorView& to, cudaStream_t stream);
+
 /// to[i] = pixels[i] / 255, normalized: device::pixels_to_features with the same roundings, then
 /// rounded to the type of `to`.
 void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization,

@@ -4,9 +4,10 @@
 #include <cudnn.h>
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/model/cuda/algorithm_cache.h"
 #include "lockstep/model/cuda/context.h"
@@ -61,9 +62,11 @@ class Convolution {
   struct Tried;
   bool is_exact() const;
   void allow_all_mathematics();
+  std::vector<ConvolutionAlgorithm> proposals(ConvolutionPass pass);
   ConvolutionAlgorithm by_rules(ConvolutionPass pass);
-  std::optional<Tried> memory_for_trying();
-  ConvolutionAlgorithm try_out(ConvolutionPass pass, const Tried& on);
+  std::unique_ptr<Tried> memory_for_trying();
+  ConvolutionAlgorithm try_out(ConvolutionPass pass, Tried& on);
+  void run(ConvolutionPass pass, const ConvolutionAlgorithm& algorithm, const Tried& on);
   void use(const ConvolutionAlgorithm& algorithm);
 
   Context& context_;
