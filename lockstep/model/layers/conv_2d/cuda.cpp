@@ -30,7 +30,8 @@ class Conv2DOperation final : public Operation {
         pads_(!is_symmetric(spec.window)),
         convolution_(context, spec, pads_ ? padded(spec.window) : spec.window),
         outputs_(channel_layout(spec.batch * spec.window.output_height * spec.window.output_width,
-                                spec.filters)) {
+                                spec.filters, context.options().precision,
+                                context.multiprocessors())) {
     const WindowGeometry w = padded(spec.window);
     padded_elements_ = static_cast<std::size_t>(spec.batch * w.height * w.width * w.channels);
     const std::size_t padded_bytes = padded_elements_ * element_bytes(precision());

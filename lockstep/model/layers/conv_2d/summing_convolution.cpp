@@ -120,8 +120,8 @@ class Trial {
   Trial(Context& context, const Conv2DSpec& spec, const WindowGeometry& window, Convolution& apart)
       : context_(context),
         apart_(apart),
-        rows_(
-            channel_layout(spec.batch * window.output_height * window.output_width, spec.filters)),
+        rows_(channel_layout(spec.batch * window.output_height * window.output_width, spec.filters,
+                             context.options().precision, context.multiprocessors())),
         moments_{.channels = static_cast<std::size_t>(spec.filters)},
         timer_(context),
         input_(random_values(context, apart.bytes().input)),
@@ -151,7 +151,9 @@ class Trial {
 
  private:
   device::Buffer allocate(std::size_t bytes) { return context_.allocator().allocate(bytes); }
-  float* moments() const { return of_moments_.as<float>().data(); }
+  StatisticsArguments statistics() const {
+    return {.layout = moments_, .moments = of_moments_.as<float>().data()};
+  }
 
   float time_apart(const ConvolutionAlgorithm& algorithm) {
     const device::Buffer workspace = allocate(algorithm.workspace_bytes);
@@ -162,8 +164,7 @@ class Trial {
         [&] {
           apart_.forward(algorithm, input_.data(), kernel_.data(), workspace.data(),
                          output_.data());
-          batch_statistics(written, rows_, partials_.data(), moments_, 0, moments(),
-                           context_.native());
+          batch_statistics(written, rows_, partials_.data(), statistics(), 0, context_.native());
         },
         std::numeric_limits<float>::max());
   }
@@ -174,7 +175,7 @@ class Trial {
     return timer_.milliseconds(
         [&] {
           summing.forward(input_.data(), kernel_.data(), workspace.data(), output_.data(), sums);
-          moments_of_sums(sums, rows_.rows, moments_, 0, moments(), context_.native());
+          moments_of_sums(sums, rows_.rows, statistics(), 0, context_.native());
         },
         limit);
   }
