@@ -159,7 +159,8 @@ void Plan::assign_storage() {
 }
 
 // Backward visits steps in reverse. If a value has several readers, the last one writes its
-// gradient and the others add to it.
+// gradient and the others add to it: in their operation if that can, otherwise through an array of
+// their own.
 void Plan::assign_gradients() {
   Value& output = value(output_);
   if (output.needs_gradient)
@@ -175,7 +176,9 @@ void Plan::assign_gradients() {
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       Value& input = value(step.graph.inputs[k]);
       if (!input.needs_gradient) continue;
-      if (input.gradient != kNone) {
+      if (input.gradient != kNone && k == 0 && step.operation && step.needs.adds_input_gradient) {
+        step.operands.add_input_gradient = true;
+      } else if (input.gradient != kNone) {
         step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
       } else if (k == 0 && (!step.operation || step.needs.in_place) &&
                  input.consumers.size() == 1) {

@@ -248,15 +248,15 @@ void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* inp
 }
 
 void Convolution::backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
-                                const void* output_gradient, void* workspace,
-                                void* input_gradient) {
+                                const void* output_gradient, void* workspace, void* input_gradient,
+                                bool add) {
   constexpr float kOne = 1;
-  constexpr float kZero = 0;
+  const float kept = add ? 1 : 0;
   use(algorithm);
   check(cudnnConvolutionBackwardData(
             context_.cudnn(), &kOne, kernel_.get(), kernel, output_.get(), output_gradient,
             convolution_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number),
-            workspace, algorithm.workspace_bytes, &kZero, input_.get(), input_gradient),
+            workspace, algorithm.workspace_bytes, &kept, input_.get(), input_gradient),
         description_);
 }
 

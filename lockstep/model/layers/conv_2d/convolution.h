@@ -38,11 +38,12 @@ class Convolution {
   ConvolutionAlgorithm choose(ConvolutionPass pass);
 
   // Each enqueues its pass on the context's stream. `workspace` has the size that the algorithm
-  // needs.
+  // needs. With `add`, the gradient is added to what `input_gradient` holds.
   void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel,
                void* workspace, void* output);
   void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
-                     const void* output_gradient, void* workspace, void* input_gradient);
+                     const void* output_gradient, void* workspace, void* input_gradient,
+                     bool add = false);
   void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input,
                        const void* output_gradient, void* workspace, void* kernel_gradient);
 

@@ -58,6 +58,7 @@ class Conv2DOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
+            .adds_input_gradient = !pads_,
             .scratch_bytes = scratch_.bytes(),
             .statistics_bytes = summing_ ? channel_sums_bytes(spec_.filters) : 0};
   }
@@ -93,7 +94,8 @@ class Conv2DOperation final : public Operation {
         pads_ ? TensorView(part_of(o.scratch, padded_at_), padded_elements_, precision())
               : o.input_gradients[0];
     convolution_.backward_data(data_, o.weights[0].data(), o.output_gradient.data(),
-                               part_of(o.scratch, workspace_at_), target.data());
+                               part_of(o.scratch, workspace_at_), target.data(),
+                               o.add_input_gradient);
     if (pads_)
       crop_image(target, spec_.window, spec_.batch, o.input_gradients[0], context_.native());
   }
