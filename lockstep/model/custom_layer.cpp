@@ -58,6 +58,7 @@ std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context,
                 fmt::format("got {}", to_string(backend.precision())));
   Needs needs = this->needs(context);
   needs.adds_input_gradient = false;  // Tensors cannot ask for it
+  needs.input_channels = 0;
   return std::make_unique<CustomOperation>(*this, needs);
 }
 

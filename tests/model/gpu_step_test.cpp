@@ -113,6 +113,70 @@ TEST(GpuStep, AddsASecondGradientWhereTheConvolutionAddsIt) {
   }
 }
 
+class GpuStepInput : public testing::TestWithParam<Precision> {};
+
+// Images of three channels have four or eight in memory, where the network's first layer alone
+// reads them.
+TEST_P(GpuStepInput, HasTheChannelsThatTensorCoresRead) {
+  constexpr std::size_t kPixels = std::size_t{3} * 64 * 64;  // of three samples
+  const auto activations = [](bool read_twice) {
+    Network network({64, 64, 3});
+    const NodeId first = network.add(Conv2D({.filters = 8, .kernel = 1, .strides = 16}));
+    if (read_twice) {
+      network.add(Conv2D({.filters = 8, .kernel = 1, .strides = 16}), {kInput});
+      network.add(Add(), {first, network.last()});
+    }
+    network.add(Flatten());
+    network.add(Dense({.units = 5}));
+    Side gpu(kGpu, std::make_shared<const Network>(network),
+             {.precision = GetParam(), .deterministic = true});
+    gpu.model().prepare(3, false);
+    return gpu.model().memory().activations;
+  };
+  const std::size_t additional = GetParam() == Precision::float32   ? 0
+                                 : GetParam() == Precision::float16 ? 1
+                                                                    : 5;
+  constexpr std::size_t kRest = std::size_t{16} << 10;  // kernels, outputs and workspaces
+  EXPECT_LE(activations(true), kPixels * 3 * element_bytes(GetParam()) + kRest);
+  EXPECT_GE(activations(false), kPixels * (3 + additional) * element_bytes(GetParam()));
+}
+
+TEST_P(GpuStepInput, OfPixelsIsThatOfTheirFeaturesBeforeAConvolution) {
+  for (const std::int64_t channels : {1, 3, 4}) {
+    Network network({6, 5, channels});
+    network.add(Conv2D({.filters = 4, .kernel = 3, .padding = Padding::same}));
+    network.add(Flatten());
+    network.add(Dense({.units = 5}));
+    std::vector<std::uint8_t> pixels(static_cast<std::size_t>(2 * 6 * 5 * channels));
+    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(7 * i);
+    for (const int normalized : {0, static_cast<int>(channels)}) {
+      const ChannelNormalization normalization = {.channels = normalized,
+                                                  .mean = {0.1f, 0.2f, 0.3f, 0.4f},
+                                                  .deviation = {0.5f, 0.4f, 0.3f, 0.2f}};
+      std::vector<float> features(pixels.size());
+      pixels_to_features(pixels, normalization, features);
+      const std::vector<std::int32_t> classes = {1, 4};
+      Side gpu(kGpu, std::make_shared<const Network>(network),
+               {.precision = GetParam(), .deterministic = true});
+      const auto train = [&](const BatchView& batch) {
+        gpu.model().train_batch(batch, {.global_samples = 2}, kLoss);
+        return gpu.gradients();
+      };
+      EXPECT_EQ(train({.samples = 2,
+                       .pixels = pixels,
+                       .normalization = normalization,
+                       .targets = {.labels = classes}}),
+                train({.samples = 2, .features = features, .targets = {.labels = classes}}))
+          << channels << " channels, " << normalized << " normalized";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuStepInput,
+                         testing::Values(Precision::float32, Precision::bfloat16,
+                                         Precision::float16),
+                         [](const auto& test) { return to_string(test.param); });
+
 // The first proposal may not run; so says cuBLASLt only when it is asked to run it.
 TEST(GpuStep, RunsTheNextProposalForAProduct) {
   Network network({9});

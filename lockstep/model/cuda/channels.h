@@ -55,6 +55,13 @@ constexpr std::size_t partial_bytes(const ChannelLayout& layout) {
          2 * sizeof(float);
 }
 
+/// The channels that a convolution of 16-bit images on tensor cores wants at least; cuDNN otherwise
+/// pads them itself, in each pass. 0 for float32.
+constexpr std::int64_t least_channels(Precision precision) {
+  if (precision == Precision::float32) return 0;
+  return precision == Precision::float16 ? 4 : 8;
+}
+
 // Statistics that a convolution passes to the following normalization.
 
 /// Sums of each channel over all rows, [channels] each, in the GPU's memory.

@@ -97,6 +97,9 @@ struct Needs {
   bool in_place = false;
   /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
   bool adds_input_gradient = false;
+  /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
+  /// CompileContext::reads_network_input.
+  std::int64_t input_channels = 0;
   std::size_t saved_bytes = 0;    ///< bytes kept from forward to backward
   std::size_t scratch_bytes = 0;  ///< bytes of workspace during one call
   /// Bytes of statistics that forward computes about its output for its only reader, in a format
@@ -137,6 +140,8 @@ struct CompileContext {
   bool fused_statistics = false;
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
+  /// Input 0 is the network's input, which no other layer reads.
+  bool reads_network_input = false;
 };
 
 /// What the fusion pass (graph.h) has to know about a layer.
