@@ -73,8 +73,9 @@ class Backend {
   /// place.
   virtual void stage(const BatchView& /*batch*/) {}
   /// Moves a batch to where the pass reads it: writes its features to `input` in the plan's type,
-  /// unless `input` is empty. Returns the features: `input`, or their place in host memory. Not
-  /// part of the work that can be recorded and replayed.
+  /// with additional channels of zeros if it has space for them, unless `input` is empty. Returns
+  /// the features: `input`, or their place in host memory. Not part of the work that can be
+  /// recorded and replayed.
   virtual TensorView load(const TensorView& input, const BatchView& batch, bool staged) = 0;
 
   /// Adds the loss and metrics of `outputs` [samples, width] for the targets loaded last to the

@@ -56,7 +56,10 @@ std::unique_ptr<Operation> CustomLayer::compile(const CompileContext& context,
     throw Error(ErrorCategory::input, fmt::format("layer {} ({})", context.name, kind()),
                 "expected float32 for a custom layer",
                 fmt::format("got {}", to_string(backend.precision())));
-  return std::make_unique<CustomOperation>(*this, needs(context));
+  Needs needs = this->needs(context);
+  needs.adds_input_gradient = false;  // Tensors cannot ask for it
+  needs.input_channels = 0;
+  return std::make_unique<CustomOperation>(*this, needs);
 }
 
 }  // namespace lockstep::model

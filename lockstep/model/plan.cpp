@@ -63,6 +63,9 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
   value(kInput).elements = static_cast<std::size_t>(batch_ * element_count(network.input_shape()));
   const bool reads_in_place = backend_.runs_on_host() && backend_.precision() == Precision::float32;
   value(kInput).storage = reads_in_place ? kExternal : new_array(value(kInput).elements, 0, 0);
+  const auto input_readers = std::ranges::count_if(graph.steps, [](const GraphStep& step) {
+    return std::ranges::count(step.inputs, kInput) > 0;
+  });
   for (GraphStep& description : graph.steps) {
     const int index = static_cast<int>(steps_.size());
     Step& step = steps_.emplace_back();
@@ -78,18 +81,22 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     const bool input_gradients = output.needs_gradient;
     output.needs_gradient |= !step.node->parameters.empty();
     if (step.graph.absorbed) continue;
-    step.operation = step.node->layer->compile({.name = step.node->name,
-                                                .batch = batch_,
-                                                .inputs = step.graph.input_shapes,
-                                                .output = step.graph.output_shape,
-                                                .training = training,
-                                                .fused_add = step.graph.fused_add,
-                                                .fused_relu = step.graph.fused_relu,
-                                                .fused_statistics = step.graph.fused_statistics,
-                                                .input_statistics = has_input_statistics(step),
-                                                .input_gradients = input_gradients},
-                                               backend_);
+    step.operation = step.node->layer->compile(
+        {.name = step.node->name,
+         .batch = batch_,
+         .inputs = step.graph.input_shapes,
+         .output = step.graph.output_shape,
+         .training = training,
+         .fused_add = step.graph.fused_add,
+         .fused_relu = step.graph.fused_relu,
+         .fused_statistics = step.graph.fused_statistics,
+         .input_statistics = has_input_statistics(step),
+         .input_gradients = input_gradients,
+         .reads_network_input = step.graph.inputs.front() == kInput && input_readers == 1},
+        backend_);
     if (step.operation) step.needs = step.operation->needs();
+    if (step.needs.input_channels > 0)
+      pad_input(network.input_shape().back(), step.needs.input_channels);
   }
 }
 
@@ -97,6 +104,15 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
 bool Plan::has_input_statistics(const Step& step) const {
   const int producer = value(step.graph.inputs.front()).producer;
   return producer >= 0 && steps_[static_cast<std::size_t>(producer)].needs.statistics_bytes > 0;
+}
+
+void Plan::pad_input(std::int64_t channels, std::int64_t padded) {
+  Value& input = value(kInput);
+  LOCKSTEP_CHECK_OP(input.storage, !=, kExternal);
+  input.elements =
+      input.elements / static_cast<std::size_t>(channels) * static_cast<std::size_t>(padded);
+  lifetimes_[static_cast<std::size_t>(input.storage)].bytes =
+      input.elements * element_bytes(backend_.precision());
 }
 
 // Backward of a step runs if the step or a step before it has parameters.
@@ -159,7 +175,8 @@ void Plan::assign_storage() {
 }
 
 // Backward visits steps in reverse. If a value has several readers, the last one writes its
-// gradient and the others add to it.
+// gradient and the others add to it: in their operation if that can, otherwise through an array of
+// their own.
 void Plan::assign_gradients() {
   Value& output = value(output_);
   if (output.needs_gradient)
@@ -175,7 +192,9 @@ void Plan::assign_gradients() {
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       Value& input = value(step.graph.inputs[k]);
       if (!input.needs_gradient) continue;
-      if (input.gradient != kNone) {
+      if (input.gradient != kNone && k == 0 && step.operation && step.needs.adds_input_gradient) {
+        step.operands.add_input_gradient = true;
+      } else if (input.gradient != kNone) {
         step.addends[k] = step.operation ? new_array(input.elements, time, time) : mine;
       } else if (k == 0 && (!step.operation || step.needs.in_place) &&
                  input.consumers.size() == 1) {

@@ -52,6 +52,7 @@ class Plan {
   void bind(std::byte* arena);
 
   /// Destination of the features for the backend's load(); empty if forward reads them in place.
+  /// Larger than the features if the network's first layer wants more channels.
   TensorView input() const;
   /// Runs forward on the loaded features, or on `features`, [batch, input shape...], in host
   /// memory. They must stay valid until backward has run.
@@ -110,6 +111,7 @@ class Plan {
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
   bool has_input_statistics(const Step& step) const;
+  void pad_input(std::int64_t channels, std::int64_t padded);
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);

@@ -26,23 +26,28 @@ __global__ void add_bias_rows(T* values, const T* bias, bool relu, std::int64_t 
 }
 
 template <typename T, int kWidth>
-__global__ void __launch_bounds__(kThreads)
-    column_sums_of_rows(const T* values, std::int64_t rows, std::int64_t channels, Pair* partials) {
-  const Walk<kWidth> walk(channels);
+__global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
+    column_sums_of_rows(const T* values, ChannelLayout layout, Pair* partials) {
+  const Walk<kWidth> walk(layout);
   Pair sums[kWidth];
-  if (walk.channel < channels)
-    for (std::int64_t row = walk.first_row; row < rows; row += walk.row_stride) {
-      const Values<T, kWidth> v = load<T, kWidth>(values + row * channels + walk.channel);
+  if (walk.channel < layout.channels)
+    for_each_row<4>(
+        walk, layout.rows,
+        [&](std::int64_t row) {
+          return load_stored<T, kWidth>(values + row * layout.channels + walk.channel);
+        },
+        [&](std::int64_t, const Stored<T, kWidth>& stored) {
+          const Values<T, kWidth> v = values_of<T, kWidth>(stored);
 #pragma unroll
-      for (int i = 0; i < kWidth; ++i) sums[i].first += v.elements[i];
-    }
-  add_lanes<kWidth>(sums, walk, channels, partials);
+          for (int i = 0; i < kWidth; ++i) sums[i].first += v.elements[i];
+        });
+  add_lanes<kWidth>(sums, layout, partials);
 }
 
 __global__ void __launch_bounds__(kSumThreads)
-    add_column_sums(const Pair* partials, int row_blocks, std::int64_t channels, float* sums) {
-  const WidePair sum = sum_partials(partials, row_blocks, channels);
-  if (has_sum(channels)) sums[summed_channel()] = static_cast<float>(sum.first);
+    add_column_sums(const Pair* partials, ChannelLayout layout, float* sums) {
+  const WidePair sum = sum_partials(partials, layout);
+  if (has_sum(layout.channels)) sums[summed_channel()] = static_cast<float>(sum.first);
 }
 
 // An image inside a larger one; packs of channels.
@@ -113,11 +118,10 @@ void column_sums(const TensorView& values, const ChannelLayout& layout, void* pa
   auto* const pairs = static_cast<Pair*>(partials);
   with_width(values.type(), layout.channels,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-               launch(column_sums_of_rows<T, kWidth>, grid_of(layout, kWidth), kThreads, stream,
-                      data<T>(values), layout.rows, layout.channels, pairs);
+               launch(column_sums_of_rows<T, kWidth>, grid_of(layout), kRowThreads, stream,
+                      data<T>(values), layout, pairs);
              });
-  launch(add_column_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs,
-         layout.row_blocks, layout.channels, sums);
+  launch(add_column_sums, sum_blocks(layout.channels), kSumThreads, stream, pairs, layout, sums);
 }
 
 void pad_image(const TensorView& image, const WindowGeometry& window, std::int64_t batch,

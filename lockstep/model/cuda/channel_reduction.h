@@ -1,5 +1,6 @@
-// Sums over the rows of [rows, channels] inside kernels: each block sums some rows of some
-// channels, then one kernel adds the results of the blocks. The order depends only on the shape.
+// Loops over the rows of [rows, channels] inside kernels, and sums over them: each block sums some
+// rows of some channels, then one kernel adds the results of the blocks. The order depends only on
+// the layout.
 #pragma once
 
 #include "lockstep/model/cuda/channels.h"
@@ -7,25 +8,12 @@
 
 namespace lockstep::model::cuda {
 
-// A block of kThreads as columns x lanes: adjacent threads process adjacent channels; lanes process
-// rows.
-struct Tile {
-  int columns;
-  int lanes;
-};
+static_assert(kThreads == kRowThreads);
+constexpr int kWarp = 32;
+constexpr unsigned kAllLanes = 0xffffffffU;
 
-__host__ __device__ inline Tile tile_of(std::int64_t packs) {
-  constexpr int kMaxColumns = 32;
-  int columns = 1;
-  while (columns < kMaxColumns && columns < packs) columns *= 2;
-  return {columns, static_cast<int>(kThreads) / columns};
-}
-
-inline dim3 grid_of(const ChannelLayout& layout, int width) {
-  const std::int64_t packs = layout.channels / width;
-  const int columns = tile_of(packs).columns;
-  return {static_cast<unsigned>((packs + columns - 1) / columns),
-          static_cast<unsigned>(layout.row_blocks)};
+inline dim3 grid_of(const ChannelLayout& layout) {
+  return {static_cast<unsigned>(layout.column_blocks), static_cast<unsigned>(layout.row_blocks)};
 }
 
 // Two sums of one channel, computed together.
@@ -37,45 +25,70 @@ struct Pair {
 // The channel of this thread's first element, and its rows.
 template <int kWidth>
 struct Walk {
-  Tile tile;
   std::int64_t channel, first_row, row_stride;
 
-  __device__ explicit Walk(std::int64_t channels)
-      : tile(tile_of(channels / kWidth)),
-        channel((static_cast<std::int64_t>(blockIdx.x) * tile.columns +
-                 static_cast<int>(threadIdx.x) % tile.columns) *
+  __device__ explicit Walk(const ChannelLayout& layout)
+      : channel((static_cast<std::int64_t>(blockIdx.x) * layout.columns +
+                 static_cast<int>(threadIdx.x) % layout.columns) *
                 kWidth),
-        first_row(static_cast<std::int64_t>(blockIdx.y) * tile.lanes +
-                  static_cast<int>(threadIdx.x) / tile.columns),
-        row_stride(static_cast<std::int64_t>(gridDim.y) * tile.lanes) {}
+        first_row(static_cast<std::int64_t>(blockIdx.y) * layout.lanes() +
+                  static_cast<int>(threadIdx.x) / layout.columns),
+        row_stride(static_cast<std::int64_t>(gridDim.y) * layout.lanes()) {}
 };
 
-// Adds the sums of a column's lanes in lane order and writes the result to
-// partials[block][channel].
-template <int kWidth>
-__device__ void add_lanes(const Pair (&mine)[kWidth], const Walk<kWidth>& walk,
-                          std::int64_t channels, Pair* partials) {
-  __shared__ Pair found[kThreads];
-  const int columns = walk.tile.columns;
-  const int column = static_cast<int>(threadIdx.x) % columns;
-  for (int i = 0; i < kWidth; ++i) {
-    __syncthreads();
-    found[threadIdx.x] = mine[i];
-    __syncthreads();
-    if (static_cast<int>(threadIdx.x) >= columns || walk.channel >= channels) continue;
-    Pair sum = found[column];
-    for (int other = 1; other < walk.tile.lanes; ++other) {
-      sum.first += found[other * columns + column].first;
-      sum.second += found[other * columns + column].second;
+// Calls load(row) and then use(row, what it returned) for the rows of this thread, kRows at a time:
+// all loads of a round are issued before the first use waits for one.
+template <int kRows, int kWidth, typename Load, typename Use>
+__device__ void for_each_row(const Walk<kWidth>& walk, std::int64_t rows, Load load, Use use) {
+  for (std::int64_t first = walk.first_row; first < rows; first += kRows * walk.row_stride) {
+    decltype(load(first)) loaded[kRows];
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      const std::int64_t row = first + k * walk.row_stride;
+      if (row < rows) loaded[k] = load(row);
     }
-    partials[static_cast<std::int64_t>(blockIdx.y) * channels + walk.channel + i] = sum;
+#pragma unroll
+    for (int k = 0; k < kRows; ++k) {
+      const std::int64_t row = first + k * walk.row_stride;
+      if (row < rows) use(row, loaded[k]);
+    }
   }
 }
 
-// The second kernel: each block handles a warp's width of channels, each summed by kSumLanes
-// threads.
-constexpr int kSumColumns = 32;
-constexpr int kSumLanes = 32;
+// Adds the sums of a column's lanes, first within each warp and then over the warps, and writes the
+// result to partials[block][channel]. Must be called by all threads.
+template <int kWidth>
+__device__ void add_lanes(Pair (&mine)[kWidth], const ChannelLayout& layout, Pair* partials) {
+  constexpr int kWarps = static_cast<int>(kThreads) / kWarp;
+  __shared__ Pair found[kWarps][kWidth][kWarp + 1];  // one more: no bank conflicts
+  const int thread = static_cast<int>(threadIdx.x);
+  const int columns = layout.columns;
+  for (int distance = kWarp / 2; distance >= columns; distance /= 2) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) {
+      mine[i].first += __shfl_xor_sync(kAllLanes, mine[i].first, distance);
+      mine[i].second += __shfl_xor_sync(kAllLanes, mine[i].second, distance);
+    }
+  }
+  if (thread % kWarp < columns) {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) found[thread / kWarp][i][thread % kWarp] = mine[i];
+  }
+  __syncthreads();
+  const std::int64_t channel = static_cast<std::int64_t>(blockIdx.x) * columns * kWidth + thread;
+  if (thread >= columns * kWidth || channel >= layout.channels) return;
+  Pair sum = found[0][thread % kWidth][thread / kWidth];
+#pragma unroll
+  for (int warp = 1; warp < kWarps; ++warp) {
+    sum.first += found[warp][thread % kWidth][thread / kWidth].first;
+    sum.second += found[warp][thread % kWidth][thread / kWidth].second;
+  }
+  partials[static_cast<std::int64_t>(blockIdx.y) * layout.channels + channel] = sum;
+}
+
+// The second kernel: each block adds the results for a few channels, each with many threads.
+constexpr int kSumColumns = 8;
+constexpr int kSumLanes = 64;
 constexpr unsigned kSumThreads = kSumColumns * kSumLanes;
 
 inline unsigned sum_blocks(std::int64_t channels) {
@@ -97,25 +110,32 @@ __device__ inline bool has_sum(std::int64_t channels) {
 }
 
 // Must be called by all threads.
-__device__ inline WidePair sum_partials(const Pair* partials, int row_blocks,
-                                        std::int64_t channels) {
-  __shared__ WidePair found[kSumThreads];
+__device__ inline WidePair sum_partials(const Pair* partials, const ChannelLayout& layout) {
+  constexpr int kWarps = static_cast<int>(kSumThreads) / kWarp;
+  __shared__ WidePair found[kWarps][kSumColumns];
+  const int thread = static_cast<int>(threadIdx.x);
   const std::int64_t channel = summed_channel();
-  const int column = static_cast<int>(threadIdx.x) % kSumColumns;
   WidePair sum;
-  if (channel < channels)
-    for (int block = static_cast<int>(threadIdx.x) / kSumColumns; block < row_blocks;
-         block += kSumLanes) {
-      const Pair part = partials[static_cast<std::int64_t>(block) * channels + channel];
+  if (channel < layout.channels) {
+#pragma unroll 4
+    for (int block = thread / kSumColumns; block < layout.row_blocks; block += kSumLanes) {
+      const Pair part = partials[static_cast<std::int64_t>(block) * layout.channels + channel];
       sum.first += static_cast<double>(part.first);
       sum.second += static_cast<double>(part.second);
     }
-  found[threadIdx.x] = sum;
+  }
+#pragma unroll
+  for (int distance = kWarp / 2; distance >= kSumColumns; distance /= 2) {
+    sum.first += __shfl_xor_sync(kAllLanes, sum.first, distance);
+    sum.second += __shfl_xor_sync(kAllLanes, sum.second, distance);
+  }
+  if (thread % kWarp < kSumColumns) found[thread / kWarp][thread % kWarp] = sum;
   __syncthreads();
-  if (!has_sum(channels)) return sum;
-  for (int other = 1; other < kSumLanes; ++other) {
-    sum.first += found[other * kSumColumns + column].first;
-    sum.second += found[other * kSumColumns + column].second;
+  if (!has_sum(layout.channels)) return sum;
+  sum = found[0][thread];
+  for (int warp = 1; warp < kWarps; ++warp) {
+    sum.first += found[warp][thread].first;
+    sum.second += found[warp][thread].second;
   }
   return sum;
 }

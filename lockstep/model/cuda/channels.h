@@ -1,34 +1,65 @@
 // Distribution of sums over the rows of [rows, channels] to thread blocks.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 
+#include "lockstep/model/tensor.h"
+
 namespace lockstep::model::cuda {
 
+/// Threads of a block, and blocks that one multiprocessor runs at the same time: the kernels'
+/// launch bounds, so that a grid of one wave has a place for each of its blocks.
+constexpr int kRowThreads = 256;
+constexpr int kRowBlocksPerMultiprocessor = 3;
+
+/// A block is columns x lanes: adjacent threads process adjacent packs of channels, lanes process
+/// rows. The grid is column_blocks x row_blocks.
 struct ChannelLayout {
   std::int64_t rows = 0;
   std::int64_t channels = 0;
-  int row_blocks = 1;
+  int width = 1;          ///< elements that a thread loads at a time: 16 bytes, or one element
+  int columns = 1;        ///< a power of two, at most a warp
+  int column_blocks = 1;  ///< blocks for all channels
+  int row_blocks = 1;     ///< blocks that share the rows
+
+  constexpr int lanes() const { return kRowThreads / columns; }
 };
 
-constexpr ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels) {
-  constexpr std::int64_t kRowsOfABlock =
-      128;  // with fewer, the second sum would be as long as the first
-  constexpr std::int64_t kMaxRowBlocks =
-      1024;  // roughly the number of blocks that a large GPU runs concurrently
-  const std::int64_t blocks = (rows + kRowsOfABlock - 1) / kRowsOfABlock;
-  return {rows, channels,
-          static_cast<int>(blocks < 1               ? 1
-                           : blocks > kMaxRowBlocks ? kMaxRowBlocks
-                                                    : blocks)};
+/// Fills `multiprocessors` with one wave of blocks, unless there are too few rows. A thread then
+/// always processes the same channels.
+constexpr ChannelLayout channel_layout(std::int64_t rows, std::int64_t channels,
+                                       Precision precision, int multiprocessors) {
+  constexpr int kMaxColumns = 32;
+  constexpr std::int64_t kMinRowsOfALane = 4;  // that are loaded together
+  ChannelLayout layout{.rows = rows, .channels = channels};
+  const int pack = static_cast<int>(16 / element_bytes(precision));
+  if (channels % pack == 0) layout.width = pack;
+  const std::int64_t packs = channels / layout.width;
+  while (layout.columns < kMaxColumns && layout.columns < packs) layout.columns *= 2;
+  layout.column_blocks = static_cast<int>((packs + layout.columns - 1) / layout.columns);
+  const std::int64_t rows_of_a_block = kMinRowsOfALane * layout.lanes();
+  const std::int64_t useful = (rows + rows_of_a_block - 1) / rows_of_a_block;
+  const std::int64_t places =
+      std::int64_t{multiprocessors} * kRowBlocksPerMultiprocessor / layout.column_blocks;
+  layout.row_blocks =
+      static_cast<int>(std::max<std::int64_t>(1, std::min<std::int64_t>(useful, places)));
+  return layout;
 }
 
 /// Bytes of scratch for the sums of all blocks.
 constexpr std::size_t partial_bytes(const ChannelLayout& layout) {
   return static_cast<std::size_t>(layout.row_blocks) * static_cast<std::size_t>(layout.channels) *
          2 * sizeof(float);
+}
+
+/// The channels that a convolution of 16-bit images on tensor cores wants at least; cuDNN otherwise
+/// pads them itself, in each pass. 0 for float32.
+constexpr std::int64_t least_channels(Precision precision) {
+  if (precision == Precision::float32) return 0;
+  return precision == Precision::float16 ? 4 : 8;
 }
 
 // Statistics that a convolution passes to the following normalization.

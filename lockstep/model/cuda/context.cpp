@@ -85,6 +85,11 @@ Context::Context(int gpu, const ComputeOptions& options)
       algorithms_(AlgorithmCache::default_file()),
       keys_(*this) {
   const device::cuda::DeviceScope scope(gpu);
+  cudaDeviceProp properties{};
+  device::cuda::check(cudaGetDeviceProperties(&properties, gpu), "the properties of a GPU");
+  gpu_name_ = properties.name;
+  multiprocessors_ = properties.multiProcessorCount;
+  l2_bytes_ = static_cast<std::size_t>(properties.l2CacheSize);
   // First, because cuDNN also uses it and may not find it.
   cublasLtHandle_t cublas = nullptr;
   check(cublasLtCreate(&cublas), "cuBLASLt");

@@ -128,6 +128,10 @@ class Context {
   Context(int gpu, const ComputeOptions& options);
 
   int gpu() const { return gpu_; }
+  /// The GPU's product name, as list_gpus() gives it.
+  const std::string& gpu_name() const { return gpu_name_; }
+  int multiprocessors() const { return multiprocessors_; }
+  std::size_t l2_bytes() const { return l2_bytes_; }  ///< size of the second-level cache
   /// Reports progress; called during long operations that do not enqueue work for the pass.
   void made_progress() const {
     if (options_.progress) options_.progress();
@@ -147,6 +151,9 @@ class Context {
 
  private:
   int gpu_;
+  std::string gpu_name_;
+  int multiprocessors_ = 0;
+  std::size_t l2_bytes_ = 0;
   ComputeOptions options_;
   device::Stream stream_;
   device::Stream copies_;

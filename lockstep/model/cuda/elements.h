@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <type_traits>
 
 #include "lockstep/model/tensor.h"
@@ -48,18 +49,34 @@ struct Values {
   float elements[kWidth];
 };
 
+/// The same as they are in memory: a kernel that loads several before it uses the first keeps them
+/// in this form, which takes fewer registers.
 template <typename T, int kWidth>
-__device__ Values<T, kWidth> load(const T* from) {
+using Stored = std::conditional_t<kWidth == 1, T, uint4>;
+
+template <typename T, int kWidth>
+__device__ Stored<T, kWidth> load_stored(const T* from) {
+  return *reinterpret_cast<const Stored<T, kWidth>*>(from);
+}
+
+template <typename T, int kWidth>
+__device__ Values<T, kWidth> values_of(const Stored<T, kWidth>& stored) {
   Values<T, kWidth> values;
   if constexpr (kWidth == 1) {
-    values.elements[0] = widen(*from);
+    values.elements[0] = widen(stored);
   } else {
     static_assert(kWidth == Pack<T>::kElements);
-    const Pack<T> pack = *reinterpret_cast<const Pack<T>*>(from);
+    Pack<T> pack;
+    memcpy(static_cast<void*>(&pack), &stored, kPackBytes);
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) values.elements[i] = widen(pack.elements[i]);
   }
   return values;
+}
+
+template <typename T, int kWidth>
+__device__ Values<T, kWidth> load(const T* from) {
+  return values_of<T, kWidth>(load_stored<T, kWidth>(from));
 }
 
 template <typename T, int kWidth>
@@ -72,6 +89,24 @@ __device__ void store(T* to, const Values<T, kWidth>& values) {
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) pack.elements[i] = narrow<T>(values.elements[i]);
     *reinterpret_cast<Pack<T>*>(to) = pack;
+  }
+}
+
+/// kWidth floats of adjacent channels, 16 bytes at a time where there are as many.
+template <int kWidth>
+__device__ void load_floats(const float* from, float (&to)[kWidth]) {
+  if constexpr (kWidth % 4 == 0) {
+#pragma unroll
+    for (int i = 0; i < kWidth; i += 4) {
+      const float4 four = *reinterpret_cast<const float4*>(from + i);
+      to[i] = four.x;
+      to[i + 1] = four.y;
+      to[i + 2] = four.z;
+      to[i + 3] = four.w;
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kWidth; ++i) to[i] = from[i];
   }
 }
 

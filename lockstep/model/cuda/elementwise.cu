@@ -3,6 +3,7 @@
 #include <Random123/philox.h>
 
 #include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elements.h"
 
 namespace lockstep::model::cuda {
@@ -78,6 +79,67 @@ __global__ void convert_elements(const From* from, To* to, std::size_t count) {
     to[i] = narrow<To>(widen(from[i]));
 }
 
+// Each value is a hash of its index: the multiplications of MurmurHash3's finalizer.
+template <typename T>
+__global__ void fill_elements(T* to, std::size_t count) {
+  for (std::size_t i = first_index(); i < count; i += index_stride()) {
+    auto bits = static_cast<std::uint32_t>(i) + 0x9e3779b9U;
+    bits = (bits ^ bits >> 16) * 0x85ebca6bU;
+    bits = (bits ^ bits >> 13) * 0xc2b2ae35U;
+    bits ^= bits >> 16;
+    to[i] = narrow<T>(static_cast<float>(bits >> 8) * 0x1.0p-23f - 1.0f);
+  }
+}
+
+template <typename From, typename To>
+__global__ void convert_channel_elements(const From* from, std::size_t from_channels, To* to,
+                                         std::size_t to_channels, std::size_t count) {
+  for (std::size_t i = first_index(); i < count; i += index_stride()) {
+    const std::size_t row = i / to_channels;
+    const std::size_t channel = i % to_channels;
+    to[i] = narrow<To>(channel < from_channels ? widen(from[row * from_channels + channel]) : 0.0f);
+  }
+}
+
+// The feature of each of the 256 values of a pixel: the divisions are done once for each of them
+// and channel.
+constexpr unsigned kPixelValues = 256;
+using PixelFeatures = float[ChannelNormalization::kMaxChannels][kPixelValues];
+
+// Must be called by all threads.
+__device__ inline void compute_features(const ChannelNormalization& normalization,
+                                        PixelFeatures& features) {
+  const auto channels = static_cast<unsigned>(normalization.channels);
+  for (unsigned i = threadIdx.x; i < channels * kPixelValues; i += blockDim.x) {
+    const unsigned channel = i / kPixelValues;
+    features[channel][i % kPixelValues] =
+        normalized(static_cast<float>(i % kPixelValues) / 255.0f, normalization.mean[channel],
+                   normalization.deviation[channel]);
+  }
+  __syncthreads();
+}
+
+template <typename To, int kPadded>
+__global__ void convert_padded_pixels(const std::uint8_t* from, std::size_t channels, To* to,
+                                      std::size_t pixels, ChannelNormalization normalization) {
+  struct alignas(kPadded * sizeof(To)) Target {
+    To elements[kPadded];
+  };
+  __shared__ PixelFeatures features;
+  compute_features(normalization, features);
+  for (std::size_t pixel = first_index(); pixel < pixels; pixel += index_stride()) {
+    Target target;
+#pragma unroll
+    for (std::size_t i = 0; i < kPadded; ++i) {
+      float feature = 0;
+      if (i < channels)
+        feature = features[normalization.channels == 1 ? 0 : i][from[pixel * channels + i]];
+      target.elements[i] = narrow<To>(feature);
+    }
+    *reinterpret_cast<Target*>(to + pixel * kPadded) = target;
+  }
+}
+
 template <typename To>
 __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::size_t count,
                                        ChannelNormalization normalization) {
@@ -88,30 +150,27 @@ __global__ void convert_pixel_elements(const std::uint8_t* from, To* to, std::si
   struct alignas(kElements * sizeof(To)) Target {
     To elements[kElements];
   };
-  __shared__ float mean[ChannelNormalization::kMaxChannels];
-  __shared__ float deviation[ChannelNormalization::kMaxChannels];
-  if (threadIdx.x < ChannelNormalization::kMaxChannels) {
-    mean[threadIdx.x] = normalization.mean[threadIdx.x];
-    deviation[threadIdx.x] = normalization.deviation[threadIdx.x];
-  }
-  __syncthreads();
-  const auto channels = static_cast<std::size_t>(normalization.channels);
-  const auto convert_one = [&](std::uint8_t pixel, std::size_t i) {
-    const std::size_t channel = i % channels;
-    return narrow<To>(
-        normalized(static_cast<float>(pixel) / 255.0f, mean[channel], deviation[channel]));
-  };
+  __shared__ PixelFeatures features;
+  compute_features(normalization, features);
+  const auto channels = static_cast<unsigned>(normalization.channels);
   const std::size_t packs = count / kElements;
+  auto channel = static_cast<unsigned>(first_index() * kElements % channels);
+  const auto step = static_cast<unsigned>(index_stride() * kElements % channels);
   for (std::size_t pack = first_index(); pack < packs; pack += index_stride()) {
     const Source source = *reinterpret_cast<const Source*>(from + pack * kElements);
     Target target;
+    unsigned of_element = channel;
 #pragma unroll
-    for (std::size_t i = 0; i < kElements; ++i)
-      target.elements[i] = convert_one(source.elements[i], pack * kElements + i);
+    for (std::size_t i = 0; i < kElements; ++i) {
+      target.elements[i] = narrow<To>(features[of_element][source.elements[i]]);
+      of_element = of_element + 1 == channels ? 0 : of_element + 1;
+    }
     *reinterpret_cast<Target*>(to + pack * kElements) = target;
+    channel += step;
+    if (channel >= channels) channel -= channels;
   }
   for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
-    to[i] = convert_one(from[i], i);
+    to[i] = narrow<To>(features[i % channels][from[i]]);
 }
 
 // Four features of a sample use one block of random words, as on the CPU.
@@ -189,14 +248,53 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) 
   });
 }
 
+void fill_randomly(const TensorView& to, cudaStream_t stream) {
+  if (to.empty()) return;
+  with_type(to.type(), [&]<typename T>(T) {
+    launch(fill_elements<T>, blocks_for(to.size()), kThreads, stream, data<T>(to), to.size());
+  });
+}
+
+namespace {
+
+ChannelNormalization effective(const ChannelNormalization& normalization) {
+  if (normalization.channels > 0) return normalization;
+  return {.channels = 1};  // (x - 0) / 1
+}
+
+}  // namespace
+
 void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization,
                     const TensorView& to, cudaStream_t stream) {
   if (to.empty()) return;
-  ChannelNormalization effective = normalization;
-  if (effective.channels == 0) effective = {.channels = 1};  // (x - 0) / 1
   with_type(to.type(), [&]<typename To>(To) {
     launch(convert_pixel_elements<To>, blocks_for(to.size() / 4), kThreads, stream, pixels,
-           data<To>(to), to.size(), effective);
+           data<To>(to), to.size(), effective(normalization));
+  });
+}
+
+void convert_pixels_padded(const std::uint8_t* pixels, std::int64_t channels,
+                           const ChannelNormalization& normalization, const TensorView& to,
+                           cudaStream_t stream) {
+  const auto convert = [&]<typename To, int kPadded>(To, std::integral_constant<int, kPadded>) {
+    const std::size_t count = to.size() / kPadded;
+    launch(convert_padded_pixels<To, kPadded>, blocks_for(count), kThreads, stream, pixels,
+           static_cast<std::size_t>(channels), data<To>(to), count, effective(normalization));
+  };
+  if (to.type() == Precision::float16)
+    convert(__half{}, std::integral_constant<int, least_channels(Precision::float16)>());
+  else
+    convert(__nv_bfloat16{}, std::integral_constant<int, least_channels(Precision::bfloat16)>());
+}
+
+void convert_channels(const TensorView& from, std::int64_t from_channels, const TensorView& to,
+                      std::int64_t to_channels, cudaStream_t stream) {
+  with_type(from.type(), [&]<typename From>(From) {
+    with_type(to.type(), [&]<typename To>(To) {
+      launch(convert_channel_elements<From, To>, blocks_for(to.size()), kThreads, stream,
+             data<From>(from), static_cast<std::size_t>(from_channels), data<To>(to),
+             static_cast<std::size_t>(to_channels), to.size());
+    });
   });
 }
 

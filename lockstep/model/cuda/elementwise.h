@@ -25,10 +25,24 @@ void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& 
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
 
+/// Random values in [-1, 1), the same in every run.
+void fill_randomly(const TensorView& to, cudaStream_t stream);
+
 /// to[i] = pixels[i] / 255, normalized: device::pixels_to_features with the same roundings, then
 /// rounded to the type of `to`.
 void convert_pixels(const std::uint8_t* pixels, const ChannelNormalization& normalization,
                     const TensorView& to, cudaStream_t stream);
+
+/// The same for images of `channels` channels, with additional channels of zeros: `to`, in 16 bits,
+/// has least_channels() of its type (channels.h).
+void convert_pixels_padded(const std::uint8_t* pixels, std::int64_t channels,
+                           const ChannelNormalization& normalization, const TensorView& to,
+                           cudaStream_t stream);
+
+/// Converts [rows, from_channels] to [rows, to_channels], of any types: drops channels at the end,
+/// or adds channels of zeros.
+void convert_channels(const TensorView& from, std::int64_t from_channels, const TensorView& to,
+                      std::int64_t to_channels, cudaStream_t stream);
 
 /// The random key of a layer in one pass, in GPU memory, so that a recorded pass reads the current
 /// values.

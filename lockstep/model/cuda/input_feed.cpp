@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <span>
@@ -10,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
+#include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elementwise.h"
 
 namespace lockstep::model::cuda {
@@ -80,13 +82,25 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
   Slot& slot = slots_[which];
   context_.stream().wait(*slot.arrived);
   auto* const data = static_cast<std::byte*>(slot.on_gpu.data());
-  if (batch.pixels.empty()) {
-    LOCKSTEP_CHECK_OP(batch.features.size(), ==, input.size());
-    convert(TensorView(data, batch.features.size(), Precision::float32), input, context_.native());
+  const bool has_features = batch.pixels.empty();
+  const std::size_t count = has_features ? batch.features.size() : batch.pixels.size();
+  const TensorView features(data, count, Precision::float32);
+  const auto* const pixels = reinterpret_cast<const std::uint8_t*>(data);
+  if (count != input.size()) {
+    const std::int64_t padded = least_channels(input.type());
+    const auto channels = static_cast<std::int64_t>(count) * padded /
+                          static_cast<std::int64_t>(std::max<std::size_t>(input.size(), 1));
+    LOCKSTEP_CHECK_OP(channels, >, 0);
+    LOCKSTEP_CHECK_OP(count * static_cast<std::size_t>(padded), ==,
+                      input.size() * static_cast<std::size_t>(channels));
+    if (has_features)
+      convert_channels(features, channels, input, padded, context_.native());
+    else
+      convert_pixels_padded(pixels, channels, batch.normalization, input, context_.native());
+  } else if (has_features) {
+    convert(features, input, context_.native());
   } else {
-    LOCKSTEP_CHECK_OP(batch.pixels.size(), ==, input.size());
-    convert_pixels(reinterpret_cast<const std::uint8_t*>(data), batch.normalization, input,
-                   context_.native());
+    convert_pixels(pixels, batch.normalization, input, context_.native());
   }
   const std::size_t bytes = target_bytes_of(batch);
   reserve_targets(bytes);

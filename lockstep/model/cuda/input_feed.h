@@ -29,7 +29,8 @@ class InputFeed {
   /// Stage one of a batch, for the next load() with `staged`. Does not wait for the context's
   /// stream.
   void stage(const BatchView& batch);
-  /// Stage two of `batch`; also stage one unless `staged`. `input` has its size.
+  /// Stage two of `batch`; also stage one unless `staged`. `input` has its size, or images with
+  /// least_channels() of its type, the additional ones zero.
   void load(const TensorView& input, const BatchView& batch, bool staged);
 
   // Labels of the batch loaded last, on the GPU.

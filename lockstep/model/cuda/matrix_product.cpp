@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::model::cuda {
@@ -10,6 +12,7 @@ namespace {
 constexpr std::uint64_t kMaxWorkspace =
     std::uint64_t{32} << 20;              // required by the fastest cuBLASLt algorithms on Hopper
 constexpr std::uint32_t kAlignment = 16;  // bytes, of all arrays
+constexpr int kMaxAlgorithms = 8;
 
 template <typename Value>
 void set(cublasLtMatmulDesc_t operation, cublasLtMatmulDescAttributes_t attribute,
@@ -37,6 +40,12 @@ cublasLtMatrixLayout_t layout(cudaDataType_t type, std::int64_t rows, std::int64
 cublasLtEpilogue_t epilogue(const ProductSpec& spec) {
   if (spec.bias) return spec.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS;
   return spec.relu ? CUBLASLT_EPILOGUE_RELU : CUBLASLT_EPILOGUE_DEFAULT;
+}
+
+// Whether cuBLASLt says that another algorithm may do.
+bool is_refusal(cublasStatus_t status) {
+  return status == CUBLAS_STATUS_NOT_SUPPORTED || status == CUBLAS_STATUS_ARCH_MISMATCH ||
+         status == CUBLAS_STATUS_INVALID_VALUE;
 }
 
 }  // namespace
@@ -84,17 +93,20 @@ void MatrixProduct::choose() {
        {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
         CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES})
     set(raw, side, kAlignment, description_);
-  cublasLtMatmulHeuristicResult_t result{};
+  algorithms_.resize(kMaxAlgorithms);
   int count = 0;
-  const cublasStatus_t status =
-      cublasLtMatmulAlgoGetHeuristic(context_.cublas(), operation_.get(), right_.get(), left_.get(),
-                                     result_.get(), result_.get(), raw, 1, &result, &count);
-  if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && count == 0))
+  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+      context_.cublas(), operation_.get(), right_.get(), left_.get(), result_.get(), result_.get(),
+      raw, kMaxAlgorithms, algorithms_.data(), &count);
+  algorithms_.resize(static_cast<std::size_t>(count));
+  std::erase_if(algorithms_, [](const auto& one) { return one.state != CUBLAS_STATUS_SUCCESS; });
+  if (status == CUBLAS_STATUS_NOT_SUPPORTED ||
+      (status == CUBLAS_STATUS_SUCCESS && algorithms_.empty()))
     throw Error(ErrorCategory::device, "cublas", fmt::format("expected {}", description_),
                 fmt::format("cuBLASLt {} has no algorithm for it", cublasLtGetVersion()));
   check(status, description_);
-  algorithm_ = result.algo;
-  workspace_bytes_ = result.workspaceSize;
+  for (const cublasLtMatmulHeuristicResult_t& one : algorithms_)
+    workspace_bytes_ = std::max(workspace_bytes_, one.workspaceSize);
 }
 
 void MatrixProduct::run(const void* left, const void* right, const void* bias, void* workspace,
@@ -102,10 +114,18 @@ void MatrixProduct::run(const void* left, const void* right, const void* bias, v
   constexpr float kOne = 1;
   constexpr float kZero = 0;
   if (spec_.bias) set(operation_.get(), CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias, description_);
-  check(cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left,
-                       left_.get(), &kZero, result, result_.get(), result, result_.get(),
-                       &algorithm_, workspace, workspace_bytes_, context_.native()),
-        description_);
+  const auto try_first = [&] {
+    const cublasLtMatmulHeuristicResult_t& first = algorithms_.front();
+    return cublasLtMatmul(context_.cublas(), operation_.get(), &kOne, right, right_.get(), left,
+                          left_.get(), &kZero, result, result_.get(), result, result_.get(),
+                          &first.algo, workspace, first.workspaceSize, context_.native());
+  };
+  cublasStatus_t status = try_first();
+  while (is_refusal(status) && algorithms_.size() > 1) {
+    algorithms_.erase(algorithms_.begin());
+    status = try_first();
+  }
+  check(status, description_);
 }
 
 }  // namespace lockstep::model::cuda

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "lockstep/model/cuda/context.h"
 
@@ -23,16 +24,19 @@ struct ProductSpec {
   bool relu = false;
 };
 
-/// One product and its algorithm, chosen once.
+/// One product and its algorithm: the first of those that cuBLASLt's heuristics propose that
+/// cuBLASLt runs.
 class MatrixProduct {
  public:
   /// Throws Error (device) if cuBLASLt has no algorithm.
   MatrixProduct(Context& context, const ProductSpec& spec);
 
+  /// The most that one of its algorithms needs.
   std::size_t workspace_bytes() const { return workspace_bytes_; }
 
   /// Enqueues the product on the context's stream. `bias` is used if the spec has one; arrays are
-  /// 16-byte aligned.
+  /// 16-byte aligned. Drops algorithms that cuBLASLt refuses to run. Throws Error (device) if it
+  /// refuses all of them.
   void run(const void* left, const void* right, const void* bias, void* workspace, void* result);
 
  private:
@@ -48,7 +52,7 @@ class MatrixProduct {
   Layout left_;
   Layout right_;
   Layout result_;
-  cublasLtMatmulAlgo_t algorithm_{};
+  std::vector<cublasLtMatmulHeuristicResult_t> algorithms_;  // the presumably fastest first
   std::size_t workspace_bytes_ = 0;
 };
 

@@ -71,10 +71,13 @@ struct PassContext {
 /// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
 /// float32.
 struct Operands {
-  std::vector<TensorView> inputs;            ///< read only
-  TensorView output;                         ///< written by forward
-  TensorView output_gradient;                ///< backward may overwrite it: it is not read later
-  std::vector<TensorView> input_gradients;   ///< written, not added to; empty if not needed
+  std::vector<TensorView> inputs;           ///< read only
+  TensorView output;                        ///< written by forward
+  TensorView output_gradient;               ///< backward may overwrite it: it is not read later
+  std::vector<TensorView> input_gradients;  ///< written, not added to; empty if not needed
+  /// Backward adds to input_gradients[0], which another reader of the input has written, instead of
+  /// writing it. Only with Needs::adds_input_gradient.
+  bool add_input_gradient = false;
   std::vector<TensorView> weights;           ///< the parameters in the plan's precision; read only
   std::vector<std::span<float>> parameters;  ///< read only, in declaration order
   std::vector<std::span<float>> parameter_gradients;  ///< written by backward
@@ -92,6 +95,11 @@ struct Needs {
   bool output_in_backward = true;  ///< the same for the output
   /// the output may share the memory of input 0, and its gradient that of the output's gradient
   bool in_place = false;
+  /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
+  bool adds_input_gradient = false;
+  /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
+  /// CompileContext::reads_network_input.
+  std::int64_t input_channels = 0;
   std::size_t saved_bytes = 0;    ///< bytes kept from forward to backward
   std::size_t scratch_bytes = 0;  ///< bytes of workspace during one call
   /// Bytes of statistics that forward computes about its output for its only reader, in a format
@@ -132,6 +140,8 @@ struct CompileContext {
   bool fused_statistics = false;
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
+  /// Input 0 is the network's input, which no other layer reads.
+  bool reads_network_input = false;
 };
 
 /// What the fusion pass (graph.h) has to know about a layer.

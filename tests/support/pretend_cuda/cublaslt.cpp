@@ -223,6 +223,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t how,
   if (algorithm.mark != kMark || algorithm.product != key_of(product))
     return CUBLAS_STATUS_INVALID_VALUE;
   if (workspace_bytes < algorithm.workspace) return CUBLAS_STATUS_INVALID_VALUE;
+  if (algorithm.workspace > 0 && !pretend::machine().runs_first_products)
+    return CUBLAS_STATUS_NOT_SUPPORTED;
   if (algorithm.workspace > 0) {
     if (!pretend::is_aligned(workspace, kWorkspaceAlignment)) return CUBLAS_STATUS_INVALID_VALUE;
     pretend::check_is_on_gpu("cuBLASLt", workspace, algorithm.workspace);

@@ -82,6 +82,7 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int device) {
   properties->maxThreadsPerBlock = 1024;
   properties->maxThreadsPerMultiProcessor = 2048;
   properties->multiProcessorCount = 4;
+  properties->l2CacheSize = 1 << 16;
   properties->sharedMemPerBlock = 48UL * 1024;
   properties->pciBusID = device + 1;
   return cudaSuccess;

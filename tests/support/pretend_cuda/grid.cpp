@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <deque>
 #include <iterator>
 #include <memory>
@@ -218,6 +219,8 @@ bool is_possible(dim3 blocks, dim3 threads) {
          threads.x * threads.y * threads.z <= 1024;
 }
 
+std::atomic<std::uint64_t> launches{0};
+
 // No order between blocks, or between threads without a barrier, may matter: every other launch
 // runs them backwards.
 bool is_turn_of_backwards() {
@@ -243,6 +246,7 @@ cudaError_t launch(dim3 blocks, dim3 threads, cudaStream_t stream, std::function
   if (const cudaError_t status = readiness(); status != cudaSuccess) return answer(status);
   if (!is_possible(blocks, threads)) return answer(cudaErrorInvalidConfiguration);
   if (device_of(stream) != current_gpu()) return answer(cudaErrorInvalidResourceHandle);
+  ++launches;
   return answer(enqueue(stream, [=, thread = std::move(thread)] {
     const bool is_backwards = is_turn_of_backwards();
     gridDim = blocks;
@@ -252,6 +256,8 @@ cudaError_t launch(dim3 blocks, dim3 threads, cudaStream_t stream, std::function
       run_block(is_backwards ? count - 1 - i : i, blocks, threads, is_backwards, thread);
   }));
 }
+
+std::uint64_t kernel_launches() { return launches; }
 
 void meet_block() { running_block->meet(); }
 

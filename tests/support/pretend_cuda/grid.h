@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 #include <vector_types.h>
 
+#include <cstdint>
 #include <functional>
 
 namespace lockstep::pretend {
@@ -17,6 +18,9 @@ void load(const void* kernel);
 /// Puts a kernel on `stream`: `thread` is what one of its threads does. Errors are those of a
 /// launch.
 cudaError_t launch(dim3 blocks, dim3 threads, cudaStream_t stream, std::function<void()> thread);
+
+/// How many kernels have been put on streams of this process, or into graphs.
+std::uint64_t kernel_launches();
 
 // The rest is for kernels.
 

@@ -21,6 +21,8 @@ struct MachineOptions {
   // Whether allocating memory, and the first launch of a kernel on a GPU, wait for the work of all
   // GPUs, as CUDA may.
   bool waits_for_all = false;
+  bool runs_first_products =
+      true;  // whether cuBLASLt runs the algorithms that its heuristics propose first
 };
 
 /// As long as this lives the machine is another one. Whatever was allocated before counts on it

@@ -180,12 +180,16 @@ bool fits(cudaMemcpyKind kind, cudaMemoryType to, cudaMemoryType from) {
 
 // As CUDA orders it: pageable memory is read before the call returns, and written before it
 // returns.
+std::atomic<std::uint64_t> copies_in_device_memory{0};
+
 cudaError_t copy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                  cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
   const cudaMemoryType to_type = type_at(to, bytes);
   const cudaMemoryType from_type = type_at(from, bytes);
   if (!fits(kind, to_type, from_type) && memory().all_is_gpus == 0) return cudaErrorInvalidValue;
+  if (to_type == cudaMemoryTypeDevice && from_type == cudaMemoryTypeDevice)
+    ++copies_in_device_memory;
   const auto work = [=] { std::memmove(to, from, bytes); };
   if (to_type == cudaMemoryTypeUnregistered) return perform(stream, work);
   if (from_type != cudaMemoryTypeUnregistered || is_captured(stream)) return enqueue(stream, work);
@@ -228,6 +232,7 @@ cudaError_t free(void* data, cudaMemoryType type) {
 }  // namespace
 
 void count_all_memory_as_gpus(int count) { memory().all_is_gpus += count; }
+std::uint64_t device_copies() { return copies_in_device_memory; }
 std::size_t free_bytes(int device) { return memory().free_now(device); }
 bool is_on_gpu(const void* data, std::size_t bytes) {
   return type_at(data, bytes) == cudaMemoryTypeDevice;

@@ -8,23 +8,26 @@ namespace lockstep::model::cuda {
 namespace {
 
 // In training, the statistics cover all members of the exchange; without one, only this replica.
-// Saved from forward to backward: means, 1 / standard deviations, and the number of samples.
+// Saved from forward to backward: means, 1 / standard deviations, the number of samples, and the
+// mask of a fused ReLU.
 class BatchNormalizationOperation final : public Operation {
  public:
   BatchNormalizationOperation(Context& context, const BatchNormalizationSpec& spec)
       : context_(context),
         spec_(spec),
         exchange_(context.options().statistics),
-        rows_(channel_layout(spec.rows, spec.channels)),
+        rows_(channel_layout(spec.rows, spec.channels, context.options().precision,
+                             context.multiprocessors())),
         moments_{static_cast<std::size_t>(spec.channels),
                  exchange_ == nullptr ? 1 : static_cast<std::size_t>(exchange_->members())},
         partials_at_(scratch_.add(spec.training ? partial_bytes(rows_) : 0)),
-        shared_at_(scratch_.add(moments_.size() * sizeof(float))) {}
+        shared_at_(scratch_.add(moments_.size() * sizeof(float))),
+        mask_at_((2 * moments_.channels + 1) * sizeof(float)) {}
 
   Needs needs() const override {
     return {.inputs_in_backward = true,
-            .output_in_backward = spec_.relu,
-            .saved_bytes = spec_.training ? (2 * moments_.channels + 1) * sizeof(float) : 0,
+            .output_in_backward = false,
+            .saved_bytes = spec_.training ? mask_at_ + (spec_.relu ? mask_bytes(rows_) : 0) : 0,
             .scratch_bytes = scratch_.bytes()};
   }
 
@@ -33,14 +36,14 @@ class BatchNormalizationOperation final : public Operation {
     if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
     if (spec_.statistics)
-      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, moments_, me,
-                      shared(o), context_.native());
+      moments_of_sums(channel_sums(o.statistics.data(), spec_.channels), spec_.rows, statistics(o),
+                      me, context_.native());
     else
-      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), moments_, me,
-                       shared(o), context_.native());
+      batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), statistics(o), me,
+                       context_.native());
     share_moments(o);
-    normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu,
-              spec_.channels, o.output, context_.native());
+    normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu, rows_,
+              o.output, mask(o), context_.native());
   }
 
   void forward_without_samples(const Operands& o) override {
@@ -51,15 +54,17 @@ class BatchNormalizationOperation final : public Operation {
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     const ChannelScale s = scale(o, means(o), inverse_deviations(o));
-    gradient_sums(o.inputs[0], o.output, o.output_gradient, spec_.relu, s, rows_,
-                  part_of(o.scratch, partials_at_), shared(o), context_.native());
-    copy(shared(o), o.parameter_gradients[1]);
-    copy(shared(o) + spec_.channels, o.parameter_gradients[0]);
+    gradient_sums(o.inputs[0], mask(o), o.output_gradient, s, rows_,
+                  part_of(o.scratch, partials_at_),
+                  {.sums = shared(o),
+                   .beta = o.parameter_gradients[1].data(),
+                   .gamma = o.parameter_gradients[0].data()},
+                  context_.native());
     if (exchange_ != nullptr) exchange_->sum({shared(o), 2 * moments_.channels});
     const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
     if (o.input_gradients[0].empty() && of_added.empty()) return;
-    input_gradient(o.inputs[0], o.output, o.output_gradient, spec_.relu, s, shared(o), count(o),
-                   spec_.channels, o.input_gradients[0], of_added, context_.native());
+    input_gradient(o.inputs[0], mask(o), o.output_gradient, s, shared(o), count(o), rows_,
+                   o.input_gradients[0], of_added, context_.native());
   }
 
   void backward_without_samples(const Operands& o) override {
@@ -72,22 +77,26 @@ class BatchNormalizationOperation final : public Operation {
   void infer(const Operands& o) {
     invert_deviations(o.buffers[1].data(), spec_.channels, spec_.epsilon, shared(o),
                       context_.native());
-    normalize(o.inputs[0], added(o), scale(o, o.buffers[0].data(), shared(o)), spec_.relu,
-              spec_.channels, o.output, context_.native());
+    normalize(o.inputs[0], added(o), scale(o, o.buffers[0].data(), shared(o)), spec_.relu, rows_,
+              o.output, nullptr, context_.native());
   }
 
   void share_moments(const Operands& o) {
-    if (exchange_ != nullptr) exchange_->sum({shared(o), moments_.size()});
-    finish_statistics({.layout = moments_,
-                       .moments = shared(o),
-                       .epsilon = spec_.epsilon,
-                       .momentum = spec_.momentum,
-                       .moving_mean = o.buffers[0].data(),
-                       .moving_variance = o.buffers[1].data(),
-                       .means = means(o),
-                       .inverse_deviations = inverse_deviations(o),
-                       .count = count(o)},
-                      context_.native());
+    if (exchange_ == nullptr) return;
+    exchange_->sum({shared(o), moments_.size()});
+    finish_statistics(statistics(o), context_.native());
+  }
+
+  StatisticsArguments statistics(const Operands& o) const {
+    return {.layout = moments_,
+            .moments = exchange_ == nullptr ? nullptr : shared(o),
+            .epsilon = spec_.epsilon,
+            .momentum = spec_.momentum,
+            .moving_mean = o.buffers[0].data(),
+            .moving_variance = o.buffers[1].data(),
+            .means = means(o),
+            .inverse_deviations = inverse_deviations(o),
+            .count = count(o)};
   }
 
   TensorView added(const Operands& o) const { return spec_.add ? o.inputs[1] : TensorView(); }
@@ -96,6 +105,9 @@ class BatchNormalizationOperation final : public Operation {
   float* means(const Operands& o) const { return floats(o.saved.data()); }
   float* inverse_deviations(const Operands& o) const { return means(o) + spec_.channels; }
   float* count(const Operands& o) const { return inverse_deviations(o) + spec_.channels; }
+  std::uint8_t* mask(const Operands& o) const {
+    return spec_.relu ? reinterpret_cast<std::uint8_t*>(o.saved.data() + mask_at_) : nullptr;
+  }
   /// Moments, sums of gradients or, in inference, inverse deviations from the moving variances.
   float* shared(const Operands& o) const { return floats(part_of(o.scratch, shared_at_)); }
 
@@ -111,12 +123,6 @@ class BatchNormalizationOperation final : public Operation {
                         "zeros");
   }
 
-  void copy(const float* from, std::span<float> to) {
-    device::cuda::check(cudaMemcpyAsync(to.data(), from, to.size_bytes(), cudaMemcpyDeviceToDevice,
-                                        context_.native()),
-                        "gradients of a normalization");
-  }
-
   Context& context_;
   BatchNormalizationSpec spec_;
   StatisticsExchange* exchange_;  // null: only this replica's samples
@@ -125,6 +131,7 @@ class BatchNormalizationOperation final : public Operation {
   ScratchPlan scratch_;
   std::size_t partials_at_;
   std::size_t shared_at_;
+  std::size_t mask_at_;  // in what is saved
 };
 
 }  // namespace

@@ -57,14 +57,15 @@ class Conv2D final : public BuiltinLayer {
 
 /// A convolution for one batch size.
 struct Conv2DSpec {
-  std::int64_t batch = 0;       ///< samples
-  WindowGeometry window;        ///< geometry of input, kernel and output
-  std::int64_t filters = 0;     ///< output channels
-  std::int64_t groups = 1;      ///< channel groups, each with its own filters
-  bool bias = true;             ///< whether to add a bias to each output channel
-  bool relu = false;            ///< whether to fuse a ReLU into the output
-  bool training = false;        ///< whether a backward pass follows
-  bool input_gradient = false;  ///< whether backward must write the input's gradient
+  std::int64_t batch = 0;            ///< samples
+  WindowGeometry window;             ///< geometry of input, kernel and output
+  std::int64_t filters = 0;          ///< output channels
+  std::int64_t groups = 1;           ///< channel groups, each with its own filters
+  bool bias = true;                  ///< whether to add a bias to each output channel
+  bool relu = false;                 ///< whether to fuse a ReLU into the output
+  bool training = false;             ///< whether a backward pass follows
+  bool input_gradient = false;       ///< whether backward must write the input's gradient
+  bool reads_network_input = false;  ///< whether the input is the network's, without other readers
   /// whether a normalization is the only reader of the output; only with Fusions::statistics
   bool statistics = false;
 };

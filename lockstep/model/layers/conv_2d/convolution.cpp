@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <limits>
+#include <optional>
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/cuda/algorithm_cache.h"
+#include "lockstep/model/cuda/trial_timer.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -38,10 +40,18 @@ constexpr int kMaxTried = 16;
 
 // Temporary memory for trying out algorithms.
 struct Convolution::Tried {
+  Tried(Context& context, const Bytes& bytes, std::size_t room)
+      : input(random_values(context, bytes.input)),
+        kernel(random_values(context, bytes.kernel)),
+        output(random_values(context, bytes.output)),
+        workspace(context.allocator().allocate(room)),
+        timer(context) {}
+
   device::Buffer input;
   device::Buffer kernel;
   device::Buffer output;
   device::Buffer workspace;
+  TrialTimer timer;
 };
 
 Convolution::Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& w)
@@ -94,11 +104,10 @@ bool Convolution::is_exact() const {
 }
 
 std::string Convolution::key(std::string_view work) const {
-  const std::vector<device::GpuInfo> gpus = device::list_gpus();
   return fmt::format("{} of {} in {}{} by cuDNN {} on {}", work, description_,
                      to_string(context_.options().precision),
                      context_.options().tf32 ? " with TF32" : "", cudnnGetVersion(),
-                     gpus.at(static_cast<std::size_t>(context_.gpu())).name);
+                     context_.gpu_name());
 }
 
 ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
@@ -109,7 +118,7 @@ ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
   constexpr std::array<std::string_view, 3> kPasses{"forward", "backward data", "backward filter"};
   const std::string name = key(kPasses[static_cast<std::size_t>(pass)]);
   if (const auto known = cache.find(name)) return *known;
-  const std::optional<Tried> memory = memory_for_trying();
+  const std::unique_ptr<Tried> memory = memory_for_trying();
   if (!memory) return by_rules(pass);
   const ConvolutionAlgorithm chosen = try_out(pass, *memory);
   cache.add(name, chosen);
@@ -118,21 +127,19 @@ ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
 
 namespace {
 
-// The first working result, ordered by time, that is deterministic if required. The result types of
-// all passes have the same fields.
+// The results for this pass that work, in cuDNN's order. The result types of all passes have the
+// same fields.
 template <typename Results>
-ConvolutionAlgorithm first_of(const Results& results, int count, bool deterministic,
-                              const std::string& description) {
+std::vector<ConvolutionAlgorithm> working(const Results& results, int count, bool deterministic) {
+  std::vector<ConvolutionAlgorithm> algorithms;
   for (int i = 0; i < count; ++i) {
     const auto& result = results[static_cast<std::size_t>(i)];
     if (result.status != CUDNN_STATUS_SUCCESS || result.memory > kMaxWorkspace) continue;
     if (deterministic && result.determinism != CUDNN_DETERMINISTIC) continue;
-    return {static_cast<int>(result.algo), static_cast<int>(result.mathType), result.memory};
+    algorithms.push_back(
+        {static_cast<int>(result.algo), static_cast<int>(result.mathType), result.memory});
   }
-  throw Error(ErrorCategory::device, "cudnn",
-              fmt::format("expected {}{}", description,
-                          deterministic ? " with a deterministic algorithm" : ""),
-              fmt::format("cuDNN {} has no algorithm for it", cudnnGetVersion()));
+  return algorithms;
 }
 
 }  // namespace
@@ -142,74 +149,81 @@ bool Convolution::fits_for_trying() const {
   return arrays <= device::gpu_free_bytes(context_.gpu()) / 4 * 3;
 }
 
-// By cuDNN's heuristics for this shape, without measurement and without memory.
-ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) {
+// What cuDNN's heuristics propose for this shape, the presumably fastest first; at least one.
+std::vector<ConvolutionAlgorithm> Convolution::proposals(ConvolutionPass pass) {
   const bool deterministic = context_.options().deterministic;
   int count = 0;
+  std::vector<ConvolutionAlgorithm> found;
   if (pass == ConvolutionPass::forward) {
     std::array<cudnnConvolutionFwdAlgoPerf_t, kMaxTried> results;
     check(cudnnGetConvolutionForwardAlgorithm_v7(context_.cudnn(), input_.get(), kernel_.get(),
                                                  convolution_.get(), output_.get(), kMaxTried,
                                                  &count, results.data()),
           description_);
-    return first_of(results, count, deterministic, description_);
-  }
-  if (pass == ConvolutionPass::backward_data) {
+    found = working(results, count, deterministic);
+  } else if (pass == ConvolutionPass::backward_data) {
     std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMaxTried> results;
     check(cudnnGetConvolutionBackwardDataAlgorithm_v7(
               context_.cudnn(), kernel_.get(), output_.get(), convolution_.get(), input_.get(),
               kMaxTried, &count, results.data()),
           description_);
-    return first_of(results, count, deterministic, description_);
+    found = working(results, count, deterministic);
+  } else {
+    std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
+    check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(
+              context_.cudnn(), input_.get(), output_.get(), convolution_.get(), kernel_.get(),
+              kMaxTried, &count, results.data()),
+          description_);
+    found = working(results, count, deterministic);
   }
-  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
-  check(cudnnGetConvolutionBackwardFilterAlgorithm_v7(context_.cudnn(), input_.get(), output_.get(),
-                                                      convolution_.get(), kernel_.get(), kMaxTried,
-                                                      &count, results.data()),
-        description_);
-  return first_of(results, count, deterministic, description_);
+  if (!found.empty()) return found;
+  throw Error(ErrorCategory::device, "cudnn",
+              fmt::format("expected {}{}", description_,
+                          deterministic ? " with a deterministic algorithm" : ""),
+              fmt::format("cuDNN {} has no algorithm for it", cudnnGetVersion()));
 }
 
-std::optional<Convolution::Tried> Convolution::memory_for_trying() {
-  if (!fits_for_trying()) return std::nullopt;
-  device::Allocator& allocator = context_.allocator();
+// Without measurement and without memory.
+ConvolutionAlgorithm Convolution::by_rules(ConvolutionPass pass) { return proposals(pass).front(); }
+
+std::unique_ptr<Convolution::Tried> Convolution::memory_for_trying() {
+  if (!fits_for_trying()) return nullptr;
   const std::size_t room = std::min(kMaxWorkspace, device::gpu_free_bytes(context_.gpu()) / 4);
   try {
-    return Tried{allocator.allocate(bytes_.input), allocator.allocate(bytes_.kernel),
-                 allocator.allocate(bytes_.output), allocator.allocate(room)};
+    return std::make_unique<Tried>(context_, bytes_, room);
   } catch (const Error&) {  // another replica on this GPU took the memory first
-    return std::nullopt;
+    return nullptr;
   }
 }
 
-ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass, const Tried& on) {
-  const std::size_t room = on.workspace.size();
-  int count = 0;
-  if (pass == ConvolutionPass::forward) {
-    std::array<cudnnConvolutionFwdAlgoPerf_t, kMaxTried> results;
-    check(cudnnFindConvolutionForwardAlgorithmEx(
-              context_.cudnn(), input_.get(), on.input.data(), kernel_.get(), on.kernel.data(),
-              convolution_.get(), output_.get(), on.output.data(), kMaxTried, &count,
-              results.data(), on.workspace.data(), room),
-          description_);
-    return first_of(results, count, false, description_);
+void Convolution::run(ConvolutionPass pass, const ConvolutionAlgorithm& algorithm,
+                      const Tried& on) {
+  void* const workspace = on.workspace.data();
+  if (pass == ConvolutionPass::forward)
+    forward(algorithm, on.input.data(), on.kernel.data(), workspace, on.output.data());
+  else if (pass == ConvolutionPass::backward_data)
+    backward_data(algorithm, on.kernel.data(), on.output.data(), workspace, on.input.data());
+  else
+    backward_filter(algorithm, on.input.data(), on.output.data(), workspace, on.kernel.data());
+}
+
+ConvolutionAlgorithm Convolution::try_out(ConvolutionPass pass, Tried& on) {
+  const std::vector<ConvolutionAlgorithm> all = proposals(pass);
+  ConvolutionAlgorithm best = all.front();
+  float shortest = std::numeric_limits<float>::max();
+  for (const ConvolutionAlgorithm& algorithm : all) {
+    if (algorithm.workspace_bytes > on.workspace.size()) continue;
+    context_.made_progress();
+    float time = shortest;
+    const bool works = succeeds([&] {
+      time = on.timer.milliseconds([&] { run(pass, algorithm, on); }, shortest);
+      return true;
+    });
+    if (!works || time >= shortest) continue;
+    shortest = time;
+    best = algorithm;
   }
-  if (pass == ConvolutionPass::backward_data) {
-    std::array<cudnnConvolutionBwdDataAlgoPerf_t, kMaxTried> results;
-    check(cudnnFindConvolutionBackwardDataAlgorithmEx(
-              context_.cudnn(), kernel_.get(), on.kernel.data(), output_.get(), on.output.data(),
-              convolution_.get(), input_.get(), on.input.data(), kMaxTried, &count, results.data(),
-              on.workspace.data(), room),
-          description_);
-    return first_of(results, count, false, description_);
-  }
-  std::array<cudnnConvolutionBwdFilterAlgoPerf_t, kMaxTried> results;
-  check(cudnnFindConvolutionBackwardFilterAlgorithmEx(
-            context_.cudnn(), input_.get(), on.input.data(), output_.get(), on.output.data(),
-            convolution_.get(), kernel_.get(), on.kernel.data(), kMaxTried, &count, results.data(),
-            on.workspace.data(), room),
-        description_);
-  return first_of(results, count, false, description_);
+  return best;
 }
 
 void Convolution::use(const ConvolutionAlgorithm& algorithm) {
@@ -234,15 +248,15 @@ void Convolution::forward(const ConvolutionAlgorithm& algorithm, const void* inp
 }
 
 void Convolution::backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
-                                const void* output_gradient, void* workspace,
-                                void* input_gradient) {
+                                const void* output_gradient, void* workspace, void* input_gradient,
+                                bool add) {
   constexpr float kOne = 1;
-  constexpr float kZero = 0;
+  const float kept = add ? 1 : 0;
   use(algorithm);
   check(cudnnConvolutionBackwardData(
             context_.cudnn(), &kOne, kernel_.get(), kernel, output_.get(), output_gradient,
             convolution_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm.number),
-            workspace, algorithm.workspace_bytes, &kZero, input_.get(), input_gradient),
+            workspace, algorithm.workspace_bytes, &kept, input_.get(), input_gradient),
         description_);
 }
 

@@ -4,9 +4,10 @@
 #include <cudnn.h>
 
 #include <cstddef>
-#include <optional>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/model/cuda/algorithm_cache.h"
 #include "lockstep/model/cuda/context.h"
@@ -37,11 +38,12 @@ class Convolution {
   ConvolutionAlgorithm choose(ConvolutionPass pass);
 
   // Each enqueues its pass on the context's stream. `workspace` has the size that the algorithm
-  // needs.
+  // needs. With `add`, the gradient is added to what `input_gradient` holds.
   void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel,
                void* workspace, void* output);
   void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
-                     const void* output_gradient, void* workspace, void* input_gradient);
+                     const void* output_gradient, void* workspace, void* input_gradient,
+                     bool add = false);
   void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input,
                        const void* output_gradient, void* workspace, void* kernel_gradient);
 
@@ -61,9 +63,11 @@ class Convolution {
   struct Tried;
   bool is_exact() const;
   void allow_all_mathematics();
+  std::vector<ConvolutionAlgorithm> proposals(ConvolutionPass pass);
   ConvolutionAlgorithm by_rules(ConvolutionPass pass);
-  std::optional<Tried> memory_for_trying();
-  ConvolutionAlgorithm try_out(ConvolutionPass pass, const Tried& on);
+  std::unique_ptr<Tried> memory_for_trying();
+  ConvolutionAlgorithm try_out(ConvolutionPass pass, Tried& on);
+  void run(ConvolutionPass pass, const ConvolutionAlgorithm& algorithm, const Tried& on);
   void use(const ConvolutionAlgorithm& algorithm);
 
   Context& context_;

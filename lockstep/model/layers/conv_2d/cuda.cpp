@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "lockstep/model/cuda/bias.h"
+#include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
@@ -22,15 +23,33 @@ WindowGeometry padded(WindowGeometry w) {
   return w;
 }
 
+// Images that the network reads get more channels where they are converted, unless most of those
+// would be zeros: otherwise cuDNN pads the images in each pass.
+Conv2DSpec with_whole_channels(Conv2DSpec spec, Precision precision) {
+  const std::int64_t least = least_channels(precision);
+  const std::int64_t channels = spec.window.channels;
+  if (spec.reads_network_input && spec.groups == 1 && channels < least && 4 * channels > least)
+    spec.window.channels = least;
+  return spec;
+}
+
 class Conv2DOperation final : public Operation {
  public:
   Conv2DOperation(Context& context, const Conv2DSpec& spec)
+      : Conv2DOperation(context, with_whole_channels(spec, context.options().precision),
+                        spec.window.channels) {}
+
+  // `channels` are those of the kernel as a parameter, which has fewer than the images in memory if
+  // those were extended.
+  Conv2DOperation(Context& context, const Conv2DSpec& spec, std::int64_t channels)
       : context_(context),
         spec_(spec),
+        channels_(channels),
         pads_(!is_symmetric(spec.window)),
         convolution_(context, spec, pads_ ? padded(spec.window) : spec.window),
         outputs_(channel_layout(spec.batch * spec.window.output_height * spec.window.output_width,
-                                spec.filters)) {
+                                spec.filters, context.options().precision,
+                                context.multiprocessors())) {
     const WindowGeometry w = padded(spec.window);
     padded_elements_ = static_cast<std::size_t>(spec.batch * w.height * w.width * w.channels);
     const std::size_t padded_bytes = padded_elements_ * element_bytes(precision());
@@ -52,22 +71,24 @@ class Conv2DOperation final : public Operation {
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
     }
     workspace_at_ = scratch_.add(workspace);
+    if (is_extended()) kernel_at_ = scratch_.add(kernel_elements() * element_bytes(precision()));
   }
 
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
+            .adds_input_gradient = !pads_,
+            .input_channels = is_extended() ? spec_.window.channels : 0,
             .scratch_bytes = scratch_.bytes(),
             .statistics_bytes = summing_ ? channel_sums_bytes(spec_.filters) : 0};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     if (summing_)
-      return summing_->forward(padded_input(o), o.weights[0].data(),
-                               part_of(o.scratch, workspace_at_), o.output.data(),
-                               channel_sums(o.statistics.data(), spec_.filters));
-    convolution_.forward(forward_, padded_input(o), o.weights[0].data(),
-                         part_of(o.scratch, workspace_at_), o.output.data());
+      return summing_->forward(padded_input(o), kernel(o), part_of(o.scratch, workspace_at_),
+                               o.output.data(), channel_sums(o.statistics.data(), spec_.filters));
+    convolution_.forward(forward_, padded_input(o), kernel(o), part_of(o.scratch, workspace_at_),
+                         o.output.data());
     add_bias(o.output, spec_.bias ? o.weights[1] : TensorView(), spec_.relu, context_.native());
   }
 
@@ -85,14 +106,19 @@ class Conv2DOperation final : public Operation {
             : TensorView(part_of(o.scratch, gradient_at_), kernel_elements(), precision());
     convolution_.backward_filter(filter_, padded_input(o), o.output_gradient.data(),
                                  part_of(o.scratch, workspace_at_), written.data());
-    if (precision() != Precision::float32) convert(written, kernel_gradient, context_.native());
+    if (is_extended())
+      convert_channels(written, spec_.window.channels, kernel_gradient, channels_,
+                       context_.native());
+    else if (precision() != Precision::float32)
+      convert(written, kernel_gradient, context_.native());
 
     if (o.input_gradients[0].empty()) return;
     const TensorView target =
         pads_ ? TensorView(part_of(o.scratch, padded_at_), padded_elements_, precision())
               : o.input_gradients[0];
     convolution_.backward_data(data_, o.weights[0].data(), o.output_gradient.data(),
-                               part_of(o.scratch, workspace_at_), target.data());
+                               part_of(o.scratch, workspace_at_), target.data(),
+                               o.add_input_gradient);
     if (pads_)
       crop_image(target, spec_.window, spec_.batch, o.input_gradients[0], context_.native());
   }
@@ -105,6 +131,15 @@ class Conv2DOperation final : public Operation {
                                     spec_.groups);
   }
 
+  bool is_extended() const { return channels_ != spec_.window.channels; }
+
+  const void* kernel(const Operands& o) {
+    if (!is_extended()) return o.weights[0].data();
+    const TensorView extended(part_of(o.scratch, kernel_at_), kernel_elements(), precision());
+    convert_channels(o.weights[0], channels_, extended, spec_.window.channels, context_.native());
+    return extended.data();
+  }
+
   const void* padded_input(const Operands& o) {
     if (!pads_) return o.inputs[0].data();
     const TensorView target(part_of(o.scratch, padded_at_), padded_elements_, precision());
@@ -114,6 +149,7 @@ class Conv2DOperation final : public Operation {
 
   Context& context_;
   Conv2DSpec spec_;
+  std::int64_t channels_;
   bool pads_;  // cuDNN supports only symmetric padding
   Convolution convolution_;
   ChannelLayout outputs_;
@@ -127,6 +163,7 @@ class Conv2DOperation final : public Operation {
   std::size_t gradient_at_ = 0;
   std::size_t partials_at_ = 0;
   std::size_t workspace_at_ = 0;
+  std::size_t kernel_at_ = 0;
 };
 
 }  // namespace

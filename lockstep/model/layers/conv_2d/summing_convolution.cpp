@@ -5,12 +5,11 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/cuda/trial_timer.h"
 #include "lockstep/model/layers/batch_normalization/kernels.h"
 
 namespace lockstep::model::cuda {
 namespace {
-
-using device::cuda::EventHandle;
 
 // Tensor ids of the graph.
 enum Id : std::int64_t { kInput = 1, kKernel, kOutput, kSums, kSquares };
@@ -115,57 +114,18 @@ void SummingConvolution::forward(const void* input, const void* kernel, void* wo
 
 namespace {
 
-// A refusal by cuDNN for any reason is not an error here: two separate passes compute the same.
-template <typename Try>
-bool succeeds(Try attempt) {
-  try {
-    return attempt();
-  } catch (const Error&) {
-    static_cast<void>(cudaGetLastError());  // otherwise a later call would report this failure
-    return false;
-  }
-}
-
-// Duration in milliseconds of the work that `put` enqueues on the stream.
-template <typename Put>
-float time_of(const Context& context, Put put) {
-  constexpr int kRounds = 3;
-  constexpr int kRuns = 5;
-  const auto event = [] {
-    cudaEvent_t handle = nullptr;
-    device::cuda::check(cudaEventCreate(&handle), "a timing event");
-    return EventHandle(handle);
-  };
-  const EventHandle begin = event();
-  const EventHandle end = event();
-  put();  // the first run also loads kernels
-  float best = std::numeric_limits<float>::max();
-  for (int round = 0; round < kRounds; ++round) {
-    device::cuda::check(cudaEventRecord(begin.get(), context.native()),
-                        "the timing of a convolution");
-    for (int run = 0; run < kRuns; ++run) put();
-    device::cuda::check(cudaEventRecord(end.get(), context.native()),
-                        "the timing of a convolution");
-    device::cuda::check(cudaEventSynchronize(end.get()), "the timing of a convolution");
-    float milliseconds = 0;
-    device::cuda::check(cudaEventElapsedTime(&milliseconds, begin.get(), end.get()),
-                        "the timing of a convolution");
-    best = std::min(best, milliseconds);
-  }
-  return best;
-}
-
 // Measures the result that the cache stores: the number of a configuration, or kApart.
 class Trial {
  public:
   Trial(Context& context, const Conv2DSpec& spec, const WindowGeometry& window, Convolution& apart)
       : context_(context),
         apart_(apart),
-        rows_(
-            channel_layout(spec.batch * window.output_height * window.output_width, spec.filters)),
+        rows_(channel_layout(spec.batch * window.output_height * window.output_width, spec.filters,
+                             context.options().precision, context.multiprocessors())),
         moments_{.channels = static_cast<std::size_t>(spec.filters)},
-        input_(allocate(apart.bytes().input)),
-        kernel_(allocate(apart.bytes().kernel)),
+        timer_(context),
+        input_(random_values(context, apart.bytes().input)),
+        kernel_(random_values(context, apart.bytes().kernel)),
         output_(allocate(apart.bytes().output)),
         sums_(allocate(channel_sums_bytes(spec.filters))),
         partials_(allocate(partial_bytes(rows_))),
@@ -179,7 +139,7 @@ class Trial {
       float time = shortest;
       const bool works = succeeds([&] {
         if (!summing.take(number) || summing.workspace_bytes() > kMaxWorkspace) return false;
-        time = time_together(summing);
+        time = time_together(summing, shortest);
         return true;
       });
       if (!works || time >= shortest) continue;
@@ -191,32 +151,40 @@ class Trial {
 
  private:
   device::Buffer allocate(std::size_t bytes) { return context_.allocator().allocate(bytes); }
-  float* moments() const { return of_moments_.as<float>().data(); }
+  StatisticsArguments statistics() const {
+    return {.layout = moments_, .moments = of_moments_.as<float>().data()};
+  }
 
   float time_apart(const ConvolutionAlgorithm& algorithm) {
     const device::Buffer workspace = allocate(algorithm.workspace_bytes);
     const Precision precision = context_.options().precision;
     const TensorView written(output_.data(), apart_.bytes().output / element_bytes(precision),
                              precision);
-    return time_of(context_, [&] {
-      apart_.forward(algorithm, input_.data(), kernel_.data(), workspace.data(), output_.data());
-      batch_statistics(written, rows_, partials_.data(), moments_, 0, moments(), context_.native());
-    });
+    return timer_.milliseconds(
+        [&] {
+          apart_.forward(algorithm, input_.data(), kernel_.data(), workspace.data(),
+                         output_.data());
+          batch_statistics(written, rows_, partials_.data(), statistics(), 0, context_.native());
+        },
+        std::numeric_limits<float>::max());
   }
 
-  float time_together(SummingConvolution& summing) {
+  float time_together(SummingConvolution& summing, float limit) {
     const device::Buffer workspace = allocate(summing.workspace_bytes());
     const ChannelSums sums = channel_sums(sums_.as<std::byte>().data(), rows_.channels);
-    return time_of(context_, [&] {
-      summing.forward(input_.data(), kernel_.data(), workspace.data(), output_.data(), sums);
-      moments_of_sums(sums, rows_.rows, moments_, 0, moments(), context_.native());
-    });
+    return timer_.milliseconds(
+        [&] {
+          summing.forward(input_.data(), kernel_.data(), workspace.data(), output_.data(), sums);
+          moments_of_sums(sums, rows_.rows, statistics(), 0, context_.native());
+        },
+        limit);
   }
 
   Context& context_;
   Convolution& apart_;
   ChannelLayout rows_;
   MomentsLayout moments_;
+  TrialTimer timer_;
   device::Buffer input_;
   device::Buffer kernel_;
   device::Buffer output_;

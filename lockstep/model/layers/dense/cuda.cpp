@@ -21,7 +21,8 @@ class DenseOperation final : public Operation {
                            .right_is_transposed = true,
                            .bias = spec.bias,
                            .relu = spec.relu}),
-        outputs_(channel_layout(spec.batch, spec.units)) {
+        outputs_(channel_layout(spec.batch, spec.units, context.options().precision,
+                                context.multiprocessors())) {
     std::size_t workspace = forward_.workspace_bytes();
     if (spec.training) {
       weights_.emplace(context, ProductSpec{.rows = spec.units,
