@@ -18,6 +18,8 @@ struct MachineOptions {
   int driver_version = CUDART_VERSION;          // what the driver serves; 0: there is no driver
   bool sums_convolutions =
       true;  // whether cuDNN's graph API has engines for convolutions with sums
+  bool compiles_at_run_time = false;  // whether all but the first working one compile their kernels
+  int idle_engines = 1;               // that cuDNN proposes first, and that do not work
 };
 
 /// As long as this lives the machine is another one. Whatever was allocated before counts on it
