@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/model/backend.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
