@@ -48,10 +48,10 @@ class Check:
             note = f"built elsewhere, with glibc {(self.programs.prebuilt / 'glibc').read_text().strip()}"
         else:
             note = self.find_to_build()
-        # A cache of its own: what an earlier call measured counts only if it lies in the prebuilt folder.
+        # A cache of its own: what was measured before counts only if it is given.
         self.steps.environment["LOCKSTEP_CACHE_DIR"] = str(self.options.out)
-        if self.programs.prebuilt and (self.programs.prebuilt / "convolutions.json").is_file():
-            shutil.copy(self.programs.prebuilt / "convolutions.json", self.options.out)
+        if self.options.cache not in (None, self.options.out / "convolutions.json"):
+            shutil.copyfile(self.options.cache, self.options.out / "convolutions.json")
         return note
 
     def find_to_build(self):
@@ -163,12 +163,14 @@ def main():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     parser.add_argument("--prebuilt", type=pathlib.Path)
+    parser.add_argument("--cache", type=pathlib.Path)
     parser.add_argument("--only", type=lambda text: text.split(","), default=list(GROUPS))
     parser.add_argument("--minutes", type=float, default=26)
     parser.add_argument("--jobs", default=str(os.cpu_count()))
     options = parser.parse_args()
     for name in ("log.txt", "results.json", "results.md", "convolutions.json"):
-        (options.out / name).unlink(missing_ok=True)
+        if options.out / name != options.cache:
+            (options.out / name).unlink(missing_ok=True)
     check = Check(options)
     if not check.gpus:
         print("scripts/gpu_check: error: needs a GPU; nvidia-smi describes none", file=sys.stderr)

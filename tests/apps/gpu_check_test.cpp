@@ -92,6 +92,8 @@ INSTANTIATE_TEST_SUITE_P(
         ScriptRefusal{"gpu_check --prebuilt /dev",
                       "scripts/gpu_check: error: --prebuilt: expected a folder that "
                       "scripts/gpu_pack --prebuilt made, got '/dev'"},
+        ScriptRefusal{"gpu_check --cache /absent",
+                      "scripts/gpu_check: error: --cache: expected a file, got '/absent'"},
         ScriptRefusal{
             "gpu_check --minutes 0",
             "scripts/gpu_check: error: --minutes: expected a whole number above 0, got '0'"},

@@ -368,7 +368,8 @@ class WholeRun(unittest.TestCase):
         prebuilt = self.folder / "prebuilt"
         (prebuilt / "bin").mkdir(parents=True)
         (prebuilt / "glibc").write_text("2.17\n")
-        (prebuilt / "convolutions.json").write_text('{"known": [1, 0, 0]}')
+        cache = self.folder / "earlier.json"
+        cache.write_text('{"known": [1, 0, 0]}')
         shutil.copy(SCRIPTS / "gpu_run", prebuilt / "run")
         program = prebuilt / "bin" / "lockstep"
         program.write_text("#!/bin/sh\ncase $1 in version) echo '{\"version\": \"1.2\"}' ;; esac\n")
@@ -380,7 +381,10 @@ class WholeRun(unittest.TestCase):
             file.chmod(0o755)
         environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
         environment.pop("CUDA_VISIBLE_DEVICES", None)
-        answer = subprocess.run([SCRIPTS / "gpu_check", "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only],
+        # As it is carried: scripts/gpu_check unpacks it.
+        shutil.make_archive(str(prebuilt), "gztar", self.folder, prebuilt.name)
+        shutil.rmtree(prebuilt)
+        answer = subprocess.run([SCRIPTS / "gpu_check", "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only, "--cache", cache],
                                 capture_output=True, text=True, check=False, env=environment)
         return answer, json.loads((self.folder / "out" / "results.json").read_text())
 
@@ -397,6 +401,7 @@ class WholeRun(unittest.TestCase):
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         self.assertEqual(results["versions"]["lockstep"], {"version": "1.2"})
         self.assertEqual({file.name for file in (self.folder / "out").iterdir()}, {"results.json", "results.md", "log.txt", "convolutions.json"})
+        self.assertIn("known", (self.folder / "out" / "convolutions.json").read_text())
 
 
 class PrebuiltRun(unittest.TestCase):
