@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tempfile
 
 import gpu_floor
 from gpu_steps import Failed, NotRun
@@ -186,14 +187,17 @@ class Speed:
 
     def cifar(self):
         """fast_cifar on the shards named by LOCKSTEP_BENCH_CIFAR10, or packed by scripts/gpu_pack --cifar10."""
-        folder = os.environ.get("LOCKSTEP_BENCH_CIFAR10")
+        if named := os.environ.get("LOCKSTEP_BENCH_CIFAR10"):
+            return self.train_on_cifar(named)
         packed = self.check.programs.prebuilt and self.check.programs.prebuilt / "cifar10.tar.gz"
-        if not folder and packed and packed.is_file():
-            folder = pathlib.Path("/tmp") / f"lockstep-cifar10-{os.getpid()}"
+        if not packed or not packed.is_file():
+            raise NotRun("its data is not here: set LOCKSTEP_BENCH_CIFAR10, or pack it with scripts/gpu_pack --prebuilt --cifar10 FOLDER")
+        with tempfile.TemporaryDirectory() as folder:
             with tarfile.open(packed) as archive:
                 archive.extractall(folder)
-        if not folder:
-            raise NotRun("its data is not here: set LOCKSTEP_BENCH_CIFAR10, or pack it with scripts/gpu_pack --prebuilt --cifar10 FOLDER")
+            return self.train_on_cifar(folder)
+
+    def train_on_cifar(self, folder):
         output = self.train(["--model", "fast_cifar", "--data", f"{folder}/train-*.tfrecord", "--validation-data", f"{folder}/test-*.tfrecord",
                              "--images", "cifar10", "--global-batch", 512, "--steps", CIFAR_STEPS, "--precision", "bfloat16",
                              "--optimizer", "sgd", "--momentum", "0.9", "--nesterov", "--weight-decay", "5e-4", "--learning-rate", "0.4",

@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import types
 import unittest
@@ -215,6 +216,16 @@ class ResNet50(unittest.TestCase):
 class Cifar(unittest.TestCase):
     def test_is_not_run_without_its_data(self):
         self.assertRaisesRegex(NotRun, "its data is not here", speed_of().cifar)
+
+    def test_may_be_packed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shard = pathlib.Path(folder, "train-0.tfrecord")
+            shard.write_text("records")
+            with tarfile.open(f"{folder}/cifar10.tar.gz", "w:gz") as archive:
+                archive.add(shard, shard.name)
+            speed = speed_of(prebuilt=pathlib.Path(folder))
+            speed.train_on_cifar = lambda unpacked: pathlib.Path(unpacked, "train-0.tfrecord").read_text()
+            self.assertEqual(speed.cifar(), "records")
 
     def test_is_judged_by_its_best_epoch(self):
         speed = speed_of()
@@ -441,7 +452,7 @@ class Tests(unittest.TestCase):
                  for name in re.findall(r"lockstep_gpu_test\((\w+)", file.read_text(encoding="utf-8"))}
         self.assertEqual(gpu_find.TESTS, found)
         pack = (SCRIPTS / "gpu_pack").read_text(encoding="utf-8")
-        targets = re.search(r"^readonly targets=\((.+)\)$", pack, re.MULTILINE).group(1).split()
+        targets = re.search(r"^readonly targets=\((.+?)\)$", pack, re.MULTILINE | re.DOTALL).group(1).split()
         self.assertEqual(sorted(targets), sorted(gpu_check.TARGETS))
 
     def test_of_a_program_that_runs_none_fail(self):
