@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "tests/support/pretend_cuda/cudnn_descriptors.h"
