@@ -7,13 +7,18 @@ import platform
 import re
 import shutil
 import site
+import subprocess
 import sys
+
+from gpu_steps import Failed, NotRun
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PACK = ROOT / "build" / "gpu_pack"
 FOLDER = ROOT / "build" / "gpu_check"
 BUILD = FOLDER / "build"
-LOCKSTEP = BUILD / "apps" / "lockstep" / "lockstep"
+# Test programs that need a GPU, by module: those of lockstep_gpu_test(). A build without NCCL has no NCCL tests.
+TESTS = {"device": "device_on_gpu_tests", "allreduce": "allreduce_on_gpu_tests", "model": "model_on_gpu_tests",
+         "strategy": "strategy_on_gpu_tests"}
 # A header of each library that CMake requires; MPI is found by its compiler.
 HEADERS = ["eigen3/Eigen/Core", "CLI/CLI.hpp", "oneapi/dnnl/dnnl.hpp", "nlohmann/json.hpp", "spdlog/spdlog.h", "fmt/format.h", "zlib.h",
            "openssl/hmac.h", "isa-l.h", "xxhash.h", "protozero/pbf_reader.hpp", "Random123/philox.h", "gtest/gtest.h", "gmock/gmock.h",
@@ -32,6 +37,13 @@ def find_nvcc(environment):
     usual = ["/usr/local/cuda/bin/nvcc", *sorted(glob.glob("/usr/local/cuda-*/bin/nvcc"), reverse=True),
              *[str(folder / "bin" / "nvcc") for folder in wheel_folders()]]
     return next((pathlib.Path(path) for path in [*named, *usual] if path and os.access(path, os.X_OK)), None)
+
+
+def toolkit_of(nvcc):
+    """The folder of the toolkit, which nvcc tells: the program that is called nvcc may be a script elsewhere."""
+    answer = subprocess.run([str(nvcc), "--dryrun", "-x", "cu", "/dev/null"], capture_output=True, text=True, check=False)
+    told = re.search(r"^#\$ TOP=(.+)$", answer.stderr, re.MULTILINE)
+    return pathlib.Path(told.group(1).strip()).resolve() if told else nvcc.resolve().parent.parent
 
 
 def library_in(folders, name):
@@ -61,13 +73,13 @@ class Cuda:
               "cublasLt": ("cublasLt.h", "CUBLASLT_INCLUDE", "CUDA_cublasLt_LIBRARY", [])}
 
     def __init__(self, environment, links):
-        self.nvcc = find_nvcc(environment)
+        self.nvcc, self.toolkit = find_nvcc(environment), None
         self.variables, self.versions, self.missing = {}, {}, []
         self.library_folders, self.include_folders = [], []
         if self.nvcc is None:
             self.missing = ["nvcc", *self.WANTED]
             return
-        toolkit = self.nvcc.resolve().parent.parent
+        toolkit = self.toolkit = toolkit_of(self.nvcc)
         roots = [toolkit, self.nvcc.parent.parent, pathlib.Path("/usr/local"), pathlib.Path("/usr"), *wheel_folders()]
         self.variables["CUDAToolkit_ROOT"] = toolkit
         for name, (header, include_variable, library_variable, defines) in self.WANTED.items():
@@ -96,6 +108,33 @@ class Cuda:
         self.variables[library_variable] = library
         self.include_folders.append(include)
         self.versions[name] = version_of(include / header, defines)
+
+
+class Programs:
+    """Where the programs are: built by scripts/gpu_check, or in `prebuilt`, a folder of scripts/gpu_pack --prebuilt."""
+
+    def __init__(self, prebuilt=None):
+        self.prebuilt = prebuilt
+
+    def path(self, name):
+        """NotRun if it was not built."""
+        modules = {program: module for module, program in TESTS.items()}
+        if self.prebuilt:
+            path = self.prebuilt / "bin" / name
+        elif name in modules:
+            path = BUILD / "tests" / modules[name] / name
+        else:
+            path = BUILD / "apps" / ("lockstep" if name == "lockstep" else "bench") / name
+        if not path.is_file():
+            raise NotRun(f"not built: {name}")
+        return path
+
+    def environment(self):
+        """The environment that DIR/run gives to the programs of a prebuilt folder. Failed with its message if they cannot run here."""
+        answer = subprocess.run([str(self.prebuilt / "run"), "env", "-0"], capture_output=True, text=True, check=False)
+        if answer.returncode != 0:
+            raise Failed(answer.stderr.strip())
+        return dict(line.split("=", 1) for line in answer.stdout.split("\0") if "=" in line)
 
 
 def missing_from_system(environment):

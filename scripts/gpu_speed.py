@@ -1,4 +1,4 @@
-"""The measurements of scripts/gpu_check: Lockstep and PyTorch on the same GPU, alternating; medians."""
+"""The measurements of scripts/gpu_check: Lockstep and PyTorch on the same GPU; medians."""
 
 import json
 import os
@@ -6,17 +6,26 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 
-from gpu_find import BUILD, LOCKSTEP
+import gpu_floor
 from gpu_steps import Failed, NotRun
-from gpu_tools import adam_floor, gpu_limits, median, ratio, resnet50_floor, steady, training_of
+from gpu_tools import adam_floor, gpu_limits, median, ratio, resnet50_floor, steady, training_of, validations_of
 
 RESNET_BATCH, CNN_BATCH, ADAM_PARAMETERS = 256, 64, 100_000_000
+# The project's goal for ResNet-50 on one H200: an eighth of NVIDIA's 8 x H200 in MLPerf Training 4.0.
+RESNET_GOAL = 7950
+# Configurations of ResNet-50: (name, precision, batch, further options).
+RESNETS = [("bfloat16", "bfloat16", 256, []), ("bfloat16 without graphs", "bfloat16", 256, ["--no-graph"]),
+           ("bfloat16, batch 448", "bfloat16", 448, []), ("float16", "float16", 256, [])]
 # Targets: at least this multiple of PyTorch's speed, at most this share of its memory, at least this share of the bandwidth.
 RESNET_TARGETS = {"compile": 1.0, "eager": 1.25}
 CNN_TARGETS = {"eager": 5.0, "graph": 1.5}
 MEMORY_TARGET, BANDWIDTH_TARGET = 1.05, 0.9
 NOT_BOUND_BY_INPUT = 0.95  # of the speed with images that need no reading
+CIFAR_TARGET = 0.94
+CIFAR_STEPS = 20 * 50_000 // 512
 TORCH = [sys.executable, str(os.path.join(os.path.dirname(os.path.abspath(__file__)), "gpu_bench_torch.py"))]
 
 
@@ -27,27 +36,16 @@ def torch_version():
     return answer.stdout.strip() or None if answer.returncode == 0 else None
 
 
-def missed(text, figures):
-    error = Failed(text)
-    error.figures = figures
-    return error
-
-
 def judge(what, figures, comparisons):
     """What was measured, and its comparisons: (with what, reached, needed, whether more is better). Failed if one of them is missed;
     those without a figure are skipped."""
     told = [row for row in comparisons if row[1] is not None]
     notes = [f"{beside} {reached:.2f} (expected {'at least' if more else 'at most'} {needed:g})" for beside, reached, needed, more in told]
     if any(reached < needed if more else reached > needed for _, reached, needed, more in told):
-        raise missed("; ".join([f"missed: {what}", *notes]), figures)
+        error = Failed("; ".join([f"missed: {what}", *notes]))
+        error.figures = figures
+        raise error
     return "; ".join([what, *(notes or ["nothing to compare it with"])]), figures
-
-
-def sums_in(cache, precision):
-    """From a cache of convolutions: the names of those in `precision` for which fused sums of the output were tried, and of those for which
-    they were faster."""
-    tried = [name for name in cache if name.startswith("forward with sums of ") and f" in {precision} " in name]
-    return tried, [name for name in tried if cache[name][0] >= 0]
 
 
 class Speed:
@@ -55,23 +53,34 @@ class Speed:
         self.check, self.steps = check, check.steps
         self.quick = check.options.quick
         self.rounds = 1 if self.quick else 2
-        self.torch = torch_version()
         self.limits = gpu_limits(check.gpus[0]["name"])
-        if self.torch:
-            check.versions["torch"] = self.torch
+        self._torch = None
+
+    def torch(self):
+        """PyTorch's version; NotRun if it is absent. Asked once, when it is needed: it takes seconds."""
+        if self._torch is None:
+            self._torch = torch_version() or ""
+            if self._torch:
+                self.check.versions["torch"] = self._torch
+        if not self._torch:
+            raise NotRun("python3 has no torch that can use the GPU")
+        return self._torch
+
+    def train(self, arguments, limit, **more):
+        return self.steps.checked([self.check.programs.path("lockstep"), "train", "--devices", "gpu:0", "--log-format", "json", *arguments],
+                                  limit, **more)
 
     def ours(self, arguments, limit):
         """A training's rate in samples per second: the median of its reports except the first ones."""
-        output = self.steps.checked([LOCKSTEP, "train", "--devices", "gpu:0", "--log-format", "json", *arguments], limit, watch_memory=True)
-        training = training_of(output.text)
+        training = training_of(self.train(arguments, limit).text)
         rates = steady(training["rates"])
         if not rates:
             raise Failed("the training reported no step")
         waited = training["input_wait_seconds"] / training["seconds"] if training["seconds"] else None
-        return {"rate": median(rates), "rates": rates, "gpu_mib": output.gpu_mib, "input_wait_share": waited, "start": training["start"]}
+        return {"rate": median(rates), "rates": rates, "input_wait_share": waited, "start": training["start"]}
 
-    def theirs(self, arguments, limit):
-        output = self.steps.checked([*TORCH, *arguments], limit, environment=dict(os.environ), watch_memory=True)
+    def theirs(self, arguments, limit, **more):
+        output = self.steps.checked([*TORCH, *arguments], limit, environment=dict(os.environ), **more)
         return dict(json.loads(output.text.splitlines()[-1]), gpu_mib=output.gpu_mib)
 
     def compared(self, ours, ways):
@@ -79,51 +88,87 @@ class Speed:
         runs, notes = {"lockstep": []}, {}
         for _ in range(self.rounds):
             runs["lockstep"].append(ours())
-            for way, command, limit in ways if self.torch else ():
+            for way, command, limit in ways:
                 try:
+                    self.torch()
                     runs.setdefault(way, []).append(self.theirs(command, limit))
                 except (Failed, NotRun, ValueError) as reason:
                     notes[way] = str(reason)
         lacking = "".join(f"; PyTorch {way} did not run: {reason}" for way, reason in notes.items())
         return runs, lacking
 
-    @staticmethod
-    def resnet50_arguments(precision, steps, data=f"synthetic-images:224x224x3:1000:{RESNET_BATCH * 8}"):
-        return ["--model", "resnet50", "--data", data, "--global-batch", RESNET_BATCH, "--precision", precision, "--optimizer", "sgd",
-                "--momentum", "0.9", "--learning-rate", "0.1", "--epochs", "100", "--steps", steps, "--log-every", "10"]
+    # ---- ResNet-50
 
-    def resnet50(self):
-        arguments = self.resnet50_arguments("bfloat16", 60 if self.quick else 120)
-        ways = ["eager"] if self.quick else ["eager", "compile"]
-        commands = [(way, ["resnet50", "--way", way, "--batch", str(RESNET_BATCH), "--steps", "20"], 120) for way in ways]
-        runs, lacking = self.compared(lambda: self.ours(arguments, 120), commands)
-        rate = median([run["rate"] for run in runs["lockstep"]])
-        figures = {"samples_per_second": rate, "runs": runs}
-        told = f"{rate:.0f} images/s"
+    def resnet50_arguments(self, precision, steps, batch=RESNET_BATCH, data=None, statistics="never"):
+        arguments = ["--model", "resnet50", "--data", data or f"synthetic-images:224x224x3:1000:{batch * 8}", "--global-batch", batch,
+                     "--precision", precision, "--optimizer", "sgd", "--momentum", "0.9", "--learning-rate", "0.1", "--epochs", "100",
+                     "--steps", steps, "--log-every", "10"]
+        return [*arguments, "--fused-statistics", statistics] if "--fused-statistics" in self.check.help else arguments
+
+    def resnet50(self, precision, batch, more=(), statistics="never"):
+        """One training. What its algorithms cost to choose is not part of the rate, and is stored for the next one."""
+        run = self.ours([*self.resnet50_arguments(precision, 60 if self.quick else 120, batch, statistics=statistics), *more], 120)
+        rate, figures = run["rate"], {"samples_per_second": run["rate"], "goal": RESNET_GOAL, "run": run}
+        told = f"{rate:.0f} images/s, {rate / RESNET_GOAL:.0%} of the goal of {RESNET_GOAL} (H200)"
         if self.limits:
-            floor = resnet50_floor(self.limits, RESNET_BATCH)
-            figures |= {"floor": floor, "share_of_floor": floor["seconds"] * rate / RESNET_BATCH}
+            floor = resnet50_floor(self.limits, batch)
+            figures |= {"floor": floor, "share_of_floor": floor["seconds"] * rate / batch}
             told += f", {figures['share_of_floor']:.0%} of the limit of memory and arithmetic"
-        waited = median([run["input_wait_share"] for run in runs["lockstep"] if run["input_wait_share"] is not None])
-        if waited is not None:
-            told += f", {waited:.0%} of the time spent waiting for input"
+        if run["input_wait_share"] is not None:
+            told += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
+        return told, figures
+
+    def profile(self, precision):
+        """The time of each kernel beside its floor, in two files."""
+        if "--profile" not in self.check.help:
+            raise NotRun("not built: lockstep train --profile")
+        file = self.steps.folder / f"profile_{precision}.jsonl"
+        self.train([*self.resnet50_arguments(precision, 20), "--profile", file], 60)
+        text, share = gpu_floor.report(self.check.gpus[0]["name"], RESNET_BATCH, file)
+        self.steps.log(text + "\n")
+        return f"the floors of all kernels are {share:.0%} of their time; {file.name}, and log.txt for the table", {"share_of_floors": share}
+
+    def run_resnet50(self, needs):
+        for name, precision, batch, more in RESNETS:
+            self.steps.step(f"speed of resnet50 in {name}", lambda p=precision, b=batch, m=more: self.resnet50(p, b, m), needs)
+        self.steps.step("speed of resnet50 in float16 with fused statistics",
+                        lambda: self.resnet50("float16", RESNET_BATCH, statistics="measure"), needs)
+        for precision in ("bfloat16", "float16"):
+            self.steps.step(f"kernels of resnet50 in {precision}", lambda p=precision: self.profile(p), needs)
+
+    def against_torch(self):
+        arguments = self.resnet50_arguments("bfloat16", 60)
+        ways = ["eager"] if self.quick else ["eager", "compile"]
+        commands = [(way, ["resnet50", "--way", way, "--batch", str(RESNET_BATCH), "--steps", "20"], 90) for way in ways]
+        runs, lacking = self.compared(lambda: self.ours(arguments, 60), commands)
+        rate = median([run["rate"] for run in runs["lockstep"]])
         comparisons = [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True)
                        for way, target in RESNET_TARGETS.items()]
-        mine, other = self.peak(runs, "lockstep"), self.peak(runs, "eager")
-        comparisons.append(("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False))
-        figures["peak_mib"] = {"lockstep": mine, "torch": other}
-        return judge(told + lacking, figures, comparisons)
+        return judge(f"{rate:.0f} images/s, goal {RESNET_GOAL}{lacking}", {"samples_per_second": rate, "runs": runs}, comparisons)
+
+    def memory(self):
+        """Peaks in runs that are not timed."""
+        mine = self.train(self.resnet50_arguments("bfloat16", 20), 60, watch_memory=True).gpu_mib
+        self.torch()
+        other = self.theirs(["resnet50", "--batch", str(RESNET_BATCH), "--steps", "5", "--rounds", "1"], 60, watch_memory=True)["gpu_mib"]
+        return judge(f"{mine} MiB", {"lockstep": mine, "torch": other},
+                     [("peak memory, times PyTorch's", ratio(mine, other), MEMORY_TARGET, False)])
+
+    def run_torch(self, needs):
+        self.steps.step("PyTorch", self.torch)
+        self.steps.step("resnet50 and PyTorch in turns", self.against_torch, needs)
+        self.steps.step("memory of resnet50", self.memory, needs)
 
     def jpeg(self):
         """ResNet-50 from TFRecord files of made-up JPEG images, decoded, cropped and flipped, compared with images that need no preparation."""
         if "--images" not in self.check.help:
             raise NotRun("this version has no --images")
-        folder = self.steps.folder / "jpeg"
-        self.steps.checked([BUILD / "apps/bench/lockstep_bench_jpeg_records", folder, "--files", 8, "--records", RESNET_BATCH * 16], 60)
+        folder = pathlib.Path(self.steps.environment.get("TMPDIR", "/tmp")) / f"lockstep-jpeg-{os.getpid()}"
+        self.steps.checked([self.check.programs.path("lockstep_bench_jpeg_records"), folder, "--files", 8, "--records", RESNET_BATCH * 16], 60)
         try:
-            arguments = self.resnet50_arguments("bfloat16", 40, f"{folder}/train-*.tfrecord")
-            run = self.ours([*arguments, "--images", "imagenet", "--classes", 1000], 120)
-            free = self.ours(self.resnet50_arguments("bfloat16", 40), 120)
+            arguments = self.resnet50_arguments("bfloat16", 40, data=f"{folder}/train-*.tfrecord")
+            run = self.ours([*arguments, "--images", "imagenet", "--classes", 1000], 60)
+            free = self.ours(self.resnet50_arguments("bfloat16", 40), 60)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
         share = ratio(run["rate"], free["rate"])
@@ -133,31 +178,37 @@ class Speed:
             told += f", {run['input_wait_share']:.0%} of the time spent waiting for input"
         return f"{told}: {'bound by input' if share < NOT_BOUND_BY_INPUT else 'not bound by input'}", figures
 
-    def fused_statistics(self):
-        """ResNet-50 with fused statistics in the convolutions for which they were faster alone, and without any."""
-        if self.quick:
-            raise NotRun("skipped by --quick")
-        file = pathlib.Path(self.steps.environment["LOCKSTEP_CACHE_DIR"]) / "convolutions.json"
-        notes, figures = [], {}
-        for precision in ("bfloat16", "float16"):
-            def ours():
-                return self.ours(self.resnet50_arguments(precision, 60), 120)["rate"]
-            together = [ours()]  # chooses
-            cache = json.loads(file.read_text())
-            tried, chosen = sums_in(cache, precision)
-            figures[precision] = {"tried": len(tried), "chosen": len(chosen)}
-            note = f"{precision}: {len(chosen)} of {len(tried)} kinds of convolutions"
-            if chosen:
-                together.append(ours())
-                file.write_text(json.dumps(cache | {name: [-1, 0, 0] for name in chosen}))
-                try:
-                    apart = [ours(), ours()]
-                finally:
-                    file.write_text(json.dumps(cache))
-                figures[precision] |= {"samples_per_second": median(together), "apart_samples_per_second": median(apart)}
-                note += f", {median(together):.0f} images/s, apart {median(apart):.0f}"
-            notes.append(note)
-        return "; ".join(notes), figures
+    # ---- Others
+
+    def convolutions(self):
+        output = self.steps.checked([self.check.programs.path("lockstep_bench_conv")], 150)
+        (self.steps.folder / "bench_conv.txt").write_text(output.text)
+        return f"{len(output.text.splitlines())} lines in bench_conv.txt"
+
+    def cifar(self):
+        """fast_cifar on the shards named by LOCKSTEP_BENCH_CIFAR10, or packed by scripts/gpu_pack --cifar10."""
+        if named := os.environ.get("LOCKSTEP_BENCH_CIFAR10"):
+            return self.train_on_cifar(named)
+        packed = self.check.programs.prebuilt and self.check.programs.prebuilt / "cifar10.tar.gz"
+        if not packed or not packed.is_file():
+            raise NotRun("its data is not here: set LOCKSTEP_BENCH_CIFAR10, or pack it with scripts/gpu_pack --prebuilt --cifar10 FOLDER")
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(packed) as archive:
+                archive.extractall(folder)
+            return self.train_on_cifar(folder)
+
+    def train_on_cifar(self, folder):
+        output = self.train(["--model", "fast_cifar", "--data", f"{folder}/train-*.tfrecord", "--validation-data", f"{folder}/test-*.tfrecord",
+                             "--images", "cifar10", "--global-batch", 512, "--steps", CIFAR_STEPS, "--precision", "bfloat16",
+                             "--optimizer", "sgd", "--momentum", "0.9", "--nesterov", "--weight-decay", "5e-4", "--learning-rate", "0.4",
+                             "--lr-schedule", "linear", "--warmup-steps", CIFAR_STEPS // 5, "--label-smoothing", "0.1", "--log-every", "100"], 60)
+        epochs = validations_of(output.text)
+        if not epochs:
+            raise Failed("the training reported no validation")
+        best = max(epoch["validation_accuracy"] for epoch in epochs)
+        spent = sum(epoch["seconds"] for epoch in epochs)
+        return judge(f"{best:.2%} after {len(epochs)} epochs, {spent:.1f} s in the epochs", {"epochs": epochs},
+                     [("accuracy", best, CIFAR_TARGET, True)])
 
     def cnn(self):
         arguments = ["--model", "cnn", "--data", "synthetic-images:28x28x1:10:60000", "--global-batch", CNN_BATCH, "--optimizer", "adam",
@@ -170,7 +221,7 @@ class Speed:
                      [(f"times PyTorch {way}", ratio(rate, self.torch_rate(runs, way)), target, True) for way, target in CNN_TARGETS.items()])
 
     def adam(self):
-        program = [BUILD / "apps/bench/lockstep_bench_update", "--device", "gpu:0", "--parameters", ADAM_PARAMETERS, "--updates", "20"]
+        program = [self.check.programs.path("lockstep_bench_update"), "--device", "gpu:0", "--parameters", ADAM_PARAMETERS, "--updates", "20"]
 
         def ours():
             return json.loads(self.steps.checked(program, 60).text)
@@ -189,27 +240,3 @@ class Speed:
     @staticmethod
     def torch_rate(runs, way):
         return median([rate for run in runs.get(way, []) for rate in run["rates"]])
-
-    @staticmethod
-    def peak(runs, side):
-        return median([run["gpu_mib"] for run in runs.get(side, []) if run["gpu_mib"]])
-
-
-def measure(check, built):
-    """The steps whose names begin with "speed"."""
-    speed = Speed(check)
-    steps = check.steps
-    steps.step("speed of adam, 100 million parameters", speed.adam, built)
-    steps.step("speed of cnn", speed.cnn, built)
-    steps.step("speed of resnet50", speed.resnet50, built)
-    steps.step("speed of resnet50 from JPEG records", speed.jpeg, built)
-    steps.step("speed of resnet50 without fused statistics", speed.fused_statistics, built)
-
-    def left_out(reason):
-        def action():
-            raise NotRun(reason)
-        return action
-    steps.step("PyTorch", (lambda: speed.torch) if speed.torch else left_out("python3 has no torch that can use the GPU"))
-    if check.options.quick:
-        steps.step("torch.compile", left_out("skipped by --quick"))
-    steps.step("CIFAR-10 to 94 %", left_out("its data is not in the repository"))

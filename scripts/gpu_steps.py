@@ -1,10 +1,14 @@
 """Steps of scripts/gpu_check: each has a time limit, its result is recorded, and a failure does not stop the others."""
 
+import ctypes
+import glob
 import os
 import signal
 import subprocess
 import threading
 import time
+
+LOG_BYTES = 60_000  # of one command's output that the log keeps: its end
 
 
 class Failed(Exception):
@@ -12,7 +16,7 @@ class Failed(Exception):
 
 
 class NotRun(Exception):
-    """A step cannot run on this machine; the text gives the reason."""
+    """A step cannot run on this machine, or did not end in its time; the text gives the reason."""
 
 
 class Output:
@@ -25,55 +29,88 @@ class Output:
         return lines[-1] if lines else "no output"
 
 
-class GpuMemory:
-    """The maximum GPU memory in use while a process ran, over all processes, as nvidia-smi reports it."""
+class NvmlMemory(ctypes.Structure):
+    _fields_ = [("total", ctypes.c_ulonglong), ("free", ctypes.c_ulonglong), ("used", ctypes.c_ulonglong)]
 
-    def __init__(self, wanted):
-        self.most = None
+
+def load_nvml():
+    """The driver's library for queries, or None."""
+    for name in ["libnvidia-ml.so.1", *sorted(glob.glob("/usr/local/nvidia/lib*/libnvidia-ml.so.1"))]:
+        try:
+            return ctypes.CDLL(name)
+        except OSError:
+            continue
+    return None
+
+
+class GpuMemory:
+    """The maximum memory in use on the first GPU over all processes, read by this process through NVML. Not for timed runs."""
+
+    def __init__(self, library=None, seconds=0.2):
+        self._library, self._seconds = library or load_nvml(), seconds
+        self._device = ctypes.c_void_p()
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        if wanted:
+        self._thread = None
+        self.most = None
+        if self._library is not None and self._library.nvmlInit_v2() == 0 and \
+           self._library.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(self._device)) == 0:
+            self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
 
+    def _read(self):
+        memory = NvmlMemory()
+        if self._library.nvmlDeviceGetMemoryInfo(self._device, ctypes.byref(memory)) == 0:
+            self.most = max(self.most or 0, memory.used >> 20)
+
     def _watch(self):
-        while not self._ended.wait(0.3):
-            answer = subprocess.run(["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits", "-i", "0"],
-                                    capture_output=True, text=True, check=False).stdout.strip()
-            if answer.isdigit():
-                self.most = max(self.most or 0, int(answer))
+        self._read()
+        while not self._ended.wait(self._seconds):
+            self._read()
 
     def end(self):
+        """MiB, or None where NVML does not tell."""
         self._ended.set()
-        if self._thread.is_alive():
+        if self._thread is not None:
             self._thread.join()
+            self._library.nvmlShutdown()
         return self.most
 
 
 class Steps:
-    def __init__(self, folder, environment, seconds):
-        self.folder, self.environment = folder, environment
+    """`folder` gets log.txt, the output of all commands. `seconds` are for all steps. `save` is called after each step."""
+
+    def __init__(self, folder, environment, seconds, save=lambda: None):
+        self.folder, self.environment, self.save = folder, environment, save
         self.rows = []
-        self.deadline = time.monotonic() + seconds
-        self._name = "start"
+        self.end = self.deadline = time.monotonic() + seconds
+        self._name = self._group = "start"
         folder.mkdir(parents=True, exist_ok=True)
 
+    def begin(self, group, seconds):
+        """The following steps belong to `group`, and have `seconds` together."""
+        self._group = group
+        self.deadline = min(self.end, time.monotonic() + seconds)
+
     def run(self, command, limit, environment=None, watch_memory=False):
-        """Runs a command; ends it and its children after `limit` seconds or at the overall deadline. Its output is stored in the folder."""
+        """Runs a command. After `limit` seconds, or at the end of the group's time, it is ended with its children: NotRun."""
         limit = min(limit, self.deadline - time.monotonic())
         if limit <= 1:
-            raise NotRun("the time for all steps was over")
-        memory = GpuMemory(watch_memory)
+            raise NotRun("the time was over")
+        memory = GpuMemory() if watch_memory else None
         start = time.monotonic()
         process = subprocess.Popen(list(map(str, command)), env=environment or self.environment, text=True, errors="replace",
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+        ended = False
         try:
             text, errors = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
+            ended = True
             os.killpg(process.pid, signal.SIGKILL)
             text, errors = process.communicate()
-            errors += f"\nended after {limit:.0f} s, its limit"
-        output = Output(process.returncode, text, errors, time.monotonic() - start, memory.end())
-        self._keep(command, output)
+        output = Output(process.returncode, text, errors, time.monotonic() - start, memory.end() if memory else None)
+        self._log(command, output)
+        if ended:
+            raise NotRun(f"it had not ended after {limit:.0f} s, its limit; last: {output.last_words()}")
         return output
 
     def checked(self, command, limit, **more):
@@ -93,7 +130,7 @@ class Steps:
             if lacking:
                 raise NotRun(f"it needs the step '{lacking[0]}', which did not pass")
             if time.monotonic() >= self.deadline:
-                raise NotRun("the time for all steps was over")
+                raise NotRun("the time was over")
             note = action()
             if isinstance(note, tuple):
                 note, figures = note
@@ -105,17 +142,22 @@ class Steps:
             figures = getattr(reason, "figures", None)
         except Exception as error:  # an error in a step is a failure of that step
             result, note = "failed", f"{type(error).__name__}: {error}"
-        row = {"step": name, "result": result, "seconds": round(time.monotonic() - start, 1), "note": note or ""}
+        row = {"step": name, "group": self._group, "result": result, "seconds": round(time.monotonic() - start, 1), "note": note or ""}
         if figures is not None:
             row["figures"] = figures
         self.rows.append(row)
         print(f"{result:<8} {row['seconds']:>6.1f} s  {name}{': ' + row['note'] if row['note'] else ''}", flush=True)
+        self.save()
         return result == "passed"
 
     def passed(self, name):
         return any(row["step"] == name and row["result"] == "passed" for row in self.rows)
 
-    def _keep(self, command, output):
-        name = "".join(letter if letter.isalnum() else "-" for letter in self._name)
-        with open(self.folder / f"{name}.log", "a", encoding="utf-8") as log:
-            log.write(f"$ {' '.join(map(str, command))}\n{output.text}{output.errors}\n[status {output.status}, {output.seconds:.1f} s]\n\n")
+    def log(self, text):
+        with open(self.folder / "log.txt", "a", encoding="utf-8") as log:
+            log.write(text)
+
+    def _log(self, command, output):
+        kept = "".join(text if len(text) <= LOG_BYTES else f"[{len(text) - LOG_BYTES} characters left out]\n{text[-LOG_BYTES:]}"
+                       for text in (output.text, output.errors))
+        self.log(f"==== {self._name}\n$ {' '.join(map(str, command))}\n{kept}\n[status {output.status}, {output.seconds:.1f} s]\n\n")

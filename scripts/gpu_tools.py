@@ -86,6 +86,11 @@ def training_of(text):
             "start": next((event for event in events if event.get("event") == "start"), {})}
 
 
+def validations_of(text):
+    """The epochs of a training with --log-format json that were validated."""
+    return [event for event in events_of(text) if event.get("event") == "epoch" and "validation_accuracy" in event]
+
+
 def steady(rates, warm_up=2):
     """The rates without those of the first reports, in which algorithms are chosen and graphs recorded."""
     return rates[warm_up:] if len(rates) > warm_up else rates

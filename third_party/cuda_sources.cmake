@@ -4,7 +4,8 @@ set(LOCKSTEP_CUDA_ARCHITECTURES "80;90" CACHE STRING "GPUs to compile kernels fo
 
 # lockstep_cuda_sources(TARGET FILE.cu ...)
 function(lockstep_cuda_sources TARGET)
-  set(flags -std=c++20 -O3 --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wextra -I${PROJECT_SOURCE_DIR})
+  # -lineinfo: profilers and compute-sanitizer name the source line. The code is the same.
+  set(flags -std=c++20 -O3 -lineinfo --expt-relaxed-constexpr -Xcompiler=-fPIC,-Wall,-Wextra -I${PROJECT_SOURCE_DIR})
   if(LOCKSTEP_WERROR)
     list(APPEND flags -Werror=all-warnings)
   endif()

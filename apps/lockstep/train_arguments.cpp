@@ -27,6 +27,9 @@ OptimizerKind parse_optimizer(std::string_view name) {
   return kOptimizers.parse("--optimizer", name);
 }
 
+constexpr auto kFusedStatistics = enum_names<model::FusedStatistics>(
+    {{model::FusedStatistics::never, "never"}, {model::FusedStatistics::where_faster, "measure"}});
+
 [[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
   throw Error(ErrorCategory::input, "command line", expected, actual);
 }
@@ -99,6 +102,13 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command
       .add_flag("--deterministic", a.trainer.deterministic,
                 "Use only GPU algorithms that give the same bits in every run; the CPU always does")
+      ->group(group);
+  add_parsed(
+      command, "--fused-statistics", a.trainer.fused_statistics,
+      [](std::string_view name) { return kFusedStatistics.parse("fused-statistics", name); },
+      "measure",
+      "On GPUs in 16 bits, whether a convolution also sums its output for the normalization behind "
+      "it: never, or measure (where that is faster; tried once per shape, and stored)")
       ->group(group);
   command
       .add_flag("--graph,!--no-graph", a.trainer.records_steps,

@@ -60,6 +60,8 @@ class Backend {
   virtual std::size_t free_bytes() { return std::numeric_limits<std::size_t>::max(); }
   virtual device::Stream& stream() = 0;  ///< the stream on which all work is enqueued
 
+  /// Time that compile() has spent measuring algorithms so far.
+  virtual double choosing_seconds() const { return 0; }
   /// Creates the operation of `layer` on this device; null as in Layer::compile.
   virtual std::unique_ptr<Operation> compile(const BuiltinLayer& layer,
                                              const CompileContext& context) = 0;

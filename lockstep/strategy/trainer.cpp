@@ -30,6 +30,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .precision = options.precision,
           .tf32 = options.tf32,
           .deterministic = options.deterministic,
+          .fused_statistics = options.fused_statistics,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
           .accumulate = options.accumulate,

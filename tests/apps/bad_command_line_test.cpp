@@ -122,6 +122,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "precision] expected float32, bfloat16 or float16, got \"half\""},
         Refusal{"loss_scale_of_0", kTrain + "--loss-scale 0", 2,
                 "loss-scale] expected auto, none, dynamic or a number above 0, got \"0\""},
+        Refusal{"unknown_fused_statistics", kTrain + "--fused-statistics always", 2,
+                "fused-statistics] expected never or measure, got \"always\""},
         Refusal{"unknown_shard_policy", kTrain + "--shard-policy records", 2,
                 "shard-policy] expected auto, file, data or off, got \"records\""},
         Refusal{"skipped_records_without_a_number", kTrain + "--bad-records skip", 2,

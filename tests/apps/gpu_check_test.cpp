@@ -84,7 +84,16 @@ INSTANTIATE_TEST_SUITE_P(
         ScriptRefusal{"gpu_check --fast",
                       "scripts/gpu_check: error: unknown option '--fast'; scripts/gpu_check --help "
                       "lists them"},
-        ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a file"},
+        ScriptRefusal{"gpu_check --out", "scripts/gpu_check: error: --out needs a folder"},
+        ScriptRefusal{"gpu_check --only tests,speed",
+                      "scripts/gpu_check: error: --only: expected some of "
+                      "tests,resnet50,conv,torch,cifar,adam,cnn,trainings,memcheck,racecheck,jpeg, "
+                      "got 'speed'"},
+        ScriptRefusal{"gpu_check --prebuilt /dev",
+                      "scripts/gpu_check: error: --prebuilt: expected a folder that "
+                      "scripts/gpu_pack --prebuilt made, got '/dev'"},
+        ScriptRefusal{"gpu_check --cache /absent",
+                      "scripts/gpu_check: error: --cache: expected a file, got '/absent'"},
         ScriptRefusal{
             "gpu_check --minutes 0",
             "scripts/gpu_check: error: --minutes: expected a whole number above 0, got '0'"},

@@ -1,13 +1,17 @@
 """What scripts/gpu_check computes and how it runs its steps, without a GPU. Run by ctest where Python is."""
 
 import contextlib
+import ctypes
 import io
 import json
 import math
 import os
 import pathlib
 import re
+import shutil
+import subprocess
 import sys
+import tarfile
 import tempfile
 import types
 import unittest
@@ -17,9 +21,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 
 import gpu_check  # noqa: E402
 import gpu_find  # noqa: E402
+import gpu_floor  # noqa: E402
 import gpu_speed  # noqa: E402
 import gpu_tools  # noqa: E402
-from gpu_steps import Failed, NotRun, Output, Steps  # noqa: E402
+import gpu_trainings  # noqa: E402
+from gpu_steps import Failed, GpuMemory, NotRun, NvmlMemory, Output, Steps  # noqa: E402
+
+SCRIPTS = pathlib.Path(__file__).resolve().parents[2] / "scripts"
 
 
 class Floors(unittest.TestCase):
@@ -118,47 +126,127 @@ class Judgements(unittest.TestCase):
         self.assertEqual(gpu_speed.judge("10 steps/s", {}, [])[0], "10 steps/s; nothing to compare it with")
 
 
-class FusedStatistics(unittest.TestCase):
-    CACHE = {"forward of a convolution in float16 by cuDNN 9": [1, 0, 0],
-             "forward with sums of a convolution in float16 by cuDNN 9": [2, 0, 64],
-             "forward with sums of another in float16 by cuDNN 9": [-1, 0, 0],
-             "forward with sums of a convolution in bfloat16 by cuDNN 9": [-1, 0, 0]}
+class Kernels(unittest.TestCase):
+    def test_of_resnet50_are_those_of_its_layers(self):
+        rows = gpu_floor.kernels(256)
+        names = [name for name, _, _ in rows]
+        self.assertEqual(len(names), len(set(names)))
+        self.assertEqual(sum("conv" in name or "downsample.0" in name for name in names), 3 * 53 - 1)
+        # 4.1 G multiplications and additions of an image forward, three passes, without the data gradient of the first convolution.
+        self.assertAlmostEqual(sum(flop for _, _, flop in rows) / 256 / (3 * 8.2e9), 1, delta=0.02)
 
-    def speed(self, folder, rates):
-        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
-        speed.quick = False
-        speed.steps = types.SimpleNamespace(environment={"LOCKSTEP_CACHE_DIR": folder})
-        file = pathlib.Path(folder) / "convolutions.json"
-        file.write_text(json.dumps(self.CACHE))
+    def test_move_what_they_read_and_write(self):
+        rows = {name: (size, flop) for name, size, flop in gpu_floor.kernels(1)}
+        image, weights = 2 * 64 * 56 * 56, 2 * 64 * 64
+        self.assertEqual(rows["layer1.1.conv2 forward"], (2 * image + 9 * weights, 2 * 9 * 64 * 64 * 56 * 56))
+        self.assertEqual(rows["layer1.0.conv1 data gradient"][0], 3 * image + weights, "adds to the gradient that is there")
+        self.assertEqual(rows["layer1.1.bn1 statistics"], (image, 0))
+        self.assertEqual(rows["layer1.1.bn1 backward"][0], 3 * image + image // 16, "a bit for each element")
+        # A 1x1 convolution with stride 2 reads a quarter of its pixels.
+        self.assertEqual(rows["layer2.0.downsample.0 forward"][0], 2 * (256 * 28 * 28 + 256 * 512 + 512 * 28 * 28))
+
+    def test_have_their_measured_time_beside_them(self):
+        with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+            file.write('{"name": "layer1.1.bn1 statistics", "ms": 0.5, "bytes": 1, "flop": 0}\n'
+                       '{"name": "something else", "ms": 2, "bytes": 4.8e9, "flop": 0}\n')
+            file.flush()
+            text, share = gpu_floor.report("NVIDIA H200", 256, file.name)
+        floor = 1e3 * 2 * 64 * 56 * 56 * 256 / 4.8e12
+        self.assertAlmostEqual(share, (floor + 1) / 2.5)
+        self.assertRegex(text, rf"layer1.1.bn1 statistics +102.8 +0.0 +memory +{floor:.4f} +0.5000 +4%")
+        self.assertRegex(text, r"something else +4800.0 +0.0 +memory +1.0000 +2.0000 +50%")
+        self.assertRegex(text, r"layer1.1.bn1 forward .* not in the profile")
+
+    def test_are_unknown_of_an_unknown_gpu(self):
+        self.assertRaisesRegex(ValueError, "got GeForce 256", gpu_floor.report, "GeForce 256", 256)
+        self.assertIsNone(gpu_floor.report("H200", 256)[1])
+
+
+def speed_of(help_text="", prebuilt=None):
+    speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
+    speed.quick, speed.rounds, speed._torch = False, 1, "2.9"
+    speed.limits = gpu_tools.gpu_limits("NVIDIA H200")
+    programs = types.SimpleNamespace(path=lambda name: pathlib.Path("/programs") / name, prebuilt=prebuilt)
+    speed.check = types.SimpleNamespace(help=help_text, programs=programs, gpus=[{"name": "NVIDIA H200"}], versions={})
+    return speed
+
+
+class ResNet50(unittest.TestCase):
+    def test_has_the_goal_beside_it(self):
+        speed = speed_of("--fused-statistics")
+        commands = []
 
         def ours(arguments, _):
-            precision = arguments[arguments.index("--precision") + 1]
-            rates.append((precision, len(gpu_speed.sums_in(json.loads(file.read_text()), precision)[1])))
-            return {"rate": 100 + rates[-1][1]}
+            commands.append(list(map(str, arguments)))
+            return {"rate": 3975.0, "input_wait_share": 0.25}
         speed.ours = ours
-        return speed
+        note, figures = speed.resnet50("bfloat16", 448, ["--no-graph"])
+        self.assertTrue(note.startswith("3975 images/s, 50% of the goal of 7950 (H200), "), note)
+        self.assertEqual(figures["goal"], 7950)
+        self.assertIn("--no-graph", commands[0])
+        self.assertEqual(commands[0][commands[0].index("--fused-statistics") + 1], "never")
+        self.assertEqual(commands[0][commands[0].index("--global-batch") + 1], "448")
+        speed.resnet50("float16", 256, statistics="measure")
+        self.assertEqual(commands[1][commands[1].index("--fused-statistics") + 1], "measure")
+        speed.check.help = ""
+        speed.resnet50("float16", 256)
+        self.assertNotIn("--fused-statistics", commands[2])
 
-    def test_are_measured_with_and_without(self):
-        rates = []
+    def test_is_profiled_where_that_is_built(self):
+        self.assertRaisesRegex(NotRun, "not built: lockstep train --profile", speed_of().profile, "bfloat16")
         with tempfile.TemporaryDirectory() as folder:
-            note, figures = self.speed(folder, rates).fused_statistics()
-            self.assertEqual(json.loads((pathlib.Path(folder) / "convolutions.json").read_text()), self.CACHE)
-        self.assertEqual(rates, [("bfloat16", 0), ("float16", 1), ("float16", 1), ("float16", 0), ("float16", 0)])
-        self.assertEqual(note, "bfloat16: 0 of 1 kinds of convolutions; float16: 1 of 2 kinds of convolutions, 101 images/s, apart 100")
-        self.assertEqual(figures["float16"], {"tried": 2, "chosen": 1, "samples_per_second": 101, "apart_samples_per_second": 100})
+            speed = speed_of("--profile FILE")
+            logged = []
+            speed.steps = types.SimpleNamespace(folder=pathlib.Path(folder), log=logged.append)
 
-    def test_are_left_out_where_it_has_to_be_quick(self):
-        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
-        speed.quick = True
-        self.assertRaises(NotRun, speed.fused_statistics)
+            def train(arguments, _):
+                pathlib.Path(arguments[arguments.index("--profile") + 1]).write_text('{"name": "optimizer", "ms": 1, "bytes": 1, "flop": 0}\n')
+            speed.train = train
+            note, _ = speed.profile("float16")
+        self.assertIn("profile_float16.jsonl", note)
+        self.assertIn("optimizer", logged[0])
+
+    def test_memory_is_watched_in_runs_that_are_not_timed(self):
+        speed = speed_of()
+        speed.train = lambda arguments, limit, watch_memory: types.SimpleNamespace(gpu_mib=100)
+        speed.theirs = lambda arguments, limit, watch_memory: {"gpu_mib": 100}
+        self.assertEqual(speed.memory()[0], "100 MiB; peak memory, times PyTorch's 1.00 (expected at most 1.05)")
+
+
+class Cifar(unittest.TestCase):
+    def test_is_not_run_without_its_data(self):
+        self.assertRaisesRegex(NotRun, "its data is not here", speed_of().cifar)
+
+    def test_may_be_packed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shard = pathlib.Path(folder, "train-0.tfrecord")
+            shard.write_text("records")
+            with tarfile.open(f"{folder}/cifar10.tar.gz", "w:gz") as archive:
+                archive.add(shard, shard.name)
+            speed = speed_of(prebuilt=pathlib.Path(folder))
+            speed.train_on_cifar = lambda unpacked: pathlib.Path(unpacked, "train-0.tfrecord").read_text()
+            self.assertEqual(speed.cifar(), "records")
+
+    def test_is_judged_by_its_best_epoch(self):
+        speed = speed_of()
+        for best, result in [(0.9401, None), (0.9399, Failed)]:
+            epochs = "".join(json.dumps({"event": "epoch", "validation_accuracy": value, "seconds": 1.5}) + "\n" for value in (0.5, best))
+            speed.train = lambda arguments, limit, text=epochs: types.SimpleNamespace(text=text)
+            os.environ["LOCKSTEP_BENCH_CIFAR10"] = "/data"
+            try:
+                if result:
+                    self.assertRaisesRegex(result, "missed: 93.99% after 2 epochs, 3.0 s", speed.cifar)
+                else:
+                    self.assertIn("94.01% after 2 epochs, 3.0 s in the epochs", speed.cifar()[0])
+            finally:
+                del os.environ["LOCKSTEP_BENCH_CIFAR10"]
 
 
 class JpegRecords(unittest.TestCase):
     def speed(self, folder, rates):
-        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
-        speed.check = types.SimpleNamespace(help="--images TEXT")
+        speed = speed_of("--images TEXT")
         speed.commands = []
-        speed.steps = types.SimpleNamespace(folder=pathlib.Path(folder), checked=lambda command, limit: speed.commands.append(command))
+        speed.steps = types.SimpleNamespace(environment={"TMPDIR": folder}, checked=lambda command, limit: speed.commands.append(command))
 
         def ours(arguments, _):
             speed.commands.append(arguments)
@@ -175,14 +263,12 @@ class JpegRecords(unittest.TestCase):
             self.assertTrue(note.endswith(verdict), note)
             self.assertEqual(figures["samples_per_second"], rate)
             made, jpeg, free = speed.commands
-            self.assertEqual(made[1], pathlib.Path(folder) / "jpeg")
-            self.assertIn(f"{folder}/jpeg/train-*.tfrecord", jpeg)
+            self.assertEqual(made[1].parent, pathlib.Path(folder))
+            self.assertIn(f"{made[1]}/train-*.tfrecord", jpeg)
             self.assertIn("synthetic-images:224x224x3:1000:2048", free)
 
     def test_are_left_out_of_versions_that_prepare_none(self):
-        speed = gpu_speed.Speed.__new__(gpu_speed.Speed)
-        speed.check = types.SimpleNamespace(help="--data TEXT")
-        self.assertRaises(NotRun, speed.jpeg)
+        self.assertRaises(NotRun, speed_of("--data TEXT").jpeg)
 
 
 class Running(unittest.TestCase):
@@ -202,7 +288,7 @@ class Running(unittest.TestCase):
         self.assertEqual((row["result"], row["note"]), ("failed", "status 3: why"))
         self.assertEqual(self.step("good", lambda: ("fine", {"figure": 1}))["figures"], {"figure": 1})
         self.assertEqual(gpu_tools.exit_status(self.steps.rows), 1)
-        self.assertIn("why", (self.folder / "bad.log").read_text())
+        self.assertIn("==== bad\n$ sh -c", (self.folder / "log.txt").read_text())
 
     def test_a_step_is_not_run_where_what_it_needs_failed(self):
         self.step("build", lambda: self.steps.checked(["false"], 10))
@@ -210,13 +296,33 @@ class Running(unittest.TestCase):
         self.assertEqual((row["result"], row["note"]), ("not run", "it needs the step 'build', which did not pass"))
 
     def test_what_takes_too_long_is_ended_with_all_that_it_started(self):
-        row = self.step("slow", lambda: self.steps.checked(["sh", "-c", "sleep 1000 & wait"], 1.1))
-        self.assertEqual(row["result"], "failed")
-        self.assertIn("signal 9: ended after 1 s, its limit", row["note"])
+        row = self.step("slow", lambda: self.steps.checked(["sh", "-c", "echo here; sleep 1000 & wait"], 1.1))
+        self.assertEqual((row["result"], row["note"]), ("not run", "it had not ended after 1 s, its limit; last: here"))
 
     def test_nothing_begins_after_the_end(self):
         self.steps.deadline = 0
-        self.assertEqual(self.step("late", lambda: "done")["note"], "the time for all steps was over")
+        self.assertEqual(self.step("late", lambda: "done")["note"], "the time was over")
+
+    def test_a_group_has_its_own_time_within_that_of_all(self):
+        end = self.steps.end
+        self.steps.begin("short", 0)
+        self.assertEqual(self.step("late", lambda: "done")["note"], "the time was over")
+        self.steps.begin("long", 1e6)
+        self.assertEqual(self.steps.deadline, end)
+        self.assertEqual(self.step("early", lambda: "done")["group"], "long")
+
+    def test_results_are_saved_after_each_step(self):
+        saved = []
+        self.steps.save = lambda: saved.append(len(self.steps.rows))
+        self.step("one", lambda: "done")
+        self.step("two", lambda: {}["key"])
+        self.assertEqual(saved, [1, 2])
+
+    def test_the_log_keeps_the_end_of_a_long_output(self):
+        self.step("long", lambda: self.steps.checked([sys.executable, "-c", "print('x' * 200000, 'the end')"], 30).text[:1])
+        log = (self.folder / "log.txt").read_text()
+        self.assertLess(len(log), 70000)
+        self.assertIn("the end", log)
 
     def test_a_mistake_of_a_step_is_a_result(self):
         self.assertEqual(self.step("odd", lambda: {}["key"])["note"], "KeyError: 'key'")
@@ -230,35 +336,148 @@ class Running(unittest.TestCase):
         self.assertEqual(gpu_tools.exit_status(self.steps.rows), 0)
 
 
+class Memory(unittest.TestCase):
+    def test_is_the_most_that_nvml_tells(self):
+        values = [3 << 20, 9 << 20, 5 << 20]
+        seen = []
+
+        def read(device, memory):
+            seen.append(values[min(len(seen), len(values) - 1)])
+            ctypes.cast(memory, ctypes.POINTER(NvmlMemory)).contents.used = seen[-1]
+            return 0
+        library = types.SimpleNamespace(nvmlInit_v2=lambda: 0, nvmlDeviceGetHandleByIndex_v2=lambda index, device: 0,
+                                        nvmlDeviceGetMemoryInfo=read, nvmlShutdown=lambda: 0)
+        memory = GpuMemory(library, 0.001)
+        while len(seen) < 4:
+            pass
+        self.assertEqual(memory.end(), 9)
+
+    def test_is_unknown_where_nvml_fails(self):
+        self.assertIsNone(GpuMemory(types.SimpleNamespace(nvmlInit_v2=lambda: 1)).end())
+
+
+class Groups(unittest.TestCase):
+    def test_have_less_than_half_an_hour(self):
+        self.assertLessEqual(max(gpu_check.GROUPS.values()), 480)
+        self.assertLessEqual(sum(gpu_check.GROUPS.values()), 26 * 60)
+
+    def test_are_those_that_the_script_knows(self):
+        text = (SCRIPTS / "gpu_check").read_text(encoding="utf-8")
+        known = re.search(r"^readonly steps='(.+)'$", text, re.MULTILINE).group(1).split()
+        self.assertEqual(known, [name for name in gpu_check.GROUPS if name != "facts"])
+        told = re.findall(r"^#   (\w+) +(\d+)   ", text, re.MULTILINE)
+        self.assertEqual([(name, int(seconds)) for name, seconds in told], [(name, gpu_check.GROUPS[name]) for name in known])
+
+
+class WholeRun(unittest.TestCase):
+    """All groups with stand-ins for the programs, in a folder as scripts/gpu_pack --prebuilt makes it."""
+
+    def run_check(self, only):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = pathlib.Path(folder.name)
+        prebuilt = self.folder / "prebuilt"
+        (prebuilt / "bin").mkdir(parents=True)
+        (prebuilt / "glibc").write_text("2.17\n")
+        cache = self.folder / "earlier.json"
+        cache.write_text('{"known": [1, 0, 0]}')
+        shutil.copy(SCRIPTS / "gpu_run", prebuilt / "run")
+        program = prebuilt / "bin" / "lockstep"
+        program.write_text("#!/bin/sh\ncase $1 in version) echo '{\"version\": \"1.2\"}' ;; esac\n")
+        tests = prebuilt / "bin" / "device_on_gpu_tests"
+        tests.write_text("#!/bin/sh\necho '[  PASSED  ] 7 tests.'\n")
+        smi = self.folder / "nvidia-smi"
+        smi.write_text("#!/bin/sh\ncase $1 in -L) echo GPU 0 ;; --query*) echo 'NVIDIA H200, GPU-1, 580.1, 143771, 9.0' ;; esac\n")
+        for file in (program, tests, smi):
+            file.chmod(0o755)
+        environment = dict(os.environ, PATH=f"{self.folder}:{os.environ['PATH']}")
+        environment.pop("CUDA_VISIBLE_DEVICES", None)
+        # As it is carried: scripts/gpu_check unpacks it.
+        shutil.make_archive(str(prebuilt), "gztar", self.folder, prebuilt.name)
+        shutil.rmtree(prebuilt)
+        answer = subprocess.run([SCRIPTS / "gpu_check", "--prebuilt", prebuilt, "--out", self.folder / "out", "--only", only, "--cache", cache],
+                                capture_output=True, text=True, check=False, env=environment)
+        return answer, json.loads((self.folder / "out" / "results.json").read_text())
+
+    def test_of_prebuilt_programs_needs_no_compiler(self):
+        answer, results = self.run_check("tests,conv")
+        rows = {row["step"]: (row["result"], row["note"]) for row in results["steps"]}
+        self.assertEqual(rows["find CUDA"], ("passed", "built elsewhere, with glibc 2.17"))
+        self.assertEqual(rows["start of the program"], ("passed", "1.2"))
+        self.assertEqual(rows["tests of device"], ("passed", "7 passed, 0 skipped"))
+        self.assertEqual(rows["tests of model"], ("not run", "not built: model_on_gpu_tests"))
+        self.assertEqual(rows["speed of convolutions"], ("not run", "not built: lockstep_bench_conv"))
+        self.assertNotIn("configure", rows)
+        self.assertNotIn("speed of cnn", rows)
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        self.assertEqual(results["versions"]["lockstep"], {"version": "1.2"})
+        self.assertEqual({file.name for file in (self.folder / "out").iterdir()}, {"results.json", "results.md", "log.txt", "convolutions.json"})
+        self.assertIn("known", (self.folder / "out" / "convolutions.json").read_text())
+
+
+class PrebuiltRun(unittest.TestCase):
+    def test_says_what_the_machine_lacks(self):
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copy(SCRIPTS / "gpu_run", f"{folder}/run")
+            pathlib.Path(folder, "glibc").write_text("9.99\n")
+            answer = subprocess.run([f"{folder}/run", "true"], capture_output=True, text=True, check=False)
+            self.assertEqual(answer.returncode, 1)
+            self.assertRegex(answer.stderr, r"expected the C library glibc 9.99 or newer, got glibc \d")
+            pathlib.Path(folder, "glibc").write_text("2.0\n")
+            answer = subprocess.run([f"{folder}/run", "sh", "-c", "echo $OPAL_PREFIX $LD_LIBRARY_PATH"], capture_output=True, text=True, check=False,
+                                    env=dict(os.environ, LD_LIBRARY_PATH="/mine"))
+            self.assertTrue(answer.stdout.startswith(f"{folder} {folder}/lib:"), answer.stdout + answer.stderr)
+            self.assertIn(":/mine", answer.stdout)
+
+
+class Pack(unittest.TestCase):
+    def test_can_be_carried(self):
+        if not shutil.which("apt-cache"):
+            self.skipTest("there is no apt")
+        answer = subprocess.run([SCRIPTS / "gpu_pack", "--list"], capture_output=True, text=True, check=False)
+        packages = {line.split()[0]: int(line.split()[2]) for line in answer.stdout.splitlines()}
+        if "libopenmpi-dev" not in packages:
+            self.skipTest("apt has no package lists: apt-get update")
+        self.assertLessEqual(len(packages), 100, sorted(packages))
+        self.assertLessEqual(sum(packages.values()), 40e6, packages)
+        for needed in ("libdnnl-dev", "libspdlog-dev", "openmpi-bin", "libgtest-dev", "libpng-dev"):
+            self.assertIn(needed, packages)
+
+
 class Tests(unittest.TestCase):
     ROOT = pathlib.Path(__file__).resolve().parents[2]
 
     def test_all_programs_that_need_a_gpu_are_run(self):
         found = {file.parent.name: name for file in self.ROOT.glob("tests/*/CMakeLists.txt")
                  for name in re.findall(r"lockstep_gpu_test\((\w+)", file.read_text(encoding="utf-8"))}
-        self.assertEqual(gpu_check.TESTS, found)
+        self.assertEqual(gpu_find.TESTS, found)
+        pack = (SCRIPTS / "gpu_pack").read_text(encoding="utf-8")
+        targets = re.search(r"^readonly targets=\((.+?)\)$", pack, re.MULTILINE | re.DOTALL).group(1).split()
+        self.assertEqual(sorted(targets), sorted(gpu_check.TARGETS))
 
     def test_of_a_program_that_runs_none_fail(self):
         check = gpu_check.Check.__new__(gpu_check.Check)
         for passed, errors in [(0, "no test ran; 2 were skipped"), (1, None)]:
             text = f"[  PASSED  ] {passed} tests.\n[  SKIPPED ] 2 tests, listed below:\n"
-            check.steps = types.SimpleNamespace(run=lambda command, limit, text=text: Output(0, text, "", 1, None))
+            check.steps = types.SimpleNamespace(environment={}, run=lambda command, limit, environment, text=text: Output(0, text, "", 1, None))
+            check.programs = types.SimpleNamespace(path=lambda name: name)
             if errors:
                 self.assertRaisesRegex(Failed, errors, check.test, "device")
             else:
                 self.assertEqual(check.test("device")[0], "1 passed, 2 skipped")
 
     def test_a_refusal_has_its_status_and_says_what_it_needed(self):
-        check = gpu_check.Check.__new__(gpu_check.Check)
+        trainings = gpu_trainings.Trainings.__new__(gpu_trainings.Trainings)
+        trainings.check = types.SimpleNamespace(programs=types.SimpleNamespace(path=lambda name: name))
         seen = []
 
         def run(command, limit, environment):
             seen.append(environment)
             return Output(5, "", "[devices] expected gpu:0; none", 1, None)
-        check.steps = types.SimpleNamespace(run=run, environment={"PATH": "/bin"})
-        self.assertEqual(check.refuses([], "expected gpu:0", {"CUDA_VISIBLE_DEVICES": ""}), "[devices] expected gpu:0; none")
+        trainings.steps = types.SimpleNamespace(run=run, environment={"PATH": "/bin"})
+        self.assertEqual(trainings.refuses([], "expected gpu:0", {"CUDA_VISIBLE_DEVICES": ""}), "[devices] expected gpu:0; none")
         self.assertEqual(seen, [{"PATH": "/bin", "CUDA_VISIBLE_DEVICES": ""}])
-        self.assertRaisesRegex(Failed, "expected status 5 and 'memory'", check.refuses, [], "memory")
+        self.assertRaisesRegex(Failed, "expected status 5 and 'memory'", trainings.refuses, [], "memory")
 
 
 class Finding(unittest.TestCase):
@@ -274,6 +493,16 @@ class Finding(unittest.TestCase):
         (self.folder / "libcudnn.so").touch()
         self.assertEqual(gpu_find.library_in([self.folder], "cudnn"), self.folder / "libcudnn.so")
         self.assertIsNone(gpu_find.library_in([self.folder], "nccl"))
+
+    def test_the_toolkit_is_where_nvcc_says(self):
+        nvcc = self.folder / "bin" / "nvcc"
+        nvcc.parent.mkdir()
+        nvcc.write_text(f"#!/bin/sh\necho '#$ _SPACE_=' >&2; echo '#$ TOP={self.folder}/toolkit/bin/..' >&2\n")
+        nvcc.chmod(0o755)
+        (self.folder / "toolkit" / "bin").mkdir(parents=True)
+        self.assertEqual(gpu_find.toolkit_of(nvcc), self.folder.resolve() / "toolkit")
+        nvcc.write_text("#!/bin/sh\n")
+        self.assertEqual(gpu_find.toolkit_of(nvcc), self.folder.resolve())
 
     def test_versions_are_read_from_headers(self):
         header = self.folder / "nccl.h"

@@ -88,6 +88,10 @@ TEST_F(CudnnGraph, HasEnginesForFloat16) {
   for (const int capability : {800, 900}) {
     if (!knows(capability))
       GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs in another way";
+    const SummingGraph first = graph_of(kShapes[0], CUDNN_DATA_HALF);
+    for (const GraphDescriptor& way :
+         engine_configurations(first.whole(), CUDNN_HEUR_MODE_A, &*gpu_))
+      EXPECT_FALSE(is_compiled_at_run_time(way)) << "without a GPU cuDNN lists none that is";
     for (const Shape2D& shape : kShapes)
       EXPECT_GT(plans(graph_of(shape, CUDNN_DATA_HALF)), 0)
           << capability << ' ' << shape.size << ' ' << shape.filters;

@@ -193,6 +193,35 @@ TEST_F(FusedStatisticsTest, AreMeasuredOnceForEachShape) {
   }
 }
 
+TEST_F(FusedStatisticsTest, AreNotFoundByEnginesThatCompileTheirKernels) {
+  const pretend::Machine machine({.compiles_at_run_time = true});
+  const ComputeOptions where_faster{.precision = Precision::bfloat16};
+  train(with_two_convolutions(), where_faster);
+  EXPECT_THAT(remembered(), Each(AnyOf(kApart, kWorking)));
+  remember(kWithWorkspace);
+  EXPECT_EQ(train(with_two_convolutions(), where_faster).found, 0U);
+}
+
+TEST_F(FusedStatisticsTest, AreTriedInAFewWays) {
+  const pretend::Machine machine({.idle_engines = 30});
+  const std::uint64_t before = pretend::graph_plans();
+  train(with_two_convolutions(), {.precision = Precision::bfloat16});
+  EXPECT_EQ(pretend::graph_plans() - before, 16U) << "8 for each convolution";
+  EXPECT_THAT(remembered(), Each(kApart));
+}
+
+TEST_F(FusedStatisticsTest, AreMeasuredInATimeThatIsKnown) {
+  const auto seconds = [](const ComputeOptions& options) {
+    Side gpu(kGpu, std::make_shared<const Network>(with_two_convolutions()), options);
+    EXPECT_EQ(gpu.model().backend().choosing_seconds(), 0);
+    gpu.model().prepare(3, true);
+    return gpu.model().backend().choosing_seconds();
+  };
+  const ComputeOptions where_faster{.precision = Precision::bfloat16};
+  EXPECT_GT(seconds(where_faster), 0);
+  EXPECT_EQ(seconds(where_faster), 0) << "all of it is in the cache";
+}
+
 TEST_F(FusedStatisticsTest, AddNothingToAnOlderCache) {
   ComputeOptions never{.precision = Precision::bfloat16,
                        .fused_statistics = FusedStatistics::never};

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
@@ -12,6 +15,7 @@
 #include "lockstep/strategy/trainer.h"
 #include "tests/strategy/training.h"
 #include "tests/support/device_error.h"
+#include "tests/support/pretend_cuda/cudnn_graph.h"
 #include "tests/support/pretend_cuda/machine.h"
 #include "tests/support/pretend_gpu.h"
 #include "tests/support/ranks.h"
@@ -148,6 +152,25 @@ TEST(GpuTraining, TouchesNoGpuButItsOwn) {
   EXPECT_THAT(touched(pretend::gpus(2, 5), Route::staged), ElementsAre(5, 6));
   if (allreduce::nccl_built_version() == "absent") return;
   EXPECT_THAT(touched(pretend::gpus(2, 5), Route::nccl), ElementsAre(5, 6));
+}
+
+TEST(GpuTraining, TriesFusedStatisticsOnlyIfItMay) {
+  const std::string folder = testing::TempDir() + "/fused_statistics_of_a_trainer";
+  std::filesystem::remove_all(folder);
+  ::setenv("LOCKSTEP_CACHE_DIR", folder.c_str(), 1);
+  const auto plans = [](model::FusedStatistics when) {
+    job::Session session(0, nullptr);
+    const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
+    Trainer trainer(*strategy, zoo::resnet18({16, 16, 3}, 4, {.width = 4}),
+                    {.precision = model::Precision::bfloat16, .fused_statistics = when});
+    const std::uint64_t before = pretend::graph_plans();
+    trainer.fit(data::Dataset::synthetic({16, 16, 3}, 4, 8).batch(8), {.epochs = 1});
+    return pretend::graph_plans() - before;
+  };
+  EXPECT_EQ(plans(model::FusedStatistics::never), 0U);
+  EXPECT_GT(plans(model::FusedStatistics::where_faster), 0U);
+  ::unsetenv("LOCKSTEP_CACHE_DIR");
+  std::filesystem::remove_all(folder);
 }
 
 TEST(ChooseDevices, OfOneProcessTakesAllGpus) {

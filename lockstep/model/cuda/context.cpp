@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <cstring>
+#include <string>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -13,10 +16,25 @@
 
 namespace lockstep::model::cuda {
 
+namespace {
+
+// The reason of this thread's last failed call, on one line; empty if cuDNN does not give one.
+std::string cudnn_reason() {
+  std::array<char, 1024> text{};
+  cudnnGetLastErrorString(text.data(), text.size());
+  std::string reason(text.data());
+  std::ranges::replace(reason, '\n', ' ');
+  return reason.substr(0, reason.find_last_not_of(' ') + 1);
+}
+
+}  // namespace
+
 void check(cudnnStatus_t status, std::string_view what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
+  const std::string reason = cudnn_reason();
   throw Error(ErrorCategory::device, "cudnn", fmt::format("expected {}", what),
-              fmt::format("cuDNN {} returned {}", cudnnGetVersion(), cudnnGetErrorString(status)));
+              fmt::format("cuDNN {} returned {}{}{}", cudnnGetVersion(),
+                          cudnnGetErrorString(status), reason.empty() ? "" : ": ", reason));
 }
 
 void check(cublasStatus_t status, std::string_view what) {

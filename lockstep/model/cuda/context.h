@@ -5,6 +5,7 @@
 #include <cublasLt.h>
 #include <cudnn.h>
 
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/cuda/cuda.h"
 #include "lockstep/device/stream.h"
@@ -137,6 +139,16 @@ class Context {
     if (options_.progress) options_.progress();
   }
   const ComputeOptions& options() const { return options_; }
+  /// Time spent measuring algorithms so far.
+  double choosing_seconds() const { return choosing_seconds_; }
+  /// Measures algorithms: runs `choose`, and adds its duration to choosing_seconds().
+  template <typename Choose>
+  auto measured(Choose choose) {
+    const auto start = std::chrono::steady_clock::now();
+    auto chosen = choose();
+    choosing_seconds_ += seconds_since(start);
+    return chosen;
+  }
   device::Stream& stream() { return stream_; }
   /// The stream for copies from the host, overlapped with computation.
   device::Stream& copies() { return copies_; }
@@ -155,6 +167,7 @@ class Context {
   int multiprocessors_ = 0;
   std::size_t l2_bytes_ = 0;
   ComputeOptions options_;
+  double choosing_seconds_ = 0;
   device::Stream stream_;
   device::Stream copies_;
   cudaStream_t native_;

@@ -10,6 +10,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/backend.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
@@ -58,6 +59,15 @@ void log_memory(LocalReplicas& replicas) {
       "{:.1f}",
       to_string(device), mebibytes(memory.total() + slots), mebibytes(memory.parameters),
       mebibytes(memory.gradients), mebibytes(slots), mebibytes(memory.activations));
+}
+
+/// Only if algorithms were measured, which can delay the first step by a minute.
+void log_choosing(LocalReplicas& replicas) {
+  const Strategy& strategy = replicas.strategy();
+  const double seconds = replicas[0].model().backend().choosing_seconds();
+  if (seconds == 0 || !strategy.is_chief()) return;
+  strategy.session().logger()->info("{} measured the algorithms of its convolutions in {:.1f} s",
+                                    to_string(strategy.device(0)), seconds);
 }
 
 }  // namespace
@@ -151,6 +161,7 @@ void FitLoop::prepare() {
     prepare(plan_.dataset, true, ends_an_epoch);
     if (plan_.validation) prepare(*plan_.validation, false, true);
   });
+  log_choosing(replicas_);
   const std::int64_t batch = std::min(plan_.dataset.global_batch(), plan_.dataset.size());
   const std::int64_t rest = plan_.dataset.size() % batch;
   if (!warn_of_single_values(batch, "every step") && ends_an_epoch && rest > 0)

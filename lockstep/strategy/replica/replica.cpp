@@ -54,6 +54,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
              {.precision = options.precision,
               .tf32 = options.tf32,
               .deterministic = options.deterministic,
+              .fused_statistics = options.fused_statistics,
               .statistics = shared_statistics_.get(),
               .progress =
                   [this] {

@@ -34,6 +34,8 @@ struct ReplicaOptions {
   model::Precision precision = model::Precision::float32;
   bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
   bool deterministic = false;  ///< on a GPU, whether results must be bitwise reproducible
+  /// On a GPU in 16 bits.
+  model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
   model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
   double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
   int accumulate = 1;                 ///< micro-batches per step

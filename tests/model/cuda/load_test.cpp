@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/cuda/context.h"
 
 namespace lockstep::model {
 namespace {
@@ -34,6 +35,24 @@ TEST(LoadedCudnn, MakesDescriptors) {
               CUDNN_STATUS_SUCCESS);
     EXPECT_NE(cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, -8, 3, 5, 5),
               CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnDestroyFilterDescriptor(filter), CUDNN_STATUS_SUCCESS);
+  });
+}
+
+TEST(LoadedCudnn, GivesItsReasonForARefusal) {
+  skip_without_library([] {
+    cudnnFilterDescriptor_t filter = nullptr;
+    ASSERT_EQ(cudnnCreateFilterDescriptor(&filter), CUDNN_STATUS_SUCCESS);
+    const cudnnStatus_t status =
+        cudnnSetFilter4dDescriptor(filter, CUDNN_DATA_FLOAT, CUDNN_TENSOR_NHWC, -8, 3, 5, 5);
+    try {
+      cuda::check(status, "a filter");
+      ADD_FAILURE() << "a filter with -8 outputs";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  ::testing::MatchesRegex(".*expected a filter; cuDNN [0-9]+ returned "
+                                          "CUDNN_STATUS_BAD_PARAM[A-Z_]*: [^\n]*[a-zA-Z][^\n]*"));
+    }
     EXPECT_EQ(cudnnDestroyFilterDescriptor(filter), CUDNN_STATUS_SUCCESS);
   });
 }

@@ -10,7 +10,6 @@
 #include <array>
 #include <atomic>
 #include <cstring>
-#include <span>
 #include <utility>
 
 #include "tests/support/pretend_cuda/cudnn_descriptors.h"
@@ -32,6 +31,7 @@ constexpr int kPlain = 1;      // has no workspace
 constexpr int kWithSpace = 2;  // fills it
 
 std::atomic<std::uint64_t> runs{0};
+std::atomic<std::uint64_t> plans{0};
 
 template <typename T>
 std::vector<T> values_of(const GraphDescriptor& descriptor, cudnnBackendAttributeName_t name) {
@@ -160,6 +160,7 @@ cudnnStatus_t finalize_rules(GraphDescriptor& descriptor) {
 }
 
 cudnnStatus_t finalize_plan(GraphDescriptor& descriptor) {
+  ++plans;
   const auto configuration = other_of(descriptor, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG);
   if (configuration->engine == kIdle)
     return refuse(CUDNN_STATUS_NOT_SUPPORTED, "an engine that was proposed and does not work");
@@ -170,12 +171,34 @@ cudnnStatus_t finalize_plan(GraphDescriptor& descriptor) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-std::span<const int> engines_of(const GraphDescriptor& rules) {
-  static constexpr std::array kFast{kIdle, kPlain, kWithSpace};
-  static constexpr std::array kSafe{kWithSpace};
+std::vector<int> engines_of(const GraphDescriptor& rules) {
   const auto mode = value_of<cudnnBackendHeurMode_t>(rules, CUDNN_ATTR_ENGINEHEUR_MODE);
-  if (mode == CUDNN_HEUR_MODE_FALLBACK) return kSafe;
-  return kFast;
+  if (mode == CUDNN_HEUR_MODE_FALLBACK) return {kWithSpace};
+  std::vector<int> engines(static_cast<std::size_t>(pretend::machine().idle_engines), kIdle);
+  engines.insert(engines.end(), {kPlain, kWithSpace});
+  return engines;
+}
+
+cudnnStatus_t give_engine(const GraphDescriptor& configuration, std::int64_t* count,
+                          const cudnnBackendDescriptor_t* handle) {
+  const auto engine = pretend::graph_descriptor(*handle);
+  if (engine->type != CUDNN_BACKEND_ENGINE_DESCRIPTOR || engine->is_final)
+    return refuse(CUDNN_STATUS_BAD_PARAM, "no place for an engine");
+  engine->engine = configuration.engine;
+  engine->is_final = true;
+  *count = 1;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+cudnnStatus_t give_notes(const GraphDescriptor& engine, std::int64_t* count,
+                         cudnnBackendBehaviorNote_t* notes) {
+  *notes++ = CUDNN_BEHAVIOR_NOTE_SUPPORTS_CUDA_GRAPH_NATIVE_API;
+  *count = 1;
+  if (!pretend::machine().compiles_at_run_time || engine.engine != kWithSpace)
+    return CUDNN_STATUS_SUCCESS;
+  *notes = CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION;
+  ++*count;
+  return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t give_configurations(const GraphDescriptor& rules, std::int64_t most,
@@ -237,6 +260,7 @@ void compute(const SummedConvolution& graph, const Memory& at) {
 }  // namespace
 
 std::uint64_t pretend::graph_runs() { return runs; }
+std::uint64_t pretend::graph_plans() { return plans; }
 
 cudnnStatus_t pretend::finalize(GraphDescriptor& descriptor) {
   switch (descriptor.type) {
@@ -275,6 +299,13 @@ cudnnStatus_t cudnnBackendGetAttribute(cudnnBackendDescriptor_t const handle,
       descriptor->type == CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR)
     return give_configurations(*descriptor, requested, count,
                                static_cast<const cudnnBackendDescriptor_t*>(values));
+  if (name == CUDNN_ATTR_ENGINECFG_ENGINE && type == CUDNN_TYPE_BACKEND_DESCRIPTOR &&
+      requested == 1 && descriptor->type == CUDNN_BACKEND_ENGINECFG_DESCRIPTOR)
+    return give_engine(*descriptor, count, static_cast<const cudnnBackendDescriptor_t*>(values));
+  if (name == CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE && type == CUDNN_TYPE_BEHAVIOR_NOTE &&
+      requested == CUDNN_BEHAVIOR_NOTE_TYPE_COUNT &&
+      descriptor->type == CUDNN_BACKEND_ENGINE_DESCRIPTOR)
+    return give_notes(*descriptor, count, static_cast<cudnnBackendBehaviorNote_t*>(values));
   if (name == CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE && type == CUDNN_TYPE_INT64 &&
       requested == 1 && descriptor->type == CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR) {
     *count = 1;

@@ -23,6 +23,8 @@ struct MachineOptions {
   bool waits_for_all = false;
   bool runs_first_products =
       true;  // whether cuBLASLt runs the algorithms that its heuristics propose first
+  bool compiles_at_run_time = false;  // whether all but the first working one compile their kernels
+  int idle_engines = 1;               // that cuDNN proposes first, and that do not work
 };
 
 /// As long as this lives the machine is another one. Whatever was allocated before counts on it

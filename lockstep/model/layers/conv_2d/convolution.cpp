@@ -120,7 +120,7 @@ ConvolutionAlgorithm Convolution::choose(ConvolutionPass pass) {
   if (const auto known = cache.find(name)) return *known;
   const std::unique_ptr<Tried> memory = memory_for_trying();
   if (!memory) return by_rules(pass);
-  const ConvolutionAlgorithm chosen = try_out(pass, *memory);
+  const ConvolutionAlgorithm chosen = context_.measured([&] { return try_out(pass, *memory); });
   cache.add(name, chosen);
   return chosen;
 }

@@ -98,6 +98,22 @@ std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
   return configurations;
 }
 
+bool is_compiled_at_run_time(const GraphDescriptor& configuration) {
+  constexpr std::string_view kWhat = "the notes on an engine";
+  const GraphDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  cudnnBackendDescriptor_t handle = engine.get();
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &handle),
+        kWhat);
+  std::array<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT> notes{};
+  check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
+                                 CUDNN_TYPE_BEHAVIOR_NOTE, std::ssize(notes), &count, notes.data()),
+        kWhat);
+  const auto written = std::span(notes).first(static_cast<std::size_t>(count));
+  return std::ranges::find(written, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != written.end();
+}
+
 std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescriptor& configuration) {
   GraphDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
   plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle)

@@ -74,6 +74,10 @@ std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
                                                    cudnnBackendHeurMode_t mode,
                                                    const GraphDescriptor* gpu = nullptr);
 
+/// Whether the engine of `configuration` compiles its kernels when a plan is made, which takes up
+/// to seconds.
+bool is_compiled_at_run_time(const GraphDescriptor& configuration);
+
 /// An execution plan of a graph.
 class GraphPlan {
  public:

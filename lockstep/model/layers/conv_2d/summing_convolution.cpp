@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <limits>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/model/cuda/trial_timer.h"
 #include "lockstep/model/layers/batch_normalization/kernels.h"
@@ -18,7 +20,9 @@ constexpr std::array<std::int64_t, 5> kIds{kInput, kKernel, kOutput, kSums, kSqu
 // The algorithm number in the cache if a separate convolution and statistics pass is faster.
 constexpr int kApart = -1;
 
-constexpr int kMaxWays = 16;
+// Limits of a trial, per shape: making the plan of a configuration can take long.
+constexpr int kMaxTrials = 8;
+constexpr double kMaxTrialSeconds = 5;
 
 GraphDescriptor describe_window(const WindowGeometry& w) {
   const std::array<std::int64_t, 2> strides{w.stride_height, w.stride_width};
@@ -97,7 +101,7 @@ SummingConvolution::SummingConvolution(Context& context, const Conv2DSpec& spec,
   // The second mode lists configurations that are likely to work rather than fast.
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
     for (GraphDescriptor& one : engine_configurations(graph_.whole(), mode))
-      configurations_.push_back(std::move(one));
+      if (!is_compiled_at_run_time(one)) configurations_.push_back(std::move(one));
 }
 
 bool SummingConvolution::take(int number) {
@@ -134,7 +138,9 @@ class Trial {
   ConvolutionAlgorithm run(SummingConvolution& summing, const ConvolutionAlgorithm& algorithm) {
     ConvolutionAlgorithm best{.number = kApart};
     float shortest = time_apart(algorithm);
-    for (int number = 0; number < std::min(summing.ways(), kMaxWays); ++number) {
+    const auto start = std::chrono::steady_clock::now();
+    for (int number = 0; number < std::min(summing.ways(), kMaxTrials); ++number) {
+      if (seconds_since(start) > kMaxTrialSeconds) break;
       context_.made_progress();
       float time = shortest;
       const bool works = succeeds([&] {
@@ -222,7 +228,9 @@ std::unique_ptr<SummingConvolution> choose_summing_convolution(
     if (!measures) return take_first(*summing);
     if (!known) {
       known = {.number = kApart};
-      if (summing->ways() > 0) known = Trial(context, spec, window, apart).run(*summing, algorithm);
+      if (summing->ways() > 0)
+        known = context.measured(
+            [&] { return Trial(context, spec, window, apart).run(*summing, algorithm); });
       cache.add(name, *known);
     }
     return take_known(*summing, known->number);

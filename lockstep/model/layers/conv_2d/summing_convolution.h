@@ -47,8 +47,8 @@ class SummingConvolution {
   /// As SummingGraph, on the context's GPU.
   SummingConvolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
 
-  /// Number of engine configurations that cuDNN's heuristics propose, the presumably fastest first.
-  /// Some may not work.
+  /// Number of engine configurations that cuDNN's heuristics propose, the presumably fastest first,
+  /// without those whose kernels would have to be compiled now. Some may not work.
   int ways() const { return static_cast<int>(configurations_.size()); }
   /// Selects configuration `number`, 0 .. ways() - 1. Returns false if it does not work; none is
   /// selected then.
