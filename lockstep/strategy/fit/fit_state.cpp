@@ -10,7 +10,6 @@
 #include <string_view>
 #include <tuple>
 #include <variant>
-#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/loss.h"

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::strategy {
 
@@ -14,14 +14,12 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   if (text == "auto") return std::nullopt;
   if (text == "none") return LossScaling{};
   if (text == "dynamic") return kDynamicLossScaling;
-  LossScaling fixed{.kind = LossScaling::Kind::fixed};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fixed.scale);
-  if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) ||
-      !std::isfinite(fixed.scale))
+  const auto scale = parse_number<float>(text);
+  if (!scale || !(*scale > 0) || !std::isfinite(*scale))
     throw Error(ErrorCategory::input, "loss-scale",
                 "expected auto, none, dynamic or a number above 0",
                 fmt::format("got \"{}\"", text));
-  return fixed;
+  return LossScaling{.kind = LossScaling::Kind::fixed, .scale = *scale};
 }
 
 LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling,

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <system_error>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/network.h"
 
@@ -32,10 +32,8 @@ NormalizationScope parse_normalization_scope(std::string_view name) {
   if (name == "local") return {};
   if (name == "sync") return {.kind = NormalizationScope::Kind::sync};
   if (name.starts_with(kGroup)) {
-    const std::string_view size = name.substr(kGroup.size());
-    NormalizationScope scope{.kind = NormalizationScope::Kind::group};
-    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), scope.group);
-    if (error == std::errc{} && end == size.data() + size.size() && scope.group > 0) return scope;
+    const int size = parse_number<int>(name.substr(kGroup.size())).value_or(0);
+    if (size > 0) return {.kind = NormalizationScope::Kind::group, .group = size};
   }
   throw Error(ErrorCategory::input, "bn",
               "expected local, sync or group:K with K replicas, 1 or more",

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <map>
-#include <utility>
 
 #include "lockstep/allreduce/algorithm/gpu/nccl_member.h"
 #include "lockstep/allreduce/cuda/gpu_work.h"

@@ -4,9 +4,7 @@
 
 #include <functional>
 #include <memory>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "lockstep/allreduce/transport/gpu_member.h"
 #include "lockstep/allreduce/transport/nccl_communicators.h"
