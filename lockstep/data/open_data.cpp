@@ -1,7 +1,6 @@
 // Parses the text of a `--data` option.
 #include <fmt/format.h>
 
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -9,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
@@ -40,14 +40,12 @@ std::string_view word_of(const std::string& spec) {
 }
 
 std::int64_t positive_number(const std::string& spec, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+  const auto value = parse_number<std::int64_t>(text);
+  if (!value || *value < 1)
     fail_input(spec,
                fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word_of(spec)),
                fmt::format("got \"{}\"", text));
-  }
-  return value;
+  return *value;
 }
 
 /// Removes a trailing ":train" or ":test" from `text`.
