@@ -124,7 +124,7 @@ template <typename Results>
 ConvolutionAlgorithm first_of(const Results& results, int count, bool deterministic,
                               const std::string& description) {
   for (int i = 0; i < count; ++i) {
-    const auto& result = results[static_cast<std::size_t>(i)];
+    const auto& result = results[i];
     if (result.status != CUDNN_STATUS_SUCCESS || result.memory > kMaxWorkspace) continue;
     if (deterministic && result.determinism != CUDNN_DETERMINISTIC) continue;
     return {static_cast<int>(result.algo), static_cast<int>(result.mathType), result.memory};
