@@ -8,7 +8,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
@@ -17,6 +16,7 @@
 #include "apps/lockstep/reduction_timing.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/terminal.h"
+#include "lockstep/base/text.h"
 #include "lockstep/device/device_list.h"
 #include "lockstep/job/session.h"
 
@@ -59,10 +59,6 @@ struct Group {
   int nodes = 0;
 };
 
-std::string plural(int count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 /// Bandwidth in GB/s (10^9 bytes): buffer size divided by time, and the minimum traffic of each
 /// replica's link.
 double algorithm_bandwidth(const ReductionTiming& timing) {
@@ -80,8 +76,8 @@ std::string name_of(const ReductionTiming& timing) {
 
 void print_head(const Group& group, const std::string& dtype) {
   fmt::print("all-reduce of {}, sum, in place: {} on {}, {}\n", dtype,
-             plural(group.replicas, "replica"), plural(group.ranks, "rank"),
-             plural(group.nodes, "node"));
+             counted(group.replicas, "replica"), counted(group.ranks, "rank"),
+             counted(group.nodes, "node"));
   fmt::print("{:>12}  {:<30}  {:>12}  {:>14}  {:>8}  {:>6}\n", "bytes", "route", "microseconds",
              "algorithm GB/s", "bus GB/s", "errors");
 }

@@ -3,12 +3,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "lockstep/base/enum_names.h"
@@ -42,9 +39,9 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   std::vector<std::int64_t> shape;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('x', begin), text.size());
-    std::int64_t extent = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
-    if (error != std::errc{} || stop != text.data() + end || extent < 1)
+    const std::int64_t extent =
+        parse_number<std::int64_t>(text.substr(begin, end - begin)).value_or(0);
+    if (extent < 1)
       throw Error(ErrorCategory::input, "input-shape",
                   "expected positive numbers separated by x, such as 28x28x1",
                   fmt::format("got \"{}\"", text));
@@ -186,11 +183,9 @@ void add_output_options(CLI::App& command, OutputArguments& arguments) {
 std::optional<std::int64_t> parse_bad_records(const std::string& text) {
   constexpr std::string_view kSkip = "skip:";
   if (text == "fail") return std::nullopt;
-  std::int64_t limit = -1;
-  const char* const end = text.data() + text.size();
   if (text.starts_with(kSkip)) {
-    const auto [stop, error] = std::from_chars(text.data() + kSkip.size(), end, limit);
-    if (error == std::errc{} && stop == end && limit >= 0) return limit;
+    const auto limit = parse_number<std::int64_t>(text.substr(kSkip.size()));
+    if (limit >= 0) return limit;
   }
   throw Error(ErrorCategory::input, "bad-records", "expected fail, or skip:N with N of at least 0",
               fmt::format("got \"{}\"", text));

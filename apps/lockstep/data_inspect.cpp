@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,7 +78,7 @@ class ValueSummary {
     const auto* table = dynamic_cast<const data::CsvSource*>(&source);
     if (table != nullptr) names_ = table->feature_names();
     extents_.resize(std::max<std::size_t>(names_.size(), 1));
-    targets_.resize(static_cast<std::size_t>(source.spec().targets));
+    targets_.resize(source.spec().targets);
   }
 
   void add(const data::Sample& sample) {
@@ -146,7 +145,7 @@ void inspect_source(const std::string& argument, std::int64_t records) {
   const std::int64_t count = records == 0 ? source.size() : std::min(records, source.size());
   const bool encoded = source.has_encoded_images();
   std::vector<float> features(encoded ? 0 : static_cast<std::size_t>(spec.feature_count()));
-  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  std::vector<float> targets(spec.targets);
   HeaderStep headers;
   ValueSummary values(source);
   auto counts = no_counts(spec.classes);

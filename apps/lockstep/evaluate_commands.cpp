@@ -50,10 +50,17 @@ struct Restored {
   std::vector<std::string> classes;  ///< names by class number; empty if unknown
 };
 
-/// Throws Error (input) for a required option that was not given.
-void check_restored_options(const RestoredArguments& arguments) {
+/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) for a
+/// required option that was not given.
+template <typename Work>
+int run_restored(const Invocation& invocation, const RestoredArguments& arguments, Work work) {
   require_given("--checkpoint DIR", arguments.checkpoint);
   require_given("--data", arguments.data.data);
+  job::Session session(
+      invocation.argc, invocation.argv,
+      {.quiet = arguments.output.quiet, .stall_timeout = arguments.place.options.stall_timeout});
+  const job::DelayedTermination late(session);
+  return session.guard([&] { return work(session); });
 }
 
 void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
@@ -250,9 +257,7 @@ std::string PredictionFile::line(std::int64_t record, std::span<const float> out
   if (!classes_)
     return csv_ ? fmt::format("{},{}\n", record, values)
                 : fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
-  const std::string name =
-      names_.empty() ? ""
-                     : (csv_ ? "," : ",\"class\":") + names_[static_cast<std::size_t>(predicted)];
+  const std::string name = names_.empty() ? "" : (csv_ ? "," : ",\"class\":") + names_[predicted];
   if (csv_) return fmt::format("{},{},{}{}\n", record, predicted, values, name);
   return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]{}}}\n", record,
                      predicted, values, name);
@@ -293,12 +298,8 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments);
   command->callback([=, &status] {
-    check_restored_options(*arguments);
-    job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = arguments->output.quiet,
-                          .stall_timeout = arguments->place.options.stall_timeout});
-    const job::DelayedTermination late(session);
-    status = session.guard([&] { return evaluate(session, *arguments); });
+    status = run_restored(invocation, *arguments,
+                          [&](job::Session& session) { return evaluate(session, *arguments); });
   });
 }
 
@@ -316,14 +317,9 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       ->group(kCommonOptions);
   add_restored_options(*command, arguments->restored);
   command->callback([=, &status] {
-    const RestoredArguments& restored = arguments->restored;
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);
-    check_restored_options(restored);
-    job::Session session(
-        invocation.argc, invocation.argv,
-        {.quiet = restored.output.quiet, .stall_timeout = restored.place.options.stall_timeout});
-    const job::DelayedTermination late(session);
-    status = session.guard([&] { return predict(session, *arguments); });
+    status = run_restored(invocation, arguments->restored,
+                          [&](job::Session& session) { return predict(session, *arguments); });
   });
 }
 
