@@ -37,6 +37,7 @@ using data::Dataset;
 using data::ImageRecipe;
 using data::ImageScratch;
 using data::ImageTransform;
+using data::open_data;
 
 using model::Adam;
 using model::AdamW;
@@ -68,16 +69,23 @@ using interop::DistributedOptions;
 using interop::Parameter;
 using interop::Reduction;
 using job::Session;
+using job::SessionOptions;
 using job::Workers;
 using job::WorkersOptions;
 using strategy::Callback;
+using strategy::EpochLogs;
+using strategy::FitOptions;
+using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::Predictions;
 using strategy::Pretrained;
 using strategy::ProgressBar;
+using strategy::StepLogs;
 using strategy::Strategy;
 using strategy::Trainer;
+using strategy::TrainerOptions;
 
 }  // namespace lockstep
 

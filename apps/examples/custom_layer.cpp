@@ -53,8 +53,8 @@ class ScaleAndShift final : public lockstep::CustomLayer {
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);
   return session.guard([&] {
-    const auto data = lockstep::data::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000");
-    const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
+    const auto data = lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000");
+    const auto strategy = lockstep::make_strategy(session);
 
     lockstep::Network network(data.spec().shape, "with-a-layer-of-our-own");
     network.add(lockstep::Flatten());

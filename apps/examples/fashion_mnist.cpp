@@ -17,9 +17,9 @@ int main(int argc, char** argv) {
     const auto argument = [&](int i, const char* standard) {
       return std::string(argc > i ? argv[i] : standard);
     };
-    const auto train = lockstep::data::open_data(argument(1, "fashion-mnist:train"));
-    const auto test = lockstep::data::open_data(argument(2, "fashion-mnist:test"));
-    const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
+    const auto train = lockstep::open_data(argument(1, "fashion-mnist:train"));
+    const auto test = lockstep::open_data(argument(2, "fashion-mnist:test"));
+    const auto strategy = lockstep::make_strategy(session);
     const std::int64_t global_batch = 64;
 
     lockstep::Network network(train.spec().shape, "two-convolutions");

@@ -19,8 +19,8 @@ int main(int argc, char** argv) {
       fmt::print(stderr, "usage: example_fine_tune WEIGHTS [MODEL [DATA]]\n");
       return 2;
     }
-    const auto data = lockstep::data::open_data(argc > 3 ? argv[3] : "synthetic:8x8x1:6:1200");
-    const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
+    const auto data = lockstep::open_data(argc > 3 ? argv[3] : "synthetic:8x8x1:6:1200");
+    const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
         *strategy,
         lockstep::zoo::make(argc > 2 ? argv[2] : "mlp", data.spec().shape, data.spec().classes),

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
     const auto test = test_table.map(standardize).batch(32);
     const std::vector<std::string> species = species_of(train);
 
-    const auto strategy = lockstep::strategy::make_strategy(session, "auto", {{}});
+    const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
         *strategy, lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {10, 10}),
         {.optimizer = lockstep::Adam{.learning_rate = 0.01f}});
@@ -73,7 +73,7 @@ int main(int argc, char** argv) {
     const lockstep::MetricSums result = trainer.evaluate(test);
     if (session.is_chief())
       fmt::print("accuracy {:.4f} on {} flowers\n", result.accuracy(), result.samples);
-    trainer.predict(test, [&](const lockstep::strategy::Predictions& predictions) {
+    trainer.predict(test, [&](const lockstep::Predictions& predictions) {
       for (std::size_t i = 0; i < predictions.record_ids.size(); ++i) {
         if (predictions.record_ids[i] >= 5) continue;
         const auto width = static_cast<std::size_t>(predictions.width);

@@ -73,9 +73,8 @@ struct Sgd {
 int main(int argc, char** argv) {
   lockstep::Session session(argc, argv);  // >>
   return session.guard([&] {              // >> an error becomes one line, on whichever rank
-    const auto data = lockstep::data::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000")
-                          .shuffle()
-                          .batch(100);
+    const auto data =
+        lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(100);
     const Eigen::Index features = data.spec().feature_count();
     Classifier model(features, data.spec().classes);
     Sgd sgd{model, 0.1F};

@@ -8,6 +8,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
@@ -165,19 +166,19 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   command
       ->add_option("--min-bytes", arguments->min_bytes,
                    "Smallest buffer size in bytes, or with a unit such as 64KiB")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->default_str("1KiB");
   command
       ->add_option("--max-bytes", arguments->max_bytes,
                    "Largest buffer size in bytes, or with a unit such as 64MiB")
-      ->transform(CLI::AsSizeValue(false))
-      ->capture_default_str();
+      ->transform(CLI::AsSizeValue(false).description(""))
+      ->default_str("64MiB");
   add_at_least(*command, "--factor", arguments->factor, 2,
                "Factor between one buffer size and the next")
       ->default_str(std::to_string(arguments->factor));
-  command->add_option("--dtype", arguments->plan.dtype, "Data type of the elements")
-      ->check(CLI::IsMember(element_type_names()))
-      ->capture_default_str();
+  const std::vector<std::string_view> types = element_type_names();
+  add_one_of(*command, "--dtype", arguments->plan.dtype, types,
+             "Data type of the elements: " + list_names(types));
   add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
              "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); "
              "shared-memory, ring, hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, "
@@ -188,8 +189,8 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
       ->default_str("0");
   command->add_flag("--check", arguments->plan.check,
                     "Check every element of a first all-reduce, and count the wrong elements");
-  command->add_flag("--json", arguments->json,
-                    "Print only JSON: one object per row on standard output");
+  add_json_option(*command, arguments->json,
+                  "Print only JSON: one object per row on standard output");
   command
       ->add_option("--devices", arguments->devices,
                    "Devices of the replicas of each process: cpu:0,cpu:0 for two logical replicas; "

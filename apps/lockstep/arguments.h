@@ -76,6 +76,14 @@ CLI::Option* add_between(CLI::App& command, const std::string& name, Value& valu
   return add_assigned<T>(command, name, assign, help);
 }
 
+/// Declares an option whose value is one of `names`, with the default `value`. The error of another
+/// value suggests the nearest name.
+CLI::Option* add_one_of(CLI::App& command, const std::string& name, std::string& value,
+                        std::vector<std::string_view> names, const std::string& help);
+
+/// Declares --seed, with the default `value`.
+CLI::Option* add_seed(CLI::App& command, std::uint64_t& value, const std::string& help);
+
 // Options that several commands share.
 
 /// The group of options that the help of a command lists first. add_data_options() begins it.
@@ -100,6 +108,10 @@ struct DataArguments {
 };
 void add_data_options(CLI::App& command, DataArguments& arguments);
 
+/// Declares the options that state what TFRecord files contain: --input-feature, --label-feature,
+/// --input-shape and --classes. They are part of add_data_options().
+void add_feature_options(CLI::App& command, data::TFRecordOptions& options);
+
 /// Devices and strategy.
 struct PlaceArguments {
   std::string devices = "auto";
@@ -108,13 +120,17 @@ struct PlaceArguments {
 };
 void add_place_options(CLI::App& command, PlaceArguments& arguments);
 
-struct OutputArguments {
-  std::string format = "text";
-  bool quiet = false;
+/// Declares --json and its other name, --log-format text|json, which the help does not list; the
+/// last one given counts. `help`: what is printed.
+CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help);
 
-  bool json() const { return format == "json"; }
+struct OutputArguments {
+  bool json = false;
+  bool quiet = false;
 };
-void add_output_options(CLI::App& command, OutputArguments& arguments);
+/// `quiet`: what --quiet does.
+void add_output_options(CLI::App& command, OutputArguments& arguments,
+                        const char* quiet = "Print only warnings and errors");
 
 /// Declares --precision.
 void add_precision_option(CLI::App& command, model::Precision& precision);

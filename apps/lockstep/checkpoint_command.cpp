@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
@@ -9,13 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
+#include "apps/lockstep/model_source.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
+#include "lockstep/strategy/fit/data_fit.h"
+#include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::apps {
 namespace {
@@ -96,6 +101,35 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
   }
 }
 
+/// "  network mlp:32,16, 2756 parameters, 2 classes: apple, pear"; empty if the checkpoint does not
+/// describe its network.
+std::string network_text(const checkpoint::TrainingState& state) {
+  constexpr std::size_t kMaxNames = 20;
+  try {
+    const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
+    const model::Network network = source.make();
+    const bool has_classes = source.loss.kind != LossKind::mean_squared_error;
+    const auto classes = strategy::DataNames::of(state.configuration).classes;
+    const bool lists_classes = has_classes && !classes.empty() && classes.size() <= kMaxNames;
+    return fmt::format(
+        "  network {}, {}, {}{}{}\n", network.name(),
+        counted(static_cast<std::int64_t>(network.parameters().element_count()), "parameter"),
+        has_classes ? fmt::format("{} classes", source.outputs) : counted(source.outputs, "target"),
+        lists_classes ? ": " : "", fmt::join(lists_classes ? classes : decltype(classes){}, ", "));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// "  step 24 of 33, 2 epochs completed"; empty if the checkpoint does not have the length of its
+/// training.
+std::string progress_text(const checkpoint::TrainingState& state) {
+  const auto steps = state.configuration->find(strategy::kStepsKey);
+  if (steps == state.configuration->end() || !steps->is_number_integer()) return {};
+  return fmt::format("  step {} of {}, {} completed\n", state.step, steps->get<std::int64_t>(),
+                     counted(state.epoch, "epoch"));
+}
+
 void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   const std::string state_path = (path / checkpoint::kStateFile).string();
   const std::string state = checkpoint::read_small_file(state_path);
@@ -107,6 +141,7 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   } else {
     fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(),
                parsed.step, parsed.epoch, parsed.seed, parsed.global_batch, parsed.precision);
+    fmt::print(out, "{}{}", network_text(parsed), progress_text(parsed));
     for (const auto& [name, value] : parsed.metrics) fmt::print(out, "  {} = {}\n", name, value);
   }
   list_tensors(path, json, out);
@@ -147,11 +182,11 @@ void run_verify(const CheckpointArguments& arguments, std::ostream& out) {
       if (!damage.empty()) line["damage"] = damage;
       fmt::print(out, "{}\n", dump_json(line));
     } else {
-      fmt::print(out, "{}: {}\n", path, damage.empty() ? "sound" : damage);
+      fmt::print(out, "{}: {}\n", path, damage.empty() ? "intact" : damage);
     }
   }
   if (damaged > 0)
-    refuse(arguments.path, "expected sound checkpoints",
+    refuse(arguments.path, "expected intact checkpoints",
            fmt::format("{} of {} are damaged", damaged, found.size()));
 }
 
@@ -220,7 +255,7 @@ void add_checkpoint_command(CLI::App& program, std::ostream& out) {
                    run_inspect, arguments, out),
         add_action(*command, "verify", "Read all files and compare them with their checksums",
                    run_verify, arguments, out)})
-    action->add_flag("--json", arguments->json, "Print one JSON object per line");
+    add_json_option(*action, arguments->json, "Print one JSON object per line");
   add_action(*command, "export",
              "Write the model of the newest complete checkpoint, or of the given one, to a "
              "safetensors file",

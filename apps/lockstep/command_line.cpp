@@ -42,22 +42,72 @@ std::vector<std::string> known_names(const CLI::App& command) {
   return names;
 }
 
-/// Names that other programs have for options.
+/// What other programs, or other commands of this one, call an option: the name, and the option
+/// with the value that it stands for, if any. Of several rows with the same name, the first whose
+/// option the command has counts. "files" and "PATH" are arguments without a name.
 constexpr std::pair<std::string_view, std::string_view> kOtherNames[] = {
+    {"--accumulation-steps", "--accumulate"},
+    {"--amp", "--precision bfloat16"},
+    {"--arch", "--model"},
+    {"--backend", "--allreduce"},
     {"--batch", "--global-batch"},
+    {"--bf16", "--precision bfloat16"},
+    {"--checkpoint", "--checkpoint-dir"},
+    {"--checkpoint", "PATH"},
+    {"--checkpoint-dir", "--checkpoint"},
+    {"--checkpoint-dir", "PATH"},
+    {"--data", "files"},
+    {"--data", "--input"},
     {"--dataset", "--data"},
+    {"--decay", "--weight-decay"},
+    {"--fp16", "--precision float16"},
     {"--gpus", "--devices"},
+    {"--grad-clip", "--clip-norm"},
+    {"--gradient-accumulation-steps", "--accumulate"},
+    {"--json", "--log-format json"},
+    {"--log-dir", "--summary-dir"},
+    {"--log-format", "--json"},
+    {"--logdir", "--summary-dir"},
+    {"--max-epochs", "--epochs"},
+    {"--max-grad-norm", "--clip-norm"},
+    {"--max-steps", "--steps"},
+    {"--model", "--checkpoint"},
+    {"--num-classes", "--classes"},
     {"--num-epochs", "--epochs"},
+    {"--num-gpus", "--devices"},
+    {"--num-steps", "--steps"},
     {"--num-workers", "--data-threads"},
+    {"--output", "--checkpoint-dir"},
     {"--output-dir", "--checkpoint-dir"},
+    {"--output-dir", "--output"},
+    {"--pretrained", "--init-from"},
     {"--save-dir", "--checkpoint-dir"},
+    {"--scheduler", "--lr-schedule"},
+    {"--silent", "--quiet"},
+    {"--tensorboard", "--summary-dir"},
+    {"--test-data", "--validation-data"},
+    {"--test-data", "--data"},
+    {"--threads", "--data-threads"},
+    {"--train-data", "--data"},
+    {"--val-data", "--validation-data"},
+    {"--validation-data", "--data"},
+    {"--warmup", "--warmup-steps"},
+    {"--wd", "--weight-decay"},
+    {"--weights", "--init-from"},
+    {"--weights", "--checkpoint"},
     {"--workers", "--data-threads"}};
 
 /// `got "--modle" (did you mean --model?)`, with a name that `command` has.
 std::string got_word(const std::string& word, const CLI::App& command) {
-  for (const auto& [other, name] : kOtherNames)
-    if (word == other && command.get_option_no_throw(std::string(name)) != nullptr)
-      return fmt::format("got \"{}\" (did you mean {}?)", word, name);
+  for (const auto& [other, name] : kOtherNames) {
+    if (word != other) continue;
+    const CLI::Option* const option =
+        command.get_option_no_throw(std::string(name.substr(0, name.find(' '))));
+    if (option != nullptr && option->get_positional())
+      return fmt::format("got \"{}\" ({} takes {} without an option)", word, path_of(command),
+                         name);
+    if (option != nullptr) return fmt::format("got \"{}\" (did you mean {}?)", word, name);
+  }
   const std::vector<std::string> names = known_names(command);
   return got_name(word, std::vector<std::string_view>(names.begin(), names.end()));
 }
@@ -122,9 +172,32 @@ std::optional<std::string> config_path(const std::vector<std::string>& arguments
 
 bool is_given(const std::vector<std::string>& arguments, const std::string& name) {
   return std::ranges::any_of(arguments, [&](const std::string& argument) {
-    return argument == "--" + name || argument == "--no-" + name ||
-           argument.starts_with("--" + name + "=");
+    return argument == "--" + name || argument.starts_with("--" + name + "=");
   });
+}
+
+/// Throws Error (input) if an option that takes a value is given by two of its names, of which the
+/// parser would silently use the last. Flags are different: --no-shuffle after --shuffle is meant.
+void require_one_name(const std::vector<std::string>& arguments, const CLI::App& command,
+                      const std::string& where) {
+  for (const CLI::Option* option : command.get_options()) {
+    if (option->get_items_expected_max() == 0) continue;
+    std::string first;
+    for (const std::string& name : option->get_lnames()) {
+      if (!is_given(arguments, name)) continue;
+      if (!first.empty())
+        throw Error(ErrorCategory::input, where,
+                    fmt::format("expected --{} or --{}, two names of the same option", first, name),
+                    "got both");
+      first = name;
+    }
+  }
+}
+
+/// Whether `arguments` have the option by any of its names.
+bool is_given(const std::vector<std::string>& arguments, const CLI::Option& option) {
+  return std::ranges::any_of(option.get_lnames(),
+                             [&](const std::string& name) { return is_given(arguments, name); });
 }
 
 bool belongs_to(const CLI::ConfigItem& item, const std::string& command) {
@@ -142,12 +215,13 @@ std::string value_of(const CLI::ConfigItem& item) {
   return fmt::format("{}", fmt::join(item.inputs, ","));
 }
 
-/// Throws Error (input) with `where` unless `item` is an option of `command` with a valid value.
+/// Throws Error (input) with `where` unless `item` is an option of `command`, which `option` is,
+/// with a valid value.
 /// The parser of the command line, which sees the option again, does not know the file.
-void check_item(const CLI::ConfigItem& item, CLI::App& command, const std::string& where) {
+void check_item(const CLI::ConfigItem& item, CLI::App& command, CLI::Option* option,
+                const std::string& where) {
   const std::string expected =
       fmt::format("expected valid options for {} ({})", path_of(command), help_of(command));
-  CLI::Option* option = command.get_option_no_throw("--" + item.name);
   if (option == nullptr)
     throw Error(ErrorCategory::input, where, expected, got_word("--" + item.name, command));
   try {
@@ -168,6 +242,7 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
       .add_option(kConfig,
                   "File with options of this command, as written by --print-config; the command "
                   "line takes precedence")
+      ->type_name("FILE")
       ->configurable(false)
       ->group("Configuration");
   auto print = std::make_shared<bool>(false);
@@ -179,6 +254,17 @@ std::shared_ptr<bool> add_config_options(CLI::App& command) {
 }
 
 std::string config_text(const CLI::App& command) { return command.config_to_str(true, false); }
+
+void require_one_name(const std::vector<std::string>& arguments, const CLI::App& program) {
+  const CLI::App* command = &program;
+  for (const std::string& word : arguments) {
+    const auto named =
+        command->get_subcommands([&](const CLI::App* inner) { return inner->get_name() == word; });
+    if (named.empty()) break;
+    command = named.front();
+  }
+  require_one_name(arguments, *command, "command line");
+}
 
 std::vector<std::string> with_config_file(std::vector<std::string> arguments, CLI::App& program) {
   const auto path = config_path(arguments);
@@ -198,11 +284,13 @@ std::vector<std::string> with_config_file(std::vector<std::string> arguments, CL
   }
   std::vector<std::string> added;
   for (const CLI::ConfigItem& item : items) {
-    if (!belongs_to(item, arguments.front()) || is_empty(item) || is_given(arguments, item.name))
-      continue;
-    check_item(item, *commands.front(), where);
+    if (!belongs_to(item, arguments.front()) || is_empty(item)) continue;
+    CLI::Option* const option = commands.front()->get_option_no_throw("--" + item.name);
+    if (option != nullptr && is_given(arguments, *option)) continue;
+    check_item(item, *commands.front(), option, where);
     added.push_back(fmt::format("--{}={}", item.name, value_of(item)));
   }
+  require_one_name(added, *commands.front(), where);
   arguments.insert(arguments.begin() + 1, added.begin(), added.end());
   return arguments;
 }

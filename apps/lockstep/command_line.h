@@ -19,6 +19,10 @@ Error to_error(const CLI::ParseError& error, const CLI::App& program);
 /// --help`.
 std::vector<std::string> without_help_command(std::vector<std::string> arguments);
 
+/// Throws Error (input) if `arguments` (without the program's name) give an option of the command
+/// by two of its names, such as --lr and --learning-rate.
+void require_one_name(const std::vector<std::string>& arguments, const CLI::App& program);
+
 /// Declares --config and --print-config. The result is set to whether --print-config was given.
 std::shared_ptr<bool> add_config_options(CLI::App& command);
 

@@ -226,7 +226,7 @@ class DataBenchmark {
   }
 
   void print_head() const {
-    if (options_.output.json() || options_.output.quiet) return;
+    if (options_.output.json || options_.output.quiet) return;
     fmt::print("{}: {} records", dataset_.description(), dataset_.size());
     if (records_ < dataset_.size()) fmt::print(", of which the first {} are measured", records_);
     fmt::print("; shuffled, batches of {}\n{:<40} {:>7} {:>13} {:>10}\n",
@@ -234,7 +234,7 @@ class DataBenchmark {
   }
 
   void print(const DataRate& rate) const {
-    if (options_.output.json()) {
+    if (options_.output.json) {
       const nlohmann::ordered_json event = {{"event", "data_rate"},
                                             {"stage", rate.stage},
                                             {"threads", rate.threads},
@@ -251,14 +251,14 @@ class DataBenchmark {
   }
 
   void note(const std::string& text) const {
-    if (options_.output.json())
+    if (options_.output.json)
       fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "data_note"}, {"text", text}}));
     else
       fmt::print("{}\n", text);
   }
 
   void print_limit(const DataLimit& limit) const {
-    if (options_.output.json())
+    if (options_.output.json)
       fmt::print("{}\n", nlohmann::ordered_json{{"event", "data_limit"},
                                                 {"stage", limit.stage},
                                                 {"threads", options_.data.threads},

@@ -21,9 +21,9 @@ namespace lockstep::apps {
 namespace {
 
 constexpr const char* kFilesHelp =
-    "TFRecord files, globs of them, or directories with a dataset.json";
+    "TFRecord files, globs of them, or DIRECTORY[:PART] with a dataset.json";
 constexpr const char* kDataSetsHelp =
-    "TFRecord files, globs of them, or directories with a dataset.json; or a data set as for "
+    "TFRecord files, globs of them, or DIRECTORY[:PART] with a dataset.json; or a data set as for "
     "--data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...";
 
 enum class ConvertSource { idx, csv, images };
@@ -89,24 +89,24 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
   command->add_option("--input", options->input, input_help)->required();
   data::ShardOptions& shards = options->shards;
   command
-      ->add_option("--part", shards.part,
-                   "Part of the data set: train or test; also the name of the shards")
+      ->add_option(
+          "--part", shards.part,
+          "Part of the data set, such as train or test: the name of the shards, and PART in "
+          "--data DIRECTORY:PART")
       ->capture_default_str();
   command
       ->add_option("--output", shards.directory,
                    "Directory for the shards and dataset.json; created if it does not exist")
+      ->type_name("DIR")
       ->required();
-  command->add_option("--shards", shards.shards, "Number of files to write")
-      ->capture_default_str()
-      ->check(CLI::Range(1, 99'999));
+  add_between(*command, "--shards", shards.shards, 1, 99'999,
+              "Number of files to write, 1 to 99999")
+      ->default_str(std::to_string(shards.shards));
   add_parsed(
       *command, "--compression", shards.compression, data::compression_from_name, "none",
-      "Compression: none, gzip or zlib; compressed files are decompressed into memory when read")
-      ->check(CLI::IsMember({"none", "gzip", "zlib"}));
+      "Compression: none, gzip or zlib; compressed files are decompressed into memory when read");
   if (source == ConvertSource::images)
-    command
-        ->add_option("--seed", options->seed, "Seed of the order in which the images are written")
-        ->capture_default_str();
+    add_seed(*command, options->seed, "Seed of the order in which the images are written");
   command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");
   command->callback([options] { convert_data(*options); });
 }
@@ -120,8 +120,10 @@ void add_index_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "index", "Write an index of record offsets for each file that has no valid one");
   command->add_option("files", options->files, kFilesHelp)->required();
-  command->add_option("--index-dir", options->index_dir,
-                      "Directory for the indexes (default: next to each file)");
+  command
+      ->add_option("--index-dir", options->index_dir,
+                   "Directory for the indexes (default: next to each file)")
+      ->type_name("DIR");
   command->callback([options] { index_data(options->files, options->index_dir); });
 }
 
@@ -130,30 +132,26 @@ void add_inspect_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "inspect", "Print files, records, features with their kinds and ranges, and label counts");
   command->add_option("files", options->files, kDataSetsHelp)->required();
-  command
-      ->add_option("--records", options->records,
-                   "Maximum number of records to read from each file; 0 for all")
-      ->capture_default_str()
-      ->check(CLI::NonNegativeNumber);
+  add_at_least(*command, "--records", options->records, 0,
+               "Maximum number of records to read from each file; 0 for all")
+      ->default_str("0");
   command->add_option("--label-feature", options->label_feature,
                       "Feature whose values are counted (default: image/class/label or label)");
   command->callback([options] { inspect_data(*options); });
 }
 
 void add_verify_command(CLI::App& data) {
-  struct Options {
-    std::vector<std::string> files;
-    bool images = false;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<VerifyOptions>();
   CLI::App* command = data.add_subcommand(
       "verify",
       "Find what a training would stop on: damaged records, missing or mismatching features, "
-      "labels out of range, fields of tables, images in folders that cannot be decoded");
+      "labels out of range, NaN and infinity, fields of tables, images in folders that cannot be "
+      "decoded");
   command->add_option("files", options->files, kDataSetsHelp)->required();
   command->add_flag("--images", options->images,
                     "Also decode every JPEG and PNG image of TFRecord files");
-  command->callback([options] { verify_data(options->files, options->images); });
+  add_feature_options(*command, options->tfrecord);
+  command->callback([options] { verify_data(*options); });
 }
 
 void add_benchmark_command(CLI::App& data) {
@@ -161,9 +159,10 @@ void add_benchmark_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "benchmark", "Time batches with and without reading and decoding, and report the bottleneck");
   add_data_options(*command, options->data);
-  command->add_option("--seconds", options->seconds, "Seconds to measure each rate")
+  command->add_option("--seconds", options->seconds, "Seconds to measure each rate; above 0")
       ->capture_default_str()
-      ->check(CLI::PositiveNumber);
+      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+      ->group("Output");
   add_output_options(*command, options->output);
   command->callback([options] { benchmark_data(*options); });
 }

@@ -20,11 +20,17 @@ namespace lockstep::apps {
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments) {
   std::vector<std::filesystem::path> files;
   for (const std::string& argument : arguments) {
+    if (data::names_part(argument)) {
+      const auto of_part = data::data_files(argument);
+      files.insert(files.end(), of_part.begin(), of_part.end());
+      continue;
+    }
     std::error_code ignored;
     const auto description = std::filesystem::is_directory(argument, ignored)
                                  ? data::read_dataset_json(argument)
                                  : std::optional<data::DatasetDescription>();
     if (!description) {
+      data::refuse_other_formats(argument);
       const auto matching = data::matching_files({argument});
       files.insert(files.end(), matching.begin(), matching.end());
       continue;

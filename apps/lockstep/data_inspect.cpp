@@ -2,12 +2,14 @@
 #include <fmt/ranges.h>
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <limits>
 #include <map>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "apps/lockstep/data_tools.h"
@@ -19,7 +21,6 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
-#include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
 
@@ -33,15 +34,25 @@ template <typename T>
 struct ValueExtent {
   T lowest = std::numeric_limits<T>::max();
   T highest = std::numeric_limits<T>::lowest();
+  std::int64_t not_finite = 0;  // number of values that are NaN or infinite
 
   void add(T value) {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (!std::isfinite(value)) {
+        ++not_finite;
+        return;
+      }
+    }
     lowest = std::min(lowest, value);
     highest = std::max(highest, value);
   }
+  bool varies() const { return lowest < highest; }
   /// "-2 to 1.5", "7", or "-" if no value was added.
   std::string text() const {
-    if (lowest > highest) return "-";
-    return lowest == highest ? fmt::format("{}", lowest) : fmt::format("{} to {}", lowest, highest);
+    const std::string range = lowest > highest    ? "-"
+                              : lowest == highest ? fmt::format("{}", lowest)
+                                                  : fmt::format("{} to {}", lowest, highest);
+    return not_finite == 0 ? range : fmt::format("{}; {} not finite", range, not_finite);
   }
 };
 
@@ -56,6 +67,9 @@ class HeaderStep final : public data::ImageStep {
     widths_.add(header.width);
     channels_.add(header.channels);
   }
+
+  /// Whether the images have different sizes or channels.
+  bool vary() const { return heights_.varies() || widths_.varies() || channels_.varies(); }
 
   void print() const {
     fmt::print("  JPEG {}, PNG {}; height {}, width {}, channels {}\n", jpegs_, pngs_,
@@ -74,11 +88,14 @@ class HeaderStep final : public data::ImageStep {
 /// The values of a data set, by column where it is a table.
 class ValueSummary {
  public:
-  explicit ValueSummary(const data::RecordSource& source) : is_image_(source.has_images()) {
-    const auto* table = dynamic_cast<const data::CsvSource*>(&source);
-    if (table != nullptr) names_ = table->feature_names();
-    extents_.resize(std::max<std::size_t>(names_.size(), 1));
-    targets_.resize(source.spec().targets);
+  explicit ValueSummary(const data::RecordSource& source)
+      : is_image_(source.has_images()),
+        names_(source.feature_names()),
+        target_names_(source.target_names()),
+        extents_(std::max<std::size_t>(names_.size(), 1)),
+        targets_(source.spec().targets) {
+    for (std::size_t i = target_names_.size(); i < targets_.size(); ++i)
+      target_names_.push_back(fmt::format("target {}", i + 1));
   }
 
   void add(const data::Sample& sample) {
@@ -94,7 +111,7 @@ class ValueSummary {
       fmt::print("  {:<24}{:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
     }
     for (std::size_t i = 0; i < targets_.size(); ++i)
-      fmt::print("  {:<24}{:<9}{}\n", fmt::format("target {}", i + 1), "float", targets_[i].text());
+      fmt::print("  {:<24}{:<9}{}\n", target_names_[i], "float", targets_[i].text());
   }
 
  private:
@@ -106,6 +123,7 @@ class ValueSummary {
 
   bool is_image_;
   std::vector<std::string> names_;
+  std::vector<std::string> target_names_;
   std::vector<ValueExtent<float>> extents_;
   std::vector<ValueExtent<float>> targets_;
 };
@@ -117,10 +135,13 @@ std::map<std::int64_t, std::string> numbered(const std::vector<std::string>& nam
   return result;
 }
 
-/// Zero for every class, so that classes without records are printed too.
+/// Zero for every class, so that classes without records are printed too. Not for a number that is
+/// probably no class number.
 std::map<std::int64_t, std::int64_t> no_counts(std::int64_t classes) {
+  constexpr std::int64_t kMaxClasses = 100'000;
   std::map<std::int64_t, std::int64_t> counts;
-  for (std::int64_t label = 0; label < classes; ++label) counts[label] = 0;
+  for (std::int64_t label = 0; classes <= kMaxClasses && label < classes; ++label)
+    counts[label] = 0;
   return counts;
 }
 
@@ -160,8 +181,8 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
-  fmt::print("{}: {} of [{}]", source.description(), counted(source.size(), "record"),
-             fmt::join(spec.shape, ", "));
+  fmt::print("{}: {} of {}[{}]", source.description(), counted(source.size(), "record"),
+             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape, ", "));
   fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} class{}", spec.classes,
                                                       spec.classes == 1 ? "" : "es")
                                         : "");

@@ -6,23 +6,32 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/data/source/file_options.h"
+
 namespace lockstep::apps {
 
-/// The TFRecord files that `arguments` name: files, globs, and directories with a dataset.json.
-/// Throws Error (data) for an argument that matches nothing.
+/// The TFRecord files that `arguments` name: files, globs, and directories with a dataset.json, of
+/// all parts or of one (DIRECTORY:PART). Throws Error (data) for an argument that matches nothing,
+/// Error (input) for the name of a file in another format.
 std::vector<std::filesystem::path> files_of(const std::vector<std::string>& arguments);
 
 /// Whether `argument` is a data set in the syntax of --data rather than TFRecord files: a table,
 /// folders of images, IDX files, or synthetic data.
 bool is_data_source(const std::string& argument);
 
+struct VerifyOptions {
+  std::vector<std::string> files;  ///< TFRecord files, or data sets as --data takes them
+  data::TFRecordOptions tfrecord;  ///< the features and the shape of TFRecord files, as in train
+  /// Also decode every JPEG and PNG image of TFRecord files; images in folders are always decoded.
+  bool images = false;
+};
+
 /// Reads every record of TFRecord files and of data sets in the syntax of --data, and finds what a
 /// training would stop on. Prints one line per file and per fault on standard output (at most 20
 /// per file for records and fields that are readable but do not match), and throws Error (data) at
 /// the end if there was a fault. Reading of a TFRecord file continues after a record with damaged
-/// data, but not after a damaged length. `decode_images`: also decode every JPEG and PNG image of
-/// TFRecord files; images in folders are always decoded.
-void verify_data(const std::vector<std::string>& arguments, bool decode_images = false);
+/// data, but not after a damaged length.
+void verify_data(const VerifyOptions& options);
 
 /// Writes the index of each file that has no valid one, and prints its path. Throws Error (data).
 void index_data(const std::vector<std::string>& arguments, const std::filesystem::path& index_dir);

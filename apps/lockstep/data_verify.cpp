@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -94,9 +95,21 @@ class CheckStep final : public data::ImageStep {
   std::int64_t decoded_ = 0;
 };
 
+/// A training skips the step of such a record.
+std::optional<data::SampleProblem> not_finite(std::span<const float> values,
+                                              const std::string& feature) {
+  const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+  if (wrong == values.end()) return std::nullopt;
+  return data::SampleProblem{
+      fmt::format("expected finite numbers in {}", feature),
+      fmt::format("number {} of {} is {}", wrong - values.begin() + 1, values.size(), *wrong)};
+}
+
 /// Decodes the samples of records as a training does, except for the contents of images.
 class SampleCheck {
  public:
+  explicit SampleCheck(const data::TFRecordOptions& options) : options_(options) {}
+
   /// Starts a file, which `part` describes if it is not null. The files without a description are
   /// one data set: their first record determines what all must be.
   void start_file(const data::PartDescription* part) {
@@ -118,13 +131,15 @@ class SampleCheck {
     try {
       if (!decoder_) find_decoder(record, location.text());
       data::Sample sample{.features = features_, .targets = targets_, .images = &images_};
-      const auto problem = decoder_->decode(record, sample);
+      auto problem = decoder_->decode(record, sample);
+      if (!problem) problem = not_finite(features_, decoder_->input_feature());
+      if (!problem) problem = not_finite(targets_, decoder_->label_feature());
       if (!problem) return true;
       report.add_mismatch(
           Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));
     } catch (const Error& error) {
       if (error.category() == ErrorCategory::input) {
-        // Options of a training are required, which this command does not have.
+        // Options of a training are required and were not given.
         fmt::print("only checksums are verified: {}\n", error.what());
         has_schema_ = false;
         return true;
@@ -136,7 +151,7 @@ class SampleCheck {
 
  private:
   void find_decoder(std::string_view record, const std::string& where) {
-    data::RecordSchema schema = data::find_schema({}, part_, record, where);
+    data::RecordSchema schema = data::find_schema(options_, part_, record, where);
     // A training counts the classes if they are not described.
     if (schema.spec.classes == 0 && schema.spec.targets == 0)
       schema.spec.classes = std::numeric_limits<std::int32_t>::max();
@@ -147,6 +162,7 @@ class SampleCheck {
     decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
   }
 
+  const data::TFRecordOptions& options_;
   std::optional<data::PartDescription> part_;
   std::optional<data::ExampleDecoder> decoder_;
   bool has_schema_ = true;  // false if it cannot be determined
@@ -318,7 +334,7 @@ std::vector<std::string> compare_with_descriptions(
 
 }  // namespace
 
-void verify_data(const std::vector<std::string>& arguments, bool decode_images) {
+void verify_data(const VerifyOptions& options) {
   std::int64_t total_files = 0;
   std::int64_t damaged_files = 0;
   std::int64_t faults = 0;
@@ -330,7 +346,7 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images) 
     faults += report.faults;
   };
   std::vector<std::string> patterns;
-  for (const std::string& argument : arguments) {
+  for (const std::string& argument : options.files) {
     if (is_data_source(argument))
       add(verify_source(argument));
     else
@@ -339,14 +355,14 @@ void verify_data(const std::vector<std::string>& arguments, bool decode_images) 
   const auto files = files_of(patterns);
   const Descriptions descriptions = descriptions_of(files);
   const auto parts = parts_of(descriptions);
-  SampleCheck samples;
+  SampleCheck samples(options.tfrecord);
   ImageCheck images;
   std::map<std::filesystem::path, std::int64_t> records_of;
   for (const auto& file : files) {
     const auto part = parts.find(file);
     samples.start_file(part == parts.end() ? nullptr : part->second);
-    const FileReport report = verify_file(file, samples, decode_images ? &images : nullptr);
-    report.print_end(file.string(), decode_images);
+    const FileReport report = verify_file(file, samples, options.images ? &images : nullptr);
+    report.print_end(file.string(), options.images);
     records_of[file] = report.records;
     add(report);
   }

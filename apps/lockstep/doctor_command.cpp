@@ -306,20 +306,25 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
   const auto arguments = std::make_shared<DoctorArguments>();
   command->add_option("--data", arguments->data,
                       "Data that every rank must be able to read, as for --data of lockstep train");
-  command->add_option("--data-dir", arguments->data_dir,
-                      "Directory to search for named data sets before the system's directories");
-  command->add_option(
-      "--checkpoint-dir", arguments->checkpoint_dir,
-      "Directory that rank 0 must be able to write to; its contents are not changed");
+  command
+      ->add_option("--data-dir", arguments->data_dir,
+                   "Directory to search for fashion-mnist before the system's directories")
+      ->type_name("DIR");
+  command
+      ->add_option("--checkpoint-dir", arguments->checkpoint_dir,
+                   "Directory that rank 0 must be able to write to; its contents are not changed")
+      ->type_name("DIR");
   add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
              "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, "
              "in-process within one process (default: all routes that connect these ranks)");
-  add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
-              "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the other "
-              "checks take one or two seconds")
-      ->default_str("6");
-  command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures");
-  command->add_flag("--json", arguments->json, "Print only one JSON object on standard output");
+  CLI::Option* const seconds =
+      add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
+                  "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the "
+                  "other checks take one or two seconds")
+          ->default_str("6");
+  command->add_flag("--quick", arguments->quick, "Same as --seconds 1, with less accurate figures")
+      ->excludes(seconds);
+  add_json_option(*command, arguments->json, "Print only one JSON object on standard output");
   command->callback([=, &status] { status = examine(invocation, *arguments); });
 }
 

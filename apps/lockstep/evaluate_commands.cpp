@@ -47,7 +47,7 @@ struct Restored {
   data::Dataset dataset;
   std::unique_ptr<strategy::Trainer> trainer;
   checkpoint::RestoredCheckpoint checkpoint;
-  std::vector<std::string> classes;  ///< names by class number; empty if unknown
+  strategy::DataNames names;  ///< of the training data
 };
 
 /// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) for a
@@ -63,15 +63,17 @@ int run_restored(const Invocation& invocation, const RestoredArguments& argument
   return session.guard([&] { return work(session); });
 }
 
-void add_restored_options(CLI::App& command, RestoredArguments& arguments) {
+void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet) {
   command
-      .add_option("--checkpoint", arguments.checkpoint,
-                  "A directory of checkpoints (the newest is used), or a single checkpoint")
+      .add_option(
+          "--checkpoint", arguments.checkpoint,
+          "A directory of checkpoints (the newest is used), or a single checkpoint; required")
+      ->type_name("DIR")
       ->group(kCommonOptions);
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
   add_precision_option(command, arguments.precision);
-  add_output_options(command, arguments.output);
+  add_output_options(command, arguments.output, quiet);
 }
 
 strategy::ReadOptions read_options(const DataArguments& data) {
@@ -101,10 +103,10 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       *strategy, source.make(),
       strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  auto classes = strategy::DataNames::of(checkpoint.state.configuration).classes;
-  data::Dataset dataset = open_test_data(arguments.data, source, !classes.empty());
+  auto names = strategy::DataNames::of(checkpoint.state.configuration);
+  data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
   return {std::move(strategy), std::move(source),     std::move(dataset),
-          std::move(trainer),  std::move(checkpoint), std::move(classes)};
+          std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
 
 // ---- evaluate
@@ -142,7 +144,7 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const model::MetricSums sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
-  if (arguments.output.json())
+  if (arguments.output.json)
     print_json(restored, sums);
   else
     print_text(restored, sums);
@@ -153,8 +155,10 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
 
 constexpr const char* kStandardOutput = "-";
 
-bool is_csv(const std::filesystem::path& path) {
-  if (path.extension() == ".csv" || path == kStandardOutput) return true;
+/// `json`: the format on standard output.
+bool is_csv(const std::filesystem::path& path, bool json) {
+  if (path == kStandardOutput) return !json;
+  if (path.extension() == ".csv") return true;
   if (path.extension() == ".jsonl") return false;
   throw Error(ErrorCategory::input, "command line",
               "expected --output to end in .csv or .jsonl, or to be -",
@@ -179,20 +183,32 @@ std::string csv_field(const std::string& text) {
   return quoted + '"';
 }
 
+/// The numbers as JSON; one that is not finite is null.
+template <typename Number>
+std::string json_list(std::span<const Number> values) {
+  std::string list;
+  for (const Number value : values) {
+    if (!list.empty()) list += ',';
+    list += std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
+  }
+  return '[' + list + ']';
+}
+
 /// One line per record: its id; for a classifier, the predicted class, the probabilities of all
-/// classes, and the name of the predicted class if it is known; otherwise the outputs. The file
-/// appears only when it is complete, unless it is standard output. Throws Error (data) with the
-/// path.
+/// classes, in JSON also the logits, which differ where probabilities are rounded to 0 or 1, and
+/// the name of the predicted class if it is known; otherwise the outputs, in columns with the names
+/// of the targets if they are known. The file appears only when it is complete, unless it is
+/// standard output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1,class
-///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"class":"pear"}
+///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"logits":[-1.5,-0.4],"class":"pear"}
 class PredictionFile {
  public:
-  /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is CSV on standard
-  /// output. `width`: outputs per record. `classes`: whether the outputs are logits. `names`: of
-  /// the classes; empty if unknown.
-  PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
-                 const std::vector<std::string>& names);
+  /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is standard
+  /// output, as CSV or, with `json`, as JSON lines. `width`: outputs per record. `classes`: whether
+  /// the outputs are logits. `names`: of the training data.
+  PredictionFile(const std::filesystem::path& path, bool json, std::int64_t width, bool classes,
+                 const strategy::DataNames& names);
 
   void add(const strategy::Predictions& predictions);
   /// Renames the temporary file to its final name.
@@ -203,27 +219,27 @@ class PredictionFile {
 
  private:
   void write(const std::string& text);
-  void write_header(std::int64_t width);
+  std::string header(std::int64_t width) const;
   std::string line(std::int64_t record, std::span<const float> outputs) const;
 
   bool csv_;
   bool classes_;
   std::vector<std::string> names_;    // as they are written
+  std::vector<std::string> targets_;  // of the training data
   std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
 };
 
-PredictionFile::PredictionFile(const std::filesystem::path& path, std::int64_t width, bool classes,
-                               const std::vector<std::string>& names)
-    : csv_(is_csv(path)), classes_(classes) {
+PredictionFile::PredictionFile(const std::filesystem::path& path, bool json, std::int64_t width,
+                               bool classes, const strategy::DataNames& names)
+    : csv_(is_csv(path, json)), classes_(classes), targets_(names.targets) {
   if (path != kStandardOutput) {
     file_ = std::make_unique<AtomicFile>(path);
     remove_abandoned_temporaries(path.parent_path(), path.filename().native());
   }
-  if (classes_ && static_cast<std::int64_t>(names.size()) == width)
-    for (const std::string& name : names)
+  if (classes_ && static_cast<std::int64_t>(names.classes.size()) == width)
+    for (const std::string& name : names.classes)
       names_.push_back(csv_ ? csv_field(name) : dump_json(nlohmann::json(name)));
-  if (csv_) write_header(width);
 }
 
 void PredictionFile::write(const std::string& text) {
@@ -233,17 +249,28 @@ void PredictionFile::write(const std::string& text) {
     std::fwrite(text.data(), 1, text.size(), stdout);  // StandardStreams reports its failures
 }
 
-void PredictionFile::write_header(std::int64_t width) {
-  std::string header = classes_ ? "record,predicted" : "record";
-  for (std::int64_t i = 0; i < width; ++i)
-    header += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
-  if (!names_.empty()) header += ",class";
-  write(header + '\n');
+std::string PredictionFile::header(std::int64_t width) const {
+  // A column without a name has its number.
+  const auto is_name = [](const std::string& text) {
+    return text.find_first_not_of("0123456789") != std::string::npos;
+  };
+  std::string names = classes_ ? "record,predicted" : "record";
+  for (std::int64_t i = 0; i < width; ++i) {
+    const auto target = static_cast<std::size_t>(i);
+    if (!classes_ && target < targets_.size() && is_name(targets_[target]))
+      names += "," + csv_field(targets_[target]);
+    else
+      names += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
+  }
+  if (!names_.empty()) names += ",class";
+  return names + '\n';
 }
 
 void PredictionFile::add(const strategy::Predictions& predictions) {
+  if (predictions.record_ids.empty()) return;
   const auto width = static_cast<std::size_t>(predictions.width);
-  std::string text;
+  // Not earlier: standard output stays empty if there is no prediction because of an error.
+  std::string text = csv_ && records_ == 0 ? header(predictions.width) : "";
   for (std::size_t i = 0; i < predictions.record_ids.size(); ++i)
     text += line(predictions.record_ids[i], predictions.outputs.subspan(i * width, width));
   write(text);
@@ -252,15 +279,16 @@ void PredictionFile::add(const strategy::Predictions& predictions) {
 
 std::string PredictionFile::line(std::int64_t record, std::span<const float> outputs) const {
   const auto predicted = std::ranges::max_element(outputs) - outputs.begin();
-  const std::string values = classes_ ? fmt::format("{:.7g}", fmt::join(softmax(outputs), ","))
-                                      : fmt::format("{:.9g}", fmt::join(outputs, ","));
   if (!classes_)
-    return csv_ ? fmt::format("{},{}\n", record, values)
-                : fmt::format("{{\"record\":{},\"outputs\":[{}]}}\n", record, values);
+    return csv_ ? fmt::format("{},{:.9g}\n", record, fmt::join(outputs, ","))
+                : fmt::format("{{\"record\":{},\"outputs\":{}}}\n", record, json_list(outputs));
+  const std::vector<double> probabilities = softmax(outputs);
   const std::string name = names_.empty() ? "" : (csv_ ? "," : ",\"class\":") + names_[predicted];
-  if (csv_) return fmt::format("{},{},{}{}\n", record, predicted, values, name);
-  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":[{}]{}}}\n", record,
-                     predicted, values, name);
+  if (csv_)
+    return fmt::format("{},{},{:.9g}{}\n", record, predicted, fmt::join(probabilities, ","), name);
+  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":{},\"logits\":{}{}}}\n",
+                     record, predicted, json_list(std::span<const double>(probabilities)),
+                     json_list(outputs), name);
 }
 
 struct PredictArguments {
@@ -268,22 +296,39 @@ struct PredictArguments {
   std::string output;
 };
 
+void report_predictions(const PredictArguments& arguments, const Restored& restored,
+                        std::int64_t records) {
+  const OutputArguments& output = arguments.restored.output;
+  const bool is_printed = arguments.output == kStandardOutput;
+  const std::string checkpoint = restored.checkpoint.path.string();
+  if (output.json && !is_printed)
+    fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "predict"},
+                                                        {"checkpoint", checkpoint},
+                                                        {"step", restored.checkpoint.state.step},
+                                                        {"records", records},
+                                                        {"output", arguments.output},
+                                                        {"time", seconds_since_1970()}}));
+  else if (!output.quiet)
+    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", records,
+               restored.dataset.size(), checkpoint,
+               is_printed ? "standard output" : arguments.output);
+}
+
 int predict(job::Session& session, const PredictArguments& arguments) {
+  const OutputArguments& output = arguments.restored.output;
   const Restored restored = restore(session, arguments.restored);
   const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
   std::optional<PredictionFile> file;
   if (session.is_chief())
-    file.emplace(arguments.output, model::element_count(restored.trainer->network().output_shape()),
-                 classes, restored.classes);
+    file.emplace(arguments.output, output.json,
+                 model::element_count(restored.trainer->network().output_shape()), classes,
+                 restored.names);
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
   if (!file) return 0;
   file->commit();
-  if (!arguments.restored.output.quiet)
-    fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n",
-               file->records(), restored.dataset.size(), restored.checkpoint.path.string(),
-               arguments.output == kStandardOutput ? "standard output" : arguments.output);
+  report_predictions(arguments, restored, file->records());
   return 0;
 }
 
@@ -296,7 +341,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "Example:\n"
       "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
-  add_restored_options(*command, *arguments);
+  add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
   command->callback([=, &status] {
     status = run_restored(invocation, *arguments,
                           [&](job::Session& session) { return evaluate(session, *arguments); });
@@ -312,10 +357,12 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
   const auto arguments = std::make_shared<PredictArguments>();
   command
       ->add_option("--output", arguments->output,
-                   "File to write, FILE.csv or FILE.jsonl, or - for CSV on standard output: one "
-                   "line per record, in the order of the data set")
+                   "File to write (required), FILE.csv or FILE.jsonl, or - for standard output "
+                   "(CSV, or JSON with --json): one line per record, in the order of the "
+                   "data set")
+      ->type_name("FILE")
       ->group(kCommonOptions);
-  add_restored_options(*command, arguments->restored);
+  add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);
     status = run_restored(invocation, arguments->restored,

@@ -4,7 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/system/terminal.h"
@@ -46,10 +48,79 @@ std::string with_wrapped_lines(std::string_view text, std::size_t width) {
   return lines;
 }
 
+/// What the help shows as the values of options and positional arguments, instead of a type.
+constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
+    {"PATH", ""},
+    {"allreduce", "ROUTE"},
+    {"bad-records", "fail|skip:N"},
+    {"bn", "local|sync|group:K"},
+    {"bucket-mib", "MIB|auto"},
+    {"checkpoint", "DIR"},
+    {"checkpoint-dir", "DIR"},
+    {"comm-dtype", "float32|bfloat16|float16"},
+    {"compression", "none|gzip|zlib"},
+    {"config", "FILE"},
+    {"data", "SPEC"},
+    {"data-dir", "DIR"},
+    {"devices", "DEVICE[,DEVICE...]"},
+    {"dtype", "TYPE"},
+    {"files", "PATH"},
+    {"host", "NAME"},
+    {"images", "none|cifar10|imagenet"},
+    {"index-dir", "DIR"},
+    {"init-from", "PATH"},
+    {"input", "PATH"},
+    {"input-feature", "NAME"},
+    {"input-shape", "HxWxC"},
+    {"interface", "NAME[,NAME...]"},
+    {"job", "NAME"},
+    {"label-feature", "NAME"},
+    {"loss", "NAME"},
+    {"loss-scale", "none|X|dynamic|auto"},
+    {"lr-scaling", "none|linear|sqrt"},
+    {"lr-schedule", "NAME"},
+    {"max-bytes", "BYTES"},
+    {"meet", "HOST:PORT"},
+    {"min-bytes", "BYTES"},
+    {"model", "NAME|FILE.json"},
+    {"mpirun", "OPTIONS"},
+    {"optimizer", "NAME"},
+    {"output", "PATH"},
+    {"part", "train|test"},
+    {"precision", "float32|bfloat16|float16"},
+    {"resume", "auto|never|require"},
+    {"seconds", "SECONDS"},
+    {"shard-policy", "auto|file|data|off"},
+    {"stall-timeout", "SECONDS"},
+    {"strategy", "NAME"},
+    {"summary-dir", "DIR"},
+    {"timeout", "SECONDS"},
+    {"validation-data", "SPEC"},
+    {"verify-checkpoint", "auto|full|hash|none"}};
+
+/// "DIR"; a number without a name is N, or X if it may have a fraction. CLI11's name of the type,
+/// if there is nothing better.
+std::string value_name(const CLI::Option& option) {
+  const std::string name = option.get_single_name();
+  for (const auto& [known, value] : kValueNames)
+    if (name == known) return std::string(value);
+  const std::string type = option.get_type_name();
+  if (type.starts_with("INT") || type.starts_with("UINT")) return "N";
+  return type.starts_with("FLOAT") ? "X" : type;
+}
+
 }  // namespace
 
 std::size_t help_width() {
   return static_cast<std::size_t>(std::clamp(terminal_columns(STDOUT_FILENO), 40, 100));
+}
+
+std::string HelpFormatter::make_help(const CLI::App* command, std::string name,
+                                     CLI::AppFormatMode mode) const {
+  std::string text = CLI::Formatter::make_help(command, std::move(name), mode);
+  for (std::size_t at = 0; (at = text.find("\n\n\n", at)) != std::string::npos;) text.erase(at, 1);
+  if (text.ends_with("\n\n")) text.pop_back();
+  return text;
 }
 
 std::string HelpFormatter::make_description(const CLI::App* command) const {
@@ -84,6 +155,9 @@ std::string HelpFormatter::make_option_name(const CLI::Option* option, bool is_p
 
 std::string HelpFormatter::make_option_opts(const CLI::Option* option) const {
   std::string text = CLI::Formatter::make_option_opts(option);
+  if (const std::string type = option->get_type_name();
+      !type.empty() && text.starts_with(" " + type))
+    text.replace(1, type.size(), value_name(*option));
   const std::string value = option->get_default_str();
   const std::string bracketed = " [" + value + "] ";  // since CLI11 2.4
   if (const std::size_t at = text.find(bracketed); !value.empty() && at != std::string::npos)

@@ -17,6 +17,9 @@ class HelpFormatter : public CLI::Formatter {
   /// `width`: columns of a line.
   explicit HelpFormatter(std::size_t width) : width_(width) {}
 
+  /// With at most one empty line between two parts.
+  std::string make_help(const CLI::App* command, std::string name,
+                        CLI::AppFormatMode mode) const override;
   std::string make_description(const CLI::App* command) const override;
   std::string make_footer(const CLI::App* command) const override;
   /// Shows the first line of a command's description.

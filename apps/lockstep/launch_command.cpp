@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/launch/first_task.h"
 #include "apps/lockstep/launch/messages.h"
@@ -165,16 +166,13 @@ void add_launch_command(CLI::App& program, const Invocation& invocation, int& st
                                              "without MPI: lockstep launch -- COMMAND…");
   const auto arguments = std::make_shared<LaunchArguments>();
   launch::LaunchOptions& options = arguments->options;
-  command
-      ->add_option("--timeout", options.timeout,
-                   "Seconds for all tasks to connect, and for mpirun to reach their hosts")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str();
-  command
-      ->add_option("--stall-timeout", options.stall_timeout,
-                   "Seconds without a response after which a task's host is considered lost")
-      ->check(CLI::Range(1.0, 86400.0))
-      ->capture_default_str();
+  constexpr double kDay = 86400;
+  add_between(*command, "--timeout", options.timeout, 1.0, kDay,
+              "Seconds for all tasks to connect, and for mpirun to reach their hosts, 1 to 86400")
+      ->default_str(fmt::format("{}", options.timeout));
+  add_between(*command, "--stall-timeout", options.stall_timeout, 1.0, kDay,
+              "Seconds without a response after which a task's host is considered lost, 1 to 86400")
+      ->default_str(fmt::format("{}", options.stall_timeout));
   command->add_option("--meet", arguments->meet,
                       "HOST:PORT of rank 0, which overrides the environment; HOST or :PORT "
                       "overrides only one part");

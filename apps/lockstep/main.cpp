@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "apps/lockstep/command_line.h"
@@ -52,10 +53,10 @@ int run(const apps::Invocation& invocation) {
   program.footer(
       "`lockstep COMMAND --help` or `lockstep help COMMAND` lists the options of a command.");
 
-  std::vector<std::string> arguments = apps::with_config_file(
-      apps::without_launched_command(
-          apps::without_help_command({invocation.argv + 1, invocation.argv + invocation.argc})),
-      program);
+  std::vector<std::string> arguments = apps::without_launched_command(
+      apps::without_help_command({invocation.argv + 1, invocation.argv + invocation.argc}));
+  apps::require_one_name(arguments, program);
+  arguments = apps::with_config_file(std::move(arguments), program);
   std::ranges::reverse(arguments);  // CLI11 expects them in reverse order
   try {
     program.parse(arguments);

@@ -70,8 +70,8 @@ void with_element_type(std::string_view name, const Body& body) {
   });
 }
 
-inline std::vector<std::string> element_type_names() {
-  std::vector<std::string> names;
+inline std::vector<std::string_view> element_type_names() {
+  std::vector<std::string_view> names;
   for_each_element_type([&](const auto& type) { names.emplace_back(type.name); });
   return names;
 }

@@ -50,16 +50,18 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Model");
   const auto names = zoo::names();
   command
-      .add_option("--model", a.model,
-                  fmt::format("Network to train: {}; mlp:10,10 sets the sizes of the hidden "
-                              "layers; FILE.json describes the layers",
-                              list_names(names)))
+      .add_option(
+          "--model", a.model,
+          fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
+                      "layers; FILE.json describes the layers",
+                      list_names(names)))
       ->group(kCommonOptions);
-  command.add_option(
-      "--init-from", a.pretrained.path,
-      "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
-      "a checkpoint, or a directory of checkpoints. Ignored when the run resumes from "
-      "a checkpoint");
+  command
+      .add_option("--init-from", a.pretrained.path,
+                  "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
+                  "a checkpoint, or a directory of checkpoints. Ignored when the run resumes from "
+                  "a checkpoint")
+      ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
                    "number of classes may differ");
@@ -90,10 +92,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                 "Record the training step as a CUDA graph and replay it. Steps with micro-batches "
                 "are not recorded")
       ->default_str("true");
-  command
-      .add_option("--seed", a.trainer.seed,
-                  "Seed of all randomness: initial weights, dropout, the order of records")
-      ->capture_default_str();
+  add_seed(command, a.trainer.seed,
+           "Seed of all randomness: initial weights, dropout, the order of records");
 }
 
 void add_run_options(CLI::App& command, TrainArguments& a) {
@@ -149,8 +149,9 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
           "MiB. auto tries six sizes in the first 90 steps and keeps the fastest")
       ->default_str("25");
   add_at_least(command, "--check-replicas", a.fit.check_replicas, 0,
-               "Number of steps between checks that all replicas have the same parameters and "
-               "optimizer slots; 0 checks only at checkpoints")
+               "Number of steps between checks that all replicas have the same parameters, "
+               "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
+               "checkpoints")
       ->default_str(std::to_string(a.fit.check_replicas));
 }
 
@@ -209,7 +210,8 @@ void add_schedule_options(CLI::App& command, TrainArguments& a) {
       ->capture_default_str();
   command
       .add_option("--lr-step-every", schedule.step_every,
-                  "Number of steps between reductions of the learning rate, for --lr-schedule step")
+                  "Number of steps between reductions of the learning rate; required by "
+                  "--lr-schedule step")
       ->capture_default_str();
   command
       .add_option("--lr-step-factor", schedule.step_factor,
@@ -219,7 +221,8 @@ void add_schedule_options(CLI::App& command, TrainArguments& a) {
              "How the learning rate scales with --global-batch: none, linear or sqrt");
   command
       .add_option("--lr-base-batch", a.trainer.base_batch,
-                  "Global batch size that --learning-rate refers to, for --lr-scaling")
+                  "Global batch size that --learning-rate refers to; required by --lr-scaling "
+                  "linear and sqrt")
       ->capture_default_str();
 }
 
@@ -228,7 +231,8 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   strategy::CheckpointPlan& checkpoint = a.fit.checkpoint;
   command
       .add_option("--checkpoint-dir", checkpoint.directory,
-                  "Directory to write checkpoints to and to resume from")
+                  "Directory to write checkpoints to and to resume from (default: no checkpoints)")
+      ->type_name("DIR")
       ->group(kCommonOptions);
   add_at_least(command, "--save-every", checkpoint.save_every, 0,
                "Number of steps between checkpoints; 0 saves at the end of each epoch. The last "
@@ -245,8 +249,10 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
              "rank writes its own checkpoint to TMPDIR or /tmp of its node, compares it and "
              "removes it), hash (each rank compares hashes and writes nothing), none, or auto "
              "(full up to 256 MB per rank, hash above)");
-  command.add_option("--summary-dir", a.summary_dir,
-                     "Directory for TensorBoard event files, which the chief writes");
+  command
+      .add_option("--summary-dir", a.summary_dir,
+                  "Directory for TensorBoard event files, which rank 0 writes (default: none)")
+      ->type_name("DIR");
   add_at_least(command, "--log-every", a.log_every, 0,
                "Number of steps between progress reports; 0 disables them")
       ->default_str(std::to_string(a.log_every))
@@ -282,6 +288,12 @@ model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
   if (a.nesterov && !sgd) refuse("expected --optimizer sgd with --nesterov", given);
   if (a.trust_coefficient && !lars)
     refuse("expected --optimizer lars with --trust-coefficient", given);
+  const bool has_moments = !sgd && !lars;
+  const OptimizerArguments defaults;
+  if (!has_moments && (a.beta1 != defaults.beta1 || a.beta2 != defaults.beta2))
+    refuse("expected --optimizer adam, adamw or lamb with --beta1 or --beta2", given);
+  if (a.epsilon && sgd)
+    refuse("expected --optimizer adam, adamw, lamb or lars with --epsilon", given);
   switch (a.kind) {
     case OptimizerKind::sgd:
       return model::Sgd{a.momentum.value_or(0), a.nesterov, a.weight_decay.value_or(0)};
@@ -295,6 +307,35 @@ model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
       return adam_options<model::Lamb>(a);
   }
   LOCKSTEP_CHECK(false);
+}
+
+/// Throws Error (input) for options of a learning-rate schedule that is not selected.
+void check_schedule_options(const strategy::TrainerOptions& trainer) {
+  using Kind = model::Schedule::Kind;
+  const model::Schedule& schedule = trainer.schedule;
+  const model::Schedule defaults;
+  const std::string given = fmt::format("got {}", to_string(schedule.kind));
+  if (schedule.final_fraction != defaults.final_fraction && schedule.kind != Kind::cosine &&
+      schedule.kind != Kind::linear)
+    refuse("expected --lr-schedule cosine or linear with --lr-final", given);
+  if (schedule.kind != Kind::step &&
+      (schedule.step_every != defaults.step_every || schedule.step_factor != defaults.step_factor))
+    refuse("expected --lr-schedule step with --lr-step-every or --lr-step-factor", given);
+  if (trainer.base_batch != strategy::TrainerOptions{}.base_batch &&
+      trainer.rate_scaling == strategy::RateScaling::none)
+    refuse("expected --lr-scaling linear or sqrt with --lr-base-batch", "got none");
+}
+
+/// Throws Error (input) for options of checkpoints if there is no directory for them.
+void check_checkpoint_options(const strategy::CheckpointPlan& checkpoint) {
+  if (!checkpoint.directory.empty()) return;
+  const strategy::CheckpointPlan defaults;
+  const char* const option = checkpoint.resume == checkpoint::Resume::must  ? "--resume require"
+                             : checkpoint.save_every != defaults.save_every ? "--save-every"
+                             : checkpoint.keep != defaults.keep             ? "--keep"
+                                                                            : nullptr;
+  if (option != nullptr)
+    refuse(fmt::format("expected --checkpoint-dir with {}", option), "it was not given");
 }
 
 }  // namespace
@@ -319,8 +360,11 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
 void complete(TrainArguments& a) {
   require_given("--model NAME or --model FILE.json", a.model);
   require_given("--data", a.data.data);
-  if (a.fit.checkpoint.directory.empty() && a.fit.checkpoint.resume == checkpoint::Resume::must)
-    refuse("expected --checkpoint-dir with --resume require", "it was not given");
+  check_schedule_options(a.trainer);
+  check_checkpoint_options(a.fit.checkpoint);
+  if (a.loss.kind != LossKind::sparse_categorical_crossentropy && a.loss.label_smoothing > 0)
+    refuse("expected --loss sparse-categorical-crossentropy with --label-smoothing",
+           "got mean-squared-error");
   if (a.pretrained.reset_head && a.pretrained.path.empty())
     refuse("expected --init-from with --reset-head", "it was not given");
   a.trainer.loss = a.loss.loss();

@@ -68,7 +68,7 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
                                                                 const strategy::Strategy& strategy,
                                                                 const std::string& markdown) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
-  if (arguments.output.json())
+  if (arguments.output.json)
     callbacks.push_back(
         std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run_name(arguments)));
   else if (!arguments.output.quiet)

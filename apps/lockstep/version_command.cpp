@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "lockstep/allreduce/algorithm/gpu/nccl.h"
 #include "lockstep/base/system/host.h"
@@ -73,7 +74,7 @@ void add_version_command(CLI::App& program) {
   CLI::App* command = program.add_subcommand(
       "version", "Print the versions that this program was built with and has loaded");
   const auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "Print one JSON object");
+  add_json_option(*command, *json, "Print one JSON object");
   command->callback([json] {
     if (*json)
       fmt::print("{}\n", program_versions().dump());

@@ -5,13 +5,15 @@
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include "lockstep/base/system/terminal.h"
+
 namespace lockstep {
 
 std::shared_ptr<Logger> make_logger(const LogOptions& options) {
   auto logger =
       std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   const std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
-  logger->set_pattern("lockstep: " + rank + "%v");
+  logger->set_pattern(fmt::format("{}lockstep: {}%v", message_start(), rank));
   logger->set_level(options.quiet     ? spdlog::level::warn
                     : options.verbose ? spdlog::level::debug
                                       : spdlog::level::info);

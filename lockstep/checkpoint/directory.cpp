@@ -401,11 +401,14 @@ void CheckpointDirectory::remove_checkpoint(const CheckpointInfo& info) const {
 }
 
 std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArrays& arrays,
-                                                               Resume resume) {
+                                                               Resume resume,
+                                                               const ExplainMisfit& explain) {
   skipped_.clear();
   if (resume == Resume::never) return std::nullopt;
   check_chief_sees_newest();
-  const auto read = [&] { return is_chief() ? restore_on_chief(arrays, resume) : std::string(); };
+  const auto read = [&] {
+    return is_chief() ? restore_on_chief(arrays, resume, explain) : std::string();
+  };
   const std::string told = on_every_rank(ranks_, read).front();
   const json news = parse_json(told, ErrorCategory::communication, "resume");
   skipped_.clear();
@@ -462,8 +465,9 @@ void CheckpointDirectory::check_chief_sees_newest() const {
   }
 }
 
-std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, Resume resume) {
-  const std::optional<RestoredCheckpoint> restored = restore_newest(arrays);
+std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, Resume resume,
+                                                  const ExplainMisfit& explain) {
+  const std::optional<RestoredCheckpoint> restored = restore_newest(arrays, explain);
   for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
   if (!restored && resume == Resume::must)
     throw Error(ErrorCategory::checkpoint, options_.directory.string(),
@@ -478,7 +482,8 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
                         {"state", restored ? to_json_text(restored->state) : ""}});
 }
 
-std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const ReplicaArrays& arrays) {
+std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(
+    const ReplicaArrays& arrays, const ExplainMisfit& explain) {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
   std::stable_partition(found.begin(), found.end(), std::mem_fn(&CheckpointInfo::healthy));
   for (const CheckpointInfo& info : found) {
@@ -492,7 +497,14 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore_newest(const Repl
       skipped_.emplace_back(error.what());
       continue;
     }
-    check_checkpoint_fits(info.path, arrays);
+    try {
+      check_checkpoint_fits(info.path, arrays);
+    } catch (const Error&) {
+      const fs::path state = info.path / kStateFile;
+      if (explain)
+        explain({info.path, parse_training_state(read_small_file(state), state.string())});
+      throw;
+    }
     for (const CheckpointInfo& newer : found)
       if (info.healthy && !newer.healthy && newer.sequence > info.sequence)
         skipped_.push_back(fmt::format(

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,6 +23,10 @@
 namespace lockstep::checkpoint {
 
 class DirectoryLock;
+
+/// Called on the chief with a checkpoint whose tensors are not those of the run. Throws an Error
+/// that explains the difference better than by the first tensor, or returns.
+using ExplainMisfit = std::function<void(const RestoredCheckpoint&)>;
 
 /// The largest checkpoint that `automatic` verifies in full, in bytes.
 inline constexpr std::uint64_t kMaxFullBytes = 256'000'000;
@@ -123,7 +128,8 @@ class CheckpointDirectory {
   /// is not skipped, as is a newer checkpoint that another rank has under this path and the chief
   /// does not. Collective; does not require prepare().
   std::optional<RestoredCheckpoint> restore(const ReplicaArrays& arrays,
-                                            Resume resume = Resume::automatic);
+                                            Resume resume = Resume::automatic,
+                                            const ExplainMisfit& explain = {});
 
   /// How replicas are compared: for `automatic`, the choice made by prepare(). Equal on all ranks.
   VerifyCheckpoint verification() const { return options_.verify; }
@@ -150,8 +156,10 @@ class CheckpointDirectory {
   void remove_checkpoint(const CheckpointInfo& info) const;
   void check_chief_sees_newest() const;
   /// Returns the information for the other ranks, as text.
-  std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume);
-  std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays);
+  std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume,
+                               const ExplainMisfit& explain);
+  std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays,
+                                                   const ExplainMisfit& explain);
 
   CheckpointOptions options_;
   allreduce::Communicator ranks_;

@@ -1,6 +1,10 @@
 // Parses the text of a `--data` option.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cctype>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -25,8 +29,8 @@ constexpr const char* kFashionMnist = "fashion-mnist";
 constexpr std::string_view kSynthetic = "synthetic:";
 constexpr std::string_view kSyntheticImages = "synthetic-images:";
 constexpr const char* kSpecs =
-    "a glob of TFRecord files, a directory with a dataset.json or with folders of images, "
-    "fashion-mnist[:train|:test], idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], "
+    "a glob of TFRecord files, DIRECTORY[:PART] with a dataset.json, DIRECTORY with folders of "
+    "images, fashion-mnist[:train|:test], idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], "
     "images:DIRECTORY or synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same "
     "in uint8)";
 
@@ -127,17 +131,45 @@ Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& optio
       find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
 }
 
-/// The shards that the dataset.json of `directory` lists for a part; nullopt if there is no
+/// A directory, and the part that is read if it has a dataset.json.
+struct DirectoryPart {
+  std::filesystem::path directory;
+  std::string part;
+};
+
+/// DIRECTORY, with the part of `options`, or DIRECTORY:PART, where only a dataset.json defines what
+/// a part is. nullopt if `spec` is neither.
+std::optional<DirectoryPart> directory_part(const std::string& spec,
+                                            const DataSpecOptions& options) {
+  if (std::error_code ignored; std::filesystem::is_directory(spec, ignored))
+    return DirectoryPart{spec, options.part};
+  if (!names_part(spec)) return std::nullopt;
+  const std::size_t colon = spec.rfind(':');
+  return DirectoryPart{spec.substr(0, colon), spec.substr(colon + 1)};
+}
+
+[[noreturn]] void fail_without_part(const std::filesystem::path& directory,
+                                    const DatasetDescription& parts, const std::string& missing) {
+  std::vector<std::string> names;
+  for (const auto& [name, part] : parts)
+    if (!part.files.empty()) names.push_back(name);
+  throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
+              fmt::format("expected files for the part {}", missing),
+              names.empty()
+                  ? "it lists none"
+                  : fmt::format("it lists those of {}; name a part as in {}:{}",
+                                fmt::join(names, ", "), directory.string(), names.back()));
+}
+
+/// The shards that the dataset.json of a directory lists for a part; nullopt if there is no
 /// dataset.json.
-std::optional<std::vector<std::filesystem::path>> described_files(
-    const std::filesystem::path& directory, const std::string& named) {
+std::optional<std::vector<std::filesystem::path>> described_files(const DirectoryPart& wanted) {
+  const auto& [directory, named] = wanted;
   const auto parts = read_dataset_json(directory);
   if (!parts) return std::nullopt;
   const auto part = parts->find(named);
-  if (part == parts->end() || part->second.files.empty()) {
-    throw Error(ErrorCategory::data, (directory / kDatasetJson).string(),
-                fmt::format("expected files for the part {}", named), "it lists none");
-  }
+  if (part == parts->end() || part->second.files.empty())
+    fail_without_part(directory, *parts, named);
   require_complete(directory, fmt::format("the part {}", named), part->second);
   std::vector<std::filesystem::path> files;
   for (const std::string& name : part->second.files) files.push_back(directory / name);
@@ -145,6 +177,7 @@ std::optional<std::vector<std::filesystem::path>> described_files(
 }
 
 [[noreturn]] void fail_without_data(const std::filesystem::path& directory) {
+  refuse_images_without_class(directory);
   const std::string others = other_files_text(directory);
   throw Error(ErrorCategory::data, directory.string(),
               "expected a glob of files, such as DIRECTORY/train-*.tfrecord, or a directory with a "
@@ -153,13 +186,14 @@ std::optional<std::vector<std::filesystem::path>> described_files(
                              : "the directory has folders with " + others);
 }
 
-Dataset open_described(const std::filesystem::path& directory, const DataSpecOptions& options) {
-  const auto files = described_files(directory, options.part);
+Dataset open_described(const DirectoryPart& wanted, const DataSpecOptions& options) {
+  const auto& [directory, part] = wanted;
+  const auto files = described_files(wanted);
   if (!files && is_image_folder(directory)) return open_image_folder(directory, options);
   if (!files) fail_without_data(directory);
   return Dataset::from_source(std::make_shared<TFRecordSource>(
       *files, options.tfrecord,
-      fmt::format("{} {} in {}", options.part, kDatasetJson, directory.string())));
+      fmt::format("{} {} in {}", part, kDatasetJson, directory.string())));
 }
 
 /// Whether the text is probably a file pattern rather than a misspelled data set name.
@@ -168,9 +202,13 @@ bool looks_like_files(const std::string& spec) {
 }
 
 void require_files(const std::string& spec) {
+  refuse_other_formats(spec);
   std::error_code ignored;
-  if (!looks_like_files(spec) && !std::filesystem::exists(spec, ignored))
-    fail_input(spec, fmt::format("expected {}", kSpecs), "it is none of these");
+  if (looks_like_files(spec) || std::filesystem::exists(spec, ignored)) return;
+  static constexpr std::array<std::string_view, 6> kNames = {
+      kFashionMnist, "csv", "idx", "images", "synthetic", "synthetic-images"};
+  fail_input(spec, fmt::format("expected {}", kSpecs),
+             got_name(spec.substr(0, spec.find(':')), kNames));
 }
 
 std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory,
@@ -182,14 +220,71 @@ std::vector<std::filesystem::path> idx_files(const std::filesystem::path& direct
   return {files->images, files->labels};
 }
 
+/// The extension of a file name in lower case, without options after a question mark.
+std::string extension_of_name(const std::string& spec) {
+  const std::size_t options = spec.find('=') == std::string::npos ? spec.size() : spec.rfind('?');
+  std::string extension = std::filesystem::path(spec.substr(0, options)).extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+template <std::size_t N>
+bool is_one_of(const std::string& extension, const std::array<const char*, N>& known) {
+  return std::ranges::find(known, extension) != known.end();
+}
+
 Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(spec, ignored)) return open_described(spec, options);
+  if (const auto described = directory_part(spec, options))
+    return open_described(*described, options);
   require_files(spec);
   return Dataset::from_tfrecords(spec, options.tfrecord);
 }
 
 }  // namespace
+
+bool names_part(const std::string& spec) {
+  const std::size_t colon = spec.rfind(':');
+  std::error_code ignored;
+  return colon != std::string::npos && colon > 0 && colon + 1 < spec.size() &&
+         std::filesystem::exists(std::filesystem::path(spec.substr(0, colon)) / kDatasetJson,
+                                 ignored);
+}
+
+void refuse_other_formats(const std::string& spec) {
+  static constexpr std::array kTables = {".csv", ".tsv"};
+  static constexpr std::array kImages = {".jpg", ".jpeg", ".png"};
+  static constexpr std::array kUnread = {".parquet", ".feather", ".arrow", ".jsonl", ".npy",
+                                         ".npz",     ".h5",      ".hdf5",  ".xls",   ".xlsx",
+                                         ".pkl",     ".pt",      ".zip"};
+  const std::string extension = extension_of_name(spec);
+  const std::string got = fmt::format("got the name of a {} file", extension);
+  const std::filesystem::path path = spec;
+  if (is_one_of(extension, kTables))
+    fail_input(
+        spec,
+        fmt::format("expected csv: before the name of a table: csv:{}{}",
+                    spec.substr(spec.rfind(':', spec.find('?')) + 1),
+                    extension == ".tsv" && spec.find('?') == std::string::npos ? "?sep=tab" : ""),
+        got);
+  if (is_one_of(extension, kImages))
+    fail_input(spec, "expected images:DIRECTORY, with one folder of images per class", got);
+  if (path.filename().string().find("-ubyte") != std::string::npos)
+    fail_input(spec,
+               fmt::format("expected the directory of IDX files: idx:{}",
+                           path.has_parent_path() ? path.parent_path().string() : "."),
+               "got the name of an IDX file");
+  if (path.filename() == kDatasetJson)
+    fail_input(spec,
+               fmt::format("expected the directory of {}: {}", kDatasetJson,
+                           path.has_parent_path() ? path.parent_path().string() : "."),
+               "got the file");
+  if (is_one_of(extension, kUnread))
+    fail_input(spec,
+               "expected TFRecord files, a table (csv:FILE) or folders of images "
+               "(images:DIRECTORY); write the data in one of these formats first",
+               got);
+}
 
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
   std::string text = spec;
@@ -219,8 +314,8 @@ std::vector<std::filesystem::path> data_files(const std::string& spec,
   const std::string part = take_part(text, options.part);
   if (text == kFashionMnist) return idx_files(find_fashion_mnist(part, options), part);
   if (text.starts_with("idx:")) return idx_files(text.substr(4), part);
-  if (std::error_code ignored; std::filesystem::is_directory(spec, ignored)) {
-    if (const auto files = described_files(spec, options.part)) return *files;
+  if (const auto described = directory_part(spec, options)) {
+    if (const auto files = described_files(*described)) return *files;
     if (!is_image_folder(spec)) fail_without_data(spec);
     return class_folders(spec);
   }

@@ -21,7 +21,8 @@ struct DataSpecOptions {
   std::filesystem::path system_dir = "/usr/share/datasets";
 };
 /// Opens the data set of a `--data` option: a glob of TFRecord files; a directory with a
-/// dataset.json or with folders of images (also as `images:DIRECTORY`);
+/// dataset.json (`DIRECTORY:PART` names a part of it, such as test) or with folders of images (also
+/// as `images:DIRECTORY`);
 /// `fashion-mnist[:train|:test]`, searched in `data_dir`, then in the directory of Debian's
 /// package; `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]` (CsvOptions::parse);
 /// `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and `synthetic-images:...` for uint8 images
@@ -36,5 +37,12 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 /// text, and for a glob, a set or a directory without files.
 std::vector<std::filesystem::path> data_files(const std::string& spec,
                                               const DataSpecOptions& options = {});
+
+/// Whether `spec` is DIRECTORY:PART, with an existing directory that has a dataset.json.
+bool names_part(const std::string& spec);
+
+/// Throws Error (input) if `spec`, in which TFRecord files are expected, has the name of a file in
+/// another format, such as a.csv. The error states how to write it.
+void refuse_other_formats(const std::string& spec);
 
 }  // namespace lockstep::data

@@ -47,9 +47,32 @@ void throw_truncated_data(RecordLocation location, std::uint64_t announced, std:
                                 announced, kRecordFooterBytes, left));
 }
 
-void throw_length_crc(RecordLocation location) {
+void throw_too_long(const RecordLocation& location, std::uint64_t length) {
+  throw Error(ErrorCategory::data, location.text(),
+              fmt::format("expected a record of at most {} bytes, the limit of a tf.train.Example",
+                          kMaxRecordBytes),
+              fmt::format("the header announces {}", length));
+}
+
+namespace {
+
+/// What to do with a file that begins with these bytes, if they are not a record's.
+std::string_view remedy_for(std::string_view header) {
+  constexpr std::string_view kImages =
+      "; the file is an image, and images are read from a directory with a folder for each class";
+  if (header.starts_with("\xff\xd8\xff") || header.starts_with("\x89PNG")) return kImages;
+  const bool is_text = std::ranges::all_of(
+      header, [](char c) { return (c >= ' ' && c <= '~') || c == '\t' || c == '\r' || c == '\n'; });
+  return is_text ? "; the file is text, and a table is read as csv:FILE" : "";
+}
+
+}  // namespace
+
+void throw_length_crc(RecordLocation location, std::string_view header) {
+  const bool is_first = location.offset == 0;
   throw RecordError(RecordFault::length_crc, std::move(location),
-                    "the length field does not match its checksum");
+                    fmt::format("the length field does not match its checksum{}",
+                                is_first ? remedy_for(header.substr(0, kRecordHeaderBytes)) : ""));
 }
 
 void throw_data_crc(RecordLocation location) {
@@ -94,6 +117,12 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
   if (spec.classes < 0 || spec.targets < 0 || (spec.classes > 0) == (spec.targets > 0))
     throw Error(ErrorCategory::input, where, "expected a number of classes or a number of targets",
                 fmt::format("got {} classes and {} targets", spec.classes, spec.targets));
+}
+
+std::string text_of_labels(std::int64_t lowest, std::int64_t highest) {
+  if (lowest <= 0 || lowest > highest) return "";
+  return fmt::format(", labels from {} to {} ({} classes, none of class 0)", lowest, highest,
+                     highest + 1);
 }
 
 std::optional<std::size_t> different_feature(const std::vector<std::string>& names,

@@ -27,6 +27,10 @@ struct RecordLocation {
   std::string text() const;
 };
 
+/// The largest record: the largest message of protobuf. Without a limit, a file with a hole could
+/// announce a record that needs any amount of memory.
+inline constexpr std::uint64_t kMaxRecordBytes = (std::uint64_t{1} << 31) - 1;
+
 /// Damage of a record: truncation, or a checksum mismatch, in its length or in its data.
 enum class RecordFault { truncated_length, length_crc, truncated_data, data_crc };
 
@@ -52,8 +56,11 @@ class RecordError : public Error {
 /// Throws the RecordError for a record of `announced` bytes of which only `left` are in the file.
 [[noreturn]] void throw_truncated_data(RecordLocation location, std::uint64_t announced,
                                        std::uint64_t left);
-/// Throws the RecordError for a length field that does not match its checksum.
-[[noreturn]] void throw_length_crc(RecordLocation location);
+/// Throws Error (data) for a record of `length` bytes, more than kMaxRecordBytes.
+[[noreturn]] void throw_too_long(const RecordLocation& location, std::uint64_t length);
+/// Throws the RecordError for a length field that does not match its checksum. `header` is what the
+/// record begins with; at the start of a file it may show that the file has another format.
+[[noreturn]] void throw_length_crc(RecordLocation location, std::string_view header);
 /// Throws the RecordError for data that does not match its checksum.
 [[noreturn]] void throw_data_crc(RecordLocation location);
 
@@ -90,8 +97,13 @@ struct SampleSpec {
   bool operator==(const SampleSpec&) const = default;
 };
 
-/// The first index at which two lists of RecordSource::feature_names() have different names;
-/// nullopt if there is none. A number, of a column without a name, matches any name.
+/// For descriptions of data whose labels are numbers: ", labels from 1 to 3 (4 classes, none of
+/// class 0)". Empty if `lowest` is 0.
+std::string text_of_labels(std::int64_t lowest, std::int64_t highest);
+
+/// The first index at which two lists of RecordSource::feature_names(), or of target_names(), have
+/// different names; nullopt if there is none. A number, of a column without a name, matches any
+/// name.
 std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
                                              const std::vector<std::string>& others);
 
@@ -186,6 +198,8 @@ class RecordSource {
   /// Feature names by index, such as the columns of a table; a column without a name has its
   /// number, from 1. Empty if unknown.
   virtual std::vector<std::string> feature_names() const { return {}; }
+  /// The same for targets.
+  virtual std::vector<std::string> target_names() const { return {}; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }

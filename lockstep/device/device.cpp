@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <string_view>
+
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 
@@ -12,9 +15,10 @@ std::string to_string(Device device) {
 
 Device parse_device(std::string_view text) {
   const auto refuse = [&]() {
+    static constexpr std::array<std::string_view, 4> kUsual = {"auto", "gpu:all", "gpu:0", "cpu:0"};
     return Error(ErrorCategory::input, "devices",
                  "expected devices such as cpu:0, gpu:1, gpu:all or auto, separated by commas",
-                 fmt::format("got \"{}\"", text));
+                 got_name(text, kUsual));
   };
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) throw refuse();

@@ -108,7 +108,8 @@ int lockstep_init(const lockstep_session_options* options, lockstep_session** se
  * than the stall timeout, such as a long evaluation or saving. NULL is allowed. */
 void lockstep_still_at_work(lockstep_session* session);
 /** Finalizes MPI if lockstep_init() initialized it. Free all optimizers first. Collective. NULL is
- * allowed. */
+ * allowed. A rank that exits without this call counts as failed: mpirun ends the job and reports
+ * an error. */
 void lockstep_finalize(lockstep_session* session);
 
 int lockstep_rank(const lockstep_session* session);       /**< 0 .. world size - 1 */

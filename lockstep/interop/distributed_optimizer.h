@@ -97,7 +97,9 @@ class DistributedOptimizer {
   /// only updates.
   void synchronize() { exchange_.synchronize(refreshed()); }
   /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's
-  /// step() if any rank had a sample. Returns whether it did.
+  /// step() if any rank had a sample, unless skip_non_finite forbids it: then rank 0 logs a warning
+  /// that names the ranks whose gradient is not finite. Returns whether it did, the same on all
+  /// ranks.
   bool step() {
     if (!exchange_.is_reduced()) synchronize();
     return update();
@@ -118,8 +120,11 @@ class DistributedOptimizer {
   /// zero. Optimizers that skip parameters without a gradient use this, so that all ranks skip the
   /// same ones.
   bool has_gradient(std::size_t parameter) const { return exchange_.has_gradient(parameter); }
-  /// Of the last step, before clipping.
+  /// Of the last step, before clipping; 0 without clip_norm and skip_non_finite.
   double gradient_norm() const { return exchange_.gradient_norm(); }
+  /// Whether the reduced gradient of the last step is finite, the same on all ranks; true without
+  /// clip_norm and skip_non_finite.
+  bool is_finite() const { return exchange_.is_finite(); }
   double samples() const { return exchange_.samples(); }  ///< of the last step, over all ranks
   /// The reducer, with its buckets and statistics of the last step
   /// (lockstep/interop/gradient_reducer.h).
@@ -136,10 +141,10 @@ class DistributedOptimizer {
   const std::vector<Parameter>& refreshed() { return parameters_ = copied(inner_.parameters()); }
 
   bool update() {
-    const bool has_samples = samples() > 0;
-    if (has_samples) inner_.step();
+    const bool is_applied = samples() > 0 && !exchange_.must_skip();
+    if (is_applied) inner_.step();
     exchange_.applied();
-    return has_samples;
+    return is_applied;
   }
 
   Inner& inner_;

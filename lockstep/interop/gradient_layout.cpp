@@ -46,11 +46,12 @@ void check_options(const ReducerOptions& options) {
 std::string to_string(const ReducerOptions& options) {
   return fmt::format(
       "{}{}, backward_passes_per_step {}, {}, buckets of {} and {} bytes, groups {} {}, "
-      "predivide_factor {}, clip_norm {}",
+      "predivide_factor {}, clip_norm {}{}",
       options.reduction == Reduction::average ? "average" : "sum",
       options.average_passes ? "" : " of added passes", options.backward_passes_per_step,
       allreduce::to_string(options.compression), options.first_bucket_bytes, options.bucket_bytes,
-      options.group_count, options.groups, options.predivide_factor, options.clip_norm);
+      options.group_count, options.groups, options.predivide_factor, options.clip_norm,
+      options.skip_non_finite ? ", skip_non_finite" : "");
 }
 
 namespace {

@@ -50,6 +50,9 @@ struct ReducerOptions {
   double predivide_factor = 0;
   /// Largest norm of the reduced gradient over all parameters; 0: no clipping.
   double clip_norm = 0;
+  /// Whether DistributedOptimizer skips a step whose reduced gradient is not finite, on all ranks.
+  /// Costs one pass over the gradient, unless clip_norm needs it too.
+  bool skip_non_finite = false;
 };
 
 /// Throws Error (input) that names the option that is out of range.

@@ -76,7 +76,8 @@ void GradientReducer::describe_buckets() {
 }
 
 bool GradientReducer::is_alone() const {
-  return workers_.size() == 1 && options_.backward_passes_per_step == 1 && options_.clip_norm == 0;
+  return workers_.size() == 1 && options_.backward_passes_per_step == 1 &&
+         options_.clip_norm == 0 && !options_.skip_non_finite;
 }
 
 std::span<float> GradientReducer::gradient(std::size_t parameter) const {
@@ -270,10 +271,9 @@ void GradientReducer::finish() {
 void GradientReducer::finish_average() {
   const std::span<float> values = memory_->as<float>().first(layout_.size);
   float factor = factor_after();
-  if (options_.clip_norm > 0) {
+  if (options_.clip_norm > 0 || options_.skip_non_finite)
     gradient_norm_ = std::sqrt(math_->squared_norm(values)) * static_cast<double>(factor);
-    factor *= model::clip_scale(gradient_norm_, options_.clip_norm);
-  }
+  if (options_.clip_norm > 0) factor *= model::clip_scale(gradient_norm_, options_.clip_norm);
   math_->scale(values, factor);
   if (samples() > 0) expected_ = samples();
 }

@@ -1,6 +1,7 @@
 // Averages one rank's gradients over all ranks.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -55,8 +56,9 @@ class GradientReducer {
   const std::vector<ParameterLayout>& parameters() const { return parameters_; }
   const ReducerOptions& options() const { return options_; }  ///< as passed to the constructor
   job::Workers& workers() const { return workers_; }          ///< the ranks that reduce
-  /// Whether there is nothing to sum or divide: one rank, one pass per step, no clipping. Then the
-  /// input gradients are the results. They are not copied, and gradient(parameter) is meaningless.
+  /// Whether there is nothing to sum, divide or check: one rank, one pass per step, no clip_norm
+  /// and no skip_non_finite. Then the input gradients are the results. They are not copied, and
+  /// gradient(parameter) is meaningless.
   bool is_alone() const;
 
   /// The gradient of a parameter, valid as long as this object or its memory(). Between passes it
@@ -112,8 +114,12 @@ class GradientReducer {
   /// Whether any rank had a gradient of the parameter.
   bool has_gradient(std::size_t parameter) const { return counts_[kFlags + parameter] > 0; }
   double samples() const { return counts_[0]; }  ///< over all ranks; passes for Reduction::sum
-  /// Before clipping; 0 if clipping is off.
+  /// Before clipping; 0 without clip_norm and skip_non_finite.
   double gradient_norm() const { return gradient_norm_; }
+  /// Whether all elements of the gradient are finite; true without clip_norm and skip_non_finite.
+  bool is_finite() const { return std::isfinite(gradient_norm_); }
+  /// Whether the step must not be applied (skip_non_finite).
+  bool must_skip() const { return options_.skip_non_finite && !is_finite(); }
   std::int64_t steps() const { return steps_; }  ///< steps applied
   /// Names of parameters that had no gradient on any rank for at least `steps` steps.
   std::vector<std::string> parameters_without_gradient(std::int64_t steps) const;

@@ -1,9 +1,12 @@
 #include "lockstep/interop/parameter_exchange.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <spdlog/logger.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
@@ -55,6 +58,8 @@ bool ParameterExchange::has_gradient(std::size_t parameter) const {
   return reducer_->has_gradient(parameter);
 }
 double ParameterExchange::gradient_norm() const { return reducer_->gradient_norm(); }
+bool ParameterExchange::is_finite() const { return reducer_->is_finite(); }
+bool ParameterExchange::must_skip() const { return reducer_->must_skip(); }
 double ParameterExchange::samples() const { return reducer_->samples(); }
 
 // Sizes must be those that ranks have compared.
@@ -149,7 +154,27 @@ void ParameterExchange::check_unchanged(std::span<const Parameter> parameters) {
   marks_.clear();
 }
 
+// Before the results are written: the gradients are still those of this rank's last pass. None is
+// named where an earlier pass, or only the sum, was not finite.
+void ParameterExchange::warn_of_skip(std::span<const Parameter> parameters) {
+  if (!reducer_->must_skip()) return;
+  job::Workers& workers = reducer_->workers();
+  const auto is_number = [](float value) { return std::isfinite(value); };
+  const char mine = samples_ > 0 && std::ranges::any_of(parameters, [&](const Parameter& one) {
+                      return one.has_gradient && !std::ranges::all_of(one.gradient, is_number);
+                    });
+  std::vector<int> odd;
+  const auto all = workers.all_gather(std::span(&mine, 1));
+  for (std::size_t rank = 0; rank < all.size(); ++rank)
+    if (all[rank].front() != 0) odd.push_back(static_cast<int>(rank));
+  if (workers.rank() == 0)
+    workers.session().logger()->warn("step {} skipped: non-finite gradient{}{}",
+                                     reducer_->steps() + 1, odd.empty() ? "" : " on rank ",
+                                     fmt::join(odd, ", "));
+}
+
 void ParameterExchange::write_back(std::span<const Parameter> parameters) {
+  warn_of_skip(parameters);
   for (std::size_t i = 0; i < parameters.size(); ++i)
     if (!reducer_->has_gradient(i))
       std::ranges::fill(parameters[i].gradient, 0.0F);

@@ -65,6 +65,8 @@ class ParameterExchange {
 
   bool has_gradient(std::size_t parameter) const;   ///< see GradientReducer
   double gradient_norm() const;                     ///< see GradientReducer
+  bool is_finite() const;                           ///< see GradientReducer
+  bool must_skip() const;                           ///< see GradientReducer
   double samples() const;                           ///< see GradientReducer
   GradientReducer& reducer() { return *reducer_; }  ///< lockstep/interop/gradient_reducer.h
 
@@ -78,6 +80,7 @@ class ParameterExchange {
   void check(std::span<const Parameter> parameters);
   bool watches_changes() const;
   void check_unchanged(std::span<const Parameter> parameters);
+  void warn_of_skip(std::span<const Parameter> parameters);
   void write_back(std::span<const Parameter> parameters);
 
   std::unique_ptr<GradientReducer> reducer_;

@@ -12,5 +12,6 @@
 namespace lockstep {
 
 using job::Session;
+using job::SessionOptions;
 
 }  // namespace lockstep

@@ -24,6 +24,7 @@
 #include "lockstep/allreduce/watchdog/watchdog.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/terminal.h"
 #include "lockstep/job/failure.h"
 #include "lockstep/job/launcher.h"
 #include "lockstep/job/task.h"
@@ -295,7 +296,8 @@ void Session::report(const Failure& failure) {
     state_->verdict = state_->settle(failure, size_);
   state_->reported = failure;
   if (state_->verdict.print)
-    allreduce::print_error(fmt::format("lockstep: error: {}\n", failure.message), kPrintLimit);
+    allreduce::print_error(fmt::format("{}lockstep: error: {}\n", message_start(), failure.message),
+                           kPrintLimit);
   begin_end();
 }
 

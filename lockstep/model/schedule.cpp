@@ -55,6 +55,11 @@ void Schedule::check() const {
   if ((kind == Kind::cosine || kind == Kind::linear) && total_steps <= warmup_steps)
     refuse("expected more total steps than warm-up steps",
            fmt::format("got {} total steps and {} warm-up steps", total_steps, warmup_steps));
+  if (!(final_fraction >= 0) || !std::isfinite(final_fraction))
+    refuse("expected a final learning rate of 0 or more times the peak",
+           fmt::format("got {}", final_fraction));
+  if (!(step_factor >= 0) || !std::isfinite(step_factor))
+    refuse("expected a factor of 0 or more for each decay", fmt::format("got {}", step_factor));
   if (kind == Kind::step && step_every <= 0)
     refuse("expected a number of steps above 0 between decays", fmt::format("got {}", step_every));
 }

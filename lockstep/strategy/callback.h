@@ -118,8 +118,11 @@ struct TrainEnd {
   std::int64_t steps = 0;            ///< completed steps
   double seconds = 0;                ///< duration of fit()
   std::uint64_t parameter_hash = 0;  ///< xxh3-64 hash of the parameters in the order of their names
-  int signal = 0;                    ///< signal that ended the training; 0 for none
-  bool stopped = false;              ///< whether a callback ended the training
+  /// Steps of this run that all replicas skipped, without overflows of a loss scale.
+  std::int64_t skipped_steps = 0;
+  bool healthy = true;   ///< whether the last step was good; fit() throws if not, without a signal
+  int signal = 0;        ///< signal that ended the training; 0 for none
+  bool stopped = false;  ///< whether a callback ended the training
 };
 
 /// Observes a training. The hooks are called on every rank at the same points, on the thread that

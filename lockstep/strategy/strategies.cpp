@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "lockstep/allreduce/groups.h"
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::strategy {
@@ -91,10 +92,7 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
   job::check_tf_config(session);
   if (chosen == "mirrored")
     return std::make_unique<MirroredStrategy>(session, std::move(devices), options);
-  if (chosen != "one-device")
-    throw Error(ErrorCategory::input, "strategy",
-                "expected auto, one-device, mirrored or multi-worker-mirrored",
-                fmt::format("got \"{}\"", name));
+  if (chosen != "one-device") refuse_name("strategy", name, kStrategyNames);
   if (devices.size() != 1)
     throw Error(ErrorCategory::input, "strategy",
                 "expected exactly one device for one-device (use mirrored for several)",

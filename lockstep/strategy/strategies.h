@@ -1,6 +1,7 @@
 // The distribution strategies, and their construction by name.
 #pragma once
 
+#include <array>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -46,12 +47,15 @@ class MultiWorkerMirroredStrategy final : public Strategy {
   std::string name() const override { return "multi-worker-mirrored"; }
 };
 
-/// Creates a strategy by its `--strategy` name: "auto", "one-device", "mirrored" or
-/// "multi-worker-mirrored". `auto` is multi-worker-mirrored in a job of several ranks, else
-/// mirrored for several devices, else one-device. Throws Error (input) for an unknown name or
-/// inconsistent options. Collective.
-std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name,
-                                        std::vector<device::Device> devices,
+/// The names of make_strategy().
+inline constexpr std::array<std::string_view, 4> kStrategyNames = {"auto", "one-device", "mirrored",
+                                                                   "multi-worker-mirrored"};
+
+/// Creates a strategy by its `--strategy` name, one of kStrategyNames. `auto` is
+/// multi-worker-mirrored in a job of several ranks, else mirrored for several devices, else
+/// one-device. Throws Error (input) for an unknown name or inconsistent options. Collective.
+std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name = "auto",
+                                        std::vector<device::Device> devices = {device::Device{}},
                                         const StrategyOptions& options = {});
 
 }  // namespace lockstep::strategy

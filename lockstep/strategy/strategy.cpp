@@ -1,5 +1,7 @@
 #include "lockstep/strategy/strategy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <iterator>
 
@@ -41,13 +43,30 @@ void Strategy::start(const StrategyOptions& options) {
 
 Strategy::~Strategy() = default;
 
-void Strategy::run(const std::function<void(int local)>& body) { threads_->run(body); }
+void Strategy::require_usable() const {
+  if (failure_)
+    throw Error(ErrorCategory::input, "strategy",
+                "expected a new strategy after an error, which ends the group of all replicas",
+                fmt::format("got one that has failed: {}", *failure_));
+}
+
+void Strategy::run(const std::function<void(int local)>& body) {
+  require_usable();
+  try {
+    threads_->run(body);
+  } catch (...) {
+    failure_ = job::describe_current_exception().message;
+    throw;
+  }
+}
 
 void Strategy::fail_together(const std::function<void()>& body) {
+  require_usable();
   try {
     body();
   } catch (...) {
     const job::Failure failure = job::describe_current_exception();
+    failure_ = failure.message;
     world_.abort(failure.message);
     session().report(failure);
     throw;

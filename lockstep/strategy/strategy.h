@@ -79,13 +79,18 @@ class Strategy {
 
   /// Calls body(local) on every local replica's thread, and returns when all have finished. The
   /// first error aborts the collectives of the other replicas, and is rethrown here; the strategy
-  /// cannot be used afterwards.
+  /// cannot be used afterwards. Throws Error (input) after that.
   void run(const std::function<void(int local)>& body);
 
   /// Runs `body` on the calling thread. An exception aborts the collectives of all other replicas
   /// and ranks with its text, and is reported (Session::report) before it is rethrown, because
-  /// stack unwinding may take long. The strategy cannot be used afterwards.
+  /// stack unwinding may take long. The strategy cannot be used afterwards. Throws Error (input)
+  /// after that.
   void fail_together(const std::function<void()>& body);
+
+  /// Throws Error (input) that names the error after which the strategy cannot be used, if there
+  /// was one.
+  void require_usable() const;
 
  protected:
   /// Collective. One replica for each of `devices`.
@@ -103,6 +108,7 @@ class Strategy {
   job::World world_;
   std::vector<job::Placement> placements_;
   std::unique_ptr<ReplicaThreads> threads_;
+  std::optional<std::string> failure_;  // the error that ended the groups
 };
 
 }  // namespace lockstep::strategy

@@ -23,7 +23,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
   if (options.accumulate < 1)
     throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
                 fmt::format("got {}", options.accumulate));
-  if (options.clip_norm < 0)
+  if (!(options.clip_norm >= 0))
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,
@@ -81,6 +81,7 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 }
 
 model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
+  replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
   job::Agreement(replicas_->strategy().ranks())
@@ -96,6 +97,7 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOpti
 
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
                       const ReadOptions& options) {
+  replicas_->strategy().require_usable();
   check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
   check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks())
@@ -110,6 +112,7 @@ void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
 
 checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& path) {
   const Strategy& strategy = replicas_->strategy();
+  strategy.require_usable();
   const checkpoint::ReplicaArrays arrays = replicas_->arrays(false);
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {

@@ -84,6 +84,7 @@ struct CheckpointPlan {
 
 /// Options of Trainer::fit().
 struct FitOptions {
+  /// Both count from the beginning of the training, also if it resumes from a checkpoint.
   std::int64_t epochs = 1;  ///< 0: no limit; then `steps` is required
   std::int64_t steps = 0;   ///< 0: no limit. The limit that is reached first applies
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched

@@ -73,8 +73,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --epochs to be at least 1, got 0"},
         Refusal{"steps_of_0", kTrain + "--steps 0", 2,
                 "command line] expected --steps to be at least 1, got 0"},
-        Refusal{"batch_size_of_0", kTrain + "--batch-size 0", 2,
-                "command line] expected --global-batch to be at least 1, got 0"},
+        Refusal{"batch_size_of_0", "train --model mlp --data synthetic:8x8x1:4:1003 --batch-size 0",
+                2, "command line] expected --global-batch to be at least 1, got 0"},
         Refusal{"weight_decay_below_0", kTrain + "--weight-decay -0.5", 2,
                 "command line] expected --weight-decay to be at least 0, got -0.5"},
         Refusal{"size_of_images", kTrain + "--images 32x32", 2,
@@ -129,8 +129,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"skipped_records_below_0", kTrain + "--bad-records skip:-1", 2,
                 "bad-records] expected fail, or skip:N with N of at least 0, got \"skip:-1\""},
         Refusal{"unknown_strategy", kTrain + "--strategy mirorred", 2,
-                "strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
-                "\"mirorred\""},
+                "--strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
+                "\"mirorred\" (did you mean mirrored?)"},
         Refusal{"one_device_with_two", kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
                 "strategy] expected exactly one device for one-device"},
         Refusal{
@@ -154,8 +154,71 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"weights_that_are_not_there", kTrain + "--init-from nowhere.safetensors", 3,
                 "nowhere.safetensors] "},
         Refusal{"unknown_resume", kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},
-        Refusal{"unknown_log_format", kTrain + "--log-format xml", 2,
-                "command line] expected valid options for lockstep train"},
+        Refusal{"unknown_log_format", kTrain + "--log-format jsn", 2,
+                "--log-format] expected text or json, got \"jsn\" (did you mean json?)"},
+        Refusal{"misspelt_scope_of_normalization", kTrain + "--bn snyc", 2,
+                "bn] expected local, sync or group:K with K replicas, 1 or more, got \"snyc\" (did "
+                "you mean sync?)"},
+        Refusal{"misspelt_loss_scale", kTrain + "--loss-scale dinamic", 2,
+                "loss-scale] expected auto, none, dynamic or a number above 0, got \"dinamic\" "
+                "(did you mean dynamic?)"},
+        Refusal{"misspelt_device", kTrain + "--devices gpu:al", 2,
+                "devices] expected devices such as cpu:0, gpu:1, gpu:all or auto, separated by "
+                "commas, got \"gpu:al\" (did you mean gpu:all?)"},
+        Refusal{"misspelt_compression", "data convert idx --input . --output . --compression gzp",
+                2, "compression] expected none, gzip or zlib, got \"gzp\" (did you mean gzip?)"},
+        Refusal{"json_of_another_command", kTrain + "--json", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"--json\" (did you mean --log-format json?)"},
+        Refusal{"log_format_of_another_command", "doctor --log-format=json", 2,
+                "command line] expected an option or command of lockstep doctor (`lockstep doctor "
+                "--help` lists them), got \"--log-format\" (did you mean --json?)"},
+        Refusal{"data_of_a_command_with_files", "data inspect --data a.tfrecord", 2,
+                "command line] expected an option or command of lockstep data inspect (`lockstep "
+                "data inspect --help` lists them), got \"--data\" (lockstep data inspect takes "
+                "files without an option)"},
+        Refusal{"model_of_an_evaluation", "evaluate --model cnn", 2,
+                "command line] expected an option or command of lockstep evaluate (`lockstep "
+                "evaluate --help` lists them), got \"--model\" (did you mean --checkpoint?)"},
+        Refusal{"two_names_of_the_rate", kTrain + "--lr 0.1 --learning-rate=0.01", 2,
+                "command line] expected --learning-rate or --lr, two names of the same option, got "
+                "both"},
+        Refusal{"two_names_of_the_batch", kTrain + "--batch-size 8", 2,
+                "command line] expected --global-batch or --batch-size, two names of the same "
+                "option, got both"},
+        Refusal{"seed_below_0", kTrain + "--seed -1", 2,
+                "command line] expected --seed to be a whole number from 0 to 2^64 - 1, got "
+                "\"-1\""},
+        Refusal{"table_without_its_prefix", "train --model mlp --data churn.csv", 2,
+                "--data churn.csv] expected csv: before the name of a table: csv:churn.csv, got "
+                "the name of a .csv file"},
+        Refusal{"table_to_inspect_without_its_prefix", "data inspect churn.csv", 2,
+                "--data churn.csv] expected csv: before the name of a table: csv:churn.csv, got "
+                "the name of a .csv file"},
+        Refusal{"feature_of_other_data", kTrain + "--label-feature y", 2,
+                "--data synthetic:8x8x1:4:1003] expected TFRecord files with --input-feature or "
+                "--label-feature "},
+        Refusal{"moments_of_sgd", kTrain + "--optimizer sgd --beta1 0.8", 2,
+                "command line] expected --optimizer adam, adamw or lamb with --beta1 or --beta2, "
+                "got sgd"},
+        Refusal{"epsilon_of_sgd", kTrain + "--optimizer sgd --epsilon 1e-3", 2,
+                "command line] expected --optimizer adam, adamw, lamb or lars with --epsilon, got "
+                "sgd"},
+        Refusal{"final_rate_of_a_constant_schedule", kTrain + "--lr-final 0.1", 2,
+                "command line] expected --lr-schedule cosine or linear with --lr-final, got "
+                "constant"},
+        Refusal{"reductions_of_another_schedule", kTrain + "--lr-schedule cosine --lr-step-every 3",
+                2,
+                "command line] expected --lr-schedule step with --lr-step-every or "
+                "--lr-step-factor, got cosine"},
+        Refusal{"base_batch_without_scaling", kTrain + "--lr-base-batch 64", 2,
+                "command line] expected --lr-scaling linear or sqrt with --lr-base-batch, got "
+                "none"},
+        Refusal{"label_smoothing_of_a_regression", kTrain + "--loss mse --label-smoothing 0.1", 2,
+                "command line] expected --loss sparse-categorical-crossentropy with "
+                "--label-smoothing, got mean-squared-error"},
+        Refusal{"save_every_without_directory", kTrain + "--save-every 10", 2,
+                "command line] expected --checkpoint-dir with --save-every; it was not given"},
         Refusal{"absent_data_set", "train --model mlp --data fashion_mnist", 2,
                 "--data fashion_mnist] expected "},
         Refusal{"absent_records", "train --model mlp --data nowhere/*.tfrecord", 3, ""},
@@ -195,8 +258,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "--allreduce] expected auto, "},
         Refusal{"allreduce_bench_no_route", kBench + "--allreduce auto,", 2,
                 "--allreduce] expected auto, "},
-        Refusal{"allreduce_bench_unknown_dtype", kBench + "--dtype float8", 2,
-                "command line] expected valid options for lockstep allreduce-bench"},
+        Refusal{"allreduce_bench_unknown_dtype", kBench + "--dtype float3", 2,
+                "--dtype] expected float32, "},
         Refusal{"allreduce_bench_factor_of_1", kBench + "--factor 1", 2,
                 "command line] expected --factor to be at least 2, got 1"},
         Refusal{"allreduce_bench_size_of_0", kBench + "--min-bytes 0", 2,
@@ -220,6 +283,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected an option or command of lockstep evaluate"},
         Refusal{"doctor_measures_too_long", "doctor --seconds 90", 2,
                 "command line] expected --seconds to be from 1 to 30, got 90"},
+        Refusal{"doctor_quick_and_slow", "doctor --quick --seconds 20", 2,
+                "command line] expected valid options for lockstep doctor"},
         Refusal{"doctor_unknown_route", "doctor --allreduce pigeon", 2,
                 "--allreduce] expected auto, "},
         Refusal{"doctor_misspelt_data", "doctor --quick --data fashon-mnist", 2,

@@ -103,7 +103,7 @@ TEST_F(CheckpointCommand, InspectShowsOneAsJson) {
 
 TEST_F(CheckpointCommand, VerifyReadsEverything) {
   EXPECT_EQ(run({"verify", directory().string()}),
-            fmt::format("{}: sound\n{}: sound\n", newest().string(),
+            fmt::format("{}: intact\n{}: intact\n", newest().string(),
                         (directory() / "step-00000010").string()));
   checkpoint::flip_bit(newest() / checkpoint::kModelFile,
                        fs::file_size(newest() / checkpoint::kModelFile) - 1);
@@ -111,7 +111,7 @@ TEST_F(CheckpointCommand, VerifyReadsEverything) {
       checkpoint_error([&] {
         run({"verify", directory().string()});
       }),
-      fmt::format("[{}] expected sound checkpoints; 1 of 2 are damaged", directory().string()));
+      fmt::format("[{}] expected intact checkpoints; 1 of 2 are damaged", directory().string()));
   EXPECT_THAT(out_.str(), StartsWith(fmt::format("{}: [{}] expected checksum ", newest().string(),
                                                  (newest() / checkpoint::kModelFile).string())));
   EXPECT_EQ(run({"verify", (directory() / "step-00000010").string(), "--json"}),

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <CLI/CLI.hpp>
+#include <limits>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
@@ -119,8 +120,14 @@ TEST_F(DataCommands, ConvertNamesWhatIsWrong) {
                 run_convert({"--part", "test"});
               }),
               HasSubstr("expected t10k-images-idx3-ubyte"));
-  EXPECT_THROW(run_convert({"--shards", "0"}), CLI::ParseError);
-  EXPECT_THROW(run_convert({"--compression", "zip"}), CLI::ParseError);
+  EXPECT_THAT(input_error_of([&] {
+                run_convert({"--shards", "0"});
+              }),
+              HasSubstr("expected --shards to be from 1 to 99999, got 0"));
+  EXPECT_THAT(input_error_of([&] {
+                run_convert({"--compression", "zip"});
+              }),
+              HasSubstr("expected none, gzip or zlib, got \"zip\""));
   EXPECT_THROW(run({"convert", "idx"}), CLI::ParseError);
   EXPECT_THROW(run({"convert"}), CLI::ParseError);
 }
@@ -195,7 +202,7 @@ TEST_F(DataCommands, InspectsTables) {
               HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
-                        "  target 1                float    2\n"));
+                        "  price                   float    2\n"));
   EXPECT_EQ(input_error_of([&] {
               run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output",
                    path("out"), "--part", "test"});
@@ -206,6 +213,46 @@ TEST_F(DataCommands, InspectsTables) {
   run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output", path("out")});
   EXPECT_THAT(run({"inspect", path("out")}),
               HasSubstr("records of each label\n  0              1  apple\n"));
+}
+
+TEST_F(DataCommands, InspectSaysThatImagesDiffer) {
+  std::filesystem::create_directories(directory_ / "images/ant");
+  write_bytes(directory_ / "images/ant/1.png", kPng);
+  std::string wide = kPng;  // its header, and that header's checksum, tell of 2 pixels
+  wide.replace(16, 17,
+               from_hex("0000000200000001"
+                        "0800000000"
+                        "d1492056"));
+  write_bytes(directory_ / "images/ant/2.png", wide);
+  EXPECT_THAT(run({"inspect", path("images")}),
+              HasSubstr(": 2 records of different sizes, the first [1, 1, 1], 1 class\n"));
+}
+
+TEST_F(DataCommands, InspectCountsOnlyClassesThatCanBe) {
+  write_bytes(directory_ / "a.csv", "1,2\n3,2147483646\n");
+  EXPECT_THAT(run({"inspect", "csv:" + path("a.csv")}),
+              HasSubstr(", labels from 2 to 2147483646 (2147483647 classes, none of class 0): 2 "
+                        "records of [1], 2147483647 classes\n"));
+  EXPECT_THAT(output_, HasSubstr("records of each label\n  2              1\n  2147483646"));
+}
+
+TEST_F(DataCommands, FindsNumbersThatAreNotFinite) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const auto record = [](float x, float y) {
+    return serialize_example({{"features", FloatList{1, x}}, {"label", FloatList{y}}});
+  };
+  write_records(directory_ / "a.tfrecord",
+                {record(1, 2), record(kNan, 2), record(3, -kInfinity), record(4, 2)});
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", path("a.tfrecord")});
+              }),
+              HasSubstr("2 faults in 1 of 1 files; the first: [" + path("a.tfrecord") +
+                        ": record 1 at byte "));
+  EXPECT_THAT(output_, HasSubstr("] expected finite numbers in features; number 2 of 2 is nan\n"));
+  EXPECT_THAT(output_, HasSubstr(": record 2 at byte "));
+  EXPECT_THAT(output_, HasSubstr("] expected finite numbers in label; number 1 of 1 is -inf\n"));
+  EXPECT_THAT(run({"inspect", path("a.tfrecord")}), HasSubstr("1 to 4; 1 not finite\n"));
 }
 
 TEST_F(DataCommands, InspectsIdxFiles) {
@@ -346,6 +393,42 @@ TEST_F(DataCommands, VerifyOfRecordsWithoutAKnownShapeIsThatOfChecksums) {
   EXPECT_THAT(output, HasSubstr("only checksums are verified: [" + path("a.tfrecord") +
                                 ": record 0 at byte 0] expected --input-shape"));
   EXPECT_THAT(output, HasSubstr("a.tfrecord: 2 records, intact\n"));
+}
+
+TEST_F(DataCommands, VerifyTakesTheFeaturesAndTheShapeOfATraining) {
+  const auto record = [](std::int64_t y) {
+    return serialize_example({{"x", FloatList{1, 2}}, {"y", Int64List{y}}});
+  };
+  write_records(directory_ / "a.tfrecord", {record(0), record(2), record(-1)});
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "--input-feature", "x", "--label-feature", "y", path("a.tfrecord")});
+              }),
+              HasSubstr("1 fault in 1 of 1 files; the first: [" + path("a.tfrecord") +
+                        ": record 2 at byte "));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "--input-feature", "x", "--label-feature", "y", "--classes", "2",
+                     path("a.tfrecord")});
+              }),
+              HasSubstr("2 faults in 1 of 1 files"));
+  write_records(directory_ / "b.tfrecord", {image_record(1, 784, 0), image_record(1, 2, 0)});
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", "--input-shape", "28x28x1", path("b.tfrecord")});
+              }),
+              HasSubstr("1 fault in 1 of 1 files; the first: [" + path("b.tfrecord") +
+                        ": record 1 at byte "));
+}
+
+TEST_F(DataCommands, TakeAPartOfADirectory) {
+  write_bytes(directory_ / "a.csv", "x,y,class\n1,2,0\n3,4.5,1\n");
+  for (const char* part : {"train", "extra"})
+    run({"convert", "csv", "--input", path("a.csv"), "--output", path("out"), "--part", part});
+  EXPECT_EQ(run({"verify", path("out") + ":extra"}),
+            path("out/extra-00000-of-00001.tfrecord") + ": 2 records, intact\n");
+  EXPECT_THAT(run({"inspect", path("out") + ":train"}), HasSubstr("features of 2 records\n"));
+  EXPECT_THAT(data_error_of([&] {
+                run({"verify", path("out") + ":test"});
+              }),
+              HasSubstr("it lists those of extra, train; name a part as in "));
 }
 
 TEST_F(DataCommands, VerifyListsAllUnusableImagesOfFolders) {

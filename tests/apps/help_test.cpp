@@ -46,7 +46,20 @@ INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                                            "checkpoint export", "allreduce-bench", "doctor",
                                            "launch", "version"));
 
-TEST_P(HelpOf, FitsEightyColumns) { EXPECT_LE(width_of(help(GetParam(), {"-u", "COLUMNS"})), 80); }
+TEST_P(HelpOf, FitsEightyColumns) {
+  const std::string text = help(GetParam(), {"-u", "COLUMNS"});
+  EXPECT_LE(width_of(text), 80);
+  EXPECT_THAT(text, Not(HasSubstr("\n\n\n")));
+  for (const char* validator : {" in [", "POSITIVE", "NONNEGATIVE", "kb(=1024b)"})
+    EXPECT_THAT(text, Not(HasSubstr(validator)));
+}
+
+TEST_P(HelpOf, NamesValuesByWhatTheyAre) {
+  std::istringstream words(help(GetParam(), {"-u", "COLUMNS"}));
+  for (std::string word; words >> word;)
+    for (const char* type : {"TEXT", "INT", "UINT", "FLOAT"})
+      EXPECT_NE(word.substr(0, word.find_first_of(":=")), type) << word;
+}
 
 TEST(Help, OfTheProgramFitsEightyColumns) {
   const Result result = run_lockstep("--help");
@@ -76,6 +89,10 @@ TEST(Help, BeginsWithAnExampleAndTheCommonOptions) {
     EXPECT_LT(at(option), at("\nModel:\n")) << option;
   EXPECT_LT(at("\nModel:\n"), at("\nConfiguration:\n"));
   EXPECT_THAT(text, HasSubstr("--shuffle,--no-shuffle=true"));
+  EXPECT_THAT(text, HasSubstr("  --config FILE  "));
+  EXPECT_THAT(text, HasSubstr("  --seed N=1  "));
+  EXPECT_THAT(text, HasSubstr("  --epochs N "));
+  EXPECT_THAT(text, HasSubstr("  --resume auto|never|require=auto\n"));
   EXPECT_THAT(text, Not(HasSubstr("--lr,")));
   EXPECT_THAT(text, Not(HasSubstr("--batch-size")));
 }

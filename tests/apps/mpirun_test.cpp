@@ -118,6 +118,8 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(ranks.size(), static_cast<std::size_t>(GetParam()));
   ::kill(ranks.back(), SIGKILL);
   EXPECT_NE(process.finish().status, 0);
+  const std::string copy_path = directory.path() / "copy";
+  std::filesystem::copy(run_path, copy_path, std::filesystem::copy_options::recursive);
 
   constexpr std::int64_t kStepsPerEpoch = 11;
   const std::int64_t newest = checkpoint::list_checkpoints(run_path).front().step;
@@ -130,6 +132,13 @@ TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   ASSERT_EQ(straight.status, 0) << straight.errors;
   EXPECT_EQ(again.event("end")["steps"], straight.event("end")["steps"]);
   EXPECT_EQ(again.event("end")["parameter_hash"], straight.event("end")["parameter_hash"]);
+
+  const Result on_fewer = run(mpirun(
+      GetParam() - 1, kMpirunTrain + "--save-every 8 --checkpoint-dir " + copy_path + epochs));
+  ASSERT_EQ(on_fewer.status, 0) << on_fewer.errors;
+  EXPECT_EQ(on_fewer.event("start")["first_step"], again.event("start")["first_step"]);
+  EXPECT_EQ(on_fewer.event("start")["world_size"], GetParam() - 1);
+  expect_same_losses(again, on_fewer);
 }
 
 TEST(MpirunReplicas, OfSeveralRanksAreThoseOfOneProcess) {
@@ -271,6 +280,27 @@ TEST_P(MpirunSignal, ToOneRankLeadsAllToOneCheckpoint) {
   const auto checkpoints = checkpoint::list_checkpoints(directory.path() / "run");
   ASSERT_EQ(checkpoints.size(), 1U);
   EXPECT_TRUE(checkpoints[0].complete());
+}
+
+// Open MPI's mpirun then sends the ranks SIGTERM, and SIGKILL a second later. It does not read
+// their output meanwhile, so they must not print much.
+TEST(MpirunInterrupt, LeadsAllToOneCheckpointWithoutAnAlarm) {
+  const ScratchDirectory directory;
+  const std::string run_path = (directory.path() / "run").string();
+  Process process(mpirun(3,
+                         "train --model mlp:1024,1024 --data synthetic:8x8x1:4:100000 "
+                         "--global-batch 90 --log-format json --log-every 5 --save-every 100000 "
+                         "--checkpoint-dir " +
+                             run_path));
+  ASSERT_TRUE(process.wait_for(R"("event":"step","step":5)"));
+  process.kill(SIGINT);
+  const Result result = process.finish();
+  EXPECT_THAT(result.status, ::testing::AnyOf(1, 128 + SIGINT)) << "mpirun's own";
+  EXPECT_THAT(result.errors, Not(HasSubstr("lockstep: error: ")));
+  const auto checkpoints = checkpoint::list_checkpoints(run_path);
+  ASSERT_EQ(checkpoints.size(), 1U) << result.errors;
+  EXPECT_TRUE(checkpoints[0].complete());
+  EXPECT_GE(checkpoints[0].step, 5);
 }
 
 TEST(MpirunDivergence, KeepsWhatWasSavedBefore) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <csignal>
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +11,10 @@
 #include <nlohmann/json.hpp>
 
 #include "apps/lockstep/model_source.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/strategy/strategies.h"
+#include "lockstep/strategy/trainer.h"
 #include "tests/apps/program.h"
 #include "tests/apps/training.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -141,6 +146,28 @@ TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
   for (const auto& event : lines.events()) EXPECT_EQ(event["class"], "bee");
 }
 
+TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
+  const auto table = [&](const std::string& name, const std::string& header) {
+    std::ofstream(directory(name)) << header << "\n1,2,3\n2,1,4\n";
+    return " --data csv:" + directory(name) + "?targets=3,2";
+  };
+  const std::string train = "train --model linear --loss mean-squared-error --quiet --epochs 2";
+  const std::string predict = "predict --quiet --output - --checkpoint ";
+  const std::string named = table("a.csv", "x,\"price, net\",rate");
+  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory() + named).status, 0);
+  EXPECT_THAT(run_lockstep(predict + directory() + named).output,
+              ::testing::StartsWith("record,rate,\"price, net\"\n0,"));
+  const Result refused =
+      run_lockstep("evaluate --checkpoint " + directory() + table("b.csv", "x,rate,price"));
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected the targets of the training data, number 1 of "
+                                        "which is rate"));
+  const std::string unnamed = table("c.csv", "5,6,7");
+  ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory("unnamed") + unnamed).status, 0);
+  EXPECT_THAT(run_lockstep(predict + directory("unnamed") + unnamed).output,
+              ::testing::StartsWith("record,output_0,output_1\n0,"));
+}
+
 TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
@@ -231,6 +258,9 @@ TEST_F(Saved, AreRefusedForAnotherModelBatchOrSeed) {
     EXPECT_EQ(result.status, 3) << other << result.errors;
     EXPECT_THAT(result.errors, HasSubstr("lockstep: error: [")) << other;
   }
+  EXPECT_THAT(run_lockstep(train() + "--model linear").errors,
+              HasSubstr("[resume] expected the network of " + directory("run/step-00000033") +
+                        ", mlp, got linear; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train() + "--resume never --seed 9").status, 0);
 }
 
@@ -279,6 +309,21 @@ TEST_F(Saved, AreOfTheModelThatAFileDescribes) {
             0);
 }
 
+TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
+  ASSERT_EQ(run_lockstep(train() + "--model mlp:32,16 --steps 24").status, 0);
+  const std::string inspect = "checkpoint inspect " + directory();
+  EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
+              HasSubstr("\n  network mlp:32,16, 2676 parameters, 4 classes\n"
+                        "  step 16 of 24, 1 epoch completed\n"));
+  std::ofstream(directory("t.csv")) << "size,kind\n1,pear\n2,apple\n";
+  ASSERT_EQ(run_lockstep("train --model linear --steps 1 --checkpoint-dir " + directory("t") +
+                         " --data csv:" + directory("t.csv"))
+                .status,
+            0);
+  EXPECT_THAT(run_lockstep("checkpoint inspect " + directory("t/step-00000001")).output,
+              HasSubstr("\n  network linear, 4 parameters, 2 classes: apple, pear\n"));
+}
+
 TEST_F(Saved, AreRefusedForOtherData) {
   ASSERT_EQ(run_lockstep(train()).status, 0);
   const Result result =
@@ -312,17 +357,58 @@ TEST_F(Saved, PredictIntoFiles) {
 
   EXPECT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
   const Result lines{0, file_text(directory("p.jsonl")), ""};
+  EXPECT_EQ(run_lockstep(predict + "- --log-format json").output, lines.output);
+  const Result event = run_lockstep(predict + directory("p.csv") + " --log-format json");
+  EXPECT_EQ(event.event("predict")["records"], 5);
+  EXPECT_EQ(event.event("predict")["output"], directory("p.csv"));
+  EXPECT_EQ(event.errors, "");
   const auto events = lines.events();
   ASSERT_EQ(events.size(), 5U);
   for (std::size_t i = 0; i < events.size(); ++i) {
     EXPECT_EQ(events[i]["record"], i);
     double sum = 0;
     for (const auto& probability : events[i]["probabilities"]) sum += probability.get<double>();
-    EXPECT_NEAR(sum, 1, 1e-5);
+    EXPECT_NEAR(sum, 1, 1e-8);
+    ASSERT_EQ(events[i]["logits"].size(), 4U);
+    const std::vector<double> row = numbers_of(table)[i];
+    const double ratio =
+        std::exp(events[i]["logits"][1].get<double>() - events[i]["logits"][0].get<double>());
+    EXPECT_NEAR(row[3] / row[2], ratio, 1e-5 * ratio);
+    EXPECT_NEAR(row[2], events[i]["probabilities"][0].get<double>(), 1e-9);
   }
+  const Result failed =
+      run_lockstep("predict --data synthetic:9x8x1:4:5 --output - --checkpoint " + directory());
+  EXPECT_EQ(failed.status, 3);
+  EXPECT_EQ(failed.output, "") << "not even the header";
+
   const Result refused = run_lockstep(predict + directory("p.txt"));
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("expected --output to end in .csv or .jsonl"));
+}
+
+TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
+  const auto data = data::Dataset::synthetic({8, 8, 1}, 4, 500);
+  model::Network network({8, 8, 1}, "of a program");
+  network.add(model::Conv2D({.filters = 3, .kernel = 3}));
+  network.add(model::BatchNormalization());
+  network.add(model::Flatten());
+  network.add(model::Dense({.units = 4}));
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = strategy::make_strategy(session);
+  strategy::Trainer trainer(
+      *strategy, network, {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F}});
+  strategy::FitOptions fit{.epochs = 1};
+  fit.checkpoint.directory = directory();
+  trainer.fit(data.shuffle().batch(50), fit);
+  const model::MetricSums expected = trainer.evaluate(data.batch(50));
+
+  const Result result = run_lockstep(
+      "evaluate --json --data synthetic:8x8x1:4:500:train --checkpoint " + directory());
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto evaluated = result.event("evaluate");
+  EXPECT_EQ(evaluated["correct"], expected.correct);
+  EXPECT_NEAR(evaluated["loss"].get<double>(), expected.mean_loss(), 1e-5);
+  EXPECT_EQ(evaluated["parameter_hash"], checkpoint::hex16(trainer.parameter_hash()));
 }
 
 // Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the

@@ -65,6 +65,16 @@ TEST(TrainCommand, SpeaksToPeople) {
   EXPECT_EQ(run_lockstep("train --model mlp --quiet --epochs 1" + kData).output, "");
 }
 
+TEST(TrainCommand, TellsOnceWhatA16BitExchangeCosts) {
+  const std::string line =
+      "gradients are exchanged as bfloat16: the sum of the first step differs ";
+  const std::string errors =
+      run_lockstep(kTrain + "--devices cpu:0,cpu:0 --comm-dtype bfloat16").errors;
+  EXPECT_THAT(errors, HasSubstr(line));
+  EXPECT_EQ(errors.find(line), errors.rfind(line)) << errors;
+  EXPECT_THAT(run_lockstep(kTrain + "--devices cpu:0,cpu:0").errors, Not(HasSubstr("exchanged")));
+}
+
 TEST(TrainCommand, GivesTheSameHashForTheSameSeed) {
   const std::string twice = hash_of(run_lockstep(kTrain));
   EXPECT_EQ(hash_of(run_lockstep(kTrain)), twice);
@@ -165,7 +175,8 @@ TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {
 TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
   const ScratchDirectory directory;
   const std::string run = directory.path() / "run";
-  const std::string train = "train --model mlp" + kData + "--checkpoint-dir " + run;
+  const std::string train =
+      "train --model mlp --lr-schedule cosine" + kData + "--checkpoint-dir " + run;
   ASSERT_EQ(run_lockstep(train + " --epochs 2").status, 0);
   for (const int epochs : {1, 2}) {
     const Result again = run_lockstep(fmt::format("{} --epochs {}", train, epochs));
@@ -175,6 +186,7 @@ TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
                                       "training ends at step {}\n",
                                       run, 11 * epochs)));
     EXPECT_THAT(again.output, Not(HasSubstr("resumed from")));
+    EXPECT_THAT(again.errors, Not(HasSubstr("learning rate"))) << "which no step uses";
   }
 }
 
@@ -210,6 +222,16 @@ TEST(TrainCommand, WarnsOfFewerCoresThanDataThreads) {
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr(fmt::format(
                                  "of the host's cores, fewer than --data-threads {}: ", threads)));
+}
+
+TEST(TrainCommand, HasTwoNamesForJson) {
+  const std::string train = "train --model linear --steps 1" + kData;
+  for (const char* options : {"--json", "--log-format json", "--log-format text --json"})
+    EXPECT_EQ(run_lockstep(train + options).event("end")["steps"], 1) << options;
+  EXPECT_THAT(run_lockstep(train + "--json --log-format text").output, HasSubstr("model linear, "));
+  EXPECT_THAT(run_lockstep(train + "--json --print-config").output,
+              HasSubstr("log-format=\"json\"\n"));
+  EXPECT_EQ(run_lockstep("version --log-format json").events().size(), 1U);
 }
 
 // ---- Configuration files
@@ -258,7 +280,8 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
 TEST(TrainCommand, HasAliases) {
   const Result expected = run_lockstep(kTrain + "--steps 2 --global-batch 50 --learning-rate 0.05");
   const std::string aliases =
-      kTrain + "--steps 2 --batch-size 50 --lr 0.05 --loss cross-entropy --precision fp32";
+      "train --model mlp --log-format json --log-every 1 --data synthetic:8x8x1:4:1003 --steps 2 "
+      "--batch-size 50 --lr 0.05 --loss cross-entropy --precision fp32";
   EXPECT_EQ(hash_of(run_lockstep(aliases)), hash_of(expected));
   const std::string printed = run_lockstep(aliases + " --print-config").output;
   EXPECT_THAT(printed, HasSubstr("\nglobal-batch=50\n"));
@@ -272,6 +295,16 @@ TEST(TrainCommand, PrefersAnAliasToTheConfiguration) {
   std::ofstream(path) << "learning-rate=0.5\n";
   EXPECT_THAT(run_lockstep("train --print-config --lr 0.05 --config " + path).output,
               HasSubstr("learning-rate=0.05\n"));
+  std::ofstream(path) << "learning-rate=0.5\nlr=0.25\n";
+  EXPECT_THAT(run_lockstep("train --config " + path).errors,
+              HasSubstr("[--config " + path +
+                        "] expected --learning-rate or --lr, two names of the same option, got "
+                        "both\n"));
+}
+
+TEST(TrainCommand, TakesTheLargestSeedAndTheLastOfTwo) {
+  EXPECT_THAT(run_lockstep(kTrain + "--seed 1 --seed 18446744073709551615 --print-config").output,
+              HasSubstr("seed=18446744073709551615\n"));
 }
 
 // ---- Bad models and data

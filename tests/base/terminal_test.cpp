@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <string_view>
 
 #include "tests/support/terminal.h"
 
@@ -34,6 +35,21 @@ TEST(IsWatched, NotATerminalThatALauncherMadeWhileItsOwnOutputIsElsewhere) {
   ASSERT_EQ(dup2(terminal.inner, kHigh), kHigh);
   EXPECT_FALSE(is_watched(kHigh));
   close(kHigh);
+}
+
+TEST(MessageStart, ClearsTheLineOfATerminal) {
+  const Terminal terminal(80);
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  const int before = dup(STDERR_FILENO);
+  dup2(terminal.inner, STDERR_FILENO);
+  const std::string_view on_terminal = message_start();
+  dup2(ends[1], STDERR_FILENO);
+  const std::string_view on_pipe = message_start();
+  dup2(before, STDERR_FILENO);
+  for (const int descriptor : {before, ends[0], ends[1]}) close(descriptor);
+  EXPECT_EQ(on_terminal, "\r\x1b[K");
+  EXPECT_EQ(on_pipe, "");
 }
 
 TEST(TerminalColumns, FollowTheWindow) {

@@ -93,5 +93,22 @@ TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {
                 (directory_ / "c.csv").string() + " is height");
 }
 
+TEST_F(NamesTest, TargetsKeepTheirsThroughOperations) {
+  const auto dataset = [&](const std::string& name, const std::string& header) {
+    write_bytes(directory_ / name, header + "\n1,2,3\n4,5,6\n");
+    return Dataset::from_csv(directory_ / name, {.targets = {"2", "3"}});
+  };
+  const Dataset left = dataset("a.csv", "x,price,rate");
+  const auto nothing = [](Sample&, const SampleKey&) {};
+  EXPECT_THAT(left.map(nothing).take(1).repeat(2).cache().source().target_names(),
+              ElementsAre("price", "rate"));
+  EXPECT_THAT(left.concatenate(dataset("b.csv", "1,2,3")).source().target_names(),
+              ElementsAre("price", "rate"));
+  EXPECT_EQ(input_error_of([&] { left.concatenate(dataset("c.csv", "x,rate,price")); }),
+            "[concatenate] expected data sets of the same targets, number 1 of which is price; "
+            "that of " +
+                (directory_ / "c.csv").string() + " is rate");
+}
+
 }  // namespace
 }  // namespace lockstep::data

@@ -215,7 +215,9 @@ TEST_F(OpenShards, ByDirectory) {
   options.part = "validation";
   EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
             "[" + (directory_ / "dataset.json").string() +
-                "] expected files for the part validation; it lists none");
+                "] expected files for the part validation; it lists those of test, train; name a "
+                "part as in " +
+                directory_.path().string() + ":train");
   std::filesystem::remove(directory_ / "test-00000-of-00002.tfrecord");
   options.part = "test";
   EXPECT_EQ(data_error_of([&] { open_data(directory_.path().string(), options); }),
@@ -226,16 +228,53 @@ TEST_F(OpenShards, ByDirectory) {
               HasSubstr("the directory has none of these"));
 }
 
+TEST_F(OpenShards, ByPartOfADirectory) {
+  const std::string where = directory_.path().string();
+  DataSpecOptions options;
+  EXPECT_EQ(open_data(where + ":test", options).size(), 10);
+  EXPECT_EQ(open_data(where + ":test", options).description(), "test dataset.json in " + where);
+  options.part = "test";
+  EXPECT_EQ(open_data(where + ":train", options).size(), 30);
+  EXPECT_THAT(data_files(where + ":test"),
+              ::testing::ElementsAre(directory_ / "test-00000-of-00002.tfrecord",
+                                     directory_ / "test-00001-of-00002.tfrecord"));
+  EXPECT_THAT(data_error_of([&] { open_data(where + ":tests"); }),
+              HasSubstr("expected files for the part tests; it lists those of test, train; "));
+}
+
+TEST(OpenData, NamesTheFormOfOtherFormats) {
+  struct Case {
+    const char* spec;
+    const char* message;
+  };
+  for (const Case& other :
+       {Case{"churn.csv",
+             "[--data churn.csv] expected csv: before the name of a table: csv:churn.csv, got the "
+             "name of a .csv file"},
+        Case{"cvs:a/b.CSV?label=x", "the name of a table: csv:a/b.CSV?label=x, got"},
+        Case{"a.tsv", "the name of a table: csv:a.tsv?sep=tab, got"},
+        Case{"photos/*.jpg", "expected images:DIRECTORY, with one folder of images per class, got"},
+        Case{"a.parquet", "expected TFRecord files, a table (csv:FILE) or folders of images"},
+        Case{"idx/train-images-idx3-ubyte.gz", "expected the directory of IDX files: idx:idx, got"},
+        Case{"shards/dataset.json", "expected the directory of dataset.json: shards, got the file"},
+        Case{"fashion-mnits", ", got \"fashion-mnits\" (did you mean fashion-mnist?)"},
+        Case{"synthetc:8x8x1:4:10", ", got \"synthetc\" (did you mean synthetic?)"}}) {
+    EXPECT_THAT(input_error_of([&] { open_data(other.spec); }), HasSubstr(other.message));
+    EXPECT_THAT(input_error_of([&] { data_files(other.spec); }), HasSubstr(other.message));
+  }
+}
+
 TEST(OpenData, NamesWhatItCannotFind) {
   EXPECT_EQ(
       data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
       "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
   EXPECT_EQ(
-      input_error_of([] { open_data("fashion-mnits"); }),
-      "[--data fashion-mnits] expected a glob of TFRecord files, a directory with a dataset.json "
-      "or with folders of images, fashion-mnist[:train|:test], idx:DIRECTORY[:train|:test], "
-      "csv:FILE[?OPTIONS], images:DIRECTORY or synthetic:HxWxC:CLASSES:COUNT[:train|:test] "
-      "(synthetic-images: the same in uint8); it is none of these");
+      input_error_of([] { open_data("nothing"); }),
+      "[--data nothing] expected a glob of TFRecord files, DIRECTORY[:PART] with a dataset.json, "
+      "DIRECTORY with folders of images, fashion-mnist[:train|:test], "
+      "idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], images:DIRECTORY or "
+      "synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same in uint8), got "
+      "\"nothing\"");
 }
 
 TEST(DataFiles, AreThoseThatWouldBeRead) {
@@ -277,7 +316,7 @@ TEST(DataFiles, ThatAreNotThereAreAnError) {
               HasSubstr("the directory has none of these"));
   EXPECT_EQ(data_error_of([&] { data_files("idx:" + where + ":test"); }),
             "[" + where + "] expected the IDX files of the part test; they are missing");
-  EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("it is none of these"));
+  EXPECT_THAT(input_error_of([] { data_files("nothing"); }), HasSubstr("got \"nothing\""));
   EXPECT_THAT(input_error_of([] { data_files("synthetic:4x4x1:2"); }),
               HasSubstr("2 of the 3 values"));
 }

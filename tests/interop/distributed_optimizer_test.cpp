@@ -1,9 +1,13 @@
 #include "lockstep/interop/distributed_optimizer.h"
 #include "lockstep/interop/gradient_reducer.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <tuple>
 
 #include "tests/interop/distributed_loop.h"
@@ -89,6 +93,43 @@ TEST(DistributedOptimizer, MakesNoStepOfNoSamples) {
     EXPECT_FALSE(optimizer.step());
     EXPECT_EQ(momentum.steps, 0);
   });
+}
+
+/// The warnings of steps of `ranks` ranks, in which the last rank's gradient is `values` one after
+/// the other, and which of them each rank makes.
+std::string warnings_of_steps(int ranks, const DistributedOptions& options,
+                              const std::vector<float>& values, const std::vector<bool>& made) {
+  ::testing::internal::CaptureStderr();
+  run_ranks(ranks, [&](job::Workers& workers) {
+    Network network;
+    Momentum momentum(network);
+    DistributedOptimizer optimizer(workers, momentum, options);
+    for (std::size_t step = 0; step < values.size(); ++step) {
+      const bool is_last = workers.rank() == workers.size() - 1;
+      network.arrays[1].gradient.assign(own::kHidden, is_last ? values[step] : 1);
+      optimizer.backward_done(is_last ? 3 : 2);
+      EXPECT_EQ(optimizer.step(), made[step]) << step;
+      EXPECT_EQ(optimizer.is_finite(), made[step] || !options.skip_non_finite) << step;
+    }
+    EXPECT_EQ(momentum.steps, std::ranges::count(made, true));
+    const bool is_sound = std::ranges::all_of(momentum.velocities[1].values,
+                                              [](float value) { return std::isfinite(value); });
+    EXPECT_EQ(is_sound, options.skip_non_finite);
+  });
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(DistributedOptimizer, SkipsAStepWhoseGradientIsNotFiniteWhereAsked) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> values = {1, kNan, 2, -kInfinity};
+  for (const int ranks : {1, 2, 3})
+    EXPECT_EQ(
+        warnings_of_steps(ranks, {.skip_non_finite = true}, values, {true, false, true, false}),
+        fmt::format("lockstep: step 2 skipped: non-finite gradient on rank {0}\n"
+                    "lockstep: step 4 skipped: non-finite gradient on rank {0}\n",
+                    ranks - 1));
+  EXPECT_EQ(warnings_of_steps(2, {}, values, {true, true, true, true}), "");
 }
 
 TEST(DistributedOptimizer, LetsGradientsBeChangedAfterTheyAreReduced) {

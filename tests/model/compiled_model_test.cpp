@@ -231,7 +231,7 @@ TEST(CompiledModel, LeavesThePaddingOfItsGradientsAtZero) {
   }
 }
 
-TEST(CompiledModel, AllocatesNothingInAStepItIsPreparedFor) {
+TEST(CompiledModel, KeepsItsPlannedMemoryInAStepItIsPreparedFor) {
   Cnn cnn;
   cnn.model().prepare(6, true);
   const std::size_t prepared = cnn.model().memory().total();

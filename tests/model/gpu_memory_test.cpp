@@ -43,6 +43,19 @@ TEST(GpuMemory, OfEvaluationsIsTakenWhenTheyArePrepared) {
   EXPECT_GT(taken_by_evaluation(false), 10 * kOfTargets);
 }
 
+TEST(GpuMemory, IsNotTakenByALaterStepOfAKnownSize) {
+  Side side(kGpu, small_network(), {});
+  const Data few(side.model().network(), 10);
+  const Data many(side.model().network(), 40);
+  const auto free_after_steps = [&] {
+    for (const Data* data : {&few, &many, &many, &few})
+      side.model().train_batch(data->of(kLoss), data->context(), kLoss);
+    return device::gpu_free_bytes(0);
+  };
+  const std::size_t before = free_after_steps();
+  EXPECT_EQ(free_after_steps(), before);
+}
+
 TEST(GpuMemory, IsRefusedWhereThePreparedDoesNotFit) {
   const pretend::Machine machine({.gpus = 1, .bytes_per_gpu = std::size_t{4} << 20});
   Side side(kGpu, small_network(), {});

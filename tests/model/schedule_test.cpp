@@ -71,6 +71,10 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
               HasSubstr("expected a learning rate of 0 or more, got -1"));
   EXPECT_THAT(input_error_of([] { Schedule{.warmup_steps = -1}.check(); }),
               HasSubstr("expected 0 or more warm-up steps, got -1"));
+  EXPECT_THAT(input_error_of([] { Schedule{.final_fraction = -1}.check(); }),
+              HasSubstr("expected a final learning rate of 0 or more times the peak, got -1"));
+  EXPECT_THAT(input_error_of([] { Schedule{.step_factor = -1}.check(); }),
+              HasSubstr("expected a factor of 0 or more for each decay, got -1"));
 }
 
 TEST(Schedule, NamesGoBothWays) {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <limits>
 
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -137,6 +138,89 @@ TEST_F(TrainedOnFruit, ResumingNeedsTheSameNames) {
                         path));
 }
 
+TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
+  const checkpoint::ScratchDirectory directory;
+  const auto table = [&](const std::string& header) {
+    const auto file = directory.path() / (header + ".csv");
+    std::ofstream(file) << header << "\n1,2,3\n4,5,6\n";
+    return data::Dataset::from_csv(file, {.targets = {"2", "3"}});
+  };
+  const DataNames trained = DataNames::of(table("x,price,rate"));
+  EXPECT_EQ(trained.targets, (Names{"price", "rate"}));
+  checkpoint::Configuration stored;
+  trained.add_to(stored);
+  EXPECT_EQ(DataNames::of(stored).targets, trained.targets);
+  EXPECT_NO_THROW(matched(table("1,2,3"), trained)) << "no names to compare";
+  EXPECT_THAT(error_of([&] { matched(table("x,rate,price"), trained); }),
+              AllOf(HasSubstr("expected the targets of the training data, number 1 of which is "
+                              "price; select the columns of a table with targets="),
+                    HasSubstr("got rate")));
+}
+
+TEST(DataFit, NeedsTwoClassesToTrainOn) {
+  model::Network network({2}, "one");
+  network.add(model::Dense({.units = 1}));
+  const auto loss = model::SparseCategoricalCrossentropy();
+  EXPECT_EQ(error_of([&] { check_data_fits(fruit({"apple"}), network, loss); }),
+            "[fruit] expected at least 2 classes to train on (of images, a folder for each); there "
+            "is only apple");
+  EXPECT_NO_THROW(check_data_fits(fruit({"apple"}), network, loss, DataUse::evaluation));
+}
+
+TEST(NotFinite, IsFoundWithItsFileAndColumn) {
+  const checkpoint::ScratchDirectory directory;
+  const auto file = directory.path() / "table.csv";
+  std::ofstream(file) << "width,height,price\n1,2,3\n4,5,6\n7,8,9\n";
+  const data::Dataset table = data::Dataset::from_csv(file, {.targets = {"price"}});
+  data::Batch batch;
+  batch.record_ids = {2, 0};
+  batch.features = {7, 8, 1, 2};
+  batch.targets = {9, 3};
+  EXPECT_EQ(not_finite_text(table.source(), {batch, {}}), "");
+  batch.targets[1] = -std::numeric_limits<float>::infinity();
+  EXPECT_EQ(not_finite_text(table.source(), {{}, batch}), "record 0 has -inf in the target price");
+  batch.features[1] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_EQ(not_finite_text(table.source(), {batch}), "record 2 has nan in the feature height");
+}
+
+/// Photographs of one size, in files.
+class Photos final : public data::RecordSource {
+ public:
+  explicit Photos(std::int64_t height, bool encoded = true)
+      : encoded_(encoded), spec_{{height, 8, 3}, 2, 0} {}
+
+  const data::SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return 4; }
+  bool has_images() const override { return true; }
+  bool has_encoded_images() const override { return encoded_; }
+  void read(std::int64_t /*record_id*/, data::Sample& /*sample*/) const override {}
+  std::string description() const override { return "photos"; }
+
+ private:
+  bool encoded_;
+  data::SampleSpec spec_;
+};
+
+TEST(ImagesOfAnotherSize, AreRefusedWithTheRecipeThatResizes) {
+  const auto error = [](const data::Dataset& photos, std::int64_t height) {
+    model::Network network({height, height, 3}, "small");
+    network.add(model::Flatten());
+    network.add(model::Dense({.units = 2}));
+    return error_of([&] {
+      check_data_fits(photos.batch(2), network, model::SparseCategoricalCrossentropy{},
+                      DataUse::evaluation);
+    });
+  };
+  const auto photos = data::Dataset::from_source(std::make_shared<Photos>(9));
+  EXPECT_EQ(error(photos, 8),
+            "[photos] expected samples of shape [8, 8, 3], the input of model small, or --images "
+            "imagenet for all data, which resizes images to 224 x 224, got [9, 8, 3]");
+  const auto resized = photos.images(data::ImageRecipe::parse("imagenet-test"));
+  EXPECT_THAT(error(resized, 8), AllOf(HasSubstr("got [224, 224, 3]"), Not(HasSubstr("--images"))));
+  const auto pixels = data::Dataset::from_source(std::make_shared<Photos>(9, false));
+  EXPECT_THAT(error(pixels, 8), AllOf(HasSubstr("got [9, 8, 3]"), Not(HasSubstr("--images"))));
+}
+
 class ScaleWarning : public ::testing::Test {
  protected:
   /// 8 rows; in turn `low` and `high` as width.
@@ -160,9 +244,9 @@ TEST_F(ScaleWarning, NamesColumnsThatAreFarFromUnitScale) {
                     Not(HasSubstr("flag"))));
   EXPECT_THAT(scale_warning(table(-100, 100, kSmall)), HasSubstr("width (mean 0, deviation 100);"));
   EXPECT_THAT(scale_warning(table(5, 6, {.targets = {"price"}, .leave_out = {"age", "kind"}})),
-              AllOf(HasSubstr(": target 1 (mean -2000, deviation 0);"), Not(HasSubstr("width"))));
+              AllOf(HasSubstr(": price (mean -2000, deviation 0);"), Not(HasSubstr("width"))));
   EXPECT_THAT(scale_warning(table(500, 600, {.targets = {"kind", "price"}})),
-              HasSubstr("deviation 0), target 2 (mean -2000, deviation 0);"));
+              HasSubstr("deviation 0), price (mean -2000, deviation 0);"));
 }
 
 TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {

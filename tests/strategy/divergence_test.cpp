@@ -202,29 +202,57 @@ TEST(Divergence, MarksWhatIsSavedAtTheEndAmongSkippedSteps) {
   const auto after_8 = [](std::int64_t step, std::int64_t) {
     return step > 8 ? Damage::loss : Damage::none;
   };
-  const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
-  EXPECT_EQ(ended.error, "none") << "its only epoch had good steps";
-  EXPECT_THAT(ended.errors,
-              HasSubstr(fmt::format(
-                  "{} is marked as not healthy, because the last 2 steps were skipped: --resume "
-                  "uses an older checkpoint",
-                  path_of(directory, 10))));
-  // One more than --keep: step 8 was not confirmed by a good step.
-  EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
-  EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
-  // Again the same: nothing accumulates.
-  EXPECT_EQ(end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1)).error,
-            fmt::format("[train] expected finite losses, gradients and parameters; try a lower "
-                        "learning rate, warm-up or "
-                        "clipping, got 2 skipped steps at the end; all steps after {} were "
-                        "skipped: if other settings do not "
-                        "help, move it away to resume from an older checkpoint",
-                        path_of(directory, 8)));
-  EXPECT_THAT(steps_of(directory), ElementsAre(8, 4));
-  EXPECT_THAT(steps_of(directory, false), ElementsAre(10));
+  for (int run = 0; run < 2; ++run) {  // the second does the same: nothing accumulates
+    const Ended ended = end_of(1, spoilt(10, after_8), saving_to(directory, 4, 1));
+    EXPECT_EQ(ended.error,
+              fmt::format("[train] expected finite losses, gradients and parameters; try a lower "
+                          "learning rate, warm-up or clipping, got 2 skipped steps at the end; the "
+                          "newest healthy checkpoint is {}",
+                          path_of(directory, 4)));
+    EXPECT_THAT(ended.errors,
+                HasSubstr(fmt::format(
+                    "{} is marked as not healthy, because the last 2 steps were skipped: --resume "
+                    "uses an older checkpoint",
+                    path_of(directory, 10))));
+    EXPECT_THAT(steps_of(directory), ElementsAre(4));
+    // No good step followed step 8.
+    EXPECT_THAT(steps_of(directory, false), ElementsAre(10, 8));
+  }
   EXPECT_EQ(train(1, flat_network(), sound(10), slow(), saving_to(directory, 4, 1)).steps.size(),
-            2U);
+            6U);
   EXPECT_THAT(steps_of(directory), ElementsAre(10));
+}
+
+TEST(Divergence, AtTheEndOfARunIsNotHiddenByGoodStepsBefore) {
+  for (const int replicas : {1, 2}) {
+    FitOptions fit{.epochs = 1};
+    CapturedFile events;
+    CapturedFile text;
+    fit.callbacks = {std::make_shared<JsonEvents>(events.get(), 0),
+                     std::make_shared<ProgressBar>(text.get(), ProgressOptions{.log_every = 0})};
+    const auto after_3 = [](std::int64_t step, std::int64_t) {
+      return step > 3 ? Damage::gradient : Damage::none;
+    };
+    EXPECT_THAT(end_of(replicas, spoilt(30, after_3), fit).error,
+                HasSubstr("got 27 skipped steps at the end"));
+    const nlohmann::json end =
+        nlohmann::json::parse(events.text().substr(events.text().find(R"({"event":"end")")));
+    EXPECT_EQ(end.at("skipped_steps"), 27);
+    EXPECT_EQ(end.at("healthy"), false);
+    EXPECT_THAT(
+        text.text(),
+        HasSubstr("\n27 of the 30 steps of this run skipped: loss or gradient not finite\n"));
+  }
+}
+
+TEST(Divergence, BeforeTheEndIsCountedAtTheEnd) {
+  const auto dataset =
+      spoilt(30, [](auto step, auto) { return step < 28 ? Damage::loss : Damage::none; });
+  ::testing::internal::CaptureStderr();
+  const History history = train(1, flat_network(), dataset, slow(), {.epochs = 1}).history;
+  ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(history.end.skipped_steps, 27);
+  EXPECT_TRUE(history.end.healthy);
 }
 
 TEST(Divergence, LeavesOnASignalWithTheHealthyCheckpoints) {

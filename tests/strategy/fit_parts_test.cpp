@@ -59,25 +59,23 @@ TEST_F(StepHealthTest, CountsSkipsInARowAndNoOverflows) {
   ::testing::internal::GetCapturedStderr();
 }
 
-TEST_F(StepHealthTest, AtTheEndDependsOnGoodStepsOfTheRunAndOfTheLastEpoch) {
+TEST_F(StepHealthTest, AtTheEndIsThatOfTheLastStep) {
   ::testing::internal::CaptureStderr();
-  const auto at_end = [&](int good, int skipped, int signal,
-                          std::vector<std::int64_t> good_samples_of_epochs) {
+  const auto at_end = [&](int good, int skipped, int overflows, int signal) {
     StepHealth health(*strategy_);
     add(health, good, good_);
     add(health, skipped, skipped_);
-    History history;
-    for (const std::int64_t samples : good_samples_of_epochs)
-      history.epochs.push_back({.metrics = {.samples = samples}, .validation = {}});
-    history.end.signal = signal;
-    return health.at_end(history).value_or("");
+    add(health, overflows, overflow_);
+    EXPECT_EQ(health.skipped_steps(), skipped);
+    return health.at_end(signal).value_or("");
   };
-  EXPECT_EQ(at_end(0, 3, 0, {}), "3 skipped steps at the end");
-  EXPECT_EQ(at_end(2, 3, 0, {8, 0}), "3 skipped steps at the end");
-  EXPECT_EQ(at_end(2, 3, 0, {0, 8}), "");
-  EXPECT_EQ(at_end(2, 3, 0, {}), "");
-  EXPECT_EQ(at_end(2, 0, 0, {0}), "");
-  EXPECT_EQ(at_end(0, 3, SIGTERM, {0}), "") << "a signal ends it";
+  EXPECT_EQ(at_end(0, 3, 0, 0), "3 skipped steps at the end");
+  EXPECT_EQ(at_end(3, 27, 0, 0), "27 skipped steps at the end");
+  EXPECT_EQ(at_end(29, 1, 0, 0), "1 skipped step at the end");
+  EXPECT_EQ(at_end(3, 2, 1, 0), "2 skipped steps at the end");
+  EXPECT_EQ(at_end(2, 0, 3, 0), "");
+  EXPECT_EQ(at_end(0, 0, 0, 0), "") << "nothing to do";
+  EXPECT_EQ(at_end(0, 3, 0, SIGTERM), "") << "a signal ends it";
   ::testing::internal::GetCapturedStderr();
 }
 

@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/system/host.h"
@@ -65,6 +66,36 @@ TEST(LocalReplicas, NameATensorAfterAThousandOthers) {
             fmt::format("[replicas] expected the same values on all replicas after step 7; v of {} "
                         "differs on replica 1 (rank 0, host {})",
                         entry.name, host_name()));
+}
+
+/// The error that a bit flipped in the last moving statistic of the last replica gives after one
+/// training of `replicas` replicas.
+std::string error_of_statistics(int replicas, const NormalizationScope& scope, bool adopts_mean) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, replicas);
+  Trainer trainer(*strategy, normalized_network(), {.normalization = scope});
+  // 203 samples: the parts are unequal, and in the last step, of 3, the fourth replica has none.
+  trainer.fit(small_data().batch(40), {.progress = false, .check_replicas = 1});
+  LocalReplicas& local = trainer.replicas();
+  if (adopts_mean) local.run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
+  local.check_agreement(6);
+  model::CompiledModel& last = local[replicas - 1].model();
+  flip_a_bit(last.buffers()[last.buffer_table().entries().back().offset]);
+  return error_of([&] { local.check_agreement(7); });
+}
+
+TEST(LocalReplicas, CompareMovingStatisticsThatMustBeTheSame) {
+  const NormalizationScope together{.kind = NormalizationScope::Kind::sync};
+  for (const int replicas : {2, 3, 4})
+    for (const auto& [scope, adopts_mean] :
+         {std::pair(together, false), std::pair(NormalizationScope{}, true)})
+      EXPECT_EQ(error_of_statistics(replicas, scope, adopts_mean),
+                fmt::format(
+                    "[replicas] expected the same values on all replicas after step 7; "
+                    "batch_normalization/moving_variance differs on replica {} (rank 0, host {}), "
+                    "since a step after 6",
+                    replicas - 1, host_name()));
+  EXPECT_EQ(error_of_statistics(3, {}, false), "") << "replicas have their own";
 }
 
 TEST(LocalReplicas, TakeMovingStatisticsAsTheMeanWeightedBySamples) {

@@ -19,6 +19,7 @@ std::vector<device::Device> cpus(std::size_t count) { return std::vector<device:
 
 TEST(MakeStrategy, ChoosesByRanksAndDevices) {
   job::Session session(0, nullptr);
+  EXPECT_EQ(make_strategy(session)->name(), "one-device");
   EXPECT_EQ(make_strategy(session, "auto", cpus(1))->name(), "one-device");
   EXPECT_EQ(make_strategy(session, "auto", cpus(3))->name(), "mirrored");
 }
@@ -35,9 +36,10 @@ TEST(MakeStrategy, TakesANameAtItsWord) {
 
 TEST(MakeStrategy, RefusesWhatItDoesNotKnow) {
   job::Session session(0, nullptr);
-  EXPECT_EQ(
-      error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
-      "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got \"mirror\"");
+  EXPECT_EQ(error_of([&] { make_strategy(session, "mirror", cpus(1)); }),
+            "[strategy] expected auto, one-device, mirrored or multi-worker-mirrored, got "
+            "\"mirror\" (did "
+            "you mean mirrored?)");
   EXPECT_THAT(error_of([&] { make_strategy(session, "one-device", cpus(2)); }),
               HasSubstr("expected exactly one device for one-device"));
   EXPECT_THAT(error_of([&] { make_strategy(session, "mirrored", {}); }),

@@ -148,9 +148,29 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
     return error_of(
         [&] { train(1, network, shuffled_data(), options, saving_to(directory, 0, 0)); });
   };
-  EXPECT_THAT(error(normalized_network(), {}), HasSubstr("batch_normalization"));
-  EXPECT_THAT(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
-              HasSubstr("optimizer.safetensors] expected a checkpoint of this model"));
+  const std::string path = (directory.path() / "step-00000004").string();
+  const std::string network = "[resume] expected the network of " + path + ", plain";
+  const std::string over = "; use another --checkpoint-dir to start over";
+  EXPECT_EQ(error(normalized_network(), {}), network + ", got normalized" + over);
+  const auto plain = [](const std::vector<std::int64_t>& units) {
+    model::Network other({16}, "plain");
+    for (const std::int64_t width : units) {
+      if (other.last() != model::kInput) other.add(model::ReLU());
+      other.add(model::Dense({.units = width}));
+    }
+    return other;
+  };
+  EXPECT_EQ(error(plain({13, kClasses}), {}),
+            network + ", with \"units\": 12 in layer 0, got 13" + over);
+  EXPECT_EQ(error(plain({12, kClasses, kClasses}), {}), network + ", with 3 layers, got 5" + over);
+  model::Network other({16}, "plain");
+  other.add(model::Dense({.units = 12}));
+  other.add(model::BatchNormalization({.momentum = 0.9F}));
+  other.add(model::Dense({.units = kClasses}));
+  EXPECT_EQ(error(other, {}), network + ", with relu as layer 1, got batch_normalization" + over);
+  EXPECT_EQ(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
+            "[resume] expected the optimizer of " + path +
+                ", with slots [m, v], got one with [momentum]" + over);
 }
 
 TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
@@ -263,6 +283,23 @@ TEST(Checkpoints, AreSavedOnASignalInTraining) {
   EXPECT_EQ(
       train(2, plain_network(), shuffled_data(), {}, saving_to(directory, 0, 0)).parameter_hash,
       straight.parameter_hash);
+}
+
+// Version 0.1 named every mlp "mlp".
+TEST(Checkpoints, ContinueANetworkThatHadAnotherName) {
+  const auto named = [](const char* name) {
+    model::Network network({16}, name);
+    network.add(model::Dense({.units = 12}));
+    network.add(model::ReLU());
+    network.add(model::Dense({.units = kClasses}));
+    return network;
+  };
+  const checkpoint::ScratchDirectory directory;
+  train(1, named("mlp"), shuffled_data(), {}, saving_to(directory, 0, 8));
+  const Outcome again = train(1, named("mlp:12"), shuffled_data(), {}, saving_to(directory, 0, 12));
+  EXPECT_EQ(again.steps.size(), 4U);
+  EXPECT_EQ(again.parameter_hash,
+            train(1, named("mlp"), shuffled_data(), {}, {.epochs = 3, .steps = 12}).parameter_hash);
 }
 
 TEST(Checkpoints, KeepWhatTheConfigurationSays) {

@@ -103,6 +103,40 @@ TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
   EXPECT_EQ(history.epochs[0].validation->loss, trainer.evaluate(validation).loss);
 }
 
+TEST(Trainer, ContinuesWithTheOptimizerOfTheTrainingBefore) {
+  const data::Dataset dataset = small_data().batch(40);  // each epoch in the same order
+  for (const int replicas : {1, 2}) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer twice(*strategy, plain_network(), {.optimizer = model::Adam{}});
+    twice.fit(dataset);
+    const History second = twice.fit(dataset);
+    EXPECT_EQ(second.end.steps, 6) << "steps count from the beginning of each training";
+    EXPECT_EQ(second.epochs.front().epoch, 0);
+    Trainer once(*strategy, plain_network(), {.optimizer = model::Adam{}});
+    once.fit(dataset, {.epochs = 2});
+    EXPECT_EQ(twice.parameter_hash(), once.parameter_hash());
+  }
+}
+
+TEST(Trainer, NamesTheErrorAfterWhichItsStrategyCannotBeUsed) {
+  for (const int replicas : {1, 2}) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer trainer(*strategy, plain_network());
+    const data::Dataset dataset = small_data().batch(40);
+    ASSERT_EQ(error_of([&] { trainer.fit(dataset, {.epochs = 0}); }),
+              "[fit] expected a number of epochs or of steps; both are 0");
+    const std::string expected =
+        "[strategy] expected a new strategy after an error, which ends the group of all replicas, "
+        "got one that has failed: [fit] expected a number of epochs or of steps; both are 0";
+    EXPECT_EQ(error_of([&] { trainer.fit(dataset); }), expected);
+    EXPECT_EQ(error_of([&] { trainer.evaluate(dataset); }), expected);
+    EXPECT_EQ(error_of([&] { const Trainer other(*strategy, plain_network()); }), expected);
+    Trainer(*local_strategy(session, replicas), plain_network()).fit(dataset);
+  }
+}
+
 TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);

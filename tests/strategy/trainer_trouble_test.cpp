@@ -25,7 +25,8 @@ TEST(Trainer, SkipsAStepWithoutAFiniteLossOnAllReplicas) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(2, normalized_network(), dataset, {}, {.epochs = 1});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "lockstep: step 3 skipped: non-finite loss on rank 0 (replica 1)\n");
+            "lockstep: step 3 skipped: non-finite loss on rank 0 (replica 1)\n"
+            "lockstep: step 3: record 25 has inf in the feature number 1 of 16\n");
   ASSERT_EQ(outcome.steps.size(), 4U);
   EXPECT_TRUE(outcome.steps[2].skipped);
   EXPECT_FALSE(outcome.steps[3].skipped);
@@ -62,6 +63,21 @@ TEST(Trainer, GivesTheErrorOfADamagedRecord) {
             "[watched] expected a whole record; record 17 is damaged");
 }
 
+TEST(Trainer, WarnsOfASoftmaxBeforeTheCrossEntropy) {
+  const auto errors_of = [](const model::Network& network) {
+    ::testing::internal::CaptureStderr();
+    train(1, network, small_data(40).batch(40), {}, {.epochs = 1});
+    return ::testing::internal::GetCapturedStderr();
+  };
+  model::Network network = plain_network();
+  EXPECT_EQ(errors_of(network), "");
+  network.add(model::Softmax());
+  EXPECT_THAT(errors_of(network),
+              HasSubstr("[softmax] the network ends with a softmax, and the cross-entropy loss "
+                        "applies a softmax to its outputs too: training on both is slow and keeps "
+                        "the loss high; remove the layer from the network"));
+}
+
 TEST(Trainer, RefusesDataThatDoNotFit) {
   const auto error = [](const data::Dataset& dataset, const TrainerOptions& options = {}) {
     return error_of([&] { train(1, plain_network(), dataset, options); });
@@ -88,9 +104,10 @@ TEST(Trainer, RefusesOptionsThatMakeNoSense) {
   EXPECT_THAT(
       error_of([] { train(1, plain_network(), small_data().batch(40), {.accumulate = 0}); }),
       HasSubstr("[accumulate] expected at least 1"));
-  EXPECT_THAT(
-      error_of([] { train(1, plain_network(), small_data().batch(40), {.clip_norm = -1}); }),
-      HasSubstr("[clip-norm]"));
+  for (const double norm : {-1.0, std::nan("")})
+    EXPECT_THAT(
+        error_of([&] { train(1, plain_network(), small_data().batch(40), {.clip_norm = norm}); }),
+        HasSubstr("[clip-norm]"));
   EXPECT_THAT(
       error_of([] {
         train(1, plain_network(), small_data().batch(40), {.rate_scaling = RateScaling::linear});

@@ -241,6 +241,14 @@ Extent extent_of(const Reports<SpeedFacts>& reports, double SpeedFacts::*speed) 
   return extent;
 }
 
+/// "198 to 205 GFLOP/s"; one number if both are the same when rounded.
+std::string text_of(const Extent& extent, const char* unit) {
+  const std::string slowest = fmt::format("{:.3g}", extent.slowest);
+  const std::string fastest = fmt::format("{:.3g}", extent.fastest);
+  return slowest == fastest ? fmt::format("{} {}", fastest, unit)
+                            : fmt::format("{} to {} {}", slowest, fastest, unit);
+}
+
 }  // namespace
 
 Reports<SpeedFacts> measure_speed(Ranks& ranks, double seconds) {
@@ -284,8 +292,7 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
                                10 * std::ceil(10 * facts.share_of_cores), place.host),
                    "end other programs there (shown by top), or bind the ranks to other cores");
   }
-  outcome.summary =
-      fmt::format("{:.3g} to {:.3g} GFLOP/s per rank", extent.slowest, extent.fastest);
+  outcome.summary = text_of(extent, "GFLOP/s per rank");
   return outcome;
 }
 
@@ -304,8 +311,7 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports) {
                                facts.copied_gigabytes, place.host, extent.fastest),
                    "bind each rank to cores and memory of one socket (mpirun --bind-to "
                    "core --map-by numa), and check which other programs run there");
-  outcome.summary =
-      fmt::format("{:.3g} to {:.3g} GB/s per rank, all at once", extent.slowest, extent.fastest);
+  outcome.summary = text_of(extent, "GB/s per rank, all at once");
   return outcome;
 }
 

@@ -28,6 +28,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/base/system/terminal.h"
 
 namespace lockstep::allreduce {
 namespace {
@@ -256,8 +257,7 @@ std::string Watchdog::Thread::text_of(const Finding& finding) const {
 void Watchdog::Thread::conclude(const Finding& finding) {
   const WatchdogReport report{.text = text_of(finding), .speaks = is_to_speak(finding)};
   if (report.speaks && !options_.on_failure) {
-    const char* fresh_line = isatty(STDERR_FILENO) == 1 ? "\n" : "";
-    print_error(fmt::format("{}lockstep: error: {}\n", fresh_line, report.text), kFarewell);
+    print_error(fmt::format("{}lockstep: error: {}\n", message_start(), report.text), kFarewell);
   }
   post_->spread(finding.text, kFarewell);
   if (!options_.on_failure) {

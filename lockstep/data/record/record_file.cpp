@@ -107,7 +107,7 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
                                      : part_of(inflated_, offset, count);
   if (frame.size() < kRecordHeaderBytes)
     throw_truncated_length(location(record, offset), frame.size());
-  if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset));
+  if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset), frame);
   if (record_length(frame) != length) {
     throw Error(
         ErrorCategory::data, location(record, offset).text(),

@@ -137,7 +137,9 @@ bool add_offsets(std::string_view words, bool is_first, RecordOffsets& offsets) 
       if (offset != 0) return false;
       continue;
     }
-    if (offset < before || offset - before < kLeast || offset > kMaxOffset) return false;
+    if (offset < before || offset - before < kLeast || offset - before > kLeast + kMaxRecordBytes ||
+        offset > kMaxOffset)
+      return false;
     offsets.push_back(offset);
     before = offset;
   }
@@ -208,11 +210,12 @@ void scan_headers(const RecordFile& file, RecordIndex& index) {
     const std::string_view header = window.at(offset);
     const auto location = [&] { return file.location(index.records(), offset); };
     if (header.size() < kRecordHeaderBytes) throw_truncated_length(location(), header.size());
-    if (!header_intact(header)) throw_length_crc(location());
+    if (!header_intact(header)) throw_length_crc(location(), header);
     const std::uint64_t length = record_length(header);
     const std::uint64_t left = size - offset - kRecordHeaderBytes;
     if (left < kRecordFooterBytes || length > left - kRecordFooterBytes)
       throw_truncated_data(location(), length, left);
+    if (length > kMaxRecordBytes) throw_too_long(location(), length);
     offset += kRecordHeaderBytes + length + kRecordFooterBytes;
     index.offsets.push_back(offset);
   }

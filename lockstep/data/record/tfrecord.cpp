@@ -50,12 +50,14 @@ bool TFRecordReader::next(std::string_view& data) {
   offset_ = next_;
   ++record_;
   if (header < kRecordHeaderBytes) throw_truncated_length(location(), header);
-  if (!header_intact(buffered())) throw_length_crc(location());
+  if (!header_intact(buffered())) throw_length_crc(location(), buffered());
   const std::uint64_t length = record_length(buffered());
   begin_ += kRecordHeaderBytes;
   const std::uint64_t rest = length + kRecordFooterBytes;
-  const std::uint64_t left = rest < length ? end_ - begin_ : need(rest);
-  if (rest < length || left < rest) throw_truncated_data(location(), length, left);
+  const std::uint64_t most = std::min(rest, kMaxRecordBytes + kRecordFooterBytes);
+  const std::uint64_t left = rest < length ? end_ - begin_ : need(most);
+  if (rest < length || left < most) throw_truncated_data(location(), length, left);
+  if (length > kMaxRecordBytes) throw_too_long(location(), length);
   data = buffered().substr(0, length);
   const std::string_view footer = buffered().substr(length, kRecordFooterBytes);
   begin_ += rest;

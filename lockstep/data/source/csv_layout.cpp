@@ -114,7 +114,7 @@ bool announces(const Row& first, const Row& second) {
   const auto records = csv_number<std::int64_t>(first[0]);
   const auto features = csv_number<std::int64_t>(first[1]);
   return records && *records > 0 && features &&
-         *features + 1 == static_cast<std::int64_t>(second.size()) &&
+         *features == static_cast<std::int64_t>(second.size()) - 1 &&
          std::none_of(first.begin() + 2, first.end(), is_number);
 }
 
@@ -167,8 +167,10 @@ bool looks_like_header(const Row& first, const Row& second, const CsvOptions& op
   int numbers_under_names = 0;
   int numbers_under_numbers = 0;
   for (std::size_t i = 0; i < std::min(first.size(), second.size()); ++i) {
-    if (!is_number(second[i]) || first[i].empty()) continue;
-    ++(is_number(first[i]) ? numbers_under_numbers : numbers_under_names);
+    if (!is_number(second[i]) && !has_decimal_comma(second[i])) continue;
+    if (is_missing(first[i])) continue;
+    const bool has_number = is_number(first[i]) || has_decimal_comma(first[i]);
+    ++(has_number ? numbers_under_numbers : numbers_under_names);
   }
   if ((numbers_under_names > 0) != (numbers_under_numbers > 0)) return numbers_under_names > 0;
   const std::string given = numbers_under_names > 0
@@ -262,6 +264,20 @@ template std::optional<double> csv_number(std::string_view);
 template std::optional<std::int32_t> csv_number(std::string_view);
 template std::optional<std::int64_t> csv_number(std::string_view);
 template std::optional<std::size_t> csv_number(std::string_view);
+
+bool is_missing(std::string_view field) {
+  constexpr std::array<std::string_view, 27> kMissing = {
+      "",     "NA",   "N/A",  "n/a",  "na",   "#N/A", "#NA", "<NA>", "<na>",
+      "NULL", "null", "Null", "None", "none", "NaN",  "nan", "NAN",  "-nan",
+      "-NaN", "nil",  "\\N",  "?",    "-",    "--",   ".",   "NaT",  "missing"};
+  return std::ranges::find(kMissing, field) != kMissing.end();
+}
+
+bool has_decimal_comma(std::string_view field) {
+  std::string text(field);
+  std::ranges::replace(text, ',', '.');
+  return text != field && csv_number<double>(text).has_value();
+}
 
 CsvLayout CsvLayout::of(std::string_view text, const std::string& file, const CsvOptions& options) {
   check_separator(text, options.separator, file);

@@ -52,6 +52,12 @@ class CsvRows {
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field);
 
+/// Whether the field is how programs write a missing value: empty, NA, NULL, nan, ?, ...
+bool is_missing(std::string_view field);
+
+/// Whether the field is a number if its comma is a point.
+bool has_decimal_comma(std::string_view field);
+
 /// The columns of features, label and targets of a table, determined from its first rows and the
 /// options.
 struct CsvLayout {

@@ -4,14 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 
 namespace lockstep::data {
@@ -44,22 +45,26 @@ std::string listed(const std::vector<std::string>& words) {
   return fmt::format("{}{}", fmt::join(shown, ", "), words.size() > kShown ? "..." : "");
 }
 
-/// Whether the field is how programs write a missing value.
-bool is_missing(std::string_view field) {
-  constexpr std::array<std::string_view, 11> kMissing = {
-      "", "NA", "N/A", "n/a", "na", "#N/A", "NULL", "null", "None", "?", "-"};
-  return std::ranges::find(kMissing, field) != kMissing.end();
-}
-
-/// Whether the field is a number if its comma is a point.
-bool has_decimal_comma(std::string_view field) {
-  std::string text(field);
-  std::ranges::replace(text, ',', '.');
-  return text != field && csv_number<double>(text).has_value();
+/// Whether the field begins as a date: 2026-11-24, 24.11.2026, 11/24/2026 10:30.
+bool is_date(std::string_view field) {
+  for (const char separator : {'-', '.', '/'}) {
+    std::string_view rest = field;
+    int numbers = 0;
+    for (; numbers < 3; ++numbers) {
+      if (numbers > 0 && !rest.starts_with(separator)) break;
+      if (numbers > 0) rest.remove_prefix(1);
+      const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+      if (digits == 0 || digits > 4) break;
+      rest.remove_prefix(digits);
+    }
+    if (numbers == 3 && (rest.empty() || rest.front() == ' ' || rest.front() == 'T')) return true;
+  }
+  return false;
 }
 
 bool is_word(std::string_view field) {
-  return !csv_number<double>(field) && !is_missing(field) && !has_decimal_comma(field);
+  return !csv_number<double>(field) && !is_missing(field) && !has_decimal_comma(field) &&
+         !is_date(field);
 }
 
 /// The index of `word` in the sorted `words`; words.size() if it is not one of them.
@@ -121,8 +126,11 @@ void CsvSource::read_table() {
         ErrorCategory::data, file_.string(),
         fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
         fmt::format("there are {}", records_));
-  if (layout_.label && spec_.classes == 0 && !labels_.empty())
-    spec_.classes = vocabulary_.classes = *std::max_element(labels_.begin(), labels_.end()) + 1;
+  if (layout_.label && spec_.classes == 0 && !labels_.empty()) {
+    const auto [lowest, highest] = std::ranges::minmax(labels_);
+    spec_.classes = vocabulary_.classes = std::int64_t{highest} + 1;
+    label_text_ = text_of_labels(lowest, highest);
+  }
 }
 
 void CsvSource::learn_vocabulary(CsvRows rows) {
@@ -211,6 +219,12 @@ std::vector<std::string> CsvSource::feature_names() const {
   return names;
 }
 
+std::vector<std::string> CsvSource::target_names() const {
+  std::vector<std::string> names;
+  for (const std::size_t column : layout_.targets) names.push_back(layout_.names[column]);
+  return names;
+}
+
 void CsvSource::add_row(const CsvRows& rows) {
   ++records_;
   if (rows.fields().size() != layout_.names.size())
@@ -225,8 +239,40 @@ void CsvSource::add_row(const CsvRows& rows) {
   if (layout_.label) attempt([&] { labels_.push_back(class_number(rows)); });
 }
 
-float CsvSource::number(const CsvRows& rows, std::size_t column) const {
+/// One message for all missing values of the table. With a report, the others are skipped.
+void CsvSource::fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected) {
+  if (report_ != nullptr && std::exchange(missing_is_reported_, true)) return;
+  const auto needs_value = [&](std::size_t other) {
+    const bool is_label = other == layout_.label && !vocabulary_.labels_are_words;
+    return is_label || std::ranges::count(layout_.targets, other) > 0 ||
+           (!layout_.is_categorical[other] && std::ranges::count(layout_.features, other) > 0);
+  };
+  std::vector<std::int64_t> counts(layout_.names.size());
+  CsvRows rest = rows;
+  try {
+    do {
+      for (std::size_t i = 0; i < std::min(counts.size(), rest.fields().size()); ++i)
+        counts[i] += is_missing(rest.fields()[i]);
+    } while (rest.next());
+  } catch (const Error&) {  // misplaced quotes: the count ends there
+  }
+  std::vector<std::string> missing;
+  for (std::size_t i = 0; i < counts.size(); ++i)
+    if (counts[i] > 0 && needs_value(i))
+      missing.push_back(fmt::format("{} in {}", layout_.names[i], counted(counts[i], "row")));
+  rows.fail(column,
+            fmt::format("{} (missing values are not supported yet: remove these rows, or fill them "
+                        "in)",
+                        expected),
+            fmt::format("got \"{}\"; missing: {}", rows.fields()[column], listed(missing)));
+}
+
+float CsvSource::number(const CsvRows& rows, std::size_t column) {
   const std::string_view field = rows.fields()[column];
+  if (is_missing(field)) {
+    fail_missing(rows, column, "expected a number");
+    return 0;
+  }
   const auto given = csv_number<double>(field);
   const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
   if (!std::isfinite(value))
@@ -237,12 +283,15 @@ float CsvSource::number(const CsvRows& rows, std::size_t column) const {
 
 std::string CsvSource::number_text(const CsvRows& rows, std::size_t column) const {
   const std::string_view field = rows.fields()[column];
-  if (is_missing(field))
-    return "expected a number (missing values are not supported: fill them in, or remove the row)";
   if (has_decimal_comma(field)) return "expected a number with a decimal point instead of a comma";
   if (std::ranges::find(layout_.targets, column) != layout_.targets.end())
     return fmt::format("expected a number, or label={} for a column of classes",
                        layout_.names[column]);
+  if (is_date(field))
+    return fmt::format(
+        "expected a number (dates are not supported: leave_out={}, or replace them by numbers, "
+        "such as the year)",
+        layout_.names[column]);
   std::vector<std::string> words;  // all of the row, so that one run is enough
   for (const std::size_t other : layout_.features)
     if (layout_.is_categorical[other] || is_word(rows.fields()[other]))
@@ -262,7 +311,7 @@ float CsvSource::value_number(const CsvRows& rows, std::size_t column) const {
   return static_cast<float>(place);
 }
 
-std::int32_t CsvSource::class_number(const CsvRows& rows) const {
+std::int32_t CsvSource::class_number(const CsvRows& rows) {
   const std::string_view field = rows.fields()[*layout_.label];
   const std::string given = fmt::format("got \"{}\"", field);
   if (vocabulary_.labels_are_words) {
@@ -272,6 +321,10 @@ std::int32_t CsvSource::class_number(const CsvRows& rows) const {
       rows.fail(*layout_.label, fmt::format("expected one of the classes {}", listed(names)),
                 given);
     return static_cast<std::int32_t>(place);
+  }
+  if (is_missing(field)) {
+    fail_missing(rows, *layout_.label, "expected a class number");
+    return 0;
   }
   const auto label = csv_number<std::int32_t>(field);
   if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/data/sample.h"
@@ -45,18 +46,21 @@ class CsvSource final : public RecordSource {
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
   /// Calls report(error) for every problem of the table for which the constructor would throw, at
-  /// most one per field, in the order of the rows. After a misplaced quote, or if the columns
-  /// cannot be determined, nothing more is read. Returns the number of rows without the header.
+  /// most one per field, in the order of the rows; but once for all missing values. After a
+  /// misplaced quote, or if the columns cannot be determined, nothing more is read. Returns the
+  /// number of rows without the header.
   static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
                                     const std::function<void(const Error&)>& report);
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
-  std::string description() const override { return file_.string(); }
+  /// The path; also that no record has class 0, if the labels are numbers.
+  std::string description() const override { return file_.string() + label_text_; }
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const override;
+  std::vector<std::string> target_names() const override;
 
   const CsvVocabulary& vocabulary() const { return vocabulary_; }
   /// Whether this table alone determines the numbers of its categorical values, so that another
@@ -75,11 +79,12 @@ class CsvSource final : public RecordSource {
   void take_vocabulary(const CsvVocabulary& known);
   void set_spec();
   void add_row(const CsvRows& rows);
-  float number(const CsvRows& rows, std::size_t column) const;
+  void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
+  float number(const CsvRows& rows, std::size_t column);
   /// What is expected instead of a field that is not a number.
   std::string number_text(const CsvRows& rows, std::size_t column) const;
   float value_number(const CsvRows& rows, std::size_t column) const;
-  std::int32_t class_number(const CsvRows& rows) const;
+  std::int32_t class_number(const CsvRows& rows);
 
   std::filesystem::path file_;
   CsvOptions options_;
@@ -91,6 +96,8 @@ class CsvSource final : public RecordSource {
   std::vector<float> values_;  // [N, columns]: numbers; for words, their index in the vocabulary
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
+  std::string label_text_;
+  bool missing_is_reported_ = false;
   const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -26,22 +27,32 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
                                  {"classes", part.classes}};
   if (!part.class_names.empty()) json["class_names"] = part.class_names;
   if (!part.feature_names.empty()) json["feature_names"] = part.feature_names;
+  if (!part.target_names.empty()) json["target_names"] = part.target_names;
   json["files"] = part.files;
   return json;
 }
 
-PartDescription from_json(const nlohmann::json& json) {
+PartDescription from_json(const nlohmann::json& json, const std::string& where) {
   PartDescription part;
   part.is_complete = !json.value("incomplete", false);
   json.at("files").get_to(part.files);
   if (!part.is_complete) return part;
-  json.at("records").get_to(part.records);
+  // nlohmann-json would convert other numbers, even those that no integer can represent.
+  const auto integer = [](const nlohmann::json& value) -> std::int64_t {
+    return value.get_ref<const nlohmann::json::number_integer_t&>();
+  };
+  part.records = integer(json.at("records"));
   json.at("input_feature").get_to(part.input_feature);
   json.at("label_feature").get_to(part.label_feature);
-  json.at("shape").get_to(part.shape);
-  json.at("classes").get_to(part.classes);
+  for (const nlohmann::json& extent : json.at("shape").get_ref<const nlohmann::json::array_t&>())
+    part.shape.push_back(integer(extent));
+  part.classes = integer(json.at("classes"));
+  if (part.classes < 0 || part.classes > std::numeric_limits<std::int32_t>::max())
+    throw Error(ErrorCategory::data, where, "expected a number of classes from 0 to 2^31 - 1",
+                fmt::format("got {}", part.classes));
   if (json.contains("class_names")) json.at("class_names").get_to(part.class_names);
   if (json.contains("feature_names")) json.at("feature_names").get_to(part.feature_names);
+  if (json.contains("target_names")) json.at("target_names").get_to(part.target_names);
   return part;
 }
 
@@ -50,7 +61,7 @@ PartDescription from_json(const nlohmann::json& json) {
 bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
          shape == other.shape && classes == other.classes && class_names == other.class_names &&
-         feature_names == other.feature_names;
+         feature_names == other.feature_names && target_names == other.target_names;
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,
@@ -74,7 +85,8 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
                   fmt::format("expected \"lockstep_dataset\": {}", kDatasetVersion),
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
-    for (const auto& [name, part] : json.at("parts").items()) parts[name] = from_json(part);
+    for (const auto& [name, part] : json.at("parts").items())
+      parts[name] = from_json(part, path.string());
     return parts;
   } catch (const nlohmann::json::exception& error) {
     throw Error(ErrorCategory::data, path.string(),

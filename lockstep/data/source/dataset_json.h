@@ -25,6 +25,7 @@ struct PartDescription {
   std::int64_t classes = 0;             ///< number of classes; 0 for a regression
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
   std::vector<std::string> feature_names = {};  ///< of a table, [F]; empty if unknown
+  std::vector<std::string> target_names = {};   ///< likewise
   /// False from the time when a conversion starts to replace the files until all are replaced.
   /// After an interruption, some files may be old and others new: then only `files` is known.
   bool is_complete = true;

@@ -225,7 +225,8 @@ class HeaderStep final : public ImageStep {
 
 std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name,
                                    std::string_view record, const std::string& where) {
-  if (input.kind() == FeatureKind::floats) return {static_cast<std::int64_t>(input.size())};
+  if (input.kind() == FeatureKind::floats && input.size() > 0)
+    return {static_cast<std::int64_t>(input.size())};
   if (input.kind() != FeatureKind::bytes || input.size() != 1) {
     throw Error(ErrorCategory::data, where,
                 fmt::format("expected one value of bytes, or floats, in {}", name),
@@ -356,6 +357,9 @@ RecordSchema find_schema(const TFRecordOptions& options,
   if (schema.input_feature == known.input_feature &&
       schema.spec.feature_count() == static_cast<std::int64_t>(known.feature_names.size()))
     schema.feature_names = known.feature_names;
+  if (schema.label_feature == known.label_feature &&
+      schema.spec.targets == static_cast<std::int64_t>(known.target_names.size()))
+    schema.target_names = known.target_names;
   check_record(schema, record, where);
   return schema;
 } catch (const MalformedExample& error) {

@@ -76,6 +76,7 @@ struct RecordSchema {
   InputKind input = InputKind::floats;
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
   std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
+  std::vector<std::string> target_names = {};   ///< likewise
 };
 
 /// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws

@@ -137,6 +137,10 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
     fail(files->labels, fmt::format("expected {} labels, one for each image", images_.shape[0]),
          fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
   }
+  // Beside a zero, the other extents may be arbitrarily large.
+  if (std::ranges::count(images_.shape, 0) > 0)
+    fail(files->images, "expected at least one image of at least one pixel",
+         fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
   spec_.shape.assign(images_.shape.begin() + 1, images_.shape.end());
   if (spec_.shape.size() == 2) spec_.shape.push_back(1);
   spec_.classes = highest_label(labels_) + 1;

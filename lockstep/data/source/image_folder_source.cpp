@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <span>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -22,13 +24,14 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-/// ".jpg" of "A.JPG".
-std::string extension_of(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(),
+std::string lower_case(std::string text) {
+  std::ranges::transform(text, text.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return extension;
+  return text;
 }
+
+/// ".jpg" of "A.JPG".
+std::string extension_of(const fs::path& path) { return lower_case(path.extension().string()); }
 
 bool is_image(const fs::path& path) {
   const std::string extension = extension_of(path);
@@ -111,20 +114,46 @@ auto with_image(const fs::path& path, Use use) {
   }
 }
 
+/// Whether the folder is probably a part of a data set, not a class.
+bool is_part(const std::string& name) {
+  constexpr std::array<std::string_view, 9> kParts = {
+      "train", "training", "val", "valid", "validation", "test", "testing", "eval", "dev"};
+  return std::ranges::find(kParts, lower_case(name)) != kParts.end();
+}
+
 }  // namespace
 
+void refuse_images_without_class(const fs::path& directory) {
+  std::int64_t images = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end;
+       entry.increment(error))
+    if (std::error_code ignored; entry->is_regular_file(ignored) && !is_hidden(entry->path()))
+      images += is_image(entry->path());
+  if (images > 0)
+    throw Error(
+        ErrorCategory::data, directory.string(),
+        "expected the images of each class in a folder of that name: DIRECTORY/CLASS/IMAGE",
+        fmt::format("{} in the directory itself, and none in folders",
+                    images == 1 ? "there is 1 image" : fmt::format("there are {} images", images)));
+}
+
 std::vector<fs::path> class_folders(const fs::path& directory) {
-  std::vector<fs::path> folders = folders_in(directory);
-  if (folders.empty())
+  if (std::error_code ignored; fs::is_regular_file(directory, ignored))
     throw Error(ErrorCategory::data, directory.string(),
-                "expected a folder for each class, with images in it", "there are no folders");
-  return folders;
+                "expected a directory with a folder of images for each class", "it is a file");
+  std::vector<fs::path> folders = folders_in(directory);
+  if (!folders.empty()) return folders;
+  refuse_images_without_class(directory);
+  throw Error(ErrorCategory::data, directory.string(),
+              "expected a folder for each class, with images in it", "there are no folders");
 }
 
 ImageFolderSource::ImageFolderSource(const fs::path& directory,
                                      const std::vector<std::int64_t>& shape)
     : directory_(directory) {
   find_classes();
+  if (files_.empty()) refuse_images_without_class(directory);
   if (files_.empty())
     throw Error(ErrorCategory::data, directory.string(),
                 "expected files that end in .jpg, .jpeg or .png in the class folders",
@@ -193,9 +222,18 @@ std::string ImageFolderSource::description() const {
                                    ? ""
                                    : fmt::format(", {} left out ({})", number_text(other_files_),
                                                  extensions_text(other_files_));
-  return fmt::format("{} of {} class{} in {}{}", counted(files_.size(), "image"),
+  const auto training = std::ranges::find_if(
+      class_names_, [](const std::string& name) { return lower_case(name).starts_with("train"); });
+  const std::string hint =
+      std::ranges::all_of(class_names_, is_part)
+          ? fmt::format(
+                ", whose folders look like parts of a data set: use {}",
+                (directory_ / (training == class_names_.end() ? class_names_.front() : *training))
+                    .string())
+          : "";
+  return fmt::format("{} of {} class{} in {}{}{}", counted(files_.size(), "image"),
                      class_names_.size(), class_names_.size() == 1 ? "" : "es", directory_.string(),
-                     left_out);
+                     hint, left_out);
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {

@@ -15,7 +15,8 @@ namespace lockstep::data {
 
 /// The folders in a directory, sorted by name, are the classes. The images are the files in them
 /// and their subfolders whose names end in .jpg, .jpeg or .png, sorted by path within each class.
-/// Names that start with a dot are skipped; other files are left out, and counted in description().
+/// Names that start with a dot are skipped; other files are left out, and counted in description(),
+/// which also says so if all folders have names of parts, such as train and val.
 /// A file is opened when its record is read; JPEG and PNG are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
@@ -55,6 +56,9 @@ class ImageFolderSource final : public RecordSource {
 
 /// The class folders in `directory`, sorted. Throws Error (data) if there are none.
 std::vector<std::filesystem::path> class_folders(const std::filesystem::path& directory);
+
+/// Throws Error (data) if there are images in `directory` itself, where they have no class.
+void refuse_images_without_class(const std::filesystem::path& directory);
 
 /// Whether `directory` has a folder that contains an image, directly or in a subfolder.
 bool is_image_folder(const std::filesystem::path& directory);

@@ -236,7 +236,8 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                        .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape,
                        .classes = source.spec().classes,
                        .class_names = source.class_names(),
-                       .feature_names = source.feature_names()};
+                       .feature_names = source.feature_names(),
+                       .target_names = source.target_names()};
   std::vector<std::unique_ptr<TFRecordWriter>> writers;
   for (int shard = 0; shard < options.shards; ++shard) {
     writers.push_back(write_shard(source, options, shard, progress));

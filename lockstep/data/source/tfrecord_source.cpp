@@ -75,7 +75,8 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   for (const auto& path : files) {
     RecordFile file(path,
                     skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail);
-    Shard& shard = shards_.emplace_back(Shard{path, nullptr, file.version(), {}, IndexState::kept});
+    Shard& shard =
+        shards_.emplace_back(Shard{path, nullptr, file.version(), {}, IndexState::kept, false});
     find_records(shard, file);
     first_records_.push_back(std::exchange(records, records + shard.index.records()));
     if (file.compression() != Compression::none || files.size() <= RecentFiles::kMaxOpen)
@@ -99,6 +100,7 @@ void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
                   : load_record_index(record_index_path(shard.path, index_dir_), shard.version);
   if (kept && kept->offsets.back() == file.size()) {
     shard.index = *std::move(kept);
+    shard.is_loaded = true;
     return;
   }
   std::optional<DamagedFile> damage;
@@ -137,10 +139,37 @@ void TFRecordSource::with_record(std::size_t shard_number, std::int64_t record, 
 }
 
 std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file,
-                                           std::int64_t record) {
+                                           std::int64_t record) const {
   thread_local ReadWindow window;
   const std::uint64_t offset = shard.index.offsets[record];
-  return file.record(record, offset, shard.index.length(record), window);
+  try {
+    return file.record(record, offset, shard.index.length(record), window);
+  } catch (const Error& error) {
+    const std::string hint = index_hint(shard, error);
+    if (hint.empty()) throw;
+    ErrorMessage message = error.message();
+    message.actual += hint;
+    throw Error(error.category(), std::move(message));
+  }
+}
+
+std::string TFRecordSource::index_hint(const Shard& shard, const Error& error) const {
+  const auto* damage = dynamic_cast<const RecordError*>(&error);
+  // A record whose length is where the index says is damaged itself.
+  if (!shard.is_loaded || (damage != nullptr && damage->fault() == RecordFault::data_crc))
+    return "";
+  return fmt::format("; if another file has replaced this one, remove its index {}",
+                     record_index_path(shard.path, index_dir_).string());
+}
+
+std::string TFRecordSource::index_hint(const Shard& shard, std::string_view record) const {
+  const auto& labels = shard.index.labels;
+  std::int64_t label = 0;
+  if (!shard.is_loaded || !labels || read_class(record, labels->feature, label) ||
+      (label >= labels->lowest && label <= labels->highest))
+    return "";
+  return fmt::format("; its index {} was made from another file: remove it",
+                     record_index_path(shard.path, index_dir_).string());
 }
 
 void TFRecordSource::find_decoder(const TFRecordOptions& options) {
@@ -148,10 +177,14 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   for (const Shard& shard : shards_) paths.push_back(shard.path);
   const auto described = find_description(paths);
   RecordSchema schema = first_schema(options, described);
-  if (schema.spec.classes == 0 && schema.spec.targets == 0)
-    schema.spec.classes = count_classes(schema.label_feature);
+  if (schema.spec.classes == 0 && schema.spec.targets == 0) {
+    const LabelRange labels = find_labels(schema.label_feature);
+    schema.spec.classes = labels.highest + 1;
+    description_ += text_of_labels(labels.lowest, labels.highest);
+  }
   class_names_ = schema.class_names;
   feature_names_ = schema.feature_names;
+  target_names_ = schema.target_names;
   decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
 }
 
@@ -178,8 +211,8 @@ RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
   return schema_of(0, options, described);
 }
 
-std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
-  std::int64_t highest = -1;
+LabelRange TFRecordSource::find_labels(const std::string& label_feature) {
+  LabelRange all{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
   for (std::size_t i = 0; i < shards_.size(); ++i) {
     Shard& shard = shards_[i];
     if (!shard.index.labels || shard.index.labels->feature != label_feature) {
@@ -188,9 +221,10 @@ std::int64_t TFRecordSource::count_classes(const std::string& label_feature) {
       if (!is_whole) shard.state = IndexState::not_worth_keeping;
       if (shard.state == IndexState::kept) shard.state = IndexState::new_or_changed;
     }
-    highest = std::max(highest, shard.index.labels->highest);
+    all.lowest = std::min(all.lowest, shard.index.labels->lowest);
+    all.highest = std::max(all.highest, shard.index.labels->highest);
   }
-  return highest + 1;
+  return all;
 }
 
 /// Once, at the end: replacing a file just written makes some file systems wait for the disk.
@@ -302,8 +336,10 @@ void TFRecordSource::release_pages() const {
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
   const Place place = place_of(record_id);
   std::optional<SampleProblem> problem;
-  with_record(place.shard, place.record,
-              [&](std::string_view bytes) { problem = decoder_->decode(bytes, sample); });
+  with_record(place.shard, place.record, [&](std::string_view bytes) {
+    problem = decoder_->decode(bytes, sample);
+    if (problem) problem->actual += index_hint(shards_[place.shard], bytes);
+  });
   if (problem) fail(place, *problem);
 }
 

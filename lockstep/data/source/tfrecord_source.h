@@ -44,6 +44,7 @@ class TFRecordSource final : public RecordSource {
   std::string description() const override { return description_; }
   std::vector<std::string> class_names() const override { return class_names_; }
   std::vector<std::string> feature_names() const override { return feature_names_; }
+  std::vector<std::string> target_names() const override { return target_names_; }
 
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
@@ -66,6 +67,7 @@ class TFRecordSource final : public RecordSource {
     FileVersion version;
     RecordIndex index;
     IndexState state = IndexState::kept;
+    bool is_loaded = false;  // the index was on disk
   };
   struct Place {
     std::size_t shard = 0;
@@ -83,25 +85,30 @@ class TFRecordSource final : public RecordSource {
                          const std::optional<PartDescription>& described) const;
   /// Sets `is_whole` to false if records were skipped.
   LabelRange scan_labels(std::size_t shard, const std::string& label_feature, bool& is_whole) const;
-  std::int64_t count_classes(const std::string& label_feature);
+  /// The range of the labels of all files.
+  LabelRange find_labels(const std::string& label_feature);
   void keep_indexes();
   Place place_of(std::int64_t record_id) const;
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
   RecordLocation location(std::size_t shard, std::int64_t record) const;
   [[noreturn]] void fail(const Place& place, const SampleProblem& problem) const;
+  /// For the error of a record that the index of `shard` does not fit: what to do. Empty if it
+  /// fits.
+  std::string index_hint(const Shard& shard, const Error& error) const;
+  std::string index_hint(const Shard& shard, std::string_view record) const;
   /// Calls use(data) for one record; again with data from pread if its mapping lost a page in the
   /// meantime.
   template <typename Use>
   void with_record(std::size_t shard, std::int64_t record, Use use) const;
   /// The data of record `record` of `shard`, whose file is `file`; valid until this thread reads
   /// the next record.
-  static std::string_view record_of(const Shard& shard, const RecordFile& file,
-                                    std::int64_t record);
+  std::string_view record_of(const Shard& shard, const RecordFile& file, std::int64_t record) const;
 
   std::filesystem::path index_dir_;
   bool skip_damage_;
   std::vector<std::string> class_names_;    // of the dataset.json, if it has them
   std::vector<std::string> feature_names_;  // likewise
+  std::vector<std::string> target_names_;   // likewise
   std::string description_;
   std::vector<Shard> shards_;
   std::vector<std::int64_t> first_records_;  // of each shard

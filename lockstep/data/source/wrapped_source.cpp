@@ -206,13 +206,17 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
           ErrorCategory::input, word,
           fmt::format("expected data sets of the same classes, {}", fmt::join(class_names_, ", ")),
           fmt::format("the classes of {} are {}", input->description(), fmt::join(names, ", ")));
-    const auto features = input->feature_names();
-    if (feature_names_.empty()) feature_names_ = features;
-    if (const auto other = different_feature(feature_names_, features))
-      throw Error(ErrorCategory::input, word,
-                  fmt::format("expected data sets of the same features, number {} of which is {}",
-                              *other + 1, feature_names_[*other]),
-                  fmt::format("that of {} is {}", input->description(), features[*other]));
+    const auto take_names = [&](std::vector<std::string>& known, const auto& others,
+                                std::string_view what) {
+      if (known.empty()) known = others;
+      if (const auto other = different_feature(known, others))
+        throw Error(ErrorCategory::input, word,
+                    fmt::format("expected data sets of the same {}, number {} of which is {}", what,
+                                *other + 1, known[*other]),
+                    fmt::format("that of {} is {}", input->description(), others[*other]));
+    };
+    take_names(feature_names_, input->feature_names(), "features");
+    take_names(target_names_, input->target_names(), "targets");
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() &&
                   input->normalization() == inputs_.front()->normalization();

@@ -26,6 +26,7 @@ class WrappedSource : public RecordSource {
   ChannelNormalization normalization() const override { return source_->normalization(); }
   std::vector<std::string> class_names() const override { return source_->class_names(); }
   std::vector<std::string> feature_names() const override { return source_->feature_names(); }
+  std::vector<std::string> target_names() const override { return source_->target_names(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
@@ -151,6 +152,7 @@ class JoinedSource : public RecordSource {
   ChannelNormalization normalization() const override;
   std::vector<std::string> class_names() const override { return class_names_; }
   std::vector<std::string> feature_names() const override { return feature_names_; }
+  std::vector<std::string> target_names() const override { return target_names_; }
   std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;
@@ -158,7 +160,7 @@ class JoinedSource : public RecordSource {
  protected:
   /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the
   /// other"). Throws Error (input) that describes the difference if the specs of the samples, the
-  /// class names or the feature names differ.
+  /// names of classes, features or targets differ.
   JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inputs, std::string_view word,
                std::string how);
 
@@ -172,6 +174,7 @@ class JoinedSource : public RecordSource {
   std::string how_;
   std::vector<std::string> class_names_;
   std::vector<std::string> feature_names_;
+  std::vector<std::string> target_names_;
   std::int64_t size_ = 0;
   bool has_images_ = true;
   bool has_encoded_images_ = true;

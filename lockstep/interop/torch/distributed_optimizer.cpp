@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <spdlog/logger.h>
 #include <torch/serialize.h>
 
 #include <sstream>
@@ -152,10 +153,14 @@ bool OptimizerExchange::flush() {
 }
 
 bool OptimizerExchange::update() {
-  const bool has_samples = gradients_.reducer().samples() > 0;
-  if (has_samples) optimizer_.step();
-  gradients_.reducer().applied();
-  return has_samples;
+  interop::GradientReducer& reducer = gradients_.reducer();
+  const bool is_applied = reducer.samples() > 0 && !reducer.must_skip();
+  if (is_applied) optimizer_.step();
+  if (reducer.must_skip() && reducer.workers().rank() == 0)
+    reducer.workers().session().logger()->warn("step {} skipped: non-finite gradient",
+                                               reducer.steps() + 1);
+  reducer.applied();
+  return is_applied;
 }
 
 }  // namespace lockstep::torch

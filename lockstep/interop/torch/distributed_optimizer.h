@@ -104,14 +104,16 @@ class DistributedOptimizer {
   /// only updates.
   void synchronize() { exchange_.gradients().reduce(); }
   /// Reduces the gradients unless synchronize() has done so, then calls the inner optimizer's
-  /// step() if any rank had a sample. Returns whether it did.
+  /// step() if any rank had a sample, unless skip_non_finite forbids it: then rank 0 logs a
+  /// warning. Returns whether it did, the same on all ranks.
   bool step() { return exchange_.step(); }
   /// Makes a step of the remaining backward passes at the end of an epoch whose number of passes is
   /// not a multiple of backward_passes_per_step. Returns whether there were any. Called by all
   /// ranks; the number of remaining passes may differ.
   bool flush() { return exchange_.flush(); }
 
-  /// Of the last step, before clipping.
+  /// Of the last step, before clipping; not finite exactly if the gradient is not. 0 without
+  /// clip_norm and skip_non_finite.
   double gradient_norm() { return reducer().gradient_norm(); }
   double samples() { return reducer().samples(); }  ///< of the last step, over all ranks
   /// The reducer, with its buckets and statistics of the last step.

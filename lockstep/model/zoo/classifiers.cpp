@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
@@ -22,7 +25,9 @@ Network linear(Shape input, std::int64_t classes) {
 }
 
 Network mlp(Shape input, std::int64_t classes, const std::vector<std::int64_t>& hidden) {
-  Network network(std::move(input), "mlp");
+  const bool is_plain = hidden.empty() || hidden == std::vector<std::int64_t>{128, 128};
+  Network network(std::move(input),
+                  is_plain ? "mlp" : fmt::format("mlp:{}", fmt::join(hidden, ",")));
   flatten_if_needed(network);
   for (const std::int64_t units : hidden) {
     network.add(model::Dense({.units = units}));

@@ -75,7 +75,7 @@ model::Network fast_cifar(model::Shape input, std::int64_t classes,
 model::Network linear(model::Shape input, std::int64_t classes);
 
 /// Dense layers of the sizes `hidden` on the flattened input, each followed by a ReLU, then one of
-/// `classes`.
+/// `classes`. Its name is that for make(): "mlp", or "mlp:10,10" for other hidden layers.
 model::Network mlp(model::Shape input, std::int64_t classes,
                    const std::vector<std::int64_t>& hidden = {128, 128});
 

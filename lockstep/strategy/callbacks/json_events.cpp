@@ -190,7 +190,9 @@ void JsonEvents::on_train_end(const TrainEnd& end) {
   Json event = {{"event", "end"},
                 {"steps", end.steps},
                 {"seconds", end.seconds},
-                {"parameter_hash", checkpoint::hex16(end.parameter_hash)}};
+                {"parameter_hash", checkpoint::hex16(end.parameter_hash)},
+                {"skipped_steps", end.skipped_steps},
+                {"healthy", end.healthy}};
   if (end.signal != 0) event["signal"] = end.signal;
   if (end.stopped) event["stopped"] = true;
   event["resident_bytes"] = resident_bytes();

@@ -24,8 +24,8 @@ class JsonEvents final : public Callback {
 
   void on_train_begin(const TrainBegin& begin) override;  ///< writes the event `start`
   /// Writes the event `end`, with the metrics of the best epoch of this run: the one with the
-  /// highest accuracy or, if the loss has no classes, the lowest loss; of the validation if there
-  /// is one.
+  /// highest accuracy or, if the loss has no classes, the lowest loss, of equal epochs the first;
+  /// of the validation if there is one.
   void on_train_end(const TrainEnd& end) override;
   void on_epoch_begin(std::int64_t epoch) override;   ///< resets the rate of samples
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the event `epoch`

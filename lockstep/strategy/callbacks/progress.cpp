@@ -255,7 +255,11 @@ void ProgressBar::print_row(const Row& row) {
   if (has_accuracy_) add("accuracy", 8, accuracy(row.metrics));
   if (begin_.has_validation) {
     add("val loss", 8, row.validation ? loss_text(row.validation->mean_loss()) : "");
-    if (has_accuracy_) add("val accuracy", 12, row.validation ? accuracy(*row.validation) : "");
+    // Rows of many steps would be wider than 80 columns.
+    const std::string_view name = last.size() < 5 ? "val accuracy" : "val acc";
+    if (has_accuracy_)
+      add(name, std::max<std::size_t>(8, name.size()),
+          row.validation ? accuracy(*row.validation) : "");
   }
   add("samples/s", 9, fmt::format("{:.0f}", row.samples_per_second));
   add("time", 7,
@@ -314,6 +318,9 @@ void ProgressBar::on_checkpoint(const CheckpointLogs& logs) {
 void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
+  if (end.skipped_steps > 0)
+    print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
+                           end.skipped_steps, counted(end.steps - begin_.first_step, "step")));
   print_line(fmt::format("{}, {:.1f} s; parameter hash {}", counted(end.steps, "step"), end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }

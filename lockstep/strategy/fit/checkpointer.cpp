@@ -14,6 +14,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/model/optimizer.h"
+#include "lockstep/strategy/fit/fit_state.h"
 #include "lockstep/strategy/replica/replica.h"
 
 namespace lockstep::strategy {
@@ -29,7 +30,10 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
       strategy.ranks(), strategy.session().logger());
   directory_->prepare(checkpoint::checkpoint_bytes(arrays));
   (void)checkpoint::parse_training_state(checkpoint::to_json_text(start), "checkpoint");
-  auto restored = directory_->restore(arrays, plan_.resume);
+  const auto explain = [&](const checkpoint::RestoredCheckpoint& other) {
+    explain_misfit(other, start);
+  };
+  auto restored = directory_->restore(arrays, plan_.resume, explain);
   if (!restored) return std::nullopt;
   restored_from_ = unconfirmed_ = restored->path;
   saved_step_ = restored->state.step;

@@ -18,6 +18,7 @@ namespace {
 
 constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
+constexpr const char* kTargetsKey = "target_names";
 
 }  // namespace
 
@@ -31,9 +32,14 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
   const data::SampleSpec& spec = dataset.spec();
+  const bool keeps_sizes_of_images = dataset.source().has_encoded_images() &&
+                                     dataset.preparation() == dataset.source().preparation();
   if (spec.shape != network.input_shape())
-    refuse(fmt::format("expected samples of shape {}, the input of model {}",
-                       model::to_string(network.input_shape()), network.name()),
+    refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
+                       model::to_string(network.input_shape()), network.name(),
+                       keeps_sizes_of_images ? ", or --images imagenet for all data, which resizes "
+                                               "images to 224 x 224"
+                                             : ""),
            fmt::format("got {}", model::to_string(spec.shape)));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
@@ -51,6 +57,12 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
     if (spec.classes == 0)
       refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
              "the data set has none");
+    if (use == DataUse::training && spec.classes == 1) {
+      const auto names = dataset.source().class_names();
+      refuse("expected at least 2 classes to train on (of images, a folder for each)",
+             names.empty() ? "all records have the same class"
+                           : fmt::format("there is only {}", names.front()));
+    }
     if (use == DataUse::evaluation ? spec.classes > outputs : spec.classes != outputs)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
              fmt::format("got {} classes", spec.classes));
@@ -63,7 +75,9 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
 }
 
 DataNames DataNames::of(const data::Dataset& dataset) {
-  return {.classes = dataset.source().class_names(), .features = dataset.source().feature_names()};
+  return {.classes = dataset.source().class_names(),
+          .features = dataset.source().feature_names(),
+          .targets = dataset.source().target_names()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -75,12 +89,15 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
                          });
     return is_list ? value.get<std::vector<std::string>>() : std::vector<std::string>();
   };
-  return {.classes = names(kClassesKey), .features = names(kFeaturesKey)};
+  return {.classes = names(kClassesKey),
+          .features = names(kFeaturesKey),
+          .targets = names(kTargetsKey)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!classes.empty()) (*configuration)[kClassesKey] = classes;
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
+  if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
@@ -97,6 +114,14 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
 
 data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
   check_same_features(dataset, trained);
+  const auto targets = dataset.source().target_names();
+  if (const auto other = data::different_feature(trained.targets, targets))
+    throw Error(
+        ErrorCategory::data, dataset.description(),
+        fmt::format("expected the targets of the training data, number {} of which is {}; select "
+                    "the columns of a table with targets=, in the order of the training",
+                    *other + 1, trained.targets[*other]),
+        fmt::format("got {}", targets[*other]));
   const auto names = dataset.source().class_names();
   if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
   return dataset.with_classes(trained.classes);
@@ -137,8 +162,10 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());
+  const auto target_names = source.target_names();
   for (std::size_t i = 0; i < targets.size(); ++i)
-    columns.push_back({.name = fmt::format("target {}", i + 1)});
+    columns.push_back(
+        {.name = i < target_names.size() ? target_names[i] : fmt::format("target {}", i + 1)});
   constexpr std::int64_t kMaxRecords = 1000;
   const std::int64_t records = std::min(source.size(), kMaxRecords);
   for (std::int64_t i = 0; i < records; ++i) {
@@ -186,6 +213,48 @@ void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
+}
+
+namespace {
+
+/// "age" of a table, otherwise "number 3 of 4".
+std::string column_text(std::size_t index, std::size_t count,
+                        const std::vector<std::string>& names) {
+  return index < names.size() ? names[index] : fmt::format("number {} of {}", index + 1, count);
+}
+
+/// "record 17", or its file and number there if they are known.
+std::string record_text(const data::RecordSource& source, std::int64_t record_id) {
+  std::int64_t first = 0;
+  for (const data::StoredFile& file : source.files()) {
+    if (record_id < first + file.records)
+      return fmt::format("{}: record {}", file.name, record_id - first);
+    first += file.records;
+  }
+  return fmt::format("record {}", record_id);
+}
+
+}  // namespace
+
+std::string not_finite_text(const data::RecordSource& source,
+                            const std::vector<data::Batch>& parts) {
+  for (const data::Batch& part : parts) {
+    const auto text_of = [&](const std::vector<float>& values, std::string_view what,
+                             const std::vector<std::string>& names) -> std::string {
+      const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
+      if (wrong == values.end()) return "";
+      const std::size_t count = values.size() / part.record_ids.size();
+      const auto at = static_cast<std::size_t>(wrong - values.begin());
+      return fmt::format("{}{} has {} in the {} {}",
+                         record_text(source, part.record_ids[at / count]),
+                         part.partner_labels.empty() ? "" : ", or the record mixed into it,",
+                         *wrong, what, column_text(at % count, count, names));
+    };
+    std::string text = text_of(part.features, "feature", source.feature_names());
+    if (text.empty()) text = text_of(part.targets, "target", source.target_names());
+    if (!text.empty()) return text;
+  }
+  return "";
 }
 
 std::string describe_plan(const data::Dataset& dataset) {

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "lockstep/checkpoint/training_state.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
@@ -25,10 +26,11 @@ enum class DataUse {
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
                      const model::Loss& loss, DataUse use = DataUse::training);
 
-/// The names of classes and features, which belong to a trained model.
+/// The names of classes, features and targets, which belong to a trained model.
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
+  std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them.
@@ -43,7 +45,8 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
 
 /// `dataset` with the class numbers of `trained`, of whose classes it may lack some, and which it
 /// may have in another order. Unchanged if its classes or those of `trained` have no names. Throws
-/// Error (data) for a class that `trained` does not have, and the errors of check_same_features().
+/// Error (data) for a class that `trained` does not have, for other targets, and the errors of
+/// check_same_features().
 data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
 
 /// A warning that names the columns of a table (RecordSource::feature_names) whose values are far
@@ -52,6 +55,12 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
 std::string scale_warning(const data::Dataset& dataset);
 /// Logs that warning on the chief.
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
+
+/// Where the first NaN or infinity in the features or targets of these parts is, for the message of
+/// a skipped step: "train-0.tfrecord: record 3 has nan in the feature number 2 of 4". Empty if
+/// there is none.
+std::string not_finite_text(const data::RecordSource& source,
+                            const std::vector<data::Batch>& parts);
 
 /// Describes everything about a data set that must be the same on all ranks: "60000 records of [28,
 /// 28, 1] in 10 classes, global batch 64".

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
@@ -24,6 +26,21 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
       "gradients are exchanged as {}: the sum of the first step differs from that in float32 by "
       "{:.2e} of its norm, and by at most {:.2e} in one element",
       to_string(wire), error.relative, error.largest);
+}
+
+/// The cross-entropy loss applies a softmax to the outputs.
+void warn_of_softmax(const Strategy& strategy, const model::Network& network,
+                     const model::Loss& loss) {
+  if (!strategy.is_chief() || network.nodes().empty() ||
+      !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss))
+    return;
+  const model::Node& last = network.nodes().back();
+  if (dynamic_cast<const model::Softmax*>(last.layer.get()) == nullptr) return;
+  strategy.session().logger()->warn(
+      "[{}] the network ends with a softmax, and the cross-entropy loss applies a softmax to its "
+      "outputs too: training on both is slow and keeps the loss high; remove the layer from the "
+      "network (evaluate and predict compute probabilities from the logits)",
+      last.name);
 }
 
 /// Only for GPUs, whose memory limits the batch size.
@@ -84,6 +101,7 @@ void FitLoop::begin() {
   buckets_.begin(plan_.trainer.tune_buckets);
   if (!position_.is_done()) {
     warn_of_scales(strategy_, plan_.dataset);
+    warn_of_softmax(strategy_, replicas_.network(), plan_.trainer.loss);
     prepare();
   }
   stop_.begin();
@@ -99,6 +117,7 @@ void FitLoop::begin() {
 
 void FitLoop::restore() {
   position_ = plan_.start();
+  position_.updates = replicas_.updates();
   const auto restored = checkpoints_.restore(to_training_state(state(), plan_, replicas_));
   if (!restored) return;
   const FitState saved = resume_from(*restored, plan_, replicas_);
@@ -169,6 +188,12 @@ void FitLoop::train_step() {
   if (every > 0 && position_.step % every == 0) replicas_.check_agreement(position_.step);
 }
 
+/// On each rank, for the records that it has read.
+void FitLoop::warn_of_values(const std::vector<data::Batch>& parts) const {
+  const std::string text = not_finite_text(plan_.dataset.source(), parts);
+  if (!text.empty()) strategy_.session().logger()->warn("step {}: {}", position_.step, text);
+}
+
 void FitLoop::end_step(const StepResult& result) {
   stop_.set_signal(result.report.signal());
   if (position_.step == position_.first_step + 1) {
@@ -176,8 +201,9 @@ void FitLoop::end_step(const StepResult& result) {
     log_memory(replicas_);
   }
   epoch_.add_step(steps_.parts(), result.applied);
-  if (const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale()))
-    checkpoints_.throw_diverged(*diverged);
+  const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale());
+  if (!result.applied) warn_of_values(steps_.parts());
+  if (diverged) checkpoints_.throw_diverged(*diverged);
   if (result.applied) epoch_.pause(checkpoints_.confirm());
   const StepLogs logs = steps_.logs(position_);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });
@@ -229,13 +255,16 @@ void FitLoop::save() {
 }
 
 void FitLoop::end() {
+  replicas_.set_updates(position_.updates);
   history_.end = {.steps = position_.step,
                   .seconds = seconds_since(start_),
                   .parameter_hash = replicas_[0].parameter_hash(),
+                  .skipped_steps = health_.skipped_steps(),
+                  .healthy = health_.is_healthy(),
                   .signal = stop_.signal(),
                   .stopped = stop_.by_callback()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
-  if (const auto diverged = health_.at_end(history_)) checkpoints_.throw_diverged(*diverged);
+  if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
 }
 
 FitState FitLoop::state() const {

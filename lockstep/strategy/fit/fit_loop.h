@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/strategy/fit/bucket_tuner.h"
 #include "lockstep/strategy/fit/checkpointer.h"
@@ -39,6 +40,7 @@ class FitLoop {
   bool warn_of_single_values(std::int64_t samples, std::string_view when) const;
   void train_step();
   void end_step(const StepResult& result);
+  void warn_of_values(const std::vector<data::Batch>& parts) const;
   void end_epoch(bool is_complete);
   /// Returns false if a signal interrupted the validation; then the epoch counts as not reported
   /// yet.

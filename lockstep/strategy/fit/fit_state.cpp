@@ -4,12 +4,14 @@
 #include <fmt/ranges.h>
 #include <spdlog/logger.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <variant>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/loss.h"
@@ -26,7 +28,6 @@ namespace {
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
 constexpr const char* kBucketKey = "bucket_bytes";
-constexpr const char* kStepsKey = "schedule_steps";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kOptimizerKey = "optimizer_options";
@@ -74,6 +75,40 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
              precision);
 }
 
+using Slots = std::vector<std::string>;
+
+void check_same_slots(const std::string& path, const Slots& saved, const Slots& given) {
+  if (saved != given)
+    refuse(
+        fmt::format("expected the optimizer of {}, with slots [{}]", path, fmt::join(saved, ", ")),
+        fmt::format("one with [{}]", fmt::join(given, ", ")));
+}
+
+/// Throws for the first difference between two descriptions of networks (network_json.h).
+void check_same_network(const std::string& path, const nlohmann::json& saved,
+                        const nlohmann::json& given) {
+  const auto name = saved.at("name").get<std::string>();
+  const std::string expected = fmt::format("expected the network of {}, {}", path, name);
+  if (given.at("name") != name) refuse(expected, given.at("name").get<std::string>());
+  if (saved.at("input") != given.at("input"))
+    refuse(fmt::format("{}, for samples of shape {}", expected, saved.at("input").dump()),
+           given.at("input").dump());
+  const nlohmann::json& layers = saved.at("layers");
+  const nlohmann::json& others = given.at("layers");
+  for (std::size_t i = 0; i < std::min(layers.size(), others.size()); ++i) {
+    const auto type = layers[i].at("type").get<std::string>();
+    const auto other = others[i].at("type").get<std::string>();
+    if (type != other) refuse(fmt::format("{}, with {} as layer {}", expected, type, i), other);
+    for (const auto& [key, value] : layers[i].items())
+      if (const auto found = others[i].value(key, nlohmann::json()); found != value)
+        refuse(fmt::format("{}, with \"{}\": {} in layer {}", expected, key, value.dump(), i),
+               found.dump());
+  }
+  if (layers.size() != others.size())
+    refuse(fmt::format("{}, with {} layers", expected, layers.size()),
+           std::to_string(others.size()));
+}
+
 /// Class i and feature i must mean the same in both runs.
 void check_same_names(const std::string& path, const DataNames& saved, const DataNames& given) {
   if (!saved.classes.empty() && !given.classes.empty() && saved.classes != given.classes)
@@ -83,6 +118,10 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the features of {}, number {} of which is {}", path, *other + 1,
                        saved.features[*other]),
            given.features[*other]);
+  if (const auto other = data::different_feature(saved.targets, given.targets))
+    refuse(fmt::format("expected the targets of {}, number {} of which is {}", path, *other + 1,
+                       saved.targets[*other]),
+           given.targets[*other]);
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
@@ -95,12 +134,10 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "seed", static_cast<std::int64_t>(state.seed),
              static_cast<std::int64_t>(plan.trainer.seed));
   const auto slots = replicas[0].optimizer().slot_names();
-  if (const auto saved_slots = saved.value("slots", slots); saved_slots != slots)
-    refuse(fmt::format("expected the optimizer of {}, with slots [{}]", path,
-                       fmt::join(saved_slots, ", ")),
-           fmt::format("one with [{}]", fmt::join(slots, ", ")));
+  check_same_slots(path, saved.value("slots", slots), slots);
   const Strategy& strategy = replicas.strategy();
-  if (strategy.is_chief()) warn_of_differences(path, state, plan, *strategy.session().logger());
+  if (strategy.is_chief() && state.step < plan.last_step)
+    warn_of_differences(path, state, plan, *strategy.session().logger());
   const std::string preparation = dataset.preparation();
   if (const auto other = saved.value("preparation", preparation); other != preparation)
     refuse(fmt::format("expected the sample preparation of {} (\"{}\")", path, other),
@@ -190,6 +227,20 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration["slots"] = replicas[0].optimizer().slot_names();
   describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
+}
+
+void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
+                    const checkpoint::TrainingState& given) try {
+  const std::string path = restored.path.string();
+  const nlohmann::json& saved = *restored.state.configuration;
+  const nlohmann::json& ours = *given.configuration;
+  if (saved.contains(kNetworkKey) && ours.contains(kNetworkKey))
+    check_same_network(path, saved.at(kNetworkKey).at("description"),
+                       ours.at(kNetworkKey).at("description"));
+  if (saved.contains("slots"))
+    check_same_slots(path, saved.at("slots").get<Slots>(), ours.at("slots").get<Slots>());
+} catch (const nlohmann::json::exception&) {
+  return;  // a program stored something else under these keys
 }
 
 FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,

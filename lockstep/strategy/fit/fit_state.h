@@ -13,6 +13,8 @@ namespace lockstep::strategy {
 /// model: the network's "description" (network_json.h), the name of the "loss" and the
 /// "label_smoothing". Absent if the network has no description.
 inline constexpr const char* kNetworkKey = "network";
+/// The key of the last step of the training.
+inline constexpr const char* kStepsKey = "schedule_steps";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {
@@ -24,6 +26,12 @@ struct FitState {
 /// The contents of state.json, with the loss scale of `replicas`.
 checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
                                             LocalReplicas& replicas);
+
+/// For a checkpoint whose tensors are not those of the run that begins at `given`: throws Error
+/// (checkpoint) that names the first difference between the networks or the optimizers. Returns if
+/// the configurations do not show any.
+void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
+                    const checkpoint::TrainingState& given);
 
 /// The state of a checkpoint whose arrays have been restored. Copies the arrays to all local
 /// replicas and sets their loss scales. Throws Error (checkpoint) if the plan, on which the

@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 
+#include "lockstep/base/text.h"
+
 namespace lockstep::strategy {
 
 std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_t step,
                                            float next_scale) {
   last_was_skipped_ = !result.applied;
   if (result.applied) {
-    ++good_steps_;
     skips_in_a_row_ = 0;
     return std::nullopt;
   }
@@ -22,6 +23,7 @@ std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_
   }
   const std::string why = reason(result);
   if (strategy_.is_chief()) log.warn("step {} skipped: {}", step, why);
+  ++skipped_steps_;
   if (++skips_in_a_row_ != kMaxSkipsInARow) return std::nullopt;
   return fmt::format("{} skipped steps in a row, the last one ({}) for a {}", kMaxSkipsInARow, step,
                      why);
@@ -40,11 +42,9 @@ std::string StepHealth::reason(const StepResult& result) const {
   return reason;
 }
 
-std::optional<std::string> StepHealth::at_end(const History& history) const {
-  if (history.end.signal != 0 || is_healthy()) return std::nullopt;
-  if (good_steps_ > 0 && (history.epochs.empty() || history.epochs.back().metrics.samples > 0))
-    return std::nullopt;
-  return fmt::format("{} skipped steps at the end", skips_in_a_row_);
+std::optional<std::string> StepHealth::at_end(int signal) const {
+  if (signal != 0 || is_healthy()) return std::nullopt;
+  return fmt::format("{} at the end", counted(skips_in_a_row_, "skipped step"));
 }
 
 }  // namespace lockstep::strategy

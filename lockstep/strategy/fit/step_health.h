@@ -7,7 +7,6 @@
 
 #include "lockstep/strategy/replica/replica.h"
 #include "lockstep/strategy/strategy.h"
-#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
 
@@ -29,16 +28,18 @@ class StepHealth {
   std::int64_t skips_in_a_row() const { return skips_in_a_row_; }  ///< not counting overflows
   bool last_was_skipped() const { return last_was_skipped_; }      ///< also because of an overflow
 
-  /// The same as add() for the end of a training: it has diverged if it ends with skipped steps and
-  /// without any good step in this run or in its last epoch.
-  std::optional<std::string> at_end(const History& history) const;
+  std::int64_t skipped_steps() const { return skipped_steps_; }  ///< of this run, like the above
+
+  /// The same as add() for the end of a training, which has diverged if its last step was skipped,
+  /// unless signal `signal` ended it.
+  std::optional<std::string> at_end(int signal) const;
 
  private:
   std::string reason(const StepResult& result) const;
 
   const Strategy& strategy_;
   std::int64_t skips_in_a_row_ = 0;
-  std::int64_t good_steps_ = 0;  // of this run
+  std::int64_t skipped_steps_ = 0;
   bool last_was_skipped_ = false;
 };
 

@@ -30,20 +30,28 @@ std::vector<FlatArray> flat_arrays(Replica& replica) {
   return arrays;
 }
 
-// One hash per tensor: by parameter, and for each parameter by array.
+std::uint64_t hash_tensor(device::HostView& view, const model::ParameterInfo& entry) {
+  return XXH3_64bits(view.values().data() + entry.offset, entry.count * sizeof(float));
+}
+
+// One hash per tensor: by parameter, and for each parameter by array; then by moving statistic.
 Hashes hash_tensors(Replica& replica) {
   std::vector<FlatArray> arrays = flat_arrays(replica);
   Hashes hashes;
   for (const model::ParameterInfo& entry : replica.model().parameter_table().entries())
-    for (FlatArray& array : arrays)
-      hashes.push_back(
-          XXH3_64bits(array.view.values().data() + entry.offset, entry.count * sizeof(float)));
+    for (FlatArray& array : arrays) hashes.push_back(hash_tensor(array.view, entry));
+  if (!replica.statistics_agree()) return hashes;
+  device::HostView buffers = replica.host_view(replica.model().buffers());
+  for (const model::ParameterInfo& entry : replica.model().buffer_table().entries())
+    hashes.push_back(hash_tensor(buffers, entry));
   return hashes;
 }
 
 std::string name_of_tensor(Replica& replica, std::size_t index) {
   const std::vector<FlatArray> arrays = flat_arrays(replica);
   const auto& entries = replica.model().parameter_table().entries();
+  if (const std::size_t slots_end = entries.size() * arrays.size(); index >= slots_end)
+    return replica.model().buffer_table().entries()[index - slots_end].name;
   return arrays[index % arrays.size()].prefix + entries[index / arrays.size()].name;
 }
 

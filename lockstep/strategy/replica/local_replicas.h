@@ -24,10 +24,10 @@ struct Disagreement {
   std::vector<int> odd;
 };
 
-/// Compares 64-bit hashes of every parameter and every optimizer slot over the group of `replica`.
-/// Returns the first tensor, in parameter order, that differs between replicas; nullopt if none
-/// does. The result is the same on all replicas. Sends one small message if all replicas agree.
-/// Collective.
+/// Compares 64-bit hashes of every parameter, every optimizer slot and, where they must be the same
+/// (Replica::statistics_agree), every moving statistic over the group of `replica`. Returns the
+/// first tensor, in parameter order, that differs between replicas; nullopt if none does. The
+/// result is the same on all replicas. Sends one small message if all replicas agree. Collective.
 std::optional<Disagreement> find_disagreement(Replica& replica);
 
 /// The replicas of one model in this process, each created and used on its own thread. All replicas
@@ -59,8 +59,8 @@ class LocalReplicas {
   void spread();
 
   /// Throws the same Error (communication) on all ranks unless all replicas of the job have the
-  /// same parameters and optimizer slots. The message names the first tensor that differs, its
-  /// replicas, and the last step of agreement.
+  /// same parameters, optimizer slots and, where they must, moving statistics. The message names
+  /// the first tensor that differs, its replicas, and the last step of agreement.
   void check_agreement(std::int64_t step);
 
   /// Parameters, buffers and, if `with_slots`, optimizer slots of local replica 0, in host memory:
@@ -70,11 +70,17 @@ class LocalReplicas {
   /// Sums over all replicas of the job since the last call.
   model::MetricSums take_metrics();
 
+  /// Updates that the optimizer slots hold, on which the bias correction of Adam depends; kept for
+  /// the next training of these replicas.
+  std::int64_t updates() const { return updates_; }
+  void set_updates(std::int64_t updates) { updates_ = updates; }  ///< see updates()
+
  private:
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
   bool has_accuracy_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed
+  std::int64_t updates_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;
   // The arrays that arrays() returned: parameters, buffers, slots in the order of their names.
   std::vector<device::HostView> views_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "lockstep/base/error.h"
@@ -15,10 +16,12 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   if (text == "none") return LossScaling{};
   if (text == "dynamic") return kDynamicLossScaling;
   const auto scale = parse_number<float>(text);
-  if (!scale || !(*scale > 0) || !std::isfinite(*scale))
+  if (!scale || !(*scale > 0) || !std::isfinite(*scale)) {
+    static constexpr std::array<std::string_view, 3> kNames = {"auto", "none", "dynamic"};
     throw Error(ErrorCategory::input, "loss-scale",
                 "expected auto, none, dynamic or a number above 0",
-                fmt::format("got \"{}\"", text));
+                scale ? fmt::format("got \"{}\"", text) : got_name(text, kNames));
+  }
   return LossScaling{.kind = LossScaling::Kind::fixed, .scale = *scale};
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <system_error>
 
 #include "lockstep/base/error.h"
@@ -35,9 +36,9 @@ NormalizationScope parse_normalization_scope(std::string_view name) {
     const int size = parse_number<int>(name.substr(kGroup.size())).value_or(0);
     if (size > 0) return {.kind = NormalizationScope::Kind::group, .group = size};
   }
+  static constexpr std::array<std::string_view, 2> kNames = {"local", "sync"};
   throw Error(ErrorCategory::input, "bn",
-              "expected local, sync or group:K with K replicas, 1 or more",
-              fmt::format("got \"{}\"", name));
+              "expected local, sync or group:K with K replicas, 1 or more", got_name(name, kNames));
 }
 
 std::string to_string(const NormalizationScope& scope) {

@@ -238,6 +238,7 @@ model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); 
 
 void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }
 void Replica::install_mean_statistics() { moving_statistics_->install_mean(); }
+bool Replica::statistics_agree() const { return moving_statistics_->agree(); }
 void Replica::restore_statistics() { moving_statistics_->restore(); }
 
 device::HostView Replica::host_view(std::span<float> values) {

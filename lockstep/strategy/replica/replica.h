@@ -131,6 +131,9 @@ class Replica {
   /// Collective.
   void install_mean_statistics();
   void restore_statistics();  ///< see install_mean_statistics()
+  /// Whether the moving statistics must be the same on all replicas now: with sync normalization,
+  /// and until the first step after they were. The same on all replicas.
+  bool statistics_agree() const;
 
   /// Sums of loss and metrics in inference mode.
   model::MetricSums evaluate(const data::Batch& part) {

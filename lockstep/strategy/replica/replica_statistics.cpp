@@ -38,6 +38,7 @@ MovingStatistics::MovingStatistics(allreduce::Communicator group, model::Compile
 void MovingStatistics::adopt_mean() {
   average();
   samples_since_mean_ = 0;
+  agree_ = true;
 }
 
 void MovingStatistics::install_mean() {

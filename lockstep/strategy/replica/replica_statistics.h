@@ -31,7 +31,12 @@ class MovingStatistics {
   MovingStatistics(allreduce::Communicator group, model::CompiledModel& model, bool are_equal);
 
   /// Counts samples that this replica trained on, which are its weight in the mean.
-  void add_samples(std::int64_t samples) { samples_since_mean_ += samples; }
+  void add_samples(std::int64_t samples) {
+    samples_since_mean_ += samples;
+    agree_ = are_equal_;
+  }
+  /// Whether the statistics must be the same on all replicas now. The same on all replicas.
+  bool agree() const { return agree_; }
   /// Replaces the statistics by their mean, for the rest of the training. Collective.
   void adopt_mean();
   /// Installs the mean until restore(). Collective.
@@ -47,6 +52,7 @@ class MovingStatistics {
   allreduce::Communicator group_;
   model::CompiledModel& model_;
   bool are_equal_;
+  bool agree_ = true;
   device::Buffer kept_;
   std::int64_t samples_since_mean_ = 0;
 };

@@ -273,6 +273,13 @@ TEST(JudgedSpeed, TellsOfBusyHostsAndSlowMemory) {
   EXPECT_EQ(only(judge_copy(reports)).what, "copies 8 GB/s on b, the fastest rank 20");
 }
 
+TEST(JudgedSpeed, IsOneNumberIfAllRanksAreAlike) {
+  const auto reports = on_hosts<SpeedFacts>({{.gigaflops = 166.1, .copied_gigabytes = 20.1},
+                                             {.gigaflops = 165.9, .copied_gigabytes = 23}});
+  EXPECT_EQ(judge_product(reports).summary, "166 GFLOP/s per rank");
+  EXPECT_EQ(judge_copy(reports).summary, "20.1 to 23 GB/s per rank, all at once");
+}
+
 TEST(SlowestCopy, IsThatOfTheSlowestRank) {
   EXPECT_EQ(slowest_copy(on_hosts<SpeedFacts>({{.copied_gigabytes = 9}, {.copied_gigabytes = 7}})),
             7);

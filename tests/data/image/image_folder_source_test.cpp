@@ -70,6 +70,43 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   }
 }
 
+TEST_F(ImageFolderTest, SaysThatFoldersLookLikeParts) {
+  add_png("val/cat/1.png", 1);
+  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+            "1 image of 1 class in " + directory_.path().string() +
+                ", whose folders look like parts of a data set: use " +
+                (directory_ / "val").string());
+  add_png("Train/cat/1.png", 1);
+  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+            "2 images of 2 classes in " + directory_.path().string() +
+                ", whose folders look like parts of a data set: use " +
+                (directory_ / "Train").string());
+  add_png("bus/1.png", 1);
+  EXPECT_EQ(ImageFolderSource(directory_.path()).description(),
+            "3 images of 3 classes in " + directory_.path().string());
+}
+
+TEST_F(ImageFolderTest, SaysWhatToDoAboutImagesWithoutAClass) {
+  const auto image = add_png("1.png", 1);
+  add_png("2.jpg", 1);
+  const std::string expected =
+      of(directory_.path()) +
+      "expected the images of each class in a folder of that name: DIRECTORY/CLASS/IMAGE; there "
+      "are 2 images in the directory itself, and none in folders";
+  const std::string directory = directory_.path().string();
+  for (const std::string& spec : {directory, "images:" + directory})
+    EXPECT_EQ(data_error_of([&] { open_data(spec); }), expected);
+  std::filesystem::create_directory(directory_ / "empty");
+  for (const std::string& spec : {directory, "images:" + directory})
+    EXPECT_EQ(data_error_of([&] { open_data(spec); }), expected);
+  EXPECT_EQ(
+      data_error_of([&] { open_data("images:" + image.string()); }),
+      of(image) + "expected a directory with a folder of images for each class; it is a file");
+  EXPECT_THAT(data_error_of([&] { open_data(image.string()); }),
+              HasSubstr("the length field does not match its checksum; the file is an image, and "
+                        "images are read from a directory with a folder for each class"));
+}
+
 TEST_F(ImageFolderTest, AFileIsWhatItsContentSays) {
   add("a/1.jpg", text_of(encode_png(constant_image(8, 8, {7, 7, 7}).view())));
   add("a/2.png", text_of(encode_jpeg(constant_image(8, 8, {9, 9, 9}).view())));

@@ -239,6 +239,20 @@ TEST_F(RecordIndexTest, NamesDamagedHeadersAndTruncation) {
               HasSubstr("record 1 at byte 20] expected an intact record; truncated data"));
 }
 
+/// Most of the file is a hole.
+TEST_F(RecordIndexTest, RefusesARecordThatIsTooLong) {
+  const std::uint64_t length = std::uint64_t{3} << 30;
+  std::string header(reinterpret_cast<const char*>(&length), sizeof(length));
+  const std::uint32_t crc = masked_crc32c(header);
+  header.append(reinterpret_cast<const char*>(&crc), sizeof(crc));
+  write_bytes(path_, header);
+  std::filesystem::resize_file(path_, length + 16);
+  EXPECT_EQ(data_error_of([&] { build_record_index(RecordFile(path_)); }),
+            "[" + path_.string() +
+                ": record 0 at byte 0] expected a record of at most 2147483647 bytes, the limit of "
+                "a tf.train.Example; the header announces 3221225472");
+}
+
 TEST_F(RecordIndexTest, ReadsHeadersAlone) {
   write_records(path_, {"zero", std::string(10'000, 'x'), "two"});
   std::string damaged = read_bytes(path_);

@@ -31,6 +31,10 @@ class CsvTest : public ::testing::Test {
   const std::filesystem::path path_ = directory_ / "table.csv";
 };
 
+const std::string kMissingNumber =
+    "expected a number (missing values are not supported yet: remove these rows, or fill them "
+    "in), ";
+
 constexpr const char* kFruit =
     "color,size,kind\n"
     "red,5,apple\n"
@@ -87,11 +91,9 @@ TEST_F(CsvTest, NamesFileLineAndColumn) {
   const std::string needed_number = "expected a number, or a column of words: categorical=";
   EXPECT_EQ(error("1,2,0\n1,x,0\n"), at("line 2, column 2") + needed_number + "2, got \"x\"");
   EXPECT_EQ(error("1,2,0\n1,,0\n"),
-            at("line 2, column 2") +
-                "expected a number (missing values are not supported: fill them in, or remove the "
-                "row), got \"\"");
-  EXPECT_EQ(error("1,2,0\nnan,2,0\n"),
-            at("line 2, column 1") + "expected a finite number, got \"nan\"");
+            at("line 2, column 2") + kMissingNumber + "got \"\"; missing: 2 in 1 row");
+  EXPECT_EQ(error("1,2,0\n-inf,2,0\n"),
+            at("line 2, column 1") + "expected a finite number, got \"-inf\"");
   EXPECT_EQ(error("1,2,0\n1e99,2,0\n"),
             at("line 2, column 1") + "expected a finite number, got \"1e99\"");
   EXPECT_EQ(error("1,2,0\n1,2,setosa\n"),
@@ -147,6 +149,7 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   const CsvSource source =
       open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
   EXPECT_EQ(source.spec(), (SampleSpec{{2}, 0, 2}));
+  EXPECT_THAT(source.target_names(), ElementsAre("rate", "price"));
   std::vector<float> features(2);
   std::vector<float> targets(2);
   Sample sample{features, 0, targets};
@@ -159,14 +162,18 @@ TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
 }
 
 TEST_F(CsvTest, SaysWhatToDoAboutAFieldThatIsNoNumber) {
-  for (const std::string missing : {"", "NA", "N/A", "null", "?"}) {
-    const std::string expected =
-        "expected a number (missing values are not supported: fill them in, or remove the row), "
-        "got \"" +
-        missing + "\"";
-    EXPECT_EQ(error("a,b,c\n1,2,0\n" + missing + ",x,0\n"), at("line 3, column 1") + expected);
+  for (const std::string missing : {"", "NA", "N/A", "#N/A", "<NA>", "NULL", "null", "None", "NaN",
+                                    "nan", "-nan", "?", "-", ".", "\\N"}) {
+    const std::string expected = kMissingNumber + "got \"" + missing + "\"; missing: ";
+    EXPECT_EQ(error("a,b,c\n1,2,0\n" + missing + ",x,0\n"),
+              at("line 3, column 1") + expected + "a in 1 row");
     EXPECT_EQ(error("a,b\n1,2\n3," + missing + "\n", {.targets = {"b"}}),
-              at("line 3, column 2") + expected);
+              at("line 3, column 2") + expected + "b in 1 row");
+    EXPECT_EQ(error("a,c\n1,0\n3," + missing + "\n"),
+              at("line 3, column 2") +
+                  "expected a class number (missing values are not supported yet: remove these "
+                  "rows, or fill them in), got \"" +
+                  missing + "\"; missing: c in 1 row");
   }
   EXPECT_EQ(error("a,b,c\n1,2,0\n\"3,5\",2,0\n"),
             at("line 3, column 1") +
@@ -174,8 +181,48 @@ TEST_F(CsvTest, SaysWhatToDoAboutAFieldThatIsNoNumber) {
                 "\"3,5\"");
 }
 
+TEST_F(CsvTest, NamesAllColumnsWithMissingValuesOnce) {
+  const std::string text =
+      "age,fare,port,cabin,label\n"
+      "1,2,NA,C1,0\n?,2,S,,0\n1,NA,S,NA,NA\n,NULL,,C2,1\n1,x,Q,C1,1\n";
+  const CsvOptions options{.leave_out = {"cabin"}, .categorical = {"port"}};
+  const std::string missing = at("line 3, column 1") + kMissingNumber +
+                              "got \"?\"; missing: age in 2 rows, fare in 2 rows, label in 1 row";
+  EXPECT_EQ(error(text, options), missing);
+  write_bytes(path_, text);
+  std::vector<std::string> problems;
+  EXPECT_EQ(CsvSource::find_problems(path_, options,
+                                     [&](const Error& e) { problems.push_back(e.what()); }),
+            5);
+  EXPECT_THAT(problems, ElementsAre(missing, at("line 6, column 2") +
+                                                 "expected a number, or columns of words: "
+                                                 "categorical=fare,port, got \"x\""));
+}
+
+TEST_F(CsvTest, KnowsDates) {
+  for (const std::string date : {"2026-11-24", "24.11.2026", "11/24/26", "2026-11-24T10:30:00"})
+    EXPECT_EQ(error("size,made,kind\n1," + date + ",0\n"),
+              at("line 2, column 2") +
+                  "expected a number (dates are not supported: leave_out=made, or replace them by "
+                  "numbers, such as the year), got \"" +
+                  date + "\"");
+  for (const std::string word : {"1-2", "1.2-3", "10.0.0.1", "2026-11-24b", "12345-1-1", "True"})
+    EXPECT_EQ(error("size,made,kind\n1," + word + ",0\n"),
+              at("line 2, column 2") +
+                  "expected a number, or a column of words: categorical=made, "
+                  "got \"" +
+                  word + "\"");
+}
+
+TEST_F(CsvTest, SaysThatNoRecordHasClassZero) {
+  EXPECT_EQ(open("1,1\n2,3\n").description(),
+            path_.string() + ", labels from 1 to 3 (4 classes, none of class 0)");
+  EXPECT_EQ(open("1,0\n2,3\n").description(), path_.string());
+  EXPECT_EQ(open("1,b\n2,a\n").description(), path_.string());
+}
+
 TEST_F(CsvTest, NamesAllColumnsOfWordsAtOnce) {
-  const std::string text = "color,size,shape,made,kind\nred,\"1,5\",round,NA,1\n";
+  const std::string text = "color,size,shape,made,kind\nred,\"1,5\",round,1.2.2026,1\n";
   const std::string expected =
       "expected a number, or columns of words: categorical=color,shape, got ";
   EXPECT_EQ(error(text), at("line 2, column 1") + expected + "\"red\"");
@@ -228,16 +275,18 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
       of_file() + "expected header=yes or header=no, to state whether the first row is a header; ";
   EXPECT_EQ(error("red,apple\nblue,pear\n", {.categorical = {"1"}}),
             needed + "neither the first nor the second row has a number");
-  EXPECT_EQ(error("NA,5,1\n3,6,0\n"), needed +
-                                          "the first row has numbers in some of the columns where "
-                                          "the second row has them, but not in all");
+  EXPECT_EQ(error("x,5,1\n3,6,0\n"), needed +
+                                         "the first row has numbers in some of the columns where "
+                                         "the second row has them, but not in all");
   EXPECT_EQ(open("red,apple\nblue,pear\n", {.header = CsvHeader::no, .categorical = {"1"}}).size(),
             2);
   EXPECT_EQ(open("2019,2020,2021\n1,2,0\n", {.header = CsvHeader::yes, .label = "2019"}).size(), 1);
-  EXPECT_EQ(error(",5,1\n3,6,0\n"),
-            at("line 1, column 1") +
-                "expected a number (missing values are not supported: fill them in, or remove the "
-                "row), got \"\"");
+  for (const std::string missing : {"", "NA"})
+    EXPECT_EQ(error(missing + ",5,1\n3,6,0\n"), at("line 1, column 1") + kMissingNumber + "got \"" +
+                                                    missing + "\"; missing: 1 in 1 row");
+  EXPECT_EQ(error("a;b;kind\n1,5;2,5;x\n", {.separator = ';'}),
+            at("line 2, column 1") +
+                "expected a number with a decimal point instead of a comma, got \"1,5\"");
 }
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
@@ -247,6 +296,8 @@ TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
   EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), (SampleSpec{{5}, 2, 0}));
   EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"),
             of_file() + "expected 3 rows, as stated in the first line; there are 1");
+  EXPECT_THAT(error("1,9223372036854775807,yes,no\n1,2,3,0\n"),
+              ::testing::HasSubstr("expected header=yes or header=no"));
   EXPECT_EQ(error("1,2,setosa,versicolor\n1,2,2\n"),
             at("line 2, column 3") + "expected a class number below 2, got \"2\"");
 }

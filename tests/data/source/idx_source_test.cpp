@@ -120,6 +120,12 @@ TEST_F(IdxTest, FindsTruncationAtEveryLength) {
 TEST_F(IdxTest, RefusesShapesBeyondAnyFile) {
   write(idx({~0u, ~0u, ~0u}, "x"), labels_);
   EXPECT_THAT(error(), HasSubstr("truncated: 1 bytes follow the header"));
+  write(idx({0, ~0u, ~0u}, ""), idx({0}, ""));
+  EXPECT_EQ(error(), "[" + path("train-images-idx3-ubyte") +
+                         "] expected at least one image of at least one pixel; the shape is [0, "
+                         "4294967295, 4294967295]");
+  write(idx({2, 0, 3}, ""), labels_);
+  EXPECT_THAT(error(), HasSubstr("at least one pixel; the shape is [2, 0, 3]"));
 }
 
 TEST_F(IdxTest, ChecksThatImagesAndLabelsGoTogether) {

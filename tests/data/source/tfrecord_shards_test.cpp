@@ -88,6 +88,7 @@ TEST_F(ShardsTest, OfARegressionHaveItsTargetsAsFloats) {
   const Dataset dataset = open_data(options_.directory.string());
   EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 0, 2}));
   EXPECT_THAT(dataset.source().feature_names(), ElementsAre("width", "height"));
+  EXPECT_THAT(dataset.source().target_names(), ElementsAre("rate", "price"));
   std::vector<float> features(2);
   std::vector<float> targets(2);
   Sample sample{features, 0, targets};

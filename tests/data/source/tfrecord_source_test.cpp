@@ -110,6 +110,85 @@ TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
   EXPECT_EQ(open(shaped_).spec().classes, 7);
 }
 
+TEST_F(TFRecordSourceTest, SaysThatNoRecordHasClassZero) {
+  write_records(directory_ / "a.tfrecord", {image_record(2, 6, 0)});
+  write_records(directory_ / "b.tfrecord", {image_record(1, 6, 0), image_record(3, 6, 0)});
+  for (const char* from : {"the records", "the indexes"})
+    EXPECT_EQ(open(shaped_).description(),
+              "test data, labels from 1 to 3 (4 classes, none of class 0)")
+        << from;
+  write_records(directory_ / "c.tfrecord", {image_record(0, 6, 0)});
+  EXPECT_EQ(open(shaped_).description(), "test data");
+}
+
+/// Of the same size, time, inode and ends as the file whose index exists.
+TEST_F(TFRecordSourceTest, NamesTheIndexOfAFileThatWasReplacedInTheMiddle) {
+  const std::string end = image_record(1, 5000, 0);
+  const auto write = [&](const std::vector<std::string>& middle) {
+    std::string bytes;
+    append_record(bytes, end);
+    for (const std::string& record : middle) append_record(bytes, record);
+    append_record(bytes, end);
+    std::fstream(file_, std::ios::binary | std::ios::in | std::ios::out)
+        .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  };
+  for (const std::filesystem::path& index_dir : {std::filesystem::path(), directory_ / "indexes"}) {
+    write_bytes(file_, "");
+    const std::string a = image_record(0, 100, 0);
+    const std::string b = image_record(2, 120, 0);
+    write({a, b});
+    const auto time = std::filesystem::last_write_time(file_);
+    TFRecordOptions options{.input_shape = {50, 100, 1}, .index_dir = index_dir};
+    const std::string index = record_index_path(file_, index_dir).string();
+    EXPECT_EQ(open(options).spec().classes, 3);
+    const auto error = [&](std::int64_t record) {
+      std::filesystem::last_write_time(file_, time);
+      const TFRecordSource source = open(options);
+      return data_error_of([&] { features_of(source, record); });
+    };
+    write({b, a});
+    EXPECT_THAT(error(1), HasSubstr("expected a record of "));
+    EXPECT_THAT(error(1),
+                HasSubstr("; if another file has replaced this one, remove its index " + index));
+    EXPECT_THAT(error(2), HasSubstr("length CRC"));
+    EXPECT_THAT(error(2), HasSubstr("remove its index " + index));
+    write({image_record(7, 100, 0), b});
+    EXPECT_THAT(error(1), HasSubstr("expected 5000 raw bytes"));
+    EXPECT_THAT(error(1),
+                HasSubstr("; its index " + index + " was made from another file: remove it"));
+    write({a, b});
+    EXPECT_THAT(error(1), HasSubstr("it has 100 bytes"));
+    EXPECT_THAT(error(1), ::testing::Not(HasSubstr("index")));
+  }
+}
+
+TEST_F(TFRecordSourceTest, RefusesAnEmptyListOfFeatures) {
+  write_records(file_, {serialize_example({{"features", FloatList{}}, {"label", Int64List{1}}})});
+  EXPECT_EQ(data_error(), at(0, 0) +
+                              "expected one value of bytes, or floats, in features; it has 0 of "
+                              "kind float");
+}
+
+TEST_F(TFRecordSourceTest, RefusesImpossibleNumbersOfClasses) {
+  write_records(file_, {image_record(1, 6, 0)});
+  for (const char* classes : {"-1", "2147483648", "9223372036854775807"}) {
+    write_bytes(directory_ / "dataset.json",
+                fmt::format(R"({{"lockstep_dataset": 1, "parts": {{"train": {{"records": 1,
+                                "input_feature": "image", "label_feature": "label",
+                                "shape": [2, 3, 1], "classes": {},
+                                "files": ["a.tfrecord"]}}}}}})",
+                            classes));
+    EXPECT_EQ(data_error(), "[" + (directory_ / "dataset.json").string() +
+                                "] expected a number of classes from 0 to 2^31 - 1, got " +
+                                classes);
+  }
+  write_bytes(directory_ / "dataset.json",
+              R"({"lockstep_dataset": 1, "parts": {"train": {"records": 1, "input_feature": "image",
+                  "label_feature": "label", "shape": [2, 1e30, 1], "classes": 2,
+                  "files": ["a.tfrecord"]}}})");
+  EXPECT_THAT(data_error(), HasSubstr("expected a description written by `lockstep data convert`"));
+}
+
 TEST_F(TFRecordSourceTest, FindsTheUsualFeatures) {
   write_records(file_, {serialize_example({{"image/encoded", BytesList{std::string(12, 'x')}},
                                            {"image/class/label", Int64List{2}},

@@ -8,22 +8,24 @@
 #include "model/network.h"
 
 int main(int argc, char** argv) {
-  lockstep::Session session(argc, argv);
+  const lockstep::SessionOptions options{.quiet = true};
+  lockstep::Session session(argc, argv, options);
   return session.guard([&] {
-    lockstep::MultiWorkerMirroredStrategy strategy(session);
+    const auto strategy = lockstep::make_strategy(session);
     const auto data =
         lockstep::Dataset::synthetic({kSide, kSide, 1}, kClasses, kSamples).shuffle().batch(50);
     lockstep::Network network({kSide, kSide, 1});
     network.add(lockstep::Flatten());
     network.add(lockstep::Dense({.units = kClasses}));
-    lockstep::Trainer trainer(strategy, network,
-                              {.optimizer = lockstep::Adam{}, .schedule = {.peak = 1e-2F}});
+    const lockstep::TrainerOptions training{.optimizer = lockstep::Adam{},
+                                            .schedule = {.peak = 1e-2F}};
+    lockstep::Trainer trainer(*strategy, network, training);
     const double before = trainer.evaluate(data).mean_loss();
     trainer.fit(data, {.epochs = 3});
     const lockstep::MetricSums after = trainer.evaluate(data);
     if (session.is_chief())
-      std::cout << "trained on " << after.samples << " samples, " << strategy.num_replicas_in_sync()
-                << " replicas\n";
+      std::cout << "trained on " << after.samples << " samples, "
+                << strategy->num_replicas_in_sync() << " replicas\n";
     return after.mean_loss() < before ? 0 : 1;
   });
 }

@@ -31,6 +31,11 @@ TEST(Mlp, HasTheHiddenLayersAskedFor) {
   EXPECT_EQ(make("mlp:10,20", {4}, 3).parameters().element_count(), 5u * 10 + 11 * 20 + 21 * 3);
 }
 
+TEST(Mlp, HasTheNameThatMakesIt) {
+  for (const char* name : {"mlp", "mlp:7", "mlp:32,16"}) EXPECT_EQ(make(name, {4}, 3).name(), name);
+  EXPECT_EQ(mlp({4}, 3, {10, 20}).name(), "mlp:10,20");
+}
+
 TEST(Cnn, HasTheSizeItPromises) {
   const Network network = cnn({28, 28, 1}, 10);
   EXPECT_EQ(network.parameters().element_count(), 225'034u);

@@ -2,10 +2,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/logger.h>
 #include <sys/ioctl.h>
+#include <unistd.h>
 
 #include <array>
+#include <cmath>
+#include <limits>
 
+#include "lockstep/base/log.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/support/terminal.h"
@@ -48,6 +53,28 @@ TEST(ProgressBar, ShowsTheFirstAndLastStepOfAShortTraining) {
   EXPECT_THAT(text, HasSubstr("\n    1   5/5 "));
   EXPECT_THAT(text, Not(HasSubstr(" 2/5 ")));
   EXPECT_THAT(shown({.log_every = 0}), Not(HasSubstr(" 1/5 ")));
+}
+
+TEST(ProgressBar, FitsEightyColumnsForUpToAMillionSteps) {
+  for (const std::int64_t steps : {9'999, 10'000, 999'999}) {
+    CapturedFile file;
+    ProgressBar progress(file.get());
+    TrainBegin begin;
+    begin.last_step = begin.steps_per_epoch = steps;
+    begin.has_validation = true;
+    progress.on_train_begin(begin);
+    EpochLogs logs;
+    logs.step = steps;
+    logs.metrics = {.samples = 1, .has_accuracy = true};
+    logs.validation = logs.metrics;
+    logs.samples_per_second = 123'456'789;
+    logs.seconds = 35'999;
+    progress.on_epoch_end(logs);
+    const std::string text = file.text();
+    const std::size_t row = text.find("\nepoch  ") + 1;
+    EXPECT_LE(text.find('\n', row) - row, 80U) << text;
+    EXPECT_LE(text.size() - text.find('\n', row) - 2, 80U) << text;
+  }
 }
 
 TEST(ProgressBar, HasDetailsWhenVerbose) {
@@ -100,6 +127,7 @@ class OnTerminal {
   OnTerminal& operator=(const OnTerminal&) = delete;
 
   ProgressBar& progress() { return progress_; }
+  int inner() const { return terminal_.inner; }
   const std::string& text() { return terminal_.text(); }
   /// The line that is rewritten next. It is rewritten after a tenth of a second; how many steps
   /// that takes does not matter.
@@ -147,6 +175,19 @@ TEST(ProgressBar, LeavesNothingOfARewrittenLine) {
   EXPECT_THAT(terminal.text(), HasSubstr("\r" + std::string(size, ' ') + "\repoch  "));
 }
 
+TEST(ProgressBar, IsReplacedByAMessageOnTheSameTerminal) {
+  OnTerminal terminal(80);
+  terminal.next_line();
+  const int before = dup(STDERR_FILENO);
+  dup2(terminal.inner(), STDERR_FILENO);
+  make_logger({.rank = 1, .ranks = 2})->warn("step 3 skipped");
+  dup2(before, STDERR_FILENO);
+  close(before);
+  while (terminal.text().find("skipped\r\n") == std::string::npos) continue;
+  EXPECT_THAT(terminal.text(), HasSubstr("\r\x1b[Klockstep: [rank 1] step 3 skipped\r\n"));
+  EXPECT_THAT(terminal.next_line(), ContainsRegex("^epoch 1  step [0-9]+/1000000000  loss "));
+}
+
 TEST(ProgressBar, HasNoTimeLeftAtTheEndOfAnEpoch) {
   Terminal terminal(80);
   std::FILE* file = fdopen(dup(terminal.inner), "w");
@@ -182,6 +223,19 @@ std::string epoch_lines(const EpochLogs& logs, int replicas = 1, bool verbose = 
   progress.on_epoch_begin(0);
   progress.on_epoch_end(logs);
   return file.text();
+}
+
+TEST(ProgressBar, ShowsAnyLossInAColumn) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [loss, text] : {std::pair{0.25, "  0.2500  "},
+                                   {12345.678, " 12345.7  "},
+                                   {123456789012.0, "1.23457e+11  "},
+                                   {nan, "     nan  "},
+                                   {std::copysign(nan, -1.0), "     nan  "}}) {
+    EpochLogs logs;
+    logs.metrics = {.loss = loss, .samples = 1};
+    EXPECT_THAT(epoch_lines(logs), HasSubstr(std::string(" 0/0  ") + text)) << loss;
+  }
 }
 
 TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
