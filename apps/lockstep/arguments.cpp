@@ -201,13 +201,13 @@ void add_precision_option(CLI::App& command, model::Precision& precision) {
 }
 
 CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& help) {
+  const auto parse = [](const std::string& text) {
+    if (text != "text" && text != "json")
+      refuse_name("--log-format", text, std::vector<std::string_view>{"text", "json"});
+    return text == "json";
+  };
   CLI::Option* format =
-      command
-          .add_option_function<std::string>(
-              "--log-format", [&json](const std::string& given) { json = given == "json"; },
-              "Same as --json, or its default: text")
-          ->check(CLI::IsMember({"text", "json"}))
-          ->default_str("text")
+      add_parsed(command, "--log-format", json, parse, "text", "Same as --json, or its default: text")
           ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
           ->group("");
   // Where it is parsed, so that a later --log-format counts, and --print-config has one of them.

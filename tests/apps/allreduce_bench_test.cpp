@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <string>
+#include <string_view>
 
 #include "apps/lockstep/reduction_timing.h"
 #include "tests/apps/program.h"
@@ -78,18 +80,19 @@ TEST(AllreduceBench, ExplainsItself) {
     EXPECT_THAT(result.output, HasSubstr(option));
 }
 
-class AllreduceBenchOf : public ::testing::TestWithParam<std::string> {};
+class AllreduceBenchOf : public ::testing::TestWithParam<std::string_view> {};
 INSTANTIATE_TEST_SUITE_P(Types, AllreduceBenchOf, ::testing::ValuesIn(element_type_names()));
 
 TEST_P(AllreduceBenchOf, HasRightSums) {
+  const std::string dtype(GetParam());
   const Result result = run_lockstep(
-      kThree + "--check --json --min-bytes 1 --max-bytes 100001 --factor 10 --dtype " + GetParam());
+      kThree + "--check --json --min-bytes 1 --max-bytes 100001 --factor 10 --dtype " + dtype);
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto rows = result.events();
   ASSERT_EQ(rows.size(), 6U);
   EXPECT_THAT(rows.front()["bytes"], ::testing::AnyOf(2, 4, 8));  // one element
   for (const auto& row : rows) {
-    EXPECT_EQ(row["dtype"], GetParam());
+    EXPECT_EQ(row["dtype"], dtype);
     EXPECT_EQ(row["errors"], 0);
   }
 }

@@ -167,12 +167,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "commas, got \"gpu:al\" (did you mean gpu:all?)"},
         Refusal{"misspelt_compression", "data convert idx --input . --output . --compression gzp",
                 2, "compression] expected none, gzip or zlib, got \"gzp\" (did you mean gzip?)"},
-        Refusal{"json_of_another_command", kTrain + "--json", 2,
-                "command line] expected an option or command of lockstep train (`lockstep train "
-                "--help` lists them), got \"--json\" (did you mean --log-format json?)"},
-        Refusal{"log_format_of_another_command", "doctor --log-format=json", 2,
-                "command line] expected an option or command of lockstep doctor (`lockstep doctor "
-                "--help` lists them), got \"--log-format\" (did you mean --json?)"},
         Refusal{"data_of_a_command_with_files", "data inspect --data a.tfrecord", 2,
                 "command line] expected an option or command of lockstep data inspect (`lockstep "
                 "data inspect --help` lists them), got \"--data\" (lockstep data inspect takes "

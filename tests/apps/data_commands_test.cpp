@@ -40,6 +40,7 @@ class DataCommands : public ::testing::Test {
   /// What `lockstep data ARGUMENTS` writes to standard output, also where it throws.
   std::string run(std::vector<std::string> arguments) {
     CLI::App program("lockstep");
+    program.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     apps::add_data_commands(program);
     arguments.insert(arguments.begin(), "data");
     std::reverse(arguments.begin(), arguments.end());

@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
@@ -23,6 +24,7 @@ struct Trained {
   std::vector<double> norms;
   std::vector<StepLogs> steps;
   std::uint64_t hash = 0;
+  bool diverged = false;
   std::vector<float> buffers;
   model::MetricSums evaluated;
 };
@@ -37,13 +39,18 @@ Trained train_on(std::vector<Device> devices, model::Network network, const Trai
   FitOptions fit{.epochs = 0, .steps = steps};
   fit.callbacks.push_back(recorder);
   Trained trained;
-  trained.hash = trainer.fit(dataset.shuffle().batch(40), fit).end.parameter_hash;
+  try {
+    trained.hash = trainer.fit(dataset.shuffle().batch(40), fit).end.parameter_hash;
+  } catch (const Error& error) {
+    if (error.category() != ErrorCategory::diverged) throw;
+    trained.diverged = true;
+  }
   trained.losses = recorder->losses;
   trained.steps = recorder->steps;
   for (const StepLogs& step : recorder->steps) trained.norms.push_back(step.gradient_norm);
   const checkpoint::ReplicaArrays arrays = trainer.replicas().arrays(false);
   trained.buffers.assign(arrays.buffers.begin(), arrays.buffers.end());
-  trained.evaluated = trainer.evaluate(small_data(50).batch(16));
+  if (!trained.diverged) trained.evaluated = trainer.evaluate(small_data(50).batch(16));
   return trained;
 }
 
@@ -148,6 +155,7 @@ TEST_F(GpuStep, IsSkippedWhereTheLossIsNotFinite) {
   };
   EXPECT_GT(skipped(gpu), 0);
   EXPECT_EQ(skipped(gpu), skipped(cpu));
+  EXPECT_TRUE(gpu.diverged && cpu.diverged);
   for (const float value : gpu.buffers)
     EXPECT_TRUE(std::isfinite(value)) << "a skipped step leaves its statistics";
 }
