@@ -206,10 +206,10 @@ CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& h
       refuse_name("--log-format", text, std::vector<std::string_view>{"text", "json"});
     return text == "json";
   };
-  CLI::Option* format =
-      add_parsed(command, "--log-format", json, parse, "text", "Same as --json, or its default: text")
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-          ->group("");
+  CLI::Option* format = add_parsed(command, "--log-format", json, parse, "text",
+                                   "Same as --json, or its default: text")
+                            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+                            ->group("");
   // Where it is parsed, so that a later --log-format counts, and --print-config has one of them.
   const auto assign = [format](std::int64_t given) {
     format->add_result(given > 0 ? "json" : "text");
