@@ -41,8 +41,7 @@ void write_records(const Options& options) {
     data::TFRecordWriter writer(options.directory / fmt::format("train-{:05}.tfrecord", file));
     for (int record = file; record < options.records; record += options.files)
       writer.write(data::serialize_example(
-          {{"image/encoded",
-            data::BytesList{images[static_cast<std::size_t>(record % kDifferent)]}},
+          {{"image/encoded", data::BytesList{images[record % kDifferent]}},
            {"image/class/label", data::Int64List{record % options.classes}}}));
     writer.close();
   }

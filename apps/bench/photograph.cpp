@@ -20,8 +20,7 @@ std::vector<std::uint8_t> photograph(int height, int width, std::uint64_t seed) 
       const auto words = noise.block(static_cast<std::uint64_t>(y), static_cast<std::uint64_t>(x));
       for (int c = 0; c < 3; ++c) {
         const int slope = (x * (c + 2) / 3 + y * (4 - c) / 3) % 400;
-        const int value =
-            std::abs(slope - 200) + static_cast<int>(words[static_cast<std::size_t>(c)] >> 27);
+        const int value = std::abs(slope - 200) + static_cast<int>(words[c] >> 27);
         pixels[(static_cast<std::size_t>(y) * width + x) * 3 + c] =
             static_cast<std::uint8_t>(std::min(value, 255));
       }

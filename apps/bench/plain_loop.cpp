@@ -17,16 +17,15 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 #include <new>
 #include <nlohmann/json.hpp>
-#include <utility>
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/shared_segment.h"
 
@@ -73,9 +72,9 @@ class Worker {
  public:
   Worker(Board& board, int number, std::size_t bytes)
       : board_(board), number_(number), mine_(SharedSegment::create(bytes)) {
-    board_.segments[static_cast<std::size_t>(number)] = mine_.handle();
+    board_.segments[number] = mine_.handle();
     meet();
-    other_ = SharedSegment::open(board_.segments[static_cast<std::size_t>(1 - number)]);
+    other_ = SharedSegment::open(board_.segments[1 - number]);
   }
 
   void measure(std::size_t bytes) {
@@ -109,8 +108,7 @@ class Worker {
     const auto start = std::chrono::steady_clock::now();
     for (int call = 0; call < calls; ++call)
       add_and_share(first, second, slice_.end - slice_.begin);
-    board_.seconds[static_cast<std::size_t>(number_)] =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    board_.seconds[number_] = seconds_since(start);
     meet();
     return std::ranges::max(board_.seconds);
   }
@@ -195,7 +193,7 @@ int run(const Options& options) {
     LOCKSTEP_CHECK_OP(worker, >=, 0);
     if (worker == 0) {
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      bind_to(processors[static_cast<std::size_t>(number)]);
+      bind_to(processors[number]);
       std::_Exit(work(board, number, options));
     }
     workers.push_back(worker);

@@ -67,10 +67,10 @@ void train(const Options& options) {
       std::make_shared<const model::Network>(zoo::make(options.model, input, kClasses)), {},
       allocator);
   replica.initialize(1);
-  std::vector<float> images(static_cast<std::size_t>(options.batch * model::element_count(input)));
+  std::vector<float> images(options.batch * model::element_count(input));
   for (std::size_t i = 0; i < images.size(); ++i)
     images[i] = static_cast<float>(i * 2654435761U % 256) / 255;
-  std::vector<std::int32_t> labels(static_cast<std::size_t>(options.batch));
+  std::vector<std::int32_t> labels(options.batch);
   for (std::size_t i = 0; i < labels.size(); ++i)
     labels[i] = static_cast<std::int32_t>(i % kClasses);
   for (int step = 0; step < options.steps; ++step)

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
@@ -82,8 +83,7 @@ class Trial {
       updater_->update(report_.as<float>());
     }
     backend_->stream().synchronize();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() /
-           updates;
+    return seconds_since(start) / updates;
   }
 
   /// The first parameter now: what shows that the updates were made.

@@ -60,10 +60,6 @@ struct Group {
   int nodes = 0;
 };
 
-std::string plural(int count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 /// Bandwidth in GB/s (10^9 bytes): buffer size divided by time, and the minimum traffic of each
 /// replica's link.
 double algorithm_bandwidth(const ReductionTiming& timing) {
@@ -81,8 +77,8 @@ std::string name_of(const ReductionTiming& timing) {
 
 void print_head(const Group& group, const std::string& dtype) {
   fmt::print("all-reduce of {}, sum, in place: {} on {}, {}\n", dtype,
-             plural(group.replicas, "replica"), plural(group.ranks, "rank"),
-             plural(group.nodes, "node"));
+             counted(group.replicas, "replica"), counted(group.ranks, "rank"),
+             counted(group.nodes, "node"));
   fmt::print("{:>12}  {:<30}  {:>12}  {:>14}  {:>8}  {:>6}\n", "bytes", "route", "microseconds",
              "algorithm GB/s", "bus GB/s", "errors");
 }

@@ -3,8 +3,6 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -38,13 +36,12 @@ CLI::Option* add_one_of(CLI::App& command, const std::string& name, std::string&
 
 CLI::Option* add_seed(CLI::App& command, std::uint64_t& value, const std::string& help) {
   const auto parse = [](const std::string& text) {
-    std::uint64_t seed = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-    if (error != std::errc{} || end != text.data() + text.size())
+    const auto seed = parse_number<std::uint64_t>(text);
+    if (!seed)
       throw Error(ErrorCategory::input, "command line",
                   "expected --seed to be a whole number from 0 to 2^64 - 1",
                   fmt::format("got \"{}\"", text));
-    return seed;
+    return *seed;
   };
   return add_parsed(command, "--seed", value, parse, help)
       ->default_str(std::to_string(value))
@@ -68,9 +65,9 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
   std::vector<std::int64_t> shape;
   for (std::size_t begin = 0; begin <= text.size();) {
     const std::size_t end = std::min(text.find('x', begin), text.size());
-    std::int64_t extent = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, extent);
-    if (error != std::errc{} || stop != text.data() + end || extent < 1)
+    const std::int64_t extent =
+        parse_number<std::int64_t>(text.substr(begin, end - begin)).value_or(0);
+    if (extent < 1)
       throw Error(ErrorCategory::input, "input-shape",
                   "expected positive numbers separated by x, such as 28x28x1",
                   fmt::format("got \"{}\"", text));
@@ -209,10 +206,10 @@ CLI::Option* add_json_option(CLI::App& command, bool& json, const std::string& h
       refuse_name("--log-format", text, std::vector<std::string_view>{"text", "json"});
     return text == "json";
   };
-  CLI::Option* format =
-      add_parsed(command, "--log-format", json, parse, "text", "Same as --json, or its default: text")
-          ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
-          ->group("");
+  CLI::Option* format = add_parsed(command, "--log-format", json, parse, "text",
+                                   "Same as --json, or its default: text")
+                            ->multi_option_policy(CLI::MultiOptionPolicy::TakeLast)
+                            ->group("");
   // Where it is parsed, so that a later --log-format counts, and --print-config has one of them.
   const auto assign = [format](std::int64_t given) {
     format->add_result(given > 0 ? "json" : "text");
@@ -230,11 +227,9 @@ void add_output_options(CLI::App& command, OutputArguments& arguments, const cha
 std::optional<std::int64_t> parse_bad_records(const std::string& text) {
   constexpr std::string_view kSkip = "skip:";
   if (text == "fail") return std::nullopt;
-  std::int64_t limit = -1;
-  const char* const end = text.data() + text.size();
   if (text.starts_with(kSkip)) {
-    const auto [stop, error] = std::from_chars(text.data() + kSkip.size(), end, limit);
-    if (error == std::errc{} && stop == end && limit >= 0) return limit;
+    const auto limit = parse_number<std::int64_t>(text.substr(kSkip.size()));
+    if (limit >= 0) return limit;
   }
   throw Error(ErrorCategory::input, "bad-records", "expected fail, or skip:N with N of at least 0",
               fmt::format("got \"{}\"", text));

@@ -84,9 +84,7 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
 void list_tensors(const fs::path& path, bool json, std::ostream& out) {
   for (const char* name : {checkpoint::kModelFile, checkpoint::kOptimizerFile}) {
     const checkpoint::SafetensorsFile file(path / name);
-    if (!json)
-      fmt::print(out, "{}: {} tensor{}\n", name, file.tensors().size(),
-                 file.tensors().size() == 1 ? "" : "s");
+    if (!json) fmt::print(out, "{}: {}\n", name, counted(file.tensors().size(), "tensor"));
     for (const auto& tensor : file.tensors()) {
       if (json) {
         const ordered_json line = {{"file", name},

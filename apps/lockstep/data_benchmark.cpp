@@ -5,18 +5,19 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
-#include <system_error>
 #include <vector>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
@@ -38,17 +39,11 @@ double resident_share(int descriptor, std::size_t size) {
 }  // namespace
 
 double drop_from_page_cache(const std::filesystem::path& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) {
-    throw Error(ErrorCategory::data, file.string(), "expected a file that can be read",
-                std::generic_category().message(errno));
-  }
-  ::fdatasync(descriptor);
-  ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
-  const auto size = static_cast<std::size_t>(std::filesystem::file_size(file));
-  const double share = size == 0 ? 0 : resident_share(descriptor, size);
-  ::close(descriptor);
-  return share;
+  const InputFile opened(file);
+  ::fdatasync(opened.descriptor());
+  ::posix_fadvise(opened.descriptor(), 0, 0, POSIX_FADV_DONTNEED);
+  const auto size = static_cast<std::size_t>(opened.stamp().size);
+  return size == 0 ? 0 : resident_share(opened.descriptor(), size);
 }
 
 namespace {
@@ -86,14 +81,14 @@ DecodedSamples::DecodedSamples(const data::Dataset& dataset) : spec_(dataset.spe
     place(batch.features, batch.record_ids, features_);
     place(batch.targets, batch.record_ids, targets_);
     for (std::size_t i = 0; i < batch.labels.size(); ++i)
-      labels_[static_cast<std::size_t>(batch.record_ids[i])] = batch.labels[i];
+      labels_[batch.record_ids[i]] = batch.labels[i];
   }
 }
 
 void DecodedSamples::read(std::int64_t record_id, data::Sample& sample) const {
   std::ranges::copy(part_of(features_, record_id, sample.features.size()), sample.features.begin());
   std::ranges::copy(part_of(targets_, record_id, sample.targets.size()), sample.targets.begin());
-  sample.label = labels_[static_cast<std::size_t>(record_id)];
+  sample.label = labels_[record_id];
 }
 
 StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t records)
@@ -103,8 +98,7 @@ StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t re
 }
 
 void StoredRecords::read(std::int64_t record_id, data::Sample& sample) const {
-  if (const auto problem =
-          source_.decoder().decode(records_[static_cast<std::size_t>(record_id)], sample)) {
+  if (const auto problem = source_.decoder().decode(records_[record_id], sample)) {
     throw Error(ErrorCategory::data,
                 "record " + std::to_string(record_id) + " of " + source_.description(),
                 problem->expected, problem->actual);
@@ -144,7 +138,7 @@ DataRate time_batches(const data::Dataset& dataset, const DataBenchmarkOptions& 
   DataRate rate{.stage = {}, .threads = threads};
   while (rate.seconds < options.seconds && stream->next(parts)) {
     rate.records += parts.front().samples;
-    rate.seconds = std::chrono::duration<double>(Clock::now() - start).count();
+    rate.seconds = seconds_since(start);
   }
   return rate;
 }
@@ -271,9 +265,8 @@ class DataBenchmark {
                                                 {"share", limit.share}}
                              .dump());
     else
-      fmt::print("bottleneck with warm files and {} thread{}: {}, {:.0f} % of a record's time\n",
-                 options_.data.threads, options_.data.threads == 1 ? "" : "s", limit.stage,
-                 100 * limit.share);
+      fmt::print("bottleneck with warm files and {}: {}, {:.0f} % of a record's time\n",
+                 counted(options_.data.threads, "thread"), limit.stage, 100 * limit.share);
   }
 
   DataBenchmarkOptions options_;

@@ -3,8 +3,6 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -63,7 +61,7 @@ class DecodedSamples final : public data::RecordSource {
  public:
   explicit DecodedSamples(const data::Dataset& dataset);
   const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return static_cast<std::int64_t>(labels_.size()); }
+  std::int64_t size() const override { return labels_.size(); }
   void read(std::int64_t record_id, data::Sample& sample) const override;
   std::string description() const override { return "decoded samples"; }
 
@@ -80,7 +78,7 @@ class StoredRecords final : public data::RecordSource {
   /// `source` must outlive this object. `records`: from 1 to its size.
   StoredRecords(const data::TFRecordSource& source, std::int64_t records);
   const data::SampleSpec& spec() const override { return source_.spec(); }
-  std::int64_t size() const override { return static_cast<std::int64_t>(records_.size()); }
+  std::int64_t size() const override { return records_.size(); }
   bool has_images() const override { return source_.has_images(); }
   void read(std::int64_t record_id, data::Sample& sample) const override;
   std::string description() const override { return "stored records"; }

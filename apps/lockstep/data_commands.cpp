@@ -77,7 +77,7 @@ void convert_data(const ConvertOptions& options) {
   }
   const std::string last = part.files.size() == 1 ? "" : " to " + part.files.back();
   fmt::print("{} of {} in {}: {}{}, described in {}\n", counted(part.records, "record"),
-             shards.part, counted(static_cast<std::int64_t>(part.files.size()), "file"),
+             shards.part, counted(part.files.size(), "file"),
              (shards.directory / part.files.front()).string(), last, data::kDatasetJson);
 }
 

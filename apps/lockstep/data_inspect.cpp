@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <limits>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -94,7 +93,7 @@ class ValueSummary {
         names_(source.feature_names()),
         target_names_(source.target_names()),
         extents_(std::max<std::size_t>(names_.size(), 1)),
-        targets_(static_cast<std::size_t>(source.spec().targets)) {
+        targets_(source.spec().targets) {
     for (std::size_t i = target_names_.size(); i < targets_.size(); ++i)
       target_names_.push_back(fmt::format("target {}", i + 1));
   }
@@ -167,7 +166,7 @@ void inspect_source(const std::string& argument, std::int64_t records) {
   const std::int64_t count = records == 0 ? source.size() : std::min(records, source.size());
   const bool encoded = source.has_encoded_images();
   std::vector<float> features(encoded ? 0 : static_cast<std::size_t>(spec.feature_count()));
-  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  std::vector<float> targets(spec.targets);
   HeaderStep headers;
   ValueSummary values(source);
   auto counts = no_counts(spec.classes);

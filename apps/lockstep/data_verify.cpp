@@ -8,15 +8,14 @@
 #include <limits>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string_view>
-#include <system_error>
 #include <vector>
 
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/open_data.h"
@@ -59,7 +58,7 @@ struct FileReport {
       fmt::print("{}: and {} more\n", name, mismatches - kMaxMismatchesPrinted);
     fmt::print("{}: {} records, {}{}\n", name, records,
                with_images ? fmt::format("{} images, ", images) : "",
-               faults == 0 ? "intact" : fmt::format("{} fault{}", faults, faults == 1 ? "" : "s"));
+               faults == 0 ? "intact" : counted(faults, "fault"));
   }
 
  private:
@@ -159,7 +158,7 @@ class SampleCheck {
     features_.resize(schema.input == data::InputKind::floats
                          ? static_cast<std::size_t>(schema.spec.feature_count())
                          : 0);
-    targets_.resize(static_cast<std::size_t>(schema.spec.targets));
+    targets_.resize(schema.spec.targets);
     decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
   }
 
@@ -249,7 +248,7 @@ FileReport verify_records(const data::RecordSource& source) {
   if (encoded) report.files = source.size();
   std::vector<float> features(encoded ? 0
                                       : static_cast<std::size_t>(source.spec().feature_count()));
-  std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
+  std::vector<float> targets(source.spec().targets);
   CheckStep images(true);
   DataProgress progress("verify", source.size());
   for (; report.records < source.size(); ++report.records) {
@@ -372,9 +371,8 @@ void verify_data(const VerifyOptions& options) {
   if (first_fault.empty() && !differences.empty()) first_fault = differences.front();
   if (faults + static_cast<std::int64_t>(differences.size()) == 0) return;
   throw Error(ErrorCategory::data, "verify", "expected intact files",
-              fmt::format("{} fault{} in {} of {} files; the first: {}",
-                          faults + static_cast<std::int64_t>(differences.size()),
-                          faults + static_cast<std::int64_t>(differences.size()) == 1 ? "" : "s",
+              fmt::format("{} in {} of {} files; the first: {}",
+                          counted(faults + static_cast<std::int64_t>(differences.size()), "fault"),
                           damaged_files, total_files, first_fault));
 }
 

@@ -50,10 +50,17 @@ struct Restored {
   strategy::DataNames names;  ///< of the training data
 };
 
-/// Throws Error (input) for a required option that was not given.
-void check_restored_options(const RestoredArguments& arguments) {
+/// Runs `work(session)` on every rank and returns the exit status. Throws Error (input) for a
+/// required option that was not given.
+template <typename Work>
+int run_restored(const Invocation& invocation, const RestoredArguments& arguments, Work work) {
   require_given("--checkpoint DIR", arguments.checkpoint);
   require_given("--data", arguments.data.data);
+  job::Session session(
+      invocation.argc, invocation.argv,
+      {.quiet = arguments.output.quiet, .stall_timeout = arguments.place.options.stall_timeout});
+  const job::DelayedTermination late(session);
+  return session.guard([&] { return work(session); });
 }
 
 void add_restored_options(CLI::App& command, RestoredArguments& arguments, const char* quiet) {
@@ -276,9 +283,7 @@ std::string PredictionFile::line(std::int64_t record, std::span<const float> out
     return csv_ ? fmt::format("{},{:.9g}\n", record, fmt::join(outputs, ","))
                 : fmt::format("{{\"record\":{},\"outputs\":{}}}\n", record, json_list(outputs));
   const std::vector<double> probabilities = softmax(outputs);
-  const std::string name =
-      names_.empty() ? ""
-                     : (csv_ ? "," : ",\"class\":") + names_[static_cast<std::size_t>(predicted)];
+  const std::string name = names_.empty() ? "" : (csv_ ? "," : ",\"class\":") + names_[predicted];
   if (csv_)
     return fmt::format("{},{},{:.9g}{}\n", record, predicted, fmt::join(probabilities, ","), name);
   return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":{},\"logits\":{}{}}}\n",
@@ -338,12 +343,8 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
   command->callback([=, &status] {
-    check_restored_options(*arguments);
-    job::Session session(invocation.argc, invocation.argv,
-                         {.quiet = arguments->output.quiet,
-                          .stall_timeout = arguments->place.options.stall_timeout});
-    const job::DelayedTermination late(session);
-    status = session.guard([&] { return evaluate(session, *arguments); });
+    status = run_restored(invocation, *arguments,
+                          [&](job::Session& session) { return evaluate(session, *arguments); });
   });
 }
 
@@ -355,23 +356,17 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n");
   const auto arguments = std::make_shared<PredictArguments>();
   command
-      ->add_option(
-          "--output", arguments->output,
-          "File to write (required), FILE.csv or FILE.jsonl, or - for standard output "
-          "(CSV, or JSON with --json): one line per record, in the order of the "
-          "data set")
+      ->add_option("--output", arguments->output,
+                   "File to write (required), FILE.csv or FILE.jsonl, or - for standard output "
+                   "(CSV, or JSON with --json): one line per record, in the order of the "
+                   "data set")
       ->type_name("FILE")
       ->group(kCommonOptions);
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
-    const RestoredArguments& restored = arguments->restored;
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);
-    check_restored_options(restored);
-    job::Session session(
-        invocation.argc, invocation.argv,
-        {.quiet = restored.output.quiet, .stall_timeout = restored.place.options.stall_timeout});
-    const job::DelayedTermination late(session);
-    status = session.guard([&] { return predict(session, *arguments); });
+    status = run_restored(invocation, arguments->restored,
+                          [&](job::Session& session) { return predict(session, *arguments); });
   });
 }
 

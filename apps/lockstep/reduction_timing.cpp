@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 #include <memory>
 #include <numeric>
 #include <span>
@@ -94,7 +93,7 @@ Arena make_arena(const job::Session& session, int local_replicas, const Reductio
                 "expected at least two replicas: mpirun -np 2, or --devices cpu:0,cpu:0",
                 "got one");
   MPI_Datatype type = MPI_DATATYPE_NULL;
-  with_element_type(plan.dtype, [&](auto element) { type = element.mpi(); });
+  with_element_type(plan.dtype, [&](const auto& element) { type = element.mpi; });
   const bool plain = !alone && replicas == session.size() && type != MPI_DATATYPE_NULL;
   for (const Route route : plan.routes) {
     Contender contender;
@@ -118,11 +117,13 @@ double median(std::vector<double> values) {
 template <typename T>
 class Member {
  public:
-  Member(const Arena& arena, int local, const ReductionPlan& plan, const ReductionListener* chief)
+  Member(const Arena& arena, int local, const ReductionPlan& plan, MPI_Datatype mpi,
+         const ReductionListener* chief)
       : arena_(arena),
         local_(static_cast<std::size_t>(local)),
         control_(arena.control[local_]),
         plan_(plan),
+        mpi_(mpi),
         chief_(chief),
         pattern_(control_.size()) {
     const std::size_t bytes = std::ranges::max(plan.bytes) + sizeof(T);
@@ -154,7 +155,7 @@ class Member {
   void reduce(std::size_t contender) const {
     const Contender& one = arena_.contenders[contender];
     if (one.plain)
-      one.plain->sum(values(contender).data(), static_cast<int>(count_), ElementType<T>::mpi());
+      one.plain->sum(values(contender).data(), static_cast<int>(count_), mpi_);
     else
       one.group[local_].all_reduce(values(contender)).wait();
   }
@@ -259,6 +260,7 @@ class Member {
   std::size_t local_;
   const Communicator& control_;
   const ReductionPlan& plan_;
+  MPI_Datatype mpi_;
   const ReductionListener* chief_;  // null on all but one
   ReductionPattern<T> pattern_;
   std::vector<device::Buffer> buffers_;  // one a contender
@@ -275,11 +277,10 @@ std::int64_t time_reductions(job::Session& session, int local_replicas, const Re
       local_replicas, budget,
       [&](int local, const std::string& reason) { arena.abort(local, reason); });
   std::int64_t errors = 0;
-  with_element_type(plan.dtype, [&](auto element) {
+  with_element_type(plan.dtype, [&]<typename T>(const ElementType<T>& type) {
     threads.run([&](int local) {
       const bool tells = session.is_chief() && local == 0;
-      Member<typename decltype(element)::Value> member(arena, local, plan,
-                                                       tells ? &chief : nullptr);
+      Member<T> member(arena, local, plan, type.mpi, tells ? &chief : nullptr);
       const std::int64_t wrong = member.run();
       if (local == 0) errors = wrong;
     });

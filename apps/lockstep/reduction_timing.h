@@ -14,7 +14,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -37,67 +36,44 @@ double warm_time(int calls, const Run& run, const LineUp& line_up) {
 
 // The element types of the all-reduce benchmark.
 
-/// An element type: its name, its bits of precision, and its MPI datatype (null if MPI has none).
+/// Bits of precision of an element type.
 template <typename T>
-struct ElementType;
+inline constexpr int kPrecision = std::numeric_limits<T>::digits;
+template <>
+inline constexpr int kPrecision<Float16> = 11;
+template <>
+inline constexpr int kPrecision<BFloat16> = 8;
 
-template <>
-struct ElementType<float> {
-  using Value = float;
-  static constexpr std::string_view kName = "float32";
-  static constexpr int kPrecision = std::numeric_limits<float>::digits;
-  static MPI_Datatype mpi() { return MPI_FLOAT; }
-};
-template <>
-struct ElementType<double> {
-  using Value = double;
-  static constexpr std::string_view kName = "float64";
-  static constexpr int kPrecision = std::numeric_limits<double>::digits;
-  static MPI_Datatype mpi() { return MPI_DOUBLE; }
-};
-template <>
-struct ElementType<Float16> {
-  using Value = Float16;
-  static constexpr std::string_view kName = "float16";
-  static constexpr int kPrecision = 11;
-  static MPI_Datatype mpi() { return MPI_DATATYPE_NULL; }
-};
-template <>
-struct ElementType<BFloat16> {
-  using Value = BFloat16;
-  static constexpr std::string_view kName = "bfloat16";
-  static constexpr int kPrecision = 8;
-  static MPI_Datatype mpi() { return MPI_DATATYPE_NULL; }
-};
-template <>
-struct ElementType<std::int32_t> {
-  using Value = std::int32_t;
-  static constexpr std::string_view kName = "int32";
-  static constexpr int kPrecision = std::numeric_limits<std::int32_t>::digits;
-  static MPI_Datatype mpi() { return MPI_INT32_T; }
-};
-template <>
-struct ElementType<std::int64_t> {
-  using Value = std::int64_t;
-  static constexpr std::string_view kName = "int64";
-  static constexpr int kPrecision = std::numeric_limits<std::int64_t>::digits;
-  static MPI_Datatype mpi() { return MPI_INT64_T; }
+/// An element type: its name and its MPI datatype (null if MPI has none).
+template <typename T>
+struct ElementType {
+  std::string_view name;
+  MPI_Datatype mpi;
 };
 
-using ElementTypes =
-    std::tuple<ElementType<float>, ElementType<double>, ElementType<Float16>, ElementType<BFloat16>,
-               ElementType<std::int32_t>, ElementType<std::int64_t>>;
+/// Calls `body(ElementType<T>)` for each of the types.
+template <typename Body>
+void for_each_element_type(const Body& body) {
+  body(ElementType<float>{"float32", MPI_FLOAT});
+  body(ElementType<double>{"float64", MPI_DOUBLE});
+  body(ElementType<Float16>{"float16", MPI_DATATYPE_NULL});
+  body(ElementType<BFloat16>{"bfloat16", MPI_DATATYPE_NULL});
+  body(ElementType<std::int32_t>{"int32", MPI_INT32_T});
+  body(ElementType<std::int64_t>{"int64", MPI_INT64_T});
+}
 
-/// Calls `body(ElementType<T>{})` for the type of this name; does nothing for an unknown name.
+/// Calls `body` for the type of this name; does nothing for an unknown name.
 template <typename Body>
 void with_element_type(std::string_view name, const Body& body) {
-  std::apply([&](auto... types) { ((types.kName == name ? body(types) : void()), ...); },
-             ElementTypes{});
+  for_each_element_type([&](const auto& type) {
+    if (type.name == name) body(type);
+  });
 }
 
 inline std::vector<std::string_view> element_type_names() {
-  return std::apply([](auto... types) { return std::vector<std::string_view>{types.kName...}; },
-                    ElementTypes{});
+  std::vector<std::string_view> names;
+  for_each_element_type([&](const auto& type) { names.emplace_back(type.name); });
+  return names;
 }
 
 // Test values whose sum over all replicas is known in closed form.
@@ -113,8 +89,7 @@ class ReductionPattern {
         expected_(static_cast<std::size_t>(period_)),
         replicas_(replicas) {
     for (int i = 0; i < period_; ++i)
-      for (int replica = 0; replica < replicas; ++replica)
-        expected_[static_cast<std::size_t>(i)] += (replica + i) % period_;
+      for (int replica = 0; replica < replicas; ++replica) expected_[i] += (replica + i) % period_;
   }
 
   void fill(int replica, std::span<T> values) const {
@@ -140,8 +115,8 @@ class ReductionPattern {
   static constexpr std::size_t kBlock = 4096;
   // The largest n such that all integers up to n are exact. Values are converted through float32
   // here.
-  static constexpr double kExact = static_cast<double>(
-      std::int64_t{1} << std::min(ElementType<T>::kPrecision, ElementType<float>::kPrecision));
+  static constexpr double kExact =
+      static_cast<double>(std::int64_t{1} << std::min(kPrecision<T>, kPrecision<float>));
 
   static int period_for(int replicas) {
     constexpr int kShortest = 3;

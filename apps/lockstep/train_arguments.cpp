@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <csignal>
 #include <string_view>
 
@@ -40,11 +39,8 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
   allreduce::BucketOptions buckets{.wire = options.buckets.wire};
   options.tune_buckets = mebibytes == "auto";
   if (!options.tune_buckets) {
-    double value = 0;
-    const auto [end, error] =
-        std::from_chars(mebibytes.data(), mebibytes.data() + mebibytes.size(), value);
-    if (error != std::errc{} || end != mebibytes.data() + mebibytes.size() ||
-        !(value > 0 && value <= kMebibyte))
+    const double value = parse_number<double>(mebibytes).value_or(0);
+    if (!(value > 0 && value <= kMebibyte))
       refuse("expected --bucket-mib to be a number above 0, or auto",
              fmt::format("got \"{}\"", mebibytes));
     buckets.bytes = static_cast<std::size_t>(value * kMebibyte);
@@ -54,7 +50,7 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
 }
 
 void add_model_options(CLI::App& command, TrainArguments& a) {
-  const char* group = "Model";
+  command.option_defaults()->group("Model");
   const auto names = zoo::names();
   command
       .add_option(
@@ -68,216 +64,179 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
                   "a checkpoint, or a directory of checkpoints. Ignored when the run resumes from "
                   "a checkpoint")
-      ->type_name("PATH")
-      ->group(group);
-  command
-      .add_flag("--reset-head", a.pretrained.reset_head,
-                "With --init-from, do not load the last layer that has parameters, so that the "
-                "number of classes may differ")
-      ->group(group);
+      ->type_name("PATH");
+  command.add_flag("--reset-head", a.pretrained.reset_head,
+                   "With --init-from, do not load the last layer that has parameters, so that the "
+                   "number of classes may differ");
   add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
-             "Loss function: sparse-categorical-crossentropy or mean-squared-error")
-      ->group(group);
+             "Loss function: sparse-categorical-crossentropy or mean-squared-error");
   add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
               "Fraction of the label that is spread over all classes, 0 to 1")
-      ->default_str("0")
-      ->group(group);
+      ->default_str("0");
   add_between(command, "--mixup", a.mixup, 0.0, 4.0,
               "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), "
               "0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy only the sample's "
               "own. 0 disables mixup")
-      ->default_str("0")
-      ->group(group);
+      ->default_str("0");
   add_precision_option(command, a.trainer.precision);
   add_parsed(command, "--loss-scale", a.trainer.loss_scaling, strategy::parse_loss_scaling, "auto",
              "Factor that the loss is multiplied by before the backward pass and the gradient is "
              "divided by after it: none, a number, dynamic (the largest that does not overflow), "
-             "or auto (dynamic for float16, none otherwise)")
-      ->group(group);
-  command
-      .add_flag("--tf32", a.trainer.tf32,
-                "Allow TF32 on GPUs: float32 products round their operands to a 10-bit mantissa, "
-                "which is faster")
-      ->group(group);
-  command
-      .add_flag("--deterministic", a.trainer.deterministic,
-                "Use only GPU algorithms that give the same bits in every run; the CPU always does")
-      ->group(group);
+             "or auto (dynamic for float16, none otherwise)");
+  command.add_flag(
+      "--tf32", a.trainer.tf32,
+      "Allow TF32 on GPUs: float32 products round their operands to a 10-bit mantissa, "
+      "which is faster");
+  command.add_flag(
+      "--deterministic", a.trainer.deterministic,
+      "Use only GPU algorithms that give the same bits in every run; the CPU always does");
   add_parsed(
       command, "--fused-statistics", a.trainer.fused_statistics,
       [](std::string_view name) { return kFusedStatistics.parse("fused-statistics", name); },
       "measure",
       "On GPUs in 16 bits, whether a convolution also sums its output for the normalization behind "
-      "it: never, or measure (where that is faster; tried once per shape, and stored)")
-      ->group(group);
+      "it: never, or measure (where that is faster; tried once per shape, and stored)");
   command
       .add_flag("--graph,!--no-graph", a.trainer.records_steps,
                 "Record the training step as a CUDA graph and replay it. Steps with micro-batches "
                 "are not recorded")
-      ->default_str("true")
-      ->group(group);
+      ->default_str("true");
   add_seed(command, a.trainer.seed,
-           "Seed of all randomness: initial weights, dropout, the order of records")
-      ->group(group);
+           "Seed of all randomness: initial weights, dropout, the order of records");
 }
 
 void add_run_options(CLI::App& command, TrainArguments& a) {
+  command.option_defaults()->group("Data");
   command
       .add_option("--validation-data", a.validation_data,
                   "Data to evaluate after each epoch, in the same forms as --data")
       ->group(kCommonOptions);
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
-      ->default_str("true")
-      ->group("Data");
+      ->default_str("true");
   add_parsed(
       command, "--shard-policy", a.shard_policy, data::parse_shard_policy, "auto",
       "How records are distributed over ranks: auto (evenly, independent of the files; each record "
       "is seen once, in an order that does not depend on the number of ranks), file (whole files, "
-      "round-robin), data (equal slices of each batch), off (every rank reads all records)")
-      ->group("Data");
+      "round-robin), data (equal slices of each batch), off (every rank reads all records)");
   add_parsed(
       command, "--bad-records", a.data.bad_records, parse_bad_records, "fail",
       "What to do about records of --data that cannot be read: fail at the first one, or skip:N to "
       "tolerate up to N. A skipped record is replaced by the next one, each affected file is "
-      "reported, and a truncated file is used up to the point where it ends")
-      ->group("Data");
-  const char* group = "Training";
+      "reported, and a truncated file is used up to the point where it ends");
+  command.option_defaults()->group("Training");
   a.fit.epochs = 0;  // until it is known whether --steps is given
   add_at_least(command, "--epochs", a.fit.epochs, 1,
                "Number of passes over the data; 1 unless --steps is given")
       ->group(kCommonOptions);
   add_at_least(
       command, "--steps", a.fit.steps, 1,
-      "Maximum number of steps; with --epochs, training ends at whichever limit is reached first")
-      ->group(group);
+      "Maximum number of steps; with --epochs, training ends at whichever limit is reached first");
   add_at_least(command, "--accumulate", a.trainer.accumulate, 1,
                "Micro-batches per step on each replica. Batch normalization uses the statistics of "
                "each micro-batch; no other result depends on this number")
-      ->default_str("1")
-      ->group(group);
+      ->default_str("1");
   add_parsed(command, "--bn", a.trainer.normalization, strategy::parse_normalization_scope, "local",
              "Scope of the batch-normalization statistics: local (each replica), sync (all "
-             "replicas), or group:K (groups of K consecutive replicas)")
-      ->group(group);
+             "replicas), or group:K (groups of K consecutive replicas)");
   command
       .add_option(
           "--clip-norm", a.trainer.clip_norm,
           "Maximum norm of the gradient over all parameters and replicas; 0 disables clipping")
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
 }
 
 void add_communication_options(CLI::App& command, TrainArguments& a) {
-  const char* group = "Replicas";
+  command.option_defaults()->group("Replicas");
   add_parsed(
       command, "--comm-dtype", a.trainer.buckets.wire, allreduce::parse_wire_type, "float32",
-      "Data type in which gradients are exchanged between replicas: float32, bfloat16 or float16")
-      ->group(group);
+      "Data type in which gradients are exchanged between replicas: float32, bfloat16 or float16");
   command
       .add_option_function<std::string>(
           "--bucket-mib", [&a](const std::string& text) { set_bucket_size(a.trainer, text); },
           "Size of a gradient bucket in MiB. When ranks are on different nodes, each bucket is "
           "reduced as a unit, overlapped with the backward pass; the first bucket has at most 1 "
           "MiB. auto tries six sizes in the first 90 steps and keeps the fastest")
-      ->default_str("25")
-      ->group(group);
+      ->default_str("25");
   add_at_least(command, "--check-replicas", a.fit.check_replicas, 0,
                "Number of steps between checks that all replicas have the same parameters, "
                "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
                "checkpoints")
-      ->default_str(std::to_string(a.fit.check_replicas))
-      ->group(group);
+      ->default_str(std::to_string(a.fit.check_replicas));
 }
 
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
-  const char* group = "Optimizer";
+  command.option_defaults()->group("Optimizer");
   OptimizerArguments& optimizer = a.optimizer;
   add_parsed(command, "--optimizer", optimizer.kind, parse_optimizer, "adam",
-             "Optimizer: sgd, adam, adamw, lars or lamb")
-      ->group(group);
+             "Optimizer: sgd, adam, adamw, lars or lamb");
   command
       .add_option("--learning-rate,--lr", a.trainer.schedule.peak,
                   "Peak learning rate, before --lr-scaling")
       ->capture_default_str()
       ->group(kCommonOptions);
   add_between(command, "--momentum", optimizer.momentum, 0.0F, 1.0F,
-              "Momentum of sgd (default 0) and lars (default 0.9)")
-      ->group(group);
-  command.add_flag("--nesterov", optimizer.nesterov, "Use Nesterov momentum, for sgd")
-      ->group(group);
+              "Momentum of sgd (default 0) and lars (default 0.9)");
+  command.add_flag("--nesterov", optimizer.nesterov, "Use Nesterov momentum, for sgd");
   add_between(command, "--beta1", optimizer.beta1, 0.0F, 1.0F,
               "Decay rate of the first moment, for adam, adamw and lamb")
-      ->default_str("0.9")
-      ->group(group);
+      ->default_str("0.9");
   add_between(command, "--beta2", optimizer.beta2, 0.0F, 1.0F,
               "Decay rate of the second moment, for adam, adamw and lamb")
-      ->default_str("0.999")
-      ->group(group);
-  command
-      .add_option("--epsilon", optimizer.epsilon,
-                  "Term added to a denominator: the square root of the second moment for adam and "
-                  "adamw (default 1e-7) and lamb (default 1e-6), the norm that divides a layer's "
-                  "learning rate for lars (default 1e-9)")
-      ->group(group);
-  command
-      .add_option("--trust-coefficient", optimizer.trust_coefficient,
-                  "Update size of a layer as a fraction of its weight norm at learning rate 1, for "
-                  "lars (default 0.001)")
-      ->group(group);
-  command
-      .add_option_function<float>(
-          "--weight-decay",
-          [&optimizer](float given) {
-            if (!(given >= 0))
-              refuse("expected --weight-decay to be at least 0", fmt::format("got {}", given));
-            optimizer.weight_decay = given;
-          },
-          "Weight decay of all parameters except biases and normalization: decoupled for adamw and "
-          "lamb (default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)")
-      ->group(group);
+      ->default_str("0.999");
+  command.add_option(
+      "--epsilon", optimizer.epsilon,
+      "Term added to a denominator: the square root of the second moment for adam and "
+      "adamw (default 1e-7) and lamb (default 1e-6), the norm that divides a layer's "
+      "learning rate for lars (default 1e-9)");
+  command.add_option(
+      "--trust-coefficient", optimizer.trust_coefficient,
+      "Update size of a layer as a fraction of its weight norm at learning rate 1, for "
+      "lars (default 0.001)");
+  command.add_option_function<float>(
+      "--weight-decay",
+      [&optimizer](float given) {
+        if (!(given >= 0))
+          refuse("expected --weight-decay to be at least 0", fmt::format("got {}", given));
+        optimizer.weight_decay = given;
+      },
+      "Weight decay of all parameters except biases and normalization: decoupled for adamw and "
+      "lamb (default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)");
 }
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {
-  const char* group = "Learning rate";
+  command.option_defaults()->group("Learning rate");
   model::Schedule& schedule = a.trainer.schedule;
   add_parsed(command, "--lr-schedule", schedule.kind, model::parse_schedule, "constant",
-             "Learning-rate schedule: constant, cosine, step or linear")
-      ->group(group);
+             "Learning-rate schedule: constant, cosine, step or linear");
   command
       .add_option("--warmup-steps", schedule.warmup_steps,
                   "Number of steps over which the learning rate rises to its peak")
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   command
       .add_option(
           "--lr-final", schedule.final_fraction,
           "Final learning rate as a fraction of the peak, for --lr-schedule cosine and linear")
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   command
       .add_option("--lr-step-every", schedule.step_every,
                   "Number of steps between reductions of the learning rate; required by "
                   "--lr-schedule step")
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   command
       .add_option("--lr-step-factor", schedule.step_factor,
                   "Factor of each reduction of the learning rate, for --lr-schedule step")
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
   add_parsed(command, "--lr-scaling", a.trainer.rate_scaling, strategy::parse_rate_scaling, "none",
-             "How the learning rate scales with --global-batch: none, linear or sqrt")
-      ->group(group);
+             "How the learning rate scales with --global-batch: none, linear or sqrt");
   command
       .add_option("--lr-base-batch", a.trainer.base_batch,
                   "Global batch size that --learning-rate refers to; required by --lr-scaling "
                   "linear and sqrt")
-      ->capture_default_str()
-      ->group(group);
+      ->capture_default_str();
 }
 
 void add_keeping_options(CLI::App& command, TrainArguments& a) {
-  const char* group = "Checkpoints and summaries";
+  command.option_defaults()->group("Checkpoints and summaries");
   strategy::CheckpointPlan& checkpoint = a.fit.checkpoint;
   command
       .add_option("--checkpoint-dir", checkpoint.directory,
@@ -287,27 +246,22 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   add_at_least(command, "--save-every", checkpoint.save_every, 0,
                "Number of steps between checkpoints; 0 saves at the end of each epoch. The last "
                "step is always saved")
-      ->default_str("0")
-      ->group(group);
+      ->default_str("0");
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
-      ->default_str(std::to_string(checkpoint.keep))
-      ->group(group);
+      ->default_str(std::to_string(checkpoint.keep));
   add_parsed(command, "--resume", checkpoint.resume, checkpoint::parse_resume, "auto",
              "Resume from the newest checkpoint: auto (if there is one), never, or require (fail "
-             "without one)")
-      ->group(group);
+             "without one)");
   add_parsed(command, "--verify-checkpoint", checkpoint.verify, checkpoint::parse_verify_checkpoint,
              "auto",
              "How ranks other than 0 verify at each save that their replicas match: full (each "
              "rank writes its own checkpoint to TMPDIR or /tmp of its node, compares it and "
              "removes it), hash (each rank compares hashes and writes nothing), none, or auto "
-             "(full up to 256 MB per rank, hash above)")
-      ->group(group);
+             "(full up to 256 MB per rank, hash above)");
   command
       .add_option("--summary-dir", a.summary_dir,
                   "Directory for TensorBoard event files, which rank 0 writes (default: none)")
-      ->type_name("DIR")
-      ->group(group);
+      ->type_name("DIR");
   add_at_least(command, "--log-every", a.log_every, 0,
                "Number of steps between progress reports; 0 disables them")
       ->default_str(std::to_string(a.log_every))

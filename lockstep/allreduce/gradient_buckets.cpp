@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::allreduce {
@@ -182,7 +183,7 @@ void GradientBuckets::launch_rest() {
     }
   }
   if (streamed_) streamed_->join();
-  const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double exposed = seconds_since(begin);
   times_.exposed += exposed;
   times_.waited += std::min(exposed, seconds_waited_since(begin));
   if (measures_error_ && squared_norm_ > 0)
@@ -216,7 +217,7 @@ void GradientBuckets::sum_now(std::span<float> values, device::Stream& stream) {
     settle();
     operation();
   }
-  const double exposed = std::chrono::duration<double>(Clock::now() - begin).count();
+  const double exposed = seconds_since(begin);
   times_.exposed += exposed;
   times_.waited += std::min(exposed, waited);
 }

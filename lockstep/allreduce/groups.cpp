@@ -53,7 +53,7 @@ std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
 }
 
 std::vector<int> replicas_of_ranks(MPI_Comm ranks, int local_replicas) {
-  std::vector<int> replicas(static_cast<std::size_t>(size_of(ranks)));
+  std::vector<int> replicas(size_of(ranks));
   const int status = MPI_Allgather(&local_replicas, 1, MPI_INT, replicas.data(), 1, MPI_INT, ranks);
   if (status != MPI_SUCCESS)
     throw Error(ErrorCategory::communication, "mpi", "expected the number of replicas of each rank",
@@ -172,7 +172,7 @@ std::string describe(const std::vector<Device>& devices, const std::vector<devic
   std::string text;
   for (const Device& device : devices)
     text += fmt::format("{} {} {}\n", device::to_string(device), host_name(),
-                        is_on_cpu(device) ? "" : gpus[static_cast<std::size_t>(device.index)].uuid);
+                        is_on_cpu(device) ? "" : gpus[device.index].uuid);
   return text;
 }
 

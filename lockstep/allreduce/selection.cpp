@@ -9,6 +9,7 @@
 
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/allreduce/route.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/device/buffer.h"
 
 namespace lockstep::allreduce {
@@ -42,7 +43,7 @@ double time_once(MPI_Comm ranks, const Communicator& group, std::span<float> val
     group.barrier();
     const Clock::time_point begin = Clock::now();
     group.all_reduce(values).wait();
-    double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    double seconds = seconds_since(begin);
     MPI_Allreduce(MPI_IN_PLACE, &seconds, 1, MPI_DOUBLE, MPI_MAX, ranks);
     if (attempt == 0 || (attempt > 0 && seconds < best)) best = seconds;
   }

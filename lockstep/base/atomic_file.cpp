@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <charconv>
 #include <system_error>
 #include <utility>
 
@@ -35,20 +34,6 @@ std::string temporary_name(std::string_view name) {
   while (::getrandom(&random, sizeof(random), 0) != sizeof(random)) {
   }
   return fmt::format("{}{}-{}-{:016x}", name_prefix(name), process_namespace(), ::getpid(), random);
-}
-
-/// The process of this host that created the temporary file `name`; 0 if the name is not that of
-/// such a file.
-pid_t maker_of(std::string_view name) {
-  const std::string host = process_namespace() + "-";
-  const std::size_t mark = name.rfind(kMark);
-  if (host.size() == 1 || !name.starts_with('.') || mark == std::string_view::npos) return 0;
-  name.remove_prefix(mark + kMark.size());
-  if (!name.starts_with(host)) return 0;
-  name.remove_prefix(host.size());
-  pid_t process = 0;
-  const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), process);
-  return error == std::errc() && end != name.data() + name.size() && *end == '-' ? process : 0;
 }
 
 /// Resolves `path` while it is a symbolic link, including a dangling one. Links that do not contain
@@ -186,7 +171,9 @@ void remove_abandoned_temporaries(const fs::path& directory, std::string_view na
     fs::directory_iterator entry(directory.empty() ? "." : directory, error);
     for (const fs::directory_iterator end; !error && entry != end; entry.increment(error)) {
       const std::string found = entry->path().filename();
-      if (!found.starts_with(prefix) || !is_process_gone(maker_of(found))) continue;
+      if (!found.starts_with(prefix) || found.rfind(kMark) == std::string::npos ||
+          !is_process_gone(maker_of(found)))
+        continue;
       std::error_code ignored;
       if (entry->symlink_status(ignored).type() == fs::file_type::regular)
         fs::remove(entry->path(), ignored);

@@ -46,49 +46,31 @@ FileStamp file_stamp(const std::filesystem::path& path) {
 FileVersion file_version(const std::filesystem::path& path) { return InputFile(path).version(); }
 
 InputFile::InputFile(std::filesystem::path path, ErrorCategory category)
-    : path_(std::move(path)), category_(category) {
-  // O_NONBLOCK: opening a FIFO would wait for a writer. It has no effect on a regular file.
-  descriptor_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor_ < 0) throw_unreadable(path_, errno, category_);
+    : path_(std::move(path)),
+      category_(category),
+      // O_NONBLOCK: opening a FIFO would wait for a writer. It has no effect on a regular file.
+      descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)) {
+  if (!descriptor_.is_open()) throw_unreadable(path_, errno, category_);
   struct stat status = {};
-  const int error = ::fstat(descriptor_, &status) != 0 ? errno
-                    : S_ISDIR(status.st_mode)          ? EISDIR
-                                                       : 0;
+  const int error = ::fstat(descriptor(), &status) != 0 ? errno
+                    : S_ISDIR(status.st_mode)           ? EISDIR
+                                                        : 0;
   if (error == 0 && S_ISREG(status.st_mode)) return;
-  close();
   if (error != 0) throw_unreadable(path_, error, category_);
   // Reads are positional and the size must be known; a pipe supports neither.
   throw Error(category_, path_.string(), "expected a regular file",
               fmt::format("got {}", kind_of(status)));
 }
 
-InputFile::InputFile(InputFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      category_(other.category_),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-InputFile& InputFile::operator=(InputFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(category_, other.category_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
-InputFile::~InputFile() { close(); }
-
-void InputFile::close() noexcept {
-  if (descriptor_ >= 0) ::close(std::exchange(descriptor_, -1));
-}
-
 FileStamp InputFile::stamp() const {
   struct stat status = {};
-  if (::fstat(descriptor_, &status) != 0) throw_unreadable(path_, errno, category_);
+  if (::fstat(descriptor(), &status) != 0) throw_unreadable(path_, errno, category_);
   return stamp_of(status);
 }
 
 FileVersion InputFile::version() const {
   struct stat status = {};
-  if (::fstat(descriptor_, &status) != 0) throw_unreadable(path_, errno, category_);
+  if (::fstat(descriptor(), &status) != 0) throw_unreadable(path_, errno, category_);
   constexpr std::size_t kEndBytes = 4096;
   std::array<char, 2 * kEndBytes> ends;
   const auto size = static_cast<std::uint64_t>(status.st_size);
@@ -102,7 +84,7 @@ std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t cou
   std::size_t done = 0;
   while (done < count) {
     const ssize_t got =
-        ::pread(descriptor_, into + done, count - done, static_cast<off_t>(offset + done));
+        ::pread(descriptor(), into + done, count - done, static_cast<off_t>(offset + done));
     if (got == 0) break;
     if (got > 0) {
       done += static_cast<std::size_t>(got);
@@ -114,7 +96,7 @@ std::size_t InputFile::read_at(std::uint64_t offset, char* into, std::size_t cou
 }
 
 void InputFile::will_need(std::uint64_t offset, std::uint64_t count) const {
-  ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(count),
+  ::posix_fadvise(descriptor(), static_cast<off_t>(offset), static_cast<off_t>(count),
                   POSIX_FADV_WILLNEED);
 }
 

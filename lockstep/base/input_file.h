@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 
 namespace lockstep {
 
@@ -38,19 +39,17 @@ class InputFile {
   /// Throws Error if `path` cannot be opened or is not a regular file. Never blocks, not even on a
   /// FIFO. `category` applies to all errors of this file.
   explicit InputFile(std::filesystem::path path, ErrorCategory category = ErrorCategory::data);
-  InputFile(InputFile&& other) noexcept;
-  InputFile& operator=(InputFile&& other) noexcept;
-  ~InputFile();
 
   const std::filesystem::path& path() const { return path_; }  ///< as it was opened
-  int descriptor() const { return descriptor_; }  ///< for positional reads; owned by this object
+  /// For positional reads; owned by this object.
+  int descriptor() const { return descriptor_.get(); }
   /// Stamp of the file as it is now. Throws Error.
   FileStamp stamp() const;
   /// Version of the file as it is now; reads its first and its last 4 KiB. Throws Error.
   FileVersion version() const;
 
   /// Closes the descriptor; nothing can be read afterwards.
-  void close() noexcept;
+  void close() noexcept { descriptor_ = FileDescriptor(); }
 
   /// Reads up to `count` bytes at byte `offset` into `into`; fewer only at the end of the file.
   /// Returns the number of bytes read. Throws Error.
@@ -62,7 +61,7 @@ class InputFile {
  private:
   std::filesystem::path path_;
   ErrorCategory category_;
-  int descriptor_ = -1;
+  FileDescriptor descriptor_;
 };
 
 }  // namespace lockstep

@@ -1,11 +1,15 @@
-// Error texts for unknown names, with suggestions; counts with nouns; and byte strings in JSON.
+// Error texts for unknown names, with suggestions; counts with nouns; numbers in texts; and byte
+// strings in JSON.
 #pragma once
 
+#include <charconv>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace lockstep {
 
@@ -17,6 +21,15 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
 
 /// "1 step", "2 steps". For nouns whose plural ends in -s.
 std::string counted(std::int64_t count, std::string_view noun);
+
+/// The number that is all of `text`, in every locale; nullopt if `text` is anything else.
+template <typename Number>
+std::optional<Number> parse_number(std::string_view text) {
+  Number number = {};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
 
 // Byte strings, such as paths, in JSON, which can represent UTF-8 only.
 

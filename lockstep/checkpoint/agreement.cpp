@@ -31,7 +31,7 @@ std::string first_difference(const allreduce::Communicator& ranks, int rank,
   }
   const std::vector<std::string> all = job::Agreement(ranks).gather(dump_json(hashes));
   const json chief = json::parse(all.front());
-  const json other = json::parse(all[static_cast<std::size_t>(rank)]);
+  const json other = json::parse(all[rank]);
   for (const auto& [name, hash] : chief.items())
     if (!other.contains(name) || other[name] != hash) return name;
   for (const auto& [name, hash] : other.items())

@@ -31,14 +31,10 @@ constexpr std::string_view kNamePrefix = "step-";
 
 /// The step in a path that ends in "step-00001000"; nullopt for any other name.
 std::optional<std::int64_t> step_of(const fs::path& path) {
-  constexpr std::size_t kMaxDigits = 18;
   const std::string name = (path.has_filename() ? path : path.parent_path()).filename().string();
   if (!name.starts_with(kNamePrefix)) return std::nullopt;
-  const std::string digits = name.substr(kNamePrefix.size());
-  if (digits.empty() || digits.size() > kMaxDigits ||
-      digits.find_first_not_of("0123456789") != std::string::npos)
-    return std::nullopt;
-  return std::stoll(digits);
+  const auto step = parse_number<std::int64_t>(name.substr(kNamePrefix.size()));
+  return step >= 0 ? step : std::nullopt;
 }
 
 CheckpointInfo inspect(const fs::path& path) {

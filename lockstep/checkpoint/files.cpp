@@ -22,6 +22,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/input_file.h"
 
 namespace lockstep::checkpoint {
@@ -196,12 +197,11 @@ std::string read_small_file(const fs::path& path) {
 }
 
 void sync_directory(const fs::path& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail(directory, "expected a directory", errno);
+  const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!file.is_open()) fail(directory, "expected a directory", errno);
   // Some network file systems do not support fsync of directories and return EINVAL.
-  const int error = ::fsync(descriptor) != 0 && errno != EINVAL ? errno : 0;
-  ::close(descriptor);
-  if (error != 0) fail(directory, "expected to sync the directory", error);
+  if (::fsync(file.get()) != 0 && errno != EINVAL)
+    fail(directory, "expected to sync the directory", errno);
   note_file_progress();
 }
 

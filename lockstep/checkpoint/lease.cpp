@@ -8,20 +8,20 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
 
 namespace lockstep::checkpoint {
@@ -49,12 +49,7 @@ struct Seen {
     for (; number > 0; --number) rest.remove_prefix(std::min(rest.size(), rest.find(' ') + 1));
     return std::string(rest.substr(0, rest.find(' ')));
   }
-  pid_t process() const {
-    pid_t number = 0;
-    const std::string digits = field(0);
-    std::from_chars(digits.data(), digits.data() + digits.size(), number);
-    return number;
-  }
+  pid_t process() const { return parse_number<pid_t>(field(0)).value_or(0); }
   bool is_of_visible_process() const {
     return !process_namespace().empty() && field(2) == process_namespace();
   }
@@ -62,29 +57,26 @@ struct Seen {
 
 /// Reads the lease; nullopt if there is none.
 std::optional<Seen> look(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (descriptor < 0 && errno == ENOENT) return std::nullopt;
-  if (descriptor < 0) fail(path, "expected a lease that can be read", errno);
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file.is_open() && errno == ENOENT) return std::nullopt;
+  if (!file.is_open()) fail(path, "expected a lease that can be read", errno);
   struct stat status = {};
   std::array<char, kMaxLeaseBytes> bytes{};
-  const bool is_file = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  const ssize_t got = is_file ? ::read(descriptor, bytes.data(), bytes.size()) : -1;
-  ::close(descriptor);
+  const bool is_file = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
+  const ssize_t got = is_file ? ::read(file.get(), bytes.data(), bytes.size()) : -1;
   if (got < 0) fail(path, "expected a lease file", EINVAL);
   return Seen{{bytes.data(), static_cast<std::size_t>(got)}, nanoseconds(status)};
 }
 
 /// Creates the lease; false if it exists. Removes an incomplete one.
 bool create(const fs::path& path, const std::string& text) {
-  const int descriptor =
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor < 0 && errno == EEXIST) return false;
-  if (descriptor < 0) fail(path, "expected a directory that can be written", errno);
-  const bool written =
-      ::write(descriptor, text.data(), text.size()) == static_cast<ssize_t>(text.size());
-  const int error = written ? 0 : errno;
-  ::close(descriptor);
-  if (written) return true;
+  const FileDescriptor file(
+      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file.is_open() && errno == EEXIST) return false;
+  if (!file.is_open()) fail(path, "expected a directory that can be written", errno);
+  if (::write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()))
+    return true;
+  const int error = errno;
   ::unlink(path.c_str());
   fail(path, "expected to write the file", error);
 }
@@ -93,27 +85,24 @@ bool create(const fs::path& path, const std::string& text) {
 class FileSystemClock {
  public:
   explicit FileSystemClock(const fs::path& directory)
-      : path_(directory / unforeseeable_name(".lease.tmp-")) {
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor_ < 0) fail(path_, "expected a directory that can be written", errno);
+      : path_(directory / unforeseeable_name(".lease.tmp-")),
+        file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)) {
+    if (!file_.is_open()) fail(path_, "expected a directory that can be written", errno);
   }
   FileSystemClock(const FileSystemClock&) = delete;
   FileSystemClock& operator=(const FileSystemClock&) = delete;
-  ~FileSystemClock() {
-    ::close(descriptor_);
-    ::unlink(path_.c_str());
-  }
+  ~FileSystemClock() { ::unlink(path_.c_str()); }
 
   std::int64_t now() const {
     struct stat status = {};
-    if (::futimens(descriptor_, nullptr) != 0 || ::fstat(descriptor_, &status) != 0)
+    if (::futimens(file_.get(), nullptr) != 0 || ::fstat(file_.get(), &status) != 0)
       fail(path_, "expected the time of the file system", errno);
     return nanoseconds(status);
   }
 
  private:
   fs::path path_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
 };
 
 /// Removes the lease that was read, unless another run has already replaced it.

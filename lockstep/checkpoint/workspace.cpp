@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <cstdlib>
 #include <functional>
 #include <map>
@@ -52,18 +51,6 @@ bool is_temporary(std::string_view name) {
          name.starts_with(kRemovalPrefix) || name.starts_with(kLeasePrefix);
 }
 
-/// The process of this boot and PID namespace that created `name`; 0 if it is from another one or
-/// unknown.
-pid_t maker_of(std::string_view name) {
-  const std::string mark = fmt::format("-{}-", process_namespace());
-  const std::size_t place = name.rfind(mark);
-  if (process_namespace().empty() || place == std::string_view::npos) return 0;
-  const std::string_view digits = name.substr(place + mark.size());
-  pid_t process = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), process);
-  return error == std::errc() && end != digits.data() + digits.size() && *end == '-' ? process : 0;
-}
-
 /// Whether nothing in the directory was modified for `time`, which must be long compared to clock
 /// differences of hosts.
 bool is_untouched_for(const fs::path& directory, std::chrono::seconds time) {
@@ -104,17 +91,16 @@ void remove_if(const fs::path& directory, const std::function<bool(const fs::pat
   }
 }
 
-int open_lock(const fs::path& directory) {
+FileDescriptor open_lock(const fs::path& directory) {
   const fs::path path = directory / kLockName;
-  const int descriptor =
-      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666));
   const int error = errno;
   struct stat status = {};
-  if (descriptor >= 0 && ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) &&
+  if (file.is_open() && ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode) &&
       status.st_nlink == 1)
-    return descriptor;
-  if (descriptor >= 0) ::close(descriptor);
-  if (descriptor >= 0 || error == ELOOP || error == ENXIO)
+    return file;
+  if (file.is_open() || error == ELOOP || error == ENXIO)
     throw Error(ErrorCategory::checkpoint, path.string(),
                 "expected a regular file with one hard link",
                 "got a link or a special file, which is left unchanged");
@@ -132,32 +118,26 @@ std::string read_owner(int descriptor) {
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience,
                              const LeaseTimes& times)
-    : descriptor_(open_lock(directory)) {
+    : file_(open_lock(directory)) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
-  while (::flock(descriptor_, LOCK_EX | LOCK_NB) != 0) {
+  while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EINTR) continue;
     if (errno != EWOULDBLOCK) {
       why_lease_ = std::generic_category().message(errno);
-      ::close(std::exchange(descriptor_, -1));
+      file_ = FileDescriptor();
       lease_.emplace(directory, patience, times);
       return;
     }
-    if (std::chrono::steady_clock::now() >= deadline) {
-      const std::string owner = read_owner(descriptor_);
-      ::close(std::exchange(descriptor_, -1));
+    if (std::chrono::steady_clock::now() >= deadline)
       throw Error(ErrorCategory::checkpoint, directory.string(),
-                  "expected exclusive use of the directory", fmt::format("{} writes there", owner));
-    }
+                  "expected exclusive use of the directory",
+                  fmt::format("{} writes there", read_owner(file_.get())));
     std::this_thread::sleep_for(kLockPoll);
   }
   const std::string owner = fmt::format("process {} on {}", ::getpid(), host_name());
   // The text is only for the message above; the lock works without it.
   [[maybe_unused]] const bool written =
-      ::ftruncate(descriptor_, 0) == 0 && ::pwrite(descriptor_, owner.data(), owner.size(), 0) > 0;
-}
-
-DirectoryLock::~DirectoryLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
+      ::ftruncate(file_.get(), 0) == 0 && ::pwrite(file_.get(), owner.data(), owner.size(), 0) > 0;
 }
 
 void DirectoryLock::check_held() const {

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/checkpoint/lease.h"
 
 namespace lockstep::checkpoint {
@@ -22,9 +23,6 @@ class DirectoryLock {
   /// then not written to.
   DirectoryLock(const std::filesystem::path& directory, std::chrono::milliseconds patience,
                 const LeaseTimes& times = {});
-  DirectoryLock(const DirectoryLock&) = delete;
-  DirectoryLock& operator=(const DirectoryLock&) = delete;
-  ~DirectoryLock();
 
   /// Why a lease is used instead of a lock; empty if there is a lock.
   const std::string& why_lease() const { return why_lease_; }
@@ -34,7 +32,7 @@ class DirectoryLock {
   void check_held() const;
 
  private:
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::string why_lease_;
   std::optional<DirectoryLease> lease_;
 };

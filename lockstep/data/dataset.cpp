@@ -9,6 +9,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/pipeline/mixup.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/pipeline/prefetch_stream.h"
@@ -36,8 +37,7 @@ Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& 
   const auto files = matching_files({glob});
   const std::string directory =
       files.front().has_parent_path() ? files.front().parent_path().string() : ".";
-  auto description = fmt::format("{} TFRecord file{} in {}", files.size(),
-                                 files.size() == 1 ? "" : "s", directory);
+  auto description = fmt::format("{} in {}", counted(files.size(), "TFRecord file"), directory);
   return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
 }
 
@@ -101,22 +101,24 @@ Dataset Dataset::with_records(std::shared_ptr<const RecordSource> source) const 
   return Dataset(std::make_shared<const Description>(std::move(changed)));
 }
 
-Dataset Dataset::take(std::int64_t count) const {
+/// `count` of take() or skip(), at most all records.
+std::int64_t Dataset::limited(std::int64_t count, std::string_view word) const {
   if (count < -1)
-    throw Error(ErrorCategory::input, "take", "expected 0 or more records, or -1 for all",
+    throw Error(ErrorCategory::input, word, "expected 0 or more records, or -1 for all",
                 fmt::format("got {}", count));
+  return count < 0 ? size() : std::min(count, size());
+}
+
+Dataset Dataset::take(std::int64_t count) const {
+  const std::int64_t end = limited(count, "take");
   auto records = records_for("take");
-  const std::int64_t end = count < 0 ? size() : std::min(count, size());
   return with_records(std::make_shared<RangeSource>(std::move(records), Range{0, end},
                                                     fmt::format("the first {} records", end)));
 }
 
 Dataset Dataset::skip(std::int64_t count) const {
-  if (count < -1)
-    throw Error(ErrorCategory::input, "skip", "expected 0 or more records, or -1 for all",
-                fmt::format("got {}", count));
+  const std::int64_t begin = limited(count, "skip");
   auto records = records_for("skip");
-  const std::int64_t begin = count < 0 ? size() : std::min(count, size());
   return with_records(
       std::make_shared<RangeSource>(std::move(records), Range{begin, size()},
                                     fmt::format("without the first {} records", begin)));
@@ -149,6 +151,14 @@ Dataset Dataset::cache(const std::filesystem::path& file) const {
   return with_records(std::make_shared<CachedSource>(records_for("cache"), file));
 }
 
+/// This data set after `change(description)`.
+template <typename Change>
+Dataset Dataset::with(Change change) const {
+  Description changed = *description_;
+  change(changed);
+  return Dataset(std::make_shared<const Description>(std::move(changed)));
+}
+
 Dataset Dataset::images(const ImageRecipe& recipe) const {
   if (!source().has_images())
     throw Error(ErrorCategory::input, "images", "expected image records",
@@ -159,23 +169,21 @@ Dataset Dataset::images(const ImageRecipe& recipe) const {
         ErrorCategory::input, "images",
         fmt::format("expected images [H, W, {}] for the recipe {}", recipe.channels, recipe.name),
         fmt::format("the images of {} are [{}]", description(), fmt::join(stored, ", ")));
-  Description changed = *description_;
-  changed.images = std::make_shared<const ImageTransform>(recipe);
-  changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) {
+    changed.images = std::make_shared<const ImageTransform>(recipe);
+    changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
+  });
 }
 
 Dataset Dataset::map(SampleMap map) const {
-  Description changed = *description_;
-  changed.maps.push_back(std::move(map));
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.maps.push_back(std::move(map)); });
 }
 
 Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
   const std::int64_t channels = spec().shape.empty() ? 0 : spec().shape.back();
-  const auto given = std::span(normalization.deviation)
-                         .first(static_cast<std::size_t>(std::clamp(
-                             normalization.channels, 0, ChannelNormalization::kMaxChannels)));
+  const auto given =
+      std::span(normalization.deviation)
+          .first(std::clamp(normalization.channels, 0, ChannelNormalization::kMaxChannels));
   if (normalization.channels != channels ||
       !std::ranges::all_of(given, [](float d) { return d > 0; })) {
     throw Error(
@@ -184,9 +192,7 @@ Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
                     channels),
         fmt::format("got {} deviations: {}", normalization.channels, fmt::join(given, ", ")));
   }
-  Description changed = *description_;
-  changed.normalization = normalization;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.normalization = normalization; });
 }
 
 Dataset Dataset::mixup(double alpha) const {
@@ -194,15 +200,11 @@ Dataset Dataset::mixup(double alpha) const {
   if (alpha != 0 && spec().classes == 0)
     throw Error(ErrorCategory::input, "mixup", "expected a data set with classes",
                 description() + " has no classes");
-  Description changed = *description_;
-  changed.mixup_alpha = alpha;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.mixup_alpha = alpha; });
 }
 
 Dataset Dataset::shuffle() const {
-  Description changed = *description_;
-  changed.shuffled = true;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.shuffled = true; });
 }
 
 Dataset Dataset::batch(std::int64_t global_batch) const {
@@ -210,40 +212,32 @@ Dataset Dataset::batch(std::int64_t global_batch) const {
     throw Error(ErrorCategory::input, "batch", "expected a global batch of at least 1 sample",
                 fmt::format("got {}", global_batch));
   }
-  Description changed = *description_;
-  changed.global_batch = global_batch;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.global_batch = global_batch; });
 }
 
 Dataset Dataset::shard(ShardPolicy policy) const {
-  Description changed = *description_;
-  changed.policy = policy;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.policy = policy; });
 }
 
 Dataset Dataset::skip_bad_records(std::int64_t limit) const {
   if (limit < 0)
     throw Error(ErrorCategory::input, "bad records", "expected a limit of 0 or more",
                 fmt::format("got {}", limit));
-  Description changed = *description_;
-  changed.bad_records = limit;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.bad_records = limit; });
 }
 
 Dataset Dataset::with_classes(std::vector<std::string> names) const {
-  Description changed = *description_;
-  changed.source = std::make_shared<RenumberedSource>(description_->source, std::move(names));
-  changed.spec.classes = changed.source->spec().classes;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) {
+    changed.source = std::make_shared<RenumberedSource>(description_->source, std::move(names));
+    changed.spec.classes = changed.source->spec().classes;
+  });
 }
 
 Dataset Dataset::prefetch(int batches) const {
   if (batches < 1)
     throw Error(ErrorCategory::input, "prefetch", "expected at least 1 batch",
                 fmt::format("got {}", batches));
-  Description changed = *description_;
-  changed.prefetch = batches;
-  return Dataset(std::make_shared<const Description>(std::move(changed)));
+  return with([&](Description& changed) { changed.prefetch = batches; });
 }
 
 const SampleSpec& Dataset::spec() const { return description_->spec; }

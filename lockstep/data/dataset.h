@@ -154,7 +154,10 @@ class Dataset {
  private:
   struct Description;
   explicit Dataset(std::shared_ptr<const Description> description);
+  template <typename Change>
+  Dataset with(Change change) const;
   std::shared_ptr<const RecordSource> records_for(std::string_view word) const;
+  std::int64_t limited(std::int64_t count, std::string_view word) const;
   Dataset with_records(std::shared_ptr<const RecordSource> source) const;
   std::shared_ptr<const Description> description_;
 };

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <charconv>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -45,14 +44,12 @@ std::string_view word_of(const std::string& spec) {
 }
 
 std::int64_t positive_number(const std::string& spec, const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < 1) {
+  const auto value = parse_number<std::int64_t>(text);
+  if (!value || *value < 1)
     fail_input(spec,
                fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word_of(spec)),
                fmt::format("got \"{}\"", text));
-  }
-  return value;
+  return *value;
 }
 
 /// Removes a trailing ":train" or ":test" from `text`.

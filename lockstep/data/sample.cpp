@@ -10,6 +10,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/record/record_frame.h"
 
 namespace lockstep::data {
@@ -86,7 +87,7 @@ std::string DamagedFile::text() const {
 
 void throw_too_many_bad(std::int64_t limit, std::string_view one) {
   throw Error(ErrorCategory::data, "bad records",
-              fmt::format("expected at most {} unreadable record{}", limit, limit == 1 ? "" : "s"),
+              "expected at most " + counted(limit, "unreadable record"),
               fmt::format("there are more, such as: {}", one));
 }
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <charconv>
 #include <string_view>
 
 #include "lockstep/base/error.h"
@@ -24,11 +23,9 @@ Device parse_device(std::string_view text) {
   const std::size_t colon = text.find(':');
   if (colon == std::string_view::npos) throw refuse();
   const std::string_view kind = text.substr(0, colon);
-  const std::string_view number = text.substr(colon + 1);
   if (kind != "cpu" && kind != "gpu") throw refuse();
-  int index = 0;
-  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
-  if (error != std::errc{} || end != number.data() + number.size() || index < 0) throw refuse();
+  const int index = parse_number<int>(text.substr(colon + 1)).value_or(-1);
+  if (index < 0) throw refuse();
   return {kind == "cpu" ? DeviceKind::cpu : DeviceKind::gpu, index};
 }
 

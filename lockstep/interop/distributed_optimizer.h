@@ -5,8 +5,6 @@
 #include <cstddef>
 #include <iterator>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <vector>
 
 #include "lockstep/interop/parameter_exchange.h"

@@ -151,7 +151,8 @@ float GradientReducer::factor_after() const {
   return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
 }
 
-void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+/// Throws Error (input) unless the parameter has no gradient in this pass yet. Returns its name.
+const std::string& GradientReducer::expect_gradient(std::size_t parameter) {
   LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
   const std::string& name = parameters_[parameter].name;
   if (!in_pass_)
@@ -160,6 +161,11 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
   if (pass_has_[parameter])
     usage_error("expected one gradient per parameter in a backward pass",
                 fmt::format("{} got two", name));
+  return name;
+}
+
+void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+  const std::string& name = expect_gradient(parameter);
   if (values.size() != parameters_[parameter].elements())
     usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
                 fmt::format("its gradient has {}", values.size()));
@@ -180,14 +186,7 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
 }
 
 void GradientReducer::written(std::size_t parameter) {
-  LOCKSTEP_CHECK_OP(parameter, <, parameters_.size());
-  const std::string& name = parameters_[parameter].name;
-  if (!in_pass_)
-    usage_error("expected an open backward pass for a gradient",
-                fmt::format("got one for {} outside a pass", name));
-  if (pass_has_[parameter])
-    usage_error("expected one gradient per parameter in a backward pass",
-                fmt::format("{} got two", name));
+  const std::string& name = expect_gradient(parameter);
   if (pass_samples_ == 0)
     usage_error("expected no gradient in a backward pass without samples",
                 fmt::format("{} has one", name));

@@ -134,6 +134,7 @@ class GradientReducer {
       2;  // index in counts_: after samples and passes, one flag per parameter
 
   void describe_buckets();
+  const std::string& expect_gradient(std::size_t parameter);
   void weigh(double samples);
   void agree_on_samples();
   float factor_before() const;

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::job {
 namespace {
@@ -46,12 +46,10 @@ std::vector<std::string> parse_addresses(const std::string& type, const json& li
 
 /// An integer or its decimal text; launch scripts use both.
 int parse_index(const json& index) {
-  const std::string text = index.is_string() ? index.get<std::string>() : describe_json(index);
-  constexpr std::size_t kMaxDigits = 9;
-  if (text.empty() || text.size() > kMaxDigits ||
-      text.find_first_not_of("0123456789") != std::string::npos)
-    refuse("expected a task index from 0", "got " + describe_json(index));
-  return std::stoi(text);
+  const auto number = parse_number<int>(index.is_string() ? index.get_ref<const std::string&>()
+                                                          : describe_json(index));
+  if (!number || *number < 0) refuse("expected a task index from 0", "got " + describe_json(index));
+  return *number;
 }
 
 }  // namespace

@@ -1,8 +1,6 @@
 // Delays SIGTERM so that the watchdog can report a lost rank before the launcher ends the others.
 #pragma once
 
-#include <csignal>
-
 #include "lockstep/job/session.h"
 #include "lockstep/job/signals.h"
 

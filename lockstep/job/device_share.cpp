@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
@@ -23,14 +22,14 @@ std::string processors_of_this_process() {
   const std::vector<int> processors = allowed_processors();
   if (processors.empty()) return "1";
   std::string text(static_cast<std::size_t>(processors.back()) + 1, '0');
-  for (const int processor : processors) text[static_cast<std::size_t>(processor)] = '1';
+  for (const int processor : processors) text[processor] = '1';
   return text;
 }
 
 }  // namespace
 
 int share_of_cores(const std::vector<CoreClaim>& claims, int rank) {
-  const CoreClaim& mine = claims[static_cast<std::size_t>(rank)];
+  const CoreClaim& mine = claims[rank];
   const auto same_cores = std::ranges::count_if(claims, [&](const CoreClaim& claim) {
     return claim.node == mine.node && claim.processors == mine.processors;
   });
@@ -79,7 +78,7 @@ DeviceClaim claim_of(const Session& session, std::string_view list) {
 
 std::vector<Device> share_of_devices(const std::vector<DeviceClaim>& claims, int rank,
                                      bool share_gpus) {
-  const DeviceClaim& mine = claims[static_cast<std::size_t>(rank)];
+  const DeviceClaim& mine = claims[rank];
   const bool takes_all = mine.devices == "gpu:all";
   const int gpus = static_cast<int>(mine.gpus.size());
   if (gpus == 0 && takes_all)
@@ -109,7 +108,7 @@ std::vector<Device> choose_devices(const Session& session, std::string_view list
       Agreement(session).gather_values("device claims", claim_of(session, list));
   std::vector<Device> mine;
   for (int rank = 0; rank < session.size(); ++rank) {
-    if (!is_open(claims[static_cast<std::size_t>(rank)].devices)) continue;
+    if (!is_open(claims[rank].devices)) continue;
     std::vector<Device> share = share_of_devices(claims, rank, share_gpus);
     if (rank == session.rank()) mine = std::move(share);
   }

@@ -38,7 +38,7 @@ FailureVerdict judge(const std::vector<Summary>& all, int rank) {
   const auto cause =
       std::find_if(all.begin(), all.end(), [](const Summary& one) { return one.consequence == 0; });
   const bool has_cause = cause != all.end();
-  const Summary& mine = all[static_cast<std::size_t>(rank)];
+  const Summary& mine = all[rank];
   const auto first_alike = std::find_if(all.begin(), all.end(), [&](const Summary& one) {
     return one.message_hash == mine.message_hash && one.consequence == mine.consequence;
   });

@@ -4,8 +4,6 @@
 
 #include <mpi.h>
 
-#include <cstdint>
-#include <exception>
 #include <string>
 
 namespace lockstep::job {

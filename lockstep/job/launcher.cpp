@@ -1,9 +1,9 @@
 #include "lockstep/job/launcher.h"
 
-#include <charconv>
 #include <cstdlib>
 #include <optional>
-#include <string_view>
+
+#include "lockstep/base/text.h"
 
 namespace lockstep::job {
 namespace {
@@ -11,11 +11,8 @@ namespace {
 std::optional<int> number(const Environment& environment, const char* name) {
   const char* text = environment(name);
   if (text == nullptr) return std::nullopt;
-  const std::string_view view(text);
-  int value = 0;
-  const auto [end, error] = std::from_chars(view.data(), view.data() + view.size(), value);
-  if (error != std::errc{} || end != view.data() + view.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_number<int>(text);
+  return value >= 0 ? value : std::nullopt;
 }
 
 }  // namespace

@@ -92,6 +92,8 @@ Placement describe_place(device::Device device) {
   return place;
 }
 
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(GpuPlace, name, uuid, numa_node, bytes)
+
 void to_json(nlohmann::json& json, const Placement& place) {
   json = {{"replica", place.replica},
           {"rank", place.rank},
@@ -100,11 +102,7 @@ void to_json(nlohmann::json& json, const Placement& place) {
           {"host", place.host},
           {"device", place.device},
           {"cores", place.cores},
-          {"gpu",
-           {{"name", place.gpu.name},
-            {"uuid", place.gpu.uuid},
-            {"numa_node", place.gpu.numa_node},
-            {"bytes", place.gpu.bytes}}},
+          {"gpu", place.gpu},
           {"processors", place.processors},
           {"processor_list", place.processor_list},
           {"numa_nodes", place.numa_nodes},
@@ -119,11 +117,7 @@ void from_json(const nlohmann::json& json, Placement& place) {
   json.at("host").get_to(place.host);
   json.at("device").get_to(place.device);
   json.at("cores").get_to(place.cores);
-  const nlohmann::json& gpu = json.at("gpu");
-  gpu.at("name").get_to(place.gpu.name);
-  gpu.at("uuid").get_to(place.gpu.uuid);
-  gpu.at("numa_node").get_to(place.gpu.numa_node);
-  gpu.at("bytes").get_to(place.gpu.bytes);
+  json.at("gpu").get_to(place.gpu);
   json.at("processors").get_to(place.processors);
   json.at("processor_list").get_to(place.processor_list);
   json.at("numa_nodes").get_to(place.numa_nodes);

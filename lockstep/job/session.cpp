@@ -22,6 +22,7 @@
 #include "lockstep/allreduce/watchdog/final_message.h"
 #include "lockstep/allreduce/watchdog/progress.h"
 #include "lockstep/allreduce/watchdog/watchdog.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/job/failure.h"
@@ -226,16 +227,14 @@ void Session::wait_for_others() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
-double Session::seconds() const {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - state_->start).count();
-}
+double Session::seconds() const { return seconds_since(state_->start); }
 
 std::vector<std::string> Session::all_gather(const std::string& mine) const {
   if (size_ == 1) return {mine};
   if (workers_) workers_->settle();
   const allreduce::CollectiveScope scope(activity_.get(), "all_gather");
   const auto own = static_cast<std::int64_t>(mine.size());
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(size_));
+  std::vector<std::int64_t> sizes(size_);
   MPI_Allgather(&own, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, ranks_);
   const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
   if (total > INT_MAX)  // MPI counts are int; all ranks know the total, so all throw

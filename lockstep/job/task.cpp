@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <limits>
 #include <optional>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/job/cluster.h"
 
 namespace lockstep::job {
@@ -30,10 +30,8 @@ constexpr std::size_t kMaxDigits = 9;
 }
 
 std::optional<int> number(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < 0) return std::nullopt;
-  return value;
+  const auto value = parse_number<int>(text);
+  return value >= 0 ? value : std::nullopt;
 }
 
 /// Splits `list` at commas outside brackets.
@@ -152,14 +150,13 @@ bool is_set(const Environment& environment, const char* name) {
 int number(const Environment& environment, const char* name, int least,
            int most = std::numeric_limits<int>::max()) {
   const std::string given = text(environment, name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), value);
-  if (error != std::errc{} || end != given.data() + given.size() || value < least || value > most)
+  const auto value = parse_number<int>(given);
+  if (!value || *value < least || *value > most)
     refuse(most == std::numeric_limits<int>::max()
                ? fmt::format("expected a number from {} in {}", least, name)
                : fmt::format("expected a number from {} to {} in {}", least, most, name),
            fmt::format("got \"{}\"", given));
-  return value;
+  return *value;
 }
 
 std::optional<Task> of_plain_variables(const Environment& environment) {
@@ -284,8 +281,8 @@ Endpoint parse_address(const std::string& where, const std::string& address) {
   };
   if (point.host.empty() || std::ranges::any_of(point.host, is_of_no_name)) throw wrong();
   if (port.empty()) return point;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), point.port);
-  if (error != std::errc{} || end != port.data() + port.size() || point.port == 0) throw wrong();
+  point.port = parse_number<std::uint16_t>(port).value_or(0);
+  if (point.port == 0) throw wrong();
   return point;
 }
 

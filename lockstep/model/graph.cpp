@@ -15,7 +15,7 @@ std::vector<std::size_t> consumers_of(const Graph& graph, NodeId value) {
 }
 
 Traits traits_of(const Network& network, const GraphStep& step) {
-  return network.nodes()[static_cast<std::size_t>(step.node)].layer->traits();
+  return network.nodes()[step.node].layer->traits();
 }
 
 // relu(x) -> pool becomes pool(x) -> relu. The ReLU's step moves after the pooling; the readers of

@@ -1,7 +1,6 @@
 // The execution order of a network's layers, after rewrites that do not change any result.
 #pragma once
 
-#include <cstddef>
 #include <vector>
 
 #include "lockstep/model/network.h"

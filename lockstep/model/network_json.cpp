@@ -157,8 +157,7 @@ std::optional<json> network_to_json(const Network& network) {
     if (type == kLayerTypes.end() || node.name == kInputName) return std::nullopt;
     description["type"] = type->name;
     for (const NodeId input : node.inputs)
-      description["inputs"].push_back(
-          input == kInput ? kInputName : network.nodes()[static_cast<std::size_t>(input)].name);
+      description["inputs"].push_back(input == kInput ? kInputName : network.nodes()[input].name);
     layers.push_back(std::move(description));
   }
   return json{

@@ -70,7 +70,7 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     const int index = static_cast<int>(steps_.size());
     Step& step = steps_.emplace_back();
     step.graph = std::move(description);
-    step.node = &network.nodes()[static_cast<std::size_t>(step.graph.node)];
+    step.node = &network.nodes()[step.graph.node];
     Value& output = value(step.graph.node);
     output.elements = static_cast<std::size_t>(batch_ * element_count(step.graph.output_shape));
     output.producer = index;
@@ -103,7 +103,7 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
 // If the preceding step has computed statistics, this step is their only reader.
 bool Plan::has_input_statistics(const Step& step) const {
   const int producer = value(step.graph.inputs.front()).producer;
-  return producer >= 0 && steps_[static_cast<std::size_t>(producer)].needs.statistics_bytes > 0;
+  return producer >= 0 && steps_[producer].needs.statistics_bytes > 0;
 }
 
 void Plan::pad_input(std::int64_t channels, std::int64_t padded) {
@@ -131,7 +131,7 @@ Plan::StorageId Plan::new_array(std::size_t elements, int first, int last) {
 
 void Plan::extend(StorageId storage, int time) {
   if (storage < 0) return;
-  Lifetime& lifetime = lifetimes_[static_cast<std::size_t>(storage)];
+  Lifetime& lifetime = lifetimes_[storage];
   lifetime.first = std::min(lifetime.first, time);
   lifetime.last = std::max(lifetime.last, time);
 }
@@ -146,7 +146,7 @@ bool Plan::may_run_in_place(const Step& step) const {
     if (other.storage != storage) continue;
     if (other.consumers.size() > 1) return false;
     if (other.producer < 0) continue;
-    const Step& producer = steps_[static_cast<std::size_t>(other.producer)];
+    const Step& producer = steps_[other.producer];
     if (producer.runs_backward && producer.operation && producer.needs.output_in_backward)
       return false;
   }
@@ -220,7 +220,7 @@ void Plan::assign_workspace() {
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
-    steps_[static_cast<std::size_t>(reader)].statistics = step.statistics;
+    steps_[reader].statistics = step.statistics;
   }
   if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
 }
@@ -244,15 +244,14 @@ void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
 
 TensorView Plan::view(StorageId storage, std::size_t elements) const {
   if (storage < 0) return {};
-  return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], elements,
-          backend_.precision()};
+  return {arena_ + layout_.offsets[storage], elements, backend_.precision()};
 }
 
 void Plan::bind(std::byte* arena) {
   arena_ = arena;
   const auto bytes = [this](StorageId storage, std::size_t count) -> std::span<std::byte> {
     if (storage < 0) return {};
-    return {arena_ + layout_.offsets[static_cast<std::size_t>(storage)], count};
+    return {arena_ + layout_.offsets[storage], count};
   };
   for (Step& step : steps_) {
     const Value& output = value(step.graph.node);
@@ -272,8 +271,7 @@ void Plan::bind(std::byte* arena) {
     step.operands.scratch =
         bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
     if (step.statistics != kNone)
-      step.operands.statistics =
-          bytes(step.statistics, lifetimes_[static_cast<std::size_t>(step.statistics)].bytes);
+      step.operands.statistics = bytes(step.statistics, lifetimes_[step.statistics].bytes);
   }
 }
 

@@ -14,7 +14,6 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
-#include <system_error>
 #include <utility>
 
 namespace lockstep::net {

@@ -5,7 +5,6 @@
 #include <poll.h>
 
 #include <chrono>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -17,6 +17,8 @@
 #include <memory>
 #include <span>
 
+#include "lockstep/base/file_descriptor.h"
+
 namespace lockstep::net {
 namespace {
 
@@ -24,16 +26,9 @@ namespace {
 /// namespace of this process, which may be that of a container.
 class Questions {
  public:
-  Questions() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {}
-  Questions(const Questions&) = delete;
-  Questions& operator=(const Questions&) = delete;
-  ~Questions() {
-    if (socket_ >= 0) ::close(socket_);
-  }
-
   int mtu(const char* interface) const {
     ifreq request = about(interface);
-    return ::ioctl(socket_, SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
+    return ::ioctl(socket_.get(), SIOCGIFMTU, &request) == 0 ? request.ifr_mtu : 0;
   }
 
   std::int64_t bits_per_second(const char* interface) const {
@@ -42,7 +37,7 @@ class Questions {
     settings.cmd = ETHTOOL_GSET;
     ifreq request = about(interface);
     request.ifr_data = reinterpret_cast<char*>(&settings);
-    if (::ioctl(socket_, SIOCETHTOOL, &request) != 0) return 0;
+    if (::ioctl(socket_.get(), SIOCETHTOOL, &request) != 0) return 0;
     const std::uint32_t speed = ethtool_cmd_speed(&settings);
     return speed == static_cast<std::uint32_t>(SPEED_UNKNOWN) ? 0 : speed * kMegabit;
   }
@@ -55,7 +50,7 @@ class Questions {
     return request;
   }
 
-  int socket_;
+  FileDescriptor socket_{::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)};
 };
 
 /// The bytes of an address in network byte order.

@@ -58,10 +58,6 @@ std::uint16_t port_of(const FileDescriptor& socket) {
 
 }  // namespace
 
-FileDescriptor::~FileDescriptor() {
-  if (is_open()) close(number_);
-}
-
 Listener::Listener(std::uint16_t port) : socket_(listen_on(AF_INET6, port)) {
   if (!socket_.is_open() && errno != EADDRINUSE) socket_ = listen_on(AF_INET, port);
   if (!socket_.is_open())

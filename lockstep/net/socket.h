@@ -6,26 +6,11 @@
 #include <string>
 #include <utility>
 
+#include "lockstep/base/file_descriptor.h"
+
 namespace lockstep::net {
 
-/// Owns a file descriptor, or none (-1).
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int number) : number_(number) {}
-  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
-    std::swap(number_, other.number_);
-    return *this;
-  }
-  ~FileDescriptor();
-
-  int get() const { return number_; }
-  bool is_open() const { return number_ >= 0; }
-
- private:
-  int number_ = -1;
-};
+using lockstep::FileDescriptor;
 
 /// A listening TCP socket, non-blocking.
 class Listener {

@@ -61,8 +61,7 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
                                           const Interrupted& interrupted) {
   const auto stream = dataset.stream(options);
   std::vector<data::Batch> parts;
-  std::vector<model::MetricSums> sums(
-      static_cast<std::size_t>(replicas.strategy().local_replicas()));
+  std::vector<model::MetricSums> sums(replicas.strategy().local_replicas());
   const std::function<void(int)> body = [&](int local) {
     const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local),
                                            allreduce::Phase::evaluating);
@@ -77,8 +76,7 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
     }
     all.emplace();
     replicas.run([&](Replica& replica, int local) {
-      const model::MetricSums reduced =
-          reduce_metrics(replica.group(), sums[static_cast<std::size_t>(local)]);
+      const model::MetricSums reduced = reduce_metrics(replica.group(), sums[local]);
       if (local == 0) *all = reduced;
     });
     all->has_accuracy = replicas.has_accuracy();
@@ -95,7 +93,7 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset,
   std::vector<std::int64_t> ids;
   std::vector<float> outputs;
   const std::function<void(int)> body = [&](int local) {
-    const data::Batch& part = parts[static_cast<std::size_t>(local)];
+    const data::Batch& part = parts[local];
     Replica& replica = replicas[local];
     const auto all = replica.group().all_gather(
         pack(part, part.samples > 0 ? replica.predict(part) : std::span<const float>{}));

@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
-#include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
@@ -168,8 +167,7 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
     if (kind == "flatten" && image.size() == 3 && image[0] * image[1] > 1 && image[2] > 1)
       ordered[i] = image[2];
     for (const model::NodeId input : nodes[i].inputs) {
-      const std::int64_t channels =
-          input == model::kInput ? 0 : ordered[static_cast<std::size_t>(input)];
+      const std::int64_t channels = input == model::kInput ? 0 : ordered[input];
       if (channels == 0) continue;
       if (kind == "dense")
         read[i] = channels;

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/network.h"

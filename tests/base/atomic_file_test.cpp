@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/system/process.h"
 #include "tests/data/support.h"
 
 namespace lockstep {
@@ -49,6 +50,14 @@ void in_killed_process(Function function) {
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   ASSERT_TRUE(WIFSIGNALED(status));
+}
+
+TEST(MakerOf, IsTheProcessInTheName) {
+  const std::string name = ".file.tmp-" + process_namespace() + "-123-";
+  EXPECT_EQ(maker_of(name + "0a"), 123);
+  EXPECT_EQ(maker_of(".file.tmp-other-123-0a"), 0) << "of another host";
+  EXPECT_EQ(maker_of(".file.tmp-" + process_namespace() + "-123"), 0) << "not a whole number";
+  EXPECT_EQ(maker_of(""), 0);
 }
 
 TEST(AtomicFile, IsWrittenInAnyOrderAndReadBeforeItHasItsName) {

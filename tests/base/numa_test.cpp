@@ -1,4 +1,5 @@
 #include "lockstep/base/system/numa.h"
+#include "lockstep/base/system/host.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,6 +7,8 @@
 #include <cstdlib>
 #include <fstream>
 #include <string>
+
+#include "lockstep/base/system/host.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +39,13 @@ TEST(ParseNumberList, ReadsNumbersAndRanges) {
   EXPECT_THAT(parse_number_list("none"), IsEmpty());
   EXPECT_THAT(parse_number_list("1,x,2"), ElementsAre(1));
   EXPECT_THAT(parse_number_list("1-x"), IsEmpty());
+}
+
+TEST(NumberList, JoinsRuns) {
+  EXPECT_EQ(number_list({}), "");
+  EXPECT_EQ(number_list(std::vector{3}), "3");
+  EXPECT_EQ(number_list(std::vector{0, 1, 2, 5, 7, 8}), "0-2,5,7-8");
+  EXPECT_EQ(number_list(std::vector{0, 1, 2, 5, 7, 8}, 3), "0-2,5,7,8");
 }
 
 TEST_F(FakeSystem, TellsTheNodeOfAPciDevice) {

@@ -29,6 +29,14 @@ TEST(Counted, HasAPluralExceptForOne) {
   EXPECT_EQ(counted(2, "step"), "2 steps");
 }
 
+TEST(ParseNumber, TakesTheWholeText) {
+  EXPECT_EQ(parse_number<int>("-12"), -12);
+  EXPECT_EQ(parse_number<double>("0.5"), 0.5);
+  for (const char* text : {"", " 1", "1 ", "+1", "1.0", "0x1", "99999999999"})
+    EXPECT_EQ(parse_number<int>(text), std::nullopt) << text;
+  EXPECT_EQ(parse_number<std::uint16_t>("-1"), std::nullopt);
+}
+
 enum class Color { red, blue, green };
 constexpr auto kColors = enum_names<Color>(
     {{Color::red, "red"}, {Color::blue, "blue"}, {Color::blue, "azure"}, {Color::green, "green"}});

@@ -17,6 +17,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/text.h"
 #include "lockstep/job/device_share.h"
 
 namespace lockstep::apps::doctor {
@@ -43,12 +44,6 @@ std::set<int> processors_of(const std::vector<const CoreReport*>& reports) {
   return all;
 }
 
-std::string processor_list(const std::vector<int>& processors) {
-  // The same form as that of ranks, without its noun.
-  const std::string text = rank_list(processors);
-  return text.empty() ? "none" : text.substr(text.find(' ') + 1);
-}
-
 /// Reports ranks of one host that share fewer processors than there are ranks. Returns whether
 /// there are any.
 bool judge_sharing(Outcome& outcome, const std::vector<const CoreReport*>& node) {
@@ -61,20 +56,17 @@ bool judge_sharing(Outcome& outcome, const std::vector<const CoreReport*>& node)
     const int online = sharers.front()->facts.online;
     const bool avoidable = online >= static_cast<int>(node.size());
     outcome.add(
-        {.ranks = ranks_of(sharers),
-         .level = avoidable ? Level::problem : Level::warning,
-         .what =
-             avoidable
-                 ? fmt::format("{} ranks are bound to processor {} of {}, which has {} processors",
-                               sharers.size(), processor_list(processors),
-                               sharers.front()->place.host, online)
-                 : fmt::format("{} ranks share the {} of {}", sharers.size(),
-                               online == 1 ? "one processor" : fmt::format("{} processors", online),
-                               sharers.front()->place.host),
-         .remedy = avoidable
-                       ? "mpirun --map-by core --bind-to core, or --bind-to none; and do not run "
-                         "it under taskset"
-                       : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
+        {ranks_of(sharers), avoidable ? Level::problem : Level::warning,
+         avoidable
+             ? fmt::format("{} ranks are bound to processor {} of {}, which has {} processors",
+                           sharers.size(), number_list(processors), sharers.front()->place.host,
+                           online)
+             : fmt::format("{} ranks share the {} of {}", sharers.size(),
+                           online == 1 ? "one processor" : fmt::format("{} processors", online),
+                           sharers.front()->place.host),
+         avoidable ? "mpirun --map-by core --bind-to core, or --bind-to none; and do not run "
+                     "it under taskset"
+                   : "start fewer ranks on each host: mpirun -np, or slots in the hostfile"});
   }
   return found;
 }
@@ -89,13 +81,11 @@ void judge_idle(Outcome& outcome, const std::vector<const CoreReport*>& node) {
   const auto used = static_cast<int>(processors_of(node).size());
   const int online = node.front()->facts.online;
   if (used == 0 || 2 * used >= online) return;
-  outcome.add(
-      {.ranks = ranks_of(node),
-       .level = Level::warning,
-       .what = fmt::format("the ranks of {} may use {} of its {} processors",
+  outcome.add({ranks_of(node), Level::warning,
+               fmt::format("the ranks of {} may use {} of its {} processors",
                            node.front()->place.host, used, online),
-       .remedy = fmt::format("{}, or --bind-to none",
-                             binding(std::max(1, online / static_cast<int>(node.size()))))});
+               fmt::format("{}, or --bind-to none",
+                           binding(std::max(1, online / static_cast<int>(node.size()))))});
 }
 
 /// Reports ranks of one host whose CPU quota is smaller than their set of processors. Ranks with
@@ -108,15 +98,13 @@ void judge_quota(Outcome& outcome, const std::vector<const CoreReport*>& node) {
     const std::size_t processors = processors_of(sharers).size();
     if (quota >= 0.9 * static_cast<double>(processors)) continue;
     outcome.add(
-        {.ranks = ranks_of(sharers),
-         .level = Level::warning,
-         .what = fmt::format(
+        {ranks_of(sharers), Level::warning,
+         fmt::format(
              "the control group limits the ranks of {} to the time of {:.1f} processors, and they "
              "run on {}: they are throttled when the quota is used up",
              sharers.front()->place.host, quota, processors),
-         .remedy =
-             "request whole processors from the container or batch system, at least one per rank "
-             "(--cpus, cpu.max), or bind the ranks to as many processors as the quota allows"});
+         "request whole processors from the container or batch system, at least one per rank "
+         "(--cpus, cpu.max), or bind the ranks to as many processors as the quota allows"});
   }
 }
 
@@ -124,22 +112,19 @@ void judge_rank(Outcome& outcome, const CoreReport& report) {
   const CoreFacts& facts = report.facts;
   const auto cores = static_cast<int>(facts.processors.size());
   if (facts.threads > cores)
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("OMP_NUM_THREADS requests {} threads on {} processors",
-                                     facts.threads, cores),
-                 .remedy = "unset OMP_NUM_THREADS, or give each rank as many processors: " +
-                           binding(facts.threads)});
+    outcome.warn(
+        report.place,
+        fmt::format("OMP_NUM_THREADS requests {} threads on {} processors", facts.threads, cores),
+        "unset OMP_NUM_THREADS, or give each rank as many processors: " + binding(facts.threads));
   // With the drivers intel_pstate and amd-pstate, the governor powersave reaches full speed under
   // load.
   if (facts.governor == "powersave" && !facts.driver.starts_with("intel_pstate") &&
       !facts.driver.starts_with("amd-pst"))
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format(
-                     "the processors of {} run at their lowest frequency (governor powersave)",
-                     report.place.host),
-                 .remedy = "cpupower frequency-set -g performance, as root"});
+    outcome.warn(
+        report.place,
+        fmt::format("the processors of {} run at their lowest frequency (governor powersave)",
+                    report.place.host),
+        "cpupower frequency-set -g performance, as root");
 }
 
 }  // namespace
@@ -157,8 +142,7 @@ CoreFacts measure_cores() {
 
 Outcome judge_cores(const Reports<CoreFacts>& reports) {
   Outcome outcome{.check = "cores"};
-  add_missing(outcome, reports.missing,
-              "log in to that host and check what its processes are waiting for");
+  add_missing(outcome, reports.missing, kLookAtTheHost);
   std::map<int, std::vector<const CoreReport*>> nodes;
   for (const CoreReport& report : reports.answered) nodes[report.place.node].push_back(&report);
   std::size_t fewest =
@@ -294,22 +278,19 @@ Outcome judge_product(const Reports<SpeedFacts>& reports) {
   const Extent extent = extent_of(reports, &SpeedFacts::gigaflops);
   for (const auto& [place, facts] : reports.answered) {
     if (facts.gigaflops < kSlow * extent.fastest)
-      outcome.add(
-          {.ranks = {place.rank},
-           .level = facts.gigaflops < kUseless * extent.fastest ? Level::problem : Level::warning,
-           .what = fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest "
+      outcome.add({{place.rank},
+                   facts.gigaflops < kUseless * extent.fastest ? Level::problem : Level::warning,
+                   fmt::format("multiplies at {:.3g} GFLOP/s on {} with {} core{}, the fastest "
                                "rank at {:.3g}: every step waits for the slowest",
                                facts.gigaflops, place.host, facts.cores,
                                facts.cores == 1 ? "" : "s", extent.fastest),
-           .remedy = "check its binding (see the check cores), other programs there (top), and its "
-                     "temperature and clock frequency (turbostat); or exclude the host"});
+                   "check its binding (see the check cores), other programs there (top), and its "
+                   "temperature and clock frequency (turbostat); or exclude the host"});
     if (facts.share_of_cores < kAlone)
-      outcome.add(
-          {.ranks = {place.rank},
-           .level = Level::warning,
-           .what = fmt::format("got at most {:.0f} % of the time of its cores on {}",
+      outcome.warn(place,
+                   fmt::format("got at most {:.0f} % of the time of its cores on {}",
                                10 * std::ceil(10 * facts.share_of_cores), place.host),
-           .remedy = "end other programs there (shown by top), or bind the ranks to other cores"});
+                   "end other programs there (shown by top), or bind the ranks to other cores");
   }
   outcome.summary = text_of(extent, "GFLOP/s per rank");
   return outcome;
@@ -325,12 +306,11 @@ Outcome judge_copy(const Reports<SpeedFacts>& reports) {
   const Extent extent = extent_of(reports, &SpeedFacts::copied_gigabytes);
   for (const auto& [place, facts] : reports.answered)
     if (facts.copied_gigabytes < kSlowMemory * extent.fastest)
-      outcome.add({.ranks = {place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}",
-                                       facts.copied_gigabytes, place.host, extent.fastest),
-                   .remedy = "bind each rank to cores and memory of one socket (mpirun --bind-to "
-                             "core --map-by numa), and check which other programs run there"});
+      outcome.warn(place,
+                   fmt::format("copies {:.3g} GB/s on {}, the fastest rank {:.3g}",
+                               facts.copied_gigabytes, place.host, extent.fastest),
+                   "bind each rank to cores and memory of one socket (mpirun --bind-to "
+                   "core --map-by numa), and check which other programs run there");
   outcome.summary = text_of(extent, "GB/s per rank, all at once");
   return outcome;
 }

@@ -2,7 +2,6 @@
 // computing and copying.
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"

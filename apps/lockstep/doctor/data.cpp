@@ -11,7 +11,10 @@
 #include <filesystem>
 
 #include "apps/lockstep/doctor/folders.h"
+#include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
@@ -27,21 +30,19 @@ constexpr double kSlowRead = 50;  // MB/s
 /// Returns why `file` cannot be read; empty if it can. Measures `megabytes_per_second` unless it is
 /// null.
 std::string read_file(const fs::path& file, double* megabytes_per_second) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return std::strerror(errno);
+  const FileDescriptor opened(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!opened.is_open()) return std::strerror(errno);
   std::string buffer(std::size_t{1} << 20, '\0');
   const std::size_t limit = megabytes_per_second == nullptr ? 1 : kRead;
-  if (megabytes_per_second != nullptr) ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_DONTNEED);
+  if (megabytes_per_second != nullptr) ::posix_fadvise(opened.get(), 0, 0, POSIX_FADV_DONTNEED);
   const auto begin = std::chrono::steady_clock::now();
   std::size_t total = 0;
   ssize_t got = 1;
   while (total < limit &&
-         (got = ::read(descriptor, buffer.data(), std::min(limit, buffer.size()))) > 0)
+         (got = ::read(opened.get(), buffer.data(), std::min(limit, buffer.size()))) > 0)
     total += static_cast<std::size_t>(got);
   std::string why = got < 0 ? std::strerror(errno) : "";
-  ::close(descriptor);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   constexpr std::size_t kTelling = 1'000'000;
   if (megabytes_per_second != nullptr && total >= kTelling)
     *megabytes_per_second = static_cast<double>(total) / 1e6 / std::max(seconds, 1e-6);
@@ -127,10 +128,9 @@ void read_some(DataFacts& facts, const std::vector<fs::path>& files, bool measur
 }
 
 std::string count_text(const DataFacts& facts) {
-  const std::string files = fmt::format("{} file{}", facts.files, facts.files == 1 ? "" : "s");
-  if (facts.folders > 0)
-    return fmt::format("{} in {} folder{}", files, facts.folders, facts.folders == 1 ? "" : "s");
-  return fmt::format("{} of {}", files, human_bytes(static_cast<double>(facts.bytes)));
+  const std::string files = counted(facts.files, "file");
+  if (facts.folders > 0) return fmt::format("{} in {}", files, counted(facts.folders, "folder"));
+  return fmt::format("{} of {}", files, human_bytes(facts.bytes));
 }
 
 /// Throws, on all ranks, if `spec` is invalid on every rank; then it is an error of the command
@@ -182,29 +182,23 @@ Outcome judge_data(const Reports<DataFacts>& reports, const std::string& spec) {
   for (const auto& report : reports.answered) {
     const DataFacts& facts = report.facts;
     if (!facts.failure.empty()) {
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::problem,
-                   .what = facts.failure,
-                   .remedy = "copy the files to this path on every host, readable for the user of "
-                             "the job, or correct --data"});
+      outcome.fail(report.place, facts.failure,
+                   "copy the files to this path on every host, readable for the user of "
+                   "the job, or correct --data");
       continue;
     }
     if (first == nullptr) first = &report;
     if (facts.fingerprint != first->facts.fingerprint)
-      outcome.add(
-          {.ranks = {report.place.rank},
-           .level = Level::problem,
-           .what = fmt::format("{} has {}, and rank {} has different ones: {}", report.place.host,
+      outcome.fail(report.place,
+                   fmt::format("{} has {}, and rank {} has different ones: {}", report.place.host,
                                count_text(facts), first->place.rank, count_text(first->facts)),
-           .remedy =
-               "copy the same files to every host (rsync --checksum), or use a shared folder"});
+                   "copy the same files to every host (rsync --checksum), or use a shared folder");
     if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowRead)
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("{} reads {:.2g} MB/s", report.place.host,
-                                       facts.megabytes_per_second),
-                   .remedy = "copy the files to a local disk; lockstep data benchmark measures the "
-                             "rate in training"});
+      outcome.warn(
+          report.place,
+          fmt::format("{} reads {:.2g} MB/s", report.place.host, facts.megabytes_per_second),
+          "copy the files to a local disk; lockstep data benchmark measures the "
+          "rate in training");
   }
   outcome.summary = first == nullptr ? spec + ": see below"
                                      : fmt::format("{}: {}", spec, count_text(first->facts));

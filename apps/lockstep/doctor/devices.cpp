@@ -13,6 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/system/shared_segment.h"
+#include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
 
 namespace lockstep::apps::doctor {
@@ -33,10 +34,10 @@ std::string describe(const std::vector<std::string>& gpus) {
 void judge_health(Outcome& outcome, const Place& place, std::size_t index,
                   const device::GpuHealth& gpu) {
   const auto add = [&](Level level, const std::string& what, const std::string& remedy) {
-    outcome.add({.ranks = {place.rank},
-                 .level = level,
-                 .what = fmt::format("GPU {} of {} ({}) {}", index, place.host, gpu.uuid, what),
-                 .remedy = remedy});
+    outcome.add({{place.rank},
+                 level,
+                 fmt::format("GPU {} of {} ({}) {}", index, place.host, gpu.uuid, what),
+                 remedy});
   };
   if (gpu.uncorrected_errors > 0)
     add(Level::problem, fmt::format("has {} uncorrected ECC errors", gpu.uncorrected_errors),
@@ -53,8 +54,8 @@ void judge_health(Outcome& outcome, const Place& place, std::size_t index,
         "PERFORMANCE,TEMPERATURE,POWER");
   if (static_cast<double>(gpu.used_bytes) > kUsedShare * static_cast<double>(gpu.total_bytes))
     add(Level::warning,
-        fmt::format("has {} of {} in use already", human_bytes(static_cast<double>(gpu.used_bytes)),
-                    human_bytes(static_cast<double>(gpu.total_bytes))),
+        fmt::format("has {} of {} in use already", human_bytes(gpu.used_bytes),
+                    human_bytes(gpu.total_bytes)),
         "find the processes that use it with nvidia-smi, and end those that are left over");
 }
 
@@ -62,22 +63,19 @@ void judge_rank(Outcome& outcome, const Reported<DeviceFacts>& report,
                 const Reported<DeviceFacts>& first) {
   const DeviceFacts& facts = report.facts;
   if (facts.gpus.empty() && !facts.health.empty())
-    outcome.add(
-        {.ranks = {report.place.rank},
-         .level = Level::warning,
-         .what = fmt::format("{} has {} GPUs that this program cannot use: {}", report.place.host,
+    outcome.warn(report.place,
+                 fmt::format("{} has {} GPUs that this program cannot use: {}", report.place.host,
                              facts.health.size(), facts.unavailable),
-         .remedy = facts.has_cuda
-                       ? "install a driver that supports this program's CUDA version, and check "
-                         "CUDA_VISIBLE_DEVICES"
-                       : "install a Lockstep that was compiled with -DLOCKSTEP_CUDA=ON"});
+                 facts.has_cuda
+                     ? "install a driver that supports this program's CUDA version, and check "
+                       "CUDA_VISIBLE_DEVICES"
+                     : "install a Lockstep that was compiled with -DLOCKSTEP_CUDA=ON");
   if (describe(facts.gpus) != describe(first.facts.gpus))
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("sees {}, and rank {} sees {}", describe(facts.gpus),
-                                     first.place.rank, describe(first.facts.gpus)),
-                 .remedy = "use hosts of one kind and the same CUDA_VISIBLE_DEVICES for all ranks, "
-                           "or set --devices"});
+    outcome.warn(report.place,
+                 fmt::format("sees {}, and rank {} sees {}", describe(facts.gpus), first.place.rank,
+                             describe(first.facts.gpus)),
+                 "use hosts of one kind and the same CUDA_VISIBLE_DEVICES for all ranks, "
+                 "or set --devices");
 }
 
 }  // namespace
@@ -121,13 +119,12 @@ Outcome judge_devices(const Reports<DeviceFacts>& reports) {
     const auto gpus = static_cast<int>(report.facts.uuids.size());
     const int ranks = ranks_of_gpus[{report.place.node, report.facts.uuids}];
     if (gpus == 0 || ranks <= gpus) continue;
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::problem,
-                 .what = fmt::format("{} ranks of {} see the same {} GPU{}", ranks,
-                                     report.place.host, gpus, gpus == 1 ? "" : "s"),
-                 .remedy = "start one rank for each GPU: mpirun -np, or slots in the hostfile; or "
-                           "let them share GPUs "
-                           "with --share-gpus, or train with --devices cpu:0"});
+    outcome.fail(report.place,
+                 fmt::format("{} ranks of {} see the same {}", ranks, report.place.host,
+                             counted(gpus, "GPU")),
+                 "start one rank for each GPU: mpirun -np, or slots in the hostfile; or "
+                 "let them share GPUs "
+                 "with --share-gpus, or train with --devices cpu:0");
   }
   outcome.summary =
       first.facts.gpus.empty()
@@ -149,9 +146,7 @@ constexpr std::int64_t kMemoryOfRank = 1'000'000'000;
 /// Why this rank cannot map the memory; empty if it can.
 std::string look_at(const OfferedSegment& offered) {
   try {
-    SharedSegment::open({{offered.pid_namespace, offered.nonce, offered.process},
-                         offered.descriptor,
-                         offered.serial});
+    SharedSegment::open(offered.handle);
     return "";
   } catch (const Error& error) {
     return error.message().actual;
@@ -188,12 +183,11 @@ std::string remedy_of(const std::string& why, bool wanted) {
 void judge_offer(Outcome& outcome, const Reported<MemoryFacts>& report, bool wanted) {
   if (report.facts.offer_failure.empty()) return;
   outcome.add(
-      {.ranks = {report.place.rank},
-       .level = wanted ? Level::problem : Level::warning,
-       .what = fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
-       .remedy =
-           "allow memfd_create in the container's seccomp profile, and increase its memory limit "
-           "(--memory, memory.max)" +
+      {{report.place.rank},
+       wanted ? Level::problem : Level::warning,
+       fmt::format("cannot create shared memory: {}", report.facts.offer_failure),
+       "allow memfd_create in the container's seccomp profile, and increase its memory limit "
+       "(--memory, memory.max)" +
            way_out(wanted)});
 }
 
@@ -205,25 +199,23 @@ void judge_shm(Outcome& outcome, const Reported<MemoryFacts>& report, int ranks_
       "remount,size=1g /dev/shm; and "
       "remove files of earlier jobs there";
   if (facts.shm_bytes < 0) {
-    outcome.add(
-        {.ranks = {report.place.rank},
-         .level = Level::warning,
-         .what = fmt::format("{} has no /dev/shm, which MPI and NCCL use", report.place.host),
-         .remedy = "mount -t tmpfs tmpfs /dev/shm, as root"});
+    outcome.warn(report.place,
+                 fmt::format("{} has no /dev/shm, which MPI and NCCL use", report.place.host),
+                 "mount -t tmpfs tmpfs /dev/shm, as root");
     return;
   }
   const std::int64_t needed =
       std::max(has_gpus ? kShmOfGpus : kShmOfHost, kShmOfRank * ranks_of_host);
   if (facts.shm_free_bytes >= needed) return;
   const bool hopeless = facts.shm_free_bytes < kShmOfRank * ranks_of_host / 2;
-  outcome.add({.ranks = {report.place.rank},
-               .level = hopeless ? Level::problem : Level::warning,
-               .what = fmt::format(
-                   "/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may need {:.0f} MB",
+  outcome.add(
+      {{report.place.rank},
+       hopeless ? Level::problem : Level::warning,
+       fmt::format("/dev/shm of {} has {:.0f} of {:.0f} MB free; MPI and NCCL may need {:.0f} MB",
                    report.place.host, static_cast<double>(facts.shm_free_bytes) / kMegabyte,
                    static_cast<double>(facts.shm_bytes) / kMegabyte,
                    static_cast<double>(needed) / kMegabyte),
-               .remedy = remedy});
+       remedy});
 }
 
 }  // namespace
@@ -233,10 +225,7 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
   OfferedSegment offered;
   try {
     mine = SharedSegment::create(1);
-    const SharedSegment::Handle handle = mine.handle();
-    offered = {handle.owner.process, handle.owner.pid_namespace,
-               handle.owner.nonce,   handle.descriptor,
-               handle.serial,        {}};
+    offered.handle = mine.handle();
   } catch (const Error& error) {
     offered.failure = error.message().actual;
   }
@@ -258,21 +247,18 @@ Reports<MemoryFacts> measure_memory(Ranks& ranks) {
 Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
                             const std::set<int>& nodes_with_gpus) {
   Outcome outcome{.check = kCheck};
-  add_missing(outcome, reports.missing,
-              "log in to that host and check what its processes are waiting for");
+  add_missing(outcome, reports.missing, kLookAtTheHost);
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
   for (const auto& report : reports.answered) {
     judge_offer(outcome, report, wanted);
     if (!report.facts.unseen.empty())
-      outcome.add(
-          {.ranks = {report.place.rank},
-           .level = wanted ? Level::problem : Level::warning,
-           .what = fmt::format("cannot map the memory of {} other rank{} of its host: {}",
-                               report.facts.unseen.size(),
-                               report.facts.unseen.size() == 1 ? "" : "s", report.facts.why),
-           .remedy = remedy_of(report.facts.why, wanted)});
+      outcome.add({{report.place.rank},
+                   wanted ? Level::problem : Level::warning,
+                   fmt::format("cannot map the memory of {} of its host: {}",
+                               counted(report.facts.unseen.size(), "other rank"), report.facts.why),
+                   remedy_of(report.facts.why, wanted)});
     if (report.place.local_rank == 0)
       judge_shm(outcome, report, ranks_of_node[report.place.node],
                 nodes_with_gpus.contains(report.place.node));
@@ -281,7 +267,7 @@ Outcome judge_shared_memory(const Reports<MemoryFacts>& reports, bool wanted,
   const bool ok = outcome.level() == Level::ok;
   outcome.summary = fmt::format("{}; /dev/shm has {} free",
                                 ok ? "ranks of a host can map each other's memory" : "see below",
-                                least < 0 ? "nothing" : human_bytes(static_cast<double>(least)));
+                                least < 0 ? "nothing" : human_bytes(least));
   return outcome;
 }
 
@@ -289,23 +275,22 @@ Outcome judge_memory(const Reports<MemoryFacts>& reports) {
   Outcome outcome{.check = "memory"};
   std::map<int, int> ranks_of_node;
   for (const auto& report : reports.answered) ++ranks_of_node[report.place.node];
-  std::optional<double> least;
+  std::optional<std::int64_t> least;
   std::set<std::string> unknown;
   for (const auto& [place, facts] : reports.answered) {
     if (facts.available_bytes < 0) {
       unknown.insert(place.host);
       continue;
     }
-    const double bytes = static_cast<double>(facts.available_bytes) / ranks_of_node[place.node];
+    const std::int64_t bytes = facts.available_bytes / ranks_of_node[place.node];
     least = std::min(least.value_or(bytes), bytes);
-    if (place.local_rank != 0 || bytes >= static_cast<double>(kMemoryOfRank)) continue;
-    outcome.add({.ranks = {place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("{} has {} of free memory for each of its ranks", place.host,
-                                     human_bytes(bytes)),
-                 .remedy = "end other programs there, start fewer ranks, or request more memory "
-                           "from the container or "
-                           "batch system (--memory, --mem)"});
+    if (place.local_rank != 0 || bytes >= kMemoryOfRank) continue;
+    outcome.warn(place,
+                 fmt::format("{} has {} of free memory for each of its ranks", place.host,
+                             human_bytes(bytes)),
+                 "end other programs there, start fewer ranks, or request more memory "
+                 "from the container or "
+                 "batch system (--memory, --mem)");
   }
   if (least) outcome.summary = fmt::format("at least {} for each rank", human_bytes(*least));
   if (!unknown.empty()) {

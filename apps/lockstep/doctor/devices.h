@@ -2,14 +2,19 @@
 // shared memory between the ranks of a host, and free memory.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "apps/lockstep/doctor/ranks.h"
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/device/gpu_health.h"
+
+namespace lockstep {
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SharedSegment::Owner, pid_namespace, nonce, process)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(SharedSegment::Handle, owner, descriptor, serial)
+}  // namespace lockstep
 
 namespace lockstep::device {
 NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE_WITH_DEFAULT(GpuHealth, name, uuid, total_bytes, used_bytes,
@@ -40,15 +45,10 @@ Outcome judge_devices(const Reports<DeviceFacts>& reports);
 
 /// A shared segment of one rank, which the other ranks of its host try to map.
 struct OfferedSegment {
-  std::int32_t process = 0;
-  std::uint64_t pid_namespace = 0;
-  std::array<std::uint64_t, 2> nonce = {};
-  std::int32_t descriptor = -1;
-  std::uint32_t serial = 0;
+  SharedSegment::Handle handle = {};
   std::string failure = {};  ///< why it could not be created; empty on success
 
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, process, pid_namespace, nonce,
-                                              descriptor, serial, failure)
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(OfferedSegment, handle, failure)
 };
 
 struct MemoryFacts {

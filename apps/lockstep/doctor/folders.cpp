@@ -12,6 +12,7 @@
 #include <cstring>
 #include <system_error>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/system/host.h"
 
 namespace lockstep::apps::doctor {
@@ -74,23 +75,19 @@ void judge_space(Outcome& outcome, const Reported<FolderFacts>& report, const st
   const FolderFacts& facts = report.facts;
   if (!facts.failure.empty()) return;  // reported separately
   if (facts.free_bytes >= 0 && facts.free_bytes < kScarce)
-    outcome.add({.ranks = {report.place.rank},
-                 .level = facts.free_bytes < kHopeless ? Level::problem : Level::warning,
-                 .what = fmt::format("{} has {} free", where,
-                                     human_bytes(static_cast<double>(facts.free_bytes))),
-                 .remedy = remedies.space});
+    outcome.add({{report.place.rank},
+                 facts.free_bytes < kHopeless ? Level::problem : Level::warning,
+                 fmt::format("{} has {} free", where, human_bytes(facts.free_bytes)),
+                 remedies.space});
   if (facts.free_inodes >= 0 && facts.free_inodes < kFewInodes)
-    outcome.add({.ranks = {report.place.rank},
-                 .level = Level::problem,
-                 .what = fmt::format("the file system of {} has room for {} more files", where,
-                                     facts.free_inodes),
-                 .remedy = remedies.space});
+    outcome.fail(
+        report.place,
+        fmt::format("the file system of {} has room for {} more files", where, facts.free_inodes),
+        remedies.space);
   if (facts.megabytes_per_second > 0 && facts.megabytes_per_second < kSlowDisk)
-    outcome.add(
-        {.ranks = {report.place.rank},
-         .level = Level::warning,
-         .what = fmt::format("{} is written at {:.2g} MB/s", where, facts.megabytes_per_second),
-         .remedy = remedies.speed});
+    outcome.warn(report.place,
+                 fmt::format("{} is written at {:.2g} MB/s", where, facts.megabytes_per_second),
+                 remedies.speed);
 }
 
 std::string space_text(const Reports<FolderFacts>& reports) {
@@ -99,7 +96,7 @@ std::string space_text(const Reports<FolderFacts>& reports) {
       return fmt::format(
           "{}: {}{} free, {:.3g} MB/s to the disk", facts.folder,
           facts.parent.empty() ? "" : fmt::format("to be created in {}, ", facts.parent),
-          human_bytes(static_cast<double>(facts.free_bytes)), facts.megabytes_per_second);
+          human_bytes(facts.free_bytes), facts.megabytes_per_second);
   return "see below";
 }
 
@@ -154,8 +151,7 @@ FolderFacts try_folder(const fs::path& folder, std::size_t bytes) {
   }
   const auto begin = std::chrono::steady_clock::now();
   facts.failure = write_file(there / own_name("write"), bytes);
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = seconds_since(begin);
   if (facts.failure.empty())
     facts.megabytes_per_second = static_cast<double>(bytes) / 1e6 / std::max(seconds, 1e-6);
   else
@@ -194,24 +190,20 @@ Outcome judge_checkpoint_folder(const Reports<FolderFacts>& reports, const std::
   add_missing(outcome, reports.missing, kLookAtTheDisk);
   for (const auto& report : reports.answered) {
     if (!report.facts.failure.empty())
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::problem,
-                   .what = report.facts.failure,
-                   .remedy =
-                       "set --checkpoint-dir to a folder that the user of the job may write to on "
-                       "the host of "
-                       "rank 0, on a file system that is not full and not mounted read-only"});
+      outcome.fail(report.place, report.facts.failure,
+                   "set --checkpoint-dir to a folder that the user of the job may write to on "
+                   "the host of "
+                   "rank 0, on a file system that is not full and not mounted read-only");
     judge_space(outcome, report, folder,
                 {.space = "remove old checkpoints, keep fewer (--keep), or use a larger disk",
                  .speed = "use a faster disk, or save less often (--save-every)"});
     if (!report.facts.sees_marker)
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("{} on {} is not the folder that rank 0 sees", folder,
-                                       report.place.host),
-                   .remedy = "use a folder that all hosts share; otherwise a run with rank 0 on "
-                             "another host does not find "
-                             "its checkpoints"});
+      outcome.warn(
+          report.place,
+          fmt::format("{} on {} is not the folder that rank 0 sees", folder, report.place.host),
+          "use a folder that all hosts share; otherwise a run with rank 0 on "
+          "another host does not find "
+          "its checkpoints");
   }
   outcome.summary = space_text(reports);
   return outcome;
@@ -238,10 +230,8 @@ Outcome judge_temporary_folder(const Reports<FolderFacts>& reports) {
   for (const auto& report : reports.answered) {
     if (!report.facts.writes) continue;
     if (!report.facts.failure.empty())
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::problem,
-                   .what = fmt::format("{} on {}", report.facts.failure, report.place.host),
-                   .remedy = remedy});
+      outcome.fail(report.place, fmt::format("{} on {}", report.facts.failure, report.place.host),
+                   remedy);
     judge_space(outcome, report, fmt::format("{} of {}", report.facts.folder, report.place.host),
                 {.space = remedy, .speed = "set TMPDIR to a folder on a faster disk"});
   }

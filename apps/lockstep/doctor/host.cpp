@@ -78,13 +78,12 @@ Outcome judge_clocks(const std::vector<ClockReading>& readings) {
         std::max(0.0, std::abs(reading.seconds_ahead) - reading.seconds_uncertain);
     most = std::max(most, std::abs(reading.seconds_ahead));
     if (certain < kWarning) continue;
-    outcome.add(
-        {.ranks = {reading.place.rank},
-         .level = certain < kProblem ? Level::warning : Level::problem,
-         .what = fmt::format("the clock of {} is {:.3g} s {} that of rank 0's host",
+    outcome.add({{reading.place.rank},
+                 certain < kProblem ? Level::warning : Level::problem,
+                 fmt::format("the clock of {} is {:.3g} s {} that of rank 0's host",
                              reading.place.host, std::abs(reading.seconds_ahead),
                              reading.seconds_ahead > 0 ? "ahead of" : "behind"),
-         .remedy = "synchronize both clocks: timedatectl set-ntp true, or chronyc makestep"});
+                 "synchronize both clocks: timedatectl set-ntp true, or chronyc makestep"});
   }
   outcome.summary =
       readings.empty() ? "one host: one clock" : fmt::format("{:.2g} s apart at most", most);
@@ -101,10 +100,6 @@ constexpr std::int64_t kLockedBytes =
 
 std::int64_t as_number(rlim_t limit) {
   return limit == RLIM_INFINITY ? kNone : static_cast<std::int64_t>(limit);
-}
-
-std::string limit_text(std::int64_t limit) {
-  return limit == kNone ? "unlimited" : std::to_string(limit);
 }
 
 }  // namespace
@@ -131,8 +126,7 @@ std::int64_t open_files_needed(int ranks) {
 
 Outcome judge_open_files(const Reports<LimitFacts>& reports) {
   Outcome outcome{.check = "open-files"};
-  add_missing(outcome, reports.missing,
-              "log in to that host and check what its processes are waiting for");
+  add_missing(outcome, reports.missing, kLookAtTheHost);
   const std::int64_t needed =
       open_files_needed(static_cast<int>(reports.answered.size() + reports.missing.size()));
   std::int64_t least = std::numeric_limits<std::int64_t>::max();
@@ -141,18 +135,15 @@ Outcome judge_open_files(const Reports<LimitFacts>& reports) {
     least = std::min(least, facts.open_files);
     if (facts.open_files >= needed) continue;
     const bool may_raise = facts.open_files_hard == kNone || facts.open_files_hard >= needed;
-    outcome.add(
-        {.ranks = {place.rank},
-         .level = Level::problem,
-         .what =
-             fmt::format("may open {} files, and a training may need {}", facts.open_files, needed),
-         .remedy = may_raise ? fmt::format(
-                                   "ulimit -n {} in the shell or job script that starts the ranks",
-                                   std::max<std::int64_t>(4096, needed))
-                             : fmt::format("the hard limit is {}: raise nofile in "
-                                           "/etc/security/limits.conf, LimitNOFILE of the batch "
-                                           "system's service, or --ulimit nofile of the container",
-                                           facts.open_files_hard)});
+    outcome.fail(
+        place,
+        fmt::format("may open {} files, and a training may need {}", facts.open_files, needed),
+        may_raise ? fmt::format("ulimit -n {} in the shell or job script that starts the ranks",
+                                std::max<std::int64_t>(4096, needed))
+                  : fmt::format("the hard limit is {}: raise nofile in "
+                                "/etc/security/limits.conf, LimitNOFILE of the batch "
+                                "system's service, or --ulimit nofile of the container",
+                                facts.open_files_hard));
   }
   outcome.summary = least == std::numeric_limits<std::int64_t>::max()
                         ? "unlimited"
@@ -169,18 +160,17 @@ Outcome judge_locked_memory(const Reports<LimitFacts>& reports) {
     if (facts.locked_bytes == kNone) continue;
     least = least == kNone ? facts.locked_bytes : std::min(least, facts.locked_bytes);
     if (!facts.has_rdma || facts.locked_bytes >= kLockedBytes) continue;
-    outcome.add(
-        {.ranks = {place.rank},
-         .level = Level::warning,
-         .what = fmt::format(
-             "may lock {} of memory, and the InfiniBand or RoCE cards of {} require locked buffers",
-             human_bytes(static_cast<double>(facts.locked_bytes)), place.host),
-         .remedy = "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the "
-                   "batch system's service, or --ulimit memlock=-1 of the container"});
+    outcome.warn(
+        place,
+        fmt::format(
+            "may lock {} of memory, and the InfiniBand or RoCE cards of {} require locked buffers",
+            human_bytes(facts.locked_bytes), place.host),
+        "ulimit -l unlimited: memlock in /etc/security/limits.conf, LimitMEMLOCK of the "
+        "batch system's service, or --ulimit memlock=-1 of the container");
   }
-  outcome.summary = fmt::format(
-      "{}{}", least == kNone ? limit_text(kNone) : human_bytes(static_cast<double>(least)),
-      rdma ? "" : "; only relevant for RDMA cards, of which there are none");
+  outcome.summary =
+      fmt::format("{}{}", least == kNone ? "unlimited" : human_bytes(least),
+                  rdma ? "" : "; only relevant for RDMA cards, of which there are none");
   return outcome;
 }
 
@@ -211,13 +201,13 @@ void compare(Outcome& outcome, const std::string& name, const Reported<VersionFa
   const std::string given = look_up(other.facts, name);
   if (given == expected || name == "cores") return;
   const bool harmless = may_differ(name);
-  outcome.add({.ranks = {other.place.rank},
-               .level = harmless ? Level::warning : Level::problem,
-               .what = fmt::format("{} is {} on {}, and {} on rank {}", name, given,
-                                   other.place.host, expected, first.place.rank),
-               .remedy = harmless ? "use hosts of one kind, or expect the speed of the slowest"
-                                  : "install the same packages on every host, or start the program "
-                                    "from a shared folder"});
+  outcome.add({{other.place.rank},
+               harmless ? Level::warning : Level::problem,
+               fmt::format("{} is {} on {}, and {} on rank {}", name, given, other.place.host,
+                           expected, first.place.rank),
+               harmless ? "use hosts of one kind, or expect the speed of the slowest"
+                        : "install the same packages on every host, or start the program "
+                          "from a shared folder"});
 }
 
 void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report,
@@ -227,12 +217,10 @@ void compare_with_headers(Outcome& outcome, const Reported<VersionFacts>& report
   if (major_version(built) < 0 || major_version(loaded) < 0 ||
       major_version(built) <= major_version(loaded))
     return;
-  outcome.add({.ranks = {report.place.rank},
-               .level = Level::problem,
-               .what = fmt::format("this program was compiled for {} {}, but loaded {}", library,
-                                   built, loaded),
-               .remedy = fmt::format("install {} {} there, or compile Lockstep on that host",
-                                     library, built)});
+  outcome.fail(
+      report.place,
+      fmt::format("this program was compiled for {} {}, but loaded {}", library, built, loaded),
+      fmt::format("install {} {} there, or compile Lockstep on that host", library, built));
 }
 
 }  // namespace

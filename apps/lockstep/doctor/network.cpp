@@ -43,7 +43,7 @@ struct Calling {
 std::string greeting(int rank) { return fmt::format("lockstep {:<10}", rank); }
 
 /// Waits for the greeting of a rank. Returns the error; empty if this rank answered.
-std::string hear(const net::FileDescriptor& socket, int rank,
+std::string hear(const FileDescriptor& socket, int rank,
                  std::chrono::steady_clock::time_point deadline) {
   const auto left =
       std::chrono::ceil<std::chrono::milliseconds>(deadline - std::chrono::steady_clock::now());
@@ -191,11 +191,11 @@ void judge_attempts(Outcome& outcome, const Reports<NetworkFacts>& reports,
     const std::string by = attempt.interface.empty()
                                ? ""
                                : fmt::format("by {} {} ", attempt.interface, attempt.address);
-    outcome.add({.ranks = {from.place.rank},
-                 .level = otherwise ? Level::warning : Level::problem,
-                 .what = fmt::format("cannot reach {} {}({})", host_of(reports, attempt.rank), by,
-                                     attempt.failure),
-                 .remedy = remedy_of(attempt, otherwise, best)});
+    outcome.add(
+        {{from.place.rank},
+         otherwise ? Level::warning : Level::problem,
+         fmt::format("cannot reach {} {}({})", host_of(reports, attempt.rank), by, attempt.failure),
+         remedy_of(attempt, otherwise, best)});
   }
 }
 
@@ -223,13 +223,12 @@ void judge_packets(Outcome& outcome, const Reports<NetworkFacts>& reports) {
       const First& first =
           first_of.emplace(address.network, First{report.place.host, address.mtu}).first->second;
       if (first.mtu == address.mtu) continue;
-      outcome.add({.ranks = {report.place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("{} of {} sends packets of {} bytes on {}, and {} of {}",
-                                       address.interface, report.place.host, address.mtu,
-                                       address.network, first.host, first.mtu),
-                   .remedy = fmt::format("set the same MTU on all hosts: ip link set {} mtu {}",
-                                         address.interface, std::min(address.mtu, first.mtu))});
+      outcome.warn(
+          report.place,
+          fmt::format("{} of {} sends packets of {} bytes on {}, and {} of {}", address.interface,
+                      report.place.host, address.mtu, address.network, first.host, first.mtu),
+          fmt::format("set the same MTU on all hosts: ip link set {} mtu {}", address.interface,
+                      std::min(address.mtu, first.mtu)));
     }
   }
 }
@@ -257,7 +256,7 @@ void Greeter::greet(const std::stop_token& stop, const std::string& text) const 
   while (!stop.stop_requested()) {
     if (::poll(ready.data(), ready.size(), kMilliseconds) <= 0) continue;
     for (const net::Listener& listener : listeners_) {
-      const net::FileDescriptor caller = listener.accept();
+      const FileDescriptor caller = listener.accept();
       if (caller.is_open()) ::send(caller.get(), text.data(), text.size(), MSG_NOSIGNAL);
     }
   }
@@ -315,13 +314,12 @@ Outcome judge_ports(const Reports<NetworkFacts>& reports) {
     if (facts.ports == 0) continue;
     least = std::min(least, facts.ports);
     if (place.local_rank != 0 || facts.ports >= kFew) continue;
-    outcome.add({.ranks = {place.rank},
-                 .level = Level::warning,
-                 .what = fmt::format("{} has {} ports for the connections of its ranks", place.host,
-                                     facts.ports),
-                 .remedy = "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or "
-                           "mpirun --mca btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range "
-                           "that the firewall leaves open"});
+    outcome.warn(
+        place,
+        fmt::format("{} has {} ports for the connections of its ranks", place.host, facts.ports),
+        "sysctl -w net.ipv4.ip_local_port_range=\"32768 60999\", as root; or "
+        "mpirun --mca btl_tcp_port_min_v4 and btl_tcp_port_range_v4 for a range "
+        "that the firewall leaves open");
   }
   outcome.summary = least == std::numeric_limits<std::int64_t>::max()
                         ? "unknown"

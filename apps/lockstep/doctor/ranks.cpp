@@ -29,8 +29,7 @@ void Ranks::barrier(const char* check) {
 }
 
 void add_missing(Outcome& outcome, const std::vector<Missing>& missing, const std::string& remedy) {
-  for (const auto& [place, why] : missing)
-    outcome.add({.ranks = {place.rank}, .level = Level::problem, .what = why, .remedy = remedy});
+  for (const auto& [place, why] : missing) outcome.fail(place, why, remedy);
 }
 
 }  // namespace lockstep::apps::doctor

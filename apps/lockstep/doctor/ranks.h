@@ -87,7 +87,7 @@ class Ranks {
   job::Session& session() const { return session_; }
   const job::Agreement& agreement() const { return agreement_; }
   const std::vector<Place>& places() const { return places_; }
-  const Place& mine() const { return places_[static_cast<std::size_t>(session_.rank())]; }
+  const Place& mine() const { return places_[session_.rank()]; }
   /// The time limit of the next measurement. It decreases with the elapsed time, so that all checks
   /// end within a minute, but not below `least`, which a measurement on a healthy machine may take.
   std::chrono::milliseconds limit(std::chrono::milliseconds least = kLeast) const;
@@ -130,6 +130,10 @@ class Ranks {
   allreduce::Activity activity_;
   std::vector<Place> places_;
 };
+
+/// Remedy for a check that did not finish for no known reason.
+inline constexpr const char* kLookAtTheHost =
+    "log in to that host and check what its processes are waiting for";
 
 /// Adds a problem for each of the ranks that have nothing to report.
 void add_missing(Outcome& outcome, const std::vector<Missing>& missing, const std::string& remedy);

@@ -7,20 +7,14 @@
 #include <set>
 #include <utility>
 
+#include "lockstep/base/system/host.h"
+#include "lockstep/base/text.h"
+
 namespace lockstep::apps::doctor {
 
 const char* to_string(Level level) {
-  switch (level) {
-    case Level::skipped:
-      return "skipped";
-    case Level::ok:
-      return "ok";
-    case Level::warning:
-      return "warning";
-    case Level::problem:
-      return "problem";
-  }
-  return "?";
+  constexpr std::array kNames = {"skipped", "ok", "warning", "problem"};
+  return kNames[static_cast<std::size_t>(level)];
 }
 
 Level Outcome::level() const {
@@ -43,40 +37,36 @@ void Outcome::add(Finding finding) {
   same->ranks.erase(std::unique(same->ranks.begin(), same->ranks.end()), same->ranks.end());
 }
 
+void Outcome::warn(const Place& place, std::string what, std::string remedy) {
+  add({{place.rank}, Level::warning, std::move(what), std::move(remedy)});
+}
+
+void Outcome::fail(const Place& place, std::string what, std::string remedy) {
+  add({{place.rank}, Level::problem, std::move(what), std::move(remedy)});
+}
+
 Outcome not_asked_for(const std::string& check, const std::string& option) {
   return {.check = check, .summary = "not requested: " + option, .skipped = true};
 }
 
 std::string rank_list(const std::vector<int>& ranks) {
   if (ranks.empty()) return "";
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  for (std::size_t begin = 0; begin < ranks.size();) {
-    std::size_t end = begin + 1;
-    while (end < ranks.size() && ranks[end] == ranks[end - 1] + 1) ++end;
-    if (begin > 0) text += ',';
-    text += std::to_string(ranks[begin]);
-    if (end - begin > 1) text += fmt::format("-{}", ranks[end - 1]);
-    begin = end;
-  }
-  return text;
+  return (ranks.size() == 1 ? "rank " : "ranks ") + number_list(ranks);
 }
 
-std::string human_bytes(double bytes) {
+std::string human_bytes(std::int64_t bytes) {
   constexpr double kStep = 1000;
+  auto value = static_cast<double>(bytes);
   const char* unit = "bytes";
   for (const char* next : {"kB", "MB", "GB", "TB"}) {
-    if (bytes < kStep) break;
-    bytes /= kStep;
+    if (value < kStep) break;
+    value /= kStep;
     unit = next;
   }
-  return fmt::format("{:.3g} {}", bytes, unit);
+  return fmt::format("{:.3g} {}", value, unit);
 }
 
 namespace {
-
-std::string plural(std::size_t count, const char* noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
 
 std::string line_of(const Finding& finding) {
   const std::string who = rank_list(finding.ranks);
@@ -109,10 +99,10 @@ int Report::nodes() const {
 }
 
 std::string Report::table(double seconds) const {
-  std::string text = fmt::format(
-      "lockstep doctor: {} on {}\n\n{:<16} {:<8} {}\n", plural(places_.size(), "rank"),
-      plural(static_cast<std::size_t>(nodes()), "host"), "check", "result", "what was found");
-  std::array<std::size_t, 4> counts{};
+  std::string text =
+      fmt::format("lockstep doctor: {} on {}\n\n{:<16} {:<8} {}\n", counted(places_.size(), "rank"),
+                  counted(nodes(), "host"), "check", "result", "what was found");
+  std::array<std::int64_t, 4> counts{};
   for (const Outcome& outcome : outcomes()) {
     text += fmt::format("{:<16} {:<8} {}\n", outcome.check, to_string(outcome.level()),
                         outcome.summary);
@@ -121,11 +111,10 @@ std::string Report::table(double seconds) const {
       ++counts[static_cast<std::size_t>(finding.level)];
     }
   }
-  const std::size_t problems = counts[static_cast<std::size_t>(Level::problem)];
-  const std::size_t warnings = counts[static_cast<std::size_t>(Level::warning)];
+  const auto [skipped, ok, warnings, problems] = counts;
   text += fmt::format("\n{}, {}; {:.1f} s\n",
-                      problems == 0 ? "nothing is wrong" : plural(problems, "problem"),
-                      plural(warnings, "warning"), seconds);
+                      problems == 0 ? "nothing is wrong" : counted(problems, "problem"),
+                      counted(warnings, "warning"), seconds);
   return text;
 }
 

@@ -2,6 +2,7 @@
 // for scripts.
 #pragma once
 
+#include <cstdint>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,6 +28,16 @@ struct Finding {
   bool operator==(const Finding&) const = default;
 };
 
+/// Where a rank is.
+struct Place {
+  int rank = 0;
+  int node = 0;
+  int local_rank = 0;
+  std::string host = {};
+
+  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Place, rank, node, local_rank, host)
+};
+
 /// The result of a check: one row of the table.
 struct Outcome {
   std::string check = {};              ///< name of the check, stable for scripts
@@ -38,6 +49,8 @@ struct Outcome {
   Level level() const;
   /// Adds a finding. If the same finding exists for other ranks, adds only the ranks to it.
   void add(Finding finding);
+  void warn(const Place& place, std::string what, std::string remedy);
+  void fail(const Place& place, std::string what, std::string remedy);  ///< adds a problem
 };
 
 /// A skipped outcome for a check that requires an option, such as "--data SPEC".
@@ -47,17 +60,7 @@ Outcome not_asked_for(const std::string& check, const std::string& option);
 std::string rank_list(const std::vector<int>& ranks);
 
 /// 10^9, 10^6 or 10^3 bytes and their unit, with three digits: "1.50 GB".
-std::string human_bytes(double bytes);
-
-/// Where a rank is.
-struct Place {
-  int rank = 0;
-  int node = 0;
-  int local_rank = 0;
-  std::string host = {};
-
-  NLOHMANN_DEFINE_TYPE_INTRUSIVE_WITH_DEFAULT(Place, rank, node, local_rank, host)
-};
+std::string human_bytes(std::int64_t bytes);
 
 /// Collects outcomes. Thread-safe.
 class Report {

@@ -148,23 +148,20 @@ Outcome judge_links(const Reports<LinkFacts>& links, const Reports<NetworkFacts>
     const double interface =
         wire == wires.end() ? 0 : static_cast<double>(wire->second) / 8 / kGigabyte;
     if (has_others && facts.gigabytes < kBesideOthers * median)
-      outcome.add(
-          {.ranks = {place.rank},
-           .level = Level::warning,
-           .what = fmt::format("{} receives {:.3g} GB/s from rank {}, while others receive {:.3g}",
+      outcome.warn(place,
+                   fmt::format("{} receives {:.3g} GB/s from rank {}, while others receive {:.3g}",
                                place.host, facts.gigabytes, facts.from, median),
-           .remedy = "check the cables, ports and other traffic of these two hosts: ethtool, ip -s "
-                     "link"});
+                   "check the cables, ports and other traffic of these two hosts: ethtool, ip -s "
+                   "link");
     else if (facts.gigabytes < kBesideInterface * interface)
-      outcome.add({.ranks = {place.rank},
-                   .level = Level::warning,
-                   .what = fmt::format("{} receives {:.3g} GB/s from rank {} over an interface of "
-                                       "{:.0f} Mbit/s, which could carry {:.3g}",
-                                       place.host, facts.gigabytes, facts.from,
-                                       interface * 8 * kGigabyte / kMegabit, interface),
-                   .remedy = "look for other traffic and limits on the path (ip -s link, tc "
-                             "qdisc), use more connections (mpirun --mca btl_tcp_links 4), or "
-                             "jumbo frames (mtu 9000 on all hosts)"});
+      outcome.warn(place,
+                   fmt::format("{} receives {:.3g} GB/s from rank {} over an interface of "
+                               "{:.0f} Mbit/s, which could carry {:.3g}",
+                               place.host, facts.gigabytes, facts.from,
+                               interface * 8 * kGigabyte / kMegabit, interface),
+                   "look for other traffic and limits on the path (ip -s link, tc "
+                   "qdisc), use more connections (mpirun --mca btl_tcp_links 4), or "
+                   "jumbo frames (mtu 9000 on all hosts)");
   }
   return outcome;
 }

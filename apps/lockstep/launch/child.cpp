@@ -33,8 +33,8 @@ sigset_t watched_signals() {
 }
 
 struct Pipe {
-  net::FileDescriptor reading;
-  net::FileDescriptor writing;
+  FileDescriptor reading;
+  FileDescriptor writing;
 };
 
 Pipe make_pipe() {
@@ -43,7 +43,7 @@ Pipe make_pipe() {
     throw Error(ErrorCategory::communication, "launch", "expected to create a pipe",
                 std::generic_category().message(errno));
   fcntl(ends[0], F_SETFL, O_NONBLOCK);
-  return {net::FileDescriptor(ends[0]), net::FileDescriptor(ends[1])};
+  return {FileDescriptor(ends[0]), FileDescriptor(ends[1])};
 }
 
 std::vector<std::string> environment_without_task() {
@@ -96,7 +96,7 @@ void run_on(const std::vector<int>& processors) {
 
 /// The errno of a failed exec; 0 if exec succeeded, which closes the child's end of the pipe.
 int error_of(Pipe& started) {
-  started.writing = net::FileDescriptor();
+  started.writing = FileDescriptor();
   pollfd told{.fd = started.reading.get(), .events = POLLIN, .revents = 0};
   poll(&told, 1, -1);
   int error = 0;
@@ -205,7 +205,7 @@ std::vector<pid_t> Child::ranks() const {
 SignalQueue::SignalQueue() {
   const sigset_t watched = watched_signals();
   sigprocmask(SIG_BLOCK, &watched, nullptr);
-  descriptor_ = net::FileDescriptor(signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
+  descriptor_ = FileDescriptor(signalfd(-1, &watched, SFD_NONBLOCK | SFD_CLOEXEC));
 }
 
 SignalQueue::~SignalQueue() {

@@ -53,14 +53,14 @@ class Child {
   std::vector<pid_t> ranks() const;
 
   /// Its standard output and standard error if they are captured; closed at end of file.
-  net::FileDescriptor& output() { return output_; }
-  net::FileDescriptor& errors() { return errors_; }
+  FileDescriptor& output() { return output_; }
+  FileDescriptor& errors() { return errors_; }
 
  private:
   pid_t id_ = -1;
   std::optional<int> status_;
-  net::FileDescriptor output_;
-  net::FileDescriptor errors_;
+  FileDescriptor output_;
+  FileDescriptor errors_;
 };
 
 /// While an object exists, SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD are blocked and
@@ -78,7 +78,7 @@ class SignalQueue {
   std::vector<int> take() const;
 
  private:
-  net::FileDescriptor descriptor_;
+  FileDescriptor descriptor_;
 };
 
 /// Whether the environment variable identifies a task of a job, would make mpirun run as part of

@@ -259,7 +259,7 @@ int run_agent(const std::vector<std::string>& words) {
     const std::string call = to_text(
         Call{.host = words.front(),
              .daemon = read_daemon_command({words.begin() + 1, words.end()}, runtime_here())});
-    net::FileDescriptor socket = net::connect_to(kHere, port, kConnectTime, why);
+    FileDescriptor socket = net::connect_to(kHere, port, kConnectTime, why);
     if (!socket.is_open() ||
         !net::authenticate(socket, token, net::kAgentPurpose, kConnectTime, why))
       return fail("the first task cannot be reached: " + why);

@@ -245,7 +245,7 @@ JobPlan plan_job(const std::vector<JoinRequest>& tasks) {
   for (Host& host : plan.hosts) {
     std::set<int> processors;
     for (const int rank : host.ranks) {
-      const JoinRequest& task = tasks[static_cast<std::size_t>(rank)];
+      const JoinRequest& task = tasks[rank];
       check_local_ranks(task, host);
       processors.insert(task.processors.begin(), task.processors.end());
     }
@@ -257,7 +257,7 @@ JobPlan plan_job(const std::vector<JoinRequest>& tasks) {
     // Ranks inherit the GPUs of the host's first task. If other tasks see different ones, set them
     // for each rank.
     const bool alike = std::ranges::all_of(plan.hosts[hosts[rank]].ranks, [&](int other) {
-      return tasks[static_cast<std::size_t>(other)].gpus == tasks[first].gpus;
+      return tasks[other].gpus == tasks[first].gpus;
     });
     gpus.push_back(alike ? "" : tasks[rank].gpus);
   }

@@ -5,7 +5,6 @@
 #include <net/if.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -14,7 +13,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
-#include "lockstep/base/system/numa.h"
+#include "lockstep/base/text.h"
 #include "lockstep/net/reachability.h"
 
 namespace lockstep::apps::launch {
@@ -104,12 +103,11 @@ std::vector<int> processors_of(const json& value) {
 }
 
 int parse_integer(std::string_view text, int least, int most) {
-  int value = -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size() || value < least || value > most)
+  const auto value = parse_number<int>(text);
+  if (!value || *value < least || *value > most)
     refuse(fmt::format("a number from {} to {}", least, most),
-           fmt::format("{}", describe_json(std::string(text.substr(0, kMaxName)))));
-  return value;
+           describe_json(std::string(text.substr(0, kMaxName))));
+  return *value;
 }
 
 bool consists_of(std::string_view text, std::string_view more) {
@@ -237,7 +235,7 @@ JoinRequest describe_this_task(const job::Task& task, const std::string& job,
                 "expected a host name of letters, digits, dots and dashes (set one with --host)",
                 fmt::format("got {}", describe_json(join_request.host)));
   join_request.place = host.empty() ? place_of_this_process() : host;
-  join_request.processors = parse_number_list(processor_list());
+  join_request.processors = allowed_processors();
   join_request.gpus = variable("CUDA_VISIBLE_DEVICES");
   join_request.addresses = addresses_for_others();
   return parse_join_request(

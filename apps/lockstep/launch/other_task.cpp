@@ -77,7 +77,7 @@ bool OtherTask::arrive() {
 bool OtherTask::come_to(const std::string& address, Clock::time_point deadline) {
   const net::NetworkWay way = net::way_to(address);
   std::string why;
-  net::FileDescriptor socket = net::connect_to(address, task_.rendezvous.port, kAttempt, why);
+  FileDescriptor socket = net::connect_to(address, task_.rendezvous.port, kAttempt, why);
   const std::string from =
       way.interface.empty()
           ? fmt::format("host {} has no interface to {}", join_request_.host, address)
@@ -216,11 +216,11 @@ void OtherTask::announce_daemon() {
 }
 
 /// Forwards available output. Returns whether there was any.
-bool OtherTask::pass_on(net::FileDescriptor& from, FrameKind kind) {
+bool OtherTask::pass_on(FileDescriptor& from, FrameKind kind) {
   std::array<char, 65536> piece{};
   const ssize_t got = from.is_open() ? read(from.get(), piece.data(), piece.size()) : 0;
   if (got > 0) link_.send({kind, {piece.data(), static_cast<std::size_t>(got)}});
-  if (got == 0) from = net::FileDescriptor();
+  if (got == 0) from = FileDescriptor();
   return got > 0;
 }
 

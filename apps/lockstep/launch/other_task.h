@@ -34,7 +34,7 @@ class OtherTask {
   void start_daemon(const std::string& text);
   void require_own_addresses(const DaemonFacts& facts) const;
   void announce_daemon();
-  bool pass_on(net::FileDescriptor& from, FrameKind kind);
+  bool pass_on(FileDescriptor& from, FrameKind kind);
   void let_daemon_end();
 
   const LaunchOptions& options_;

@@ -172,7 +172,7 @@ std::uint16_t Rendezvous::expect_agents(const net::JobSecret& token) {
 }
 
 void Rendezvous::let_in(net::PendingConnections& pending, bool agents) {
-  for (net::FileDescriptor& socket : pending.advance(seconds_of(Clock::now()))) {
+  for (FileDescriptor& socket : pending.advance(seconds_of(Clock::now()))) {
     net::limit_silence(socket, stall_timeout_);
     clients_.push_back(
         {.link = net::Connection(std::move(socket), kFrameLimits), .is_agent = agents});

@@ -156,7 +156,7 @@ class MultiWorker final : public GroupMember {
 
  private:
   bool is_leader() const { return barrier_.member() == 0; }
-  int first_of(int rank) const { return worker_->first_of_rank[static_cast<std::size_t>(rank)]; }
+  int first_of(int rank) const { return worker_->first_of_rank[rank]; }
 
   std::size_t replicas_of(int rank) const {
     const int end = rank + 1 < static_cast<int>(worker_->first_of_rank.size()) ? first_of(rank + 1)
@@ -184,9 +184,8 @@ class MultiWorker final : public GroupMember {
   // Copies a range of another local replica's values to the same range of this replica's values.
   void copy_from(int local, std::span<std::byte> range) {
     if (local == barrier_.member() || range.empty()) return;
-    const std::ptrdiff_t offset =
-        range.data() - buffers_[static_cast<std::size_t>(barrier_.member())];
-    std::memcpy(range.data(), buffers_[static_cast<std::size_t>(local)] + offset, range.size());
+    const std::ptrdiff_t offset = range.data() - buffers_[barrier_.member()];
+    std::memcpy(range.data(), buffers_[local] + offset, range.size());
   }
 
   void exchange(const Call& call, const std::byte* data = nullptr) {
@@ -244,9 +243,9 @@ std::vector<std::shared_ptr<GroupMember>> make_multi_worker(
   std::vector<int> first(replicas_of_rank.size());
   std::exclusive_scan(replicas_of_rank.begin(), replicas_of_rank.end(), first.begin(), 0);
   const int size = first.back() + replicas_of_rank.back();
-  const int replicas = replicas_of_rank[static_cast<std::size_t>(between->rank())];
+  const int replicas = replicas_of_rank[between->rank()];
   between->number_members(first);
-  const int first_here = first[static_cast<std::size_t>(between->rank())];
+  const int first_here = first[between->rank()];
   const auto worker = std::make_shared<Worker>();
   worker->between = std::move(between);
   worker->first_of_rank = std::move(first);

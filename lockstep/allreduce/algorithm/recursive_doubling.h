@@ -12,8 +12,6 @@
 
 #include <mpi.h>
 
-#include <cstddef>
-
 #include "lockstep/allreduce/reduction.h"
 #include "lockstep/allreduce/transport/message_buffers.h"
 

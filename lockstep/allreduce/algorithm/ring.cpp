@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "lockstep/allreduce/algorithm/recursive_doubling.h"
 #include "lockstep/allreduce/algorithm/ring_reduction.h"
 #include "lockstep/base/error.h"

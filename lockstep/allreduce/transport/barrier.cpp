@@ -10,7 +10,6 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstring>
 #include <ctime>
 #include <memory>
 #include <new>
@@ -113,7 +112,7 @@ Barrier::Barrier(std::shared_ptr<std::byte> memory, int members, int member, Bar
       member_(member),
       options_(std::move(options)) {
   if (!options_.numbers.empty()) return;
-  options_.numbers.resize(static_cast<std::size_t>(members));
+  options_.numbers.resize(members);
   std::iota(options_.numbers.begin(), options_.numbers.end(), 0);
 }
 
@@ -234,7 +233,7 @@ std::vector<Barrier> make_barrier_of_threads(int members, int first_number) {
       device::HostAllocator().allocate(Barrier::bytes_for(members)));
   const std::shared_ptr<std::byte> memory(buffer, static_cast<std::byte*>(buffer->data()));
   BarrierOptions options;
-  options.numbers.resize(static_cast<std::size_t>(members));
+  options.numbers.resize(members);
   std::iota(options.numbers.begin(), options.numbers.end(), first_number);
   options.own_cores = members <= available_cores();
   std::vector<Barrier> participants;

@@ -8,7 +8,7 @@ namespace lockstep::allreduce {
 std::vector<std::string> gather_texts(MPI_Comm ranks, const std::string& mine) {
   if (ranks == MPI_COMM_NULL) return {mine};
   const int length = static_cast<int>(mine.size());
-  std::vector<int> lengths(static_cast<std::size_t>(size_of(ranks)));
+  std::vector<int> lengths(size_of(ranks));
   MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, ranks);
   std::vector<int> offsets(lengths.size());
   std::exclusive_scan(lengths.begin(), lengths.end(), offsets.begin(), 0);

@@ -6,7 +6,6 @@
 #include <array>
 #include <atomic>
 #include <climits>
-#include <cstring>
 #include <mutex>
 #include <numeric>
 
@@ -131,7 +130,7 @@ class MpiGroup::LeftOver {
 MpiGroup::MpiGroup(MPI_Comm ranks) : comm_(duplicate(ranks)), failures_(duplicate(ranks)) {
   MPI_Comm_rank(comm_, &rank_);
   MPI_Comm_size(comm_, &size_);
-  numbers_.resize(static_cast<std::size_t>(size_));
+  numbers_.resize(size_);
   std::iota(numbers_.begin(), numbers_.end(), 0);
   calls_ = std::make_unique<std::vector<Call>>(numbers_.size());
 }
@@ -226,7 +225,7 @@ const std::vector<Call>& MpiGroup::compare(const Call& call) {
 
 void MpiGroup::announce(const Call& call) {
   if (failure_) throw Error(ErrorCategory::communication, *failure_);
-  (*calls_)[static_cast<std::size_t>(rank_)] = call;
+  (*calls_)[rank_] = call;
   announced_ = std::chrono::steady_clock::now();
   check(MPI_Iallgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, calls_->data(), sizeof(Call), MPI_BYTE,
                        comm_, &exchange_),

@@ -4,8 +4,6 @@
 
 #include <sched.h>
 
-#include <cstring>
-#include <optional>
 #include <string>
 
 #include "lockstep/allreduce/transport/mpi.h"
@@ -59,8 +57,7 @@ std::byte* NodeMemory::at(int member, const Place& place) {
   const auto key = std::pair(member, place.segment);
   auto found = mapped_.find(key);
   if (found == mapped_.end()) {
-    const SharedSegment::Handle handle =
-        make_handle(owners_[static_cast<std::size_t>(member)], place.segment);
+    const SharedSegment::Handle handle = make_handle(owners_[member], place.segment);
     found = mapped_.emplace(key, SharedSegment::open(handle)).first;
   }
   return found->second.data() + place.offset;

@@ -1,7 +1,5 @@
 #include "lockstep/allreduce/watchdog/coordinator.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <span>
 #include <utility>
@@ -69,7 +67,7 @@ std::optional<Finding> Coordinator::receive(double now) {
 
 void Coordinator::greet(double now) {
   if (!pending_) return;
-  for (net::FileDescriptor& socket : pending_->advance(now))
+  for (FileDescriptor& socket : pending_->advance(now))
     newcomers_.push_back(
         {.connection = net::Connection(std::move(socket), kMessageLimits), .since = now});
   std::erase_if(newcomers_, [&](Newcomer& newcomer) {
@@ -102,8 +100,8 @@ bool Coordinator::admit(Newcomer& newcomer, double now) {
 
 /// Reads from a rank. Returns whether it has just been lost.
 bool Coordinator::hear(int rank, double now) {
-  Peer& peer = peers_[static_cast<std::size_t>(rank)];
-  RankView& view = views_[static_cast<std::size_t>(rank)];
+  Peer& peer = peers_[rank];
+  RankView& view = views_[rank];
   if (!peer.connection) return false;
   for (const net::Frame& message : peer.connection->receive()) take(rank, message, now);
   const bool closed = !peer.connection->is_open();
@@ -117,8 +115,8 @@ bool Coordinator::hear(int rank, double now) {
 }
 
 void Coordinator::take(int rank, const net::Frame& message, double now) {
-  RankView& view = views_[static_cast<std::size_t>(rank)];
-  peers_[static_cast<std::size_t>(rank)].heard_at = now;
+  RankView& view = views_[rank];
+  peers_[rank].heard_at = now;
   if (message.is(Kind::beat)) {
     if (auto replicas = read_beat(message.body)) view.replicas = std::move(*replicas);
   } else if (message.is(Kind::goodbye)) {

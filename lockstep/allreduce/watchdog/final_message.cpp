@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <climits>
 #include <cstddef>
 #include <functional>
 
@@ -29,7 +28,7 @@ void print_error(std::string_view text, std::chrono::milliseconds limit) {
   }
 }
 
-net::FileDescriptor claim_report(const std::string& job) {
+FileDescriptor claim_report(const std::string& job) {
   // A name that starts with a zero byte is in the abstract namespace: it has no file and is freed
   // with the process.
   sockaddr_un address{};
@@ -37,7 +36,7 @@ net::FileDescriptor claim_report(const std::string& job) {
   const std::string name = fmt::format("lockstep-watchdog-{:016x}", std::hash<std::string>()(job));
   std::ranges::copy(name, address.sun_path + 1);
   const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  net::FileDescriptor reporter(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  FileDescriptor reporter(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (bind(reporter.get(), reinterpret_cast<const sockaddr*>(&address), size) != 0) return {};
   return reporter;
 }

@@ -14,6 +14,6 @@ void print_error(std::string_view text, std::chrono::milliseconds limit);
 
 /// Selects the rank of each host that reports: returns an open descriptor to the first caller of
 /// `job` on the host, and a closed one to others as long as the first keeps it.
-net::FileDescriptor claim_report(const std::string& job);
+FileDescriptor claim_report(const std::string& job);
 
 }  // namespace lockstep::allreduce

@@ -40,7 +40,7 @@ std::optional<net::Connection> knock(const net::Endpoint& endpoint, const Hello&
                                      const net::JobSecret& secret, milliseconds limit,
                                      std::string& why) {
   const auto deadline = std::chrono::steady_clock::now() + limit;
-  net::FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
+  FileDescriptor socket = net::connect_to(endpoint.address, endpoint.port, limit, why);
   if (!socket.is_open()) return std::nullopt;
   while (!net::authenticate(socket, secret, net::kWatchPurpose, limit, why)) {
     if (why != net::kNoRoom || std::chrono::steady_clock::now() >= deadline) return std::nullopt;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "lockstep/base/system/host.h"
+
 namespace lockstep::allreduce {
 namespace {
 
@@ -225,9 +227,8 @@ std::optional<Verdict> judge_progress(std::span<const RankView> ranks, double st
   if (auto absent = find_absent(all, stall_timeout, words)) return absent;
   // Ranks that wait for the end are not stuck: if others wait for them, they have ended too early.
   std::vector<ReplicaPlace> at_work = all;
-  std::erase_if(at_work, [&](const ReplicaPlace& place) {
-    return ranks[static_cast<std::size_t>(place.rank)].waits_for_end();
-  });
+  std::erase_if(at_work,
+                [&](const ReplicaPlace& place) { return ranks[place.rank].waits_for_end(); });
   return find_standstill(at_work.empty() ? all : at_work, stall_timeout, words);
 }
 
@@ -241,19 +242,7 @@ std::string step_of(const ActivityState& state) {
 
 }  // namespace
 
-std::string list_of(std::span<const int> numbers) {
-  std::string list;
-  for (std::size_t begin = 0; begin < numbers.size();) {
-    std::size_t end = begin + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    if (end - begin < kShortestRun) end = begin + 1;
-    if (!list.empty()) list += ',';
-    list += std::to_string(numbers[begin]);
-    if (end - begin >= kShortestRun) list += fmt::format("-{}", numbers[end - 1]);
-    begin = end;
-  }
-  return list;
-}
+std::string list_of(std::span<const int> numbers) { return number_list(numbers, kShortestRun); }
 
 Words::Words(std::span<const RankView> ranks, std::span<const std::string> buckets)
     : ranks_(ranks),
@@ -262,7 +251,7 @@ Words::Words(std::span<const RankView> ranks, std::span<const std::string> bucke
           ranks, [](const RankView& rank) { return rank.replicas.size() > 1; })) {}
 
 std::string Words::rank(int rank) const {
-  return fmt::format("rank {}, host {}", rank, ranks_[static_cast<std::size_t>(rank)].host);
+  return fmt::format("rank {}, host {}", rank, ranks_[rank].host);
 }
 
 std::string Words::replica(const ReplicaPlace& place) const {

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <poll.h>
-#include <sched.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -124,8 +123,8 @@ class Watchdog::Thread {
   std::vector<ActivityAge> ages_;
   WatchdogOptions options_;
   AwakeClock clock_;
-  net::FileDescriptor wake_;
-  net::FileDescriptor reporter_;
+  FileDescriptor wake_;
+  FileDescriptor reporter_;
   std::atomic<bool> stopping_{false};
   std::atomic<bool> error_is_coming_{false};
   std::uint64_t moved_ = 0;  // number of times that options_.moves returned true

@@ -30,24 +30,26 @@ std::optional<std::int64_t> number_in(const std::filesystem::path& file, const s
   return std::nullopt;
 }
 
+std::string number_list(std::span<const int> numbers, std::size_t shortest_run) {
+  std::string list;
+  for (std::size_t begin = 0, end = 0; begin < numbers.size(); begin = end) {
+    for (end = begin + 1; end < numbers.size() && numbers[end] == numbers[end - 1] + 1;) ++end;
+    const bool is_run = end - begin >= shortest_run;
+    if (!is_run) end = begin + 1;
+    if (!list.empty()) list += ',';
+    list += std::to_string(numbers[begin]);
+    if (is_run) list += '-' + std::to_string(numbers[end - 1]);
+  }
+  return list;
+}
+
 int available_cores() {
   if (const auto processors = allowed_processors(); !processors.empty())
     return static_cast<int>(processors.size());
   return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
 }
 
-std::string processor_list() {
-  const std::vector<int> processors = allowed_processors();
-  std::string list;
-  for (std::size_t begin = 0, end = 0; begin < processors.size(); begin = end) {
-    for (end = begin + 1; end < processors.size() && processors[end] == processors[end - 1] + 1;)
-      ++end;
-    if (!list.empty()) list += ',';
-    list += std::to_string(processors[begin]);
-    if (end - begin > 1) list += '-' + std::to_string(processors[end - 1]);
-  }
-  return list;
-}
+std::string processor_list() { return number_list(allowed_processors()); }
 
 // oneDNN's kernels run in OpenMP regions; the number of threads is a setting of the thread that
 // enters them. They partition their work for the number of threads they request, so they must get

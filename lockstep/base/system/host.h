@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,16 @@ std::optional<std::int64_t> number_of(const std::filesystem::path& file);
 /// The number after `name` in a file of lines "name number ...".
 std::optional<std::int64_t> number_in(const std::filesystem::path& file, const std::string& name);
 
+/// `numbers`, ascending, in Linux format: "0-3,8". Runs shorter than `shortest_run` are listed.
+std::string number_list(std::span<const int> numbers, std::size_t shortest_run = 2);
+
 // Cores of this process, and how replicas share them.
 
 /// Number of cores that this process may run on (its affinity mask, as set by mpirun or a
 /// container); at least 1.
 int available_cores();
 
-/// These processors as a list in Linux format, "0-3,8"; empty if unknown.
+/// These processors as number_list(); empty if unknown.
 std::string processor_list();
 
 /// Sets how many threads the kernels of the calling thread may use. Thread-local: each replica

@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep {
 namespace {
@@ -39,6 +40,16 @@ std::string read_process_namespace() {
 const std::string& process_namespace() {
   static const std::string text = read_process_namespace();
   return text;
+}
+
+pid_t maker_of(std::string_view name) {
+  const std::string mark = fmt::format("-{}-", process_namespace());
+  const std::size_t place = name.rfind(mark);
+  if (process_namespace().empty() || place == std::string_view::npos) return 0;
+  name.remove_prefix(place + mark.size());
+  const std::size_t digits = name.find('-');
+  if (digits == std::string_view::npos) return 0;
+  return parse_number<pid_t>(name.substr(0, digits)).value_or(0);
 }
 
 bool is_process_gone(pid_t process) {

@@ -16,6 +16,10 @@ namespace lockstep {
 /// unknown.
 const std::string& process_namespace();
 
+/// The process of this boot and PID namespace in the name of a file, "…-NAMESPACE-PROCESS-…"; 0 if
+/// there is none, or it is of another namespace.
+pid_t maker_of(std::string_view name);
+
 /// Whether this PID namespace has no process with the ID `process`.
 bool is_process_gone(pid_t process);
 

@@ -82,55 +82,47 @@ SharedSegment SharedSegment::create(std::size_t bytes) {
   static std::atomic<std::uint32_t> serials = 0;
   const std::size_t size = std::max<std::size_t>(bytes, 1);
   const Label label{.nonce = this_owner().nonce, .serial = ++serials, .bytes = size};
-  const int descriptor = ::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-  if (descriptor < 0 || ::ftruncate(descriptor, static_cast<off_t>(mapped_bytes(size))) != 0 ||
-      ::pwrite(descriptor, &label, sizeof(label), static_cast<off_t>(label_offset(size))) !=
+  FileDescriptor file(::memfd_create("lockstep", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!file.is_open() || ::ftruncate(file.get(), static_cast<off_t>(mapped_bytes(size))) != 0 ||
+      ::pwrite(file.get(), &label, sizeof(label), static_cast<off_t>(label_offset(size))) !=
           sizeof(label) ||
-      ::fcntl(descriptor, F_ADD_SEALS, kSeals) != 0) {
-    const int reason = errno;
-    if (descriptor >= 0) ::close(descriptor);
+      ::fcntl(file.get(), F_ADD_SEALS, kSeals) != 0)
     throw Error(ErrorCategory::device, "memory",
-                fmt::format("expected {} bytes of shared memory", bytes), std::strerror(reason));
-  }
-  return {descriptor, size, static_cast<std::uint32_t>(label.serial)};
+                fmt::format("expected {} bytes of shared memory", bytes), std::strerror(errno));
+  return {std::move(file), size, static_cast<std::uint32_t>(label.serial)};
 }
 
 SharedSegment SharedSegment::open(const Handle& handle) {
   if (handle.owner.pid_namespace != this_owner().pid_namespace)
     fail_to_open(handle, "it is in another PID namespace, such as another container");
   const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) fail_to_open(handle, std::strerror(errno));
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.is_open()) fail_to_open(handle, std::strerror(errno));
   Label label;
-  if (const std::string why = mismatch(descriptor, handle, label); !why.empty()) {
-    ::close(descriptor);
+  if (const std::string why = mismatch(file.get(), handle, label); !why.empty())
     fail_to_open(handle, why);
-  }
-  return {descriptor, static_cast<std::size_t>(label.bytes), handle.serial};
+  return {std::move(file), static_cast<std::size_t>(label.bytes), handle.serial};
 }
 
-SharedSegment::SharedSegment(int descriptor, std::size_t bytes, std::uint32_t serial)
-    : descriptor_(descriptor), bytes_(bytes), serial_(serial) {
+SharedSegment::SharedSegment(FileDescriptor file, std::size_t bytes, std::uint32_t serial)
+    : file_(std::move(file)), bytes_(bytes), serial_(serial) {
   void* data = ::mmap(nullptr, mapped_bytes(bytes), PROT_READ | PROT_WRITE,
-                      MAP_SHARED | MAP_POPULATE, descriptor, 0);
-  if (data == MAP_FAILED) {
-    const int reason = errno;
-    ::close(descriptor);
+                      MAP_SHARED | MAP_POPULATE, file_.get(), 0);
+  if (data == MAP_FAILED)
     throw Error(ErrorCategory::device, "memory",
                 fmt::format("expected to map {} bytes of shared memory", bytes),
-                std::strerror(reason));
-  }
+                std::strerror(errno));
   data_ = static_cast<std::byte*>(data);
 }
 
 SharedSegment::SharedSegment(SharedSegment&& other) noexcept
-    : descriptor_(std::exchange(other.descriptor_, -1)),
+    : file_(std::move(other.file_)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       serial_(std::exchange(other.serial_, 0)) {}
 
 SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
-  std::swap(descriptor_, other.descriptor_);
+  std::swap(file_, other.file_);
   std::swap(data_, other.data_);
   std::swap(bytes_, other.bytes_);
   std::swap(serial_, other.serial_);
@@ -138,12 +130,10 @@ SharedSegment& SharedSegment::operator=(SharedSegment&& other) noexcept {
 }
 
 SharedSegment::~SharedSegment() {
-  if (data_ == nullptr) return;
-  ::munmap(data_, mapped_bytes(bytes_));
-  ::close(descriptor_);
+  if (data_ != nullptr) ::munmap(data_, mapped_bytes(bytes_));
 }
 
-SharedSegment::Handle SharedSegment::handle() const { return {this_owner(), descriptor_, serial_}; }
+SharedSegment::Handle SharedSegment::handle() const { return {this_owner(), file_.get(), serial_}; }
 
 bool SharedSegment::contains(const std::byte* data, std::size_t bytes) const {
   // Only std::less may compare pointers into different arrays.

@@ -7,6 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "lockstep/base/file_descriptor.h"
+
 namespace lockstep {
 
 /// Zeroed anonymous shared memory (memfd). The system frees it when the last process that maps it
@@ -51,9 +53,9 @@ class SharedSegment {
   bool contains(const std::byte* data, std::size_t bytes) const;
 
  private:
-  SharedSegment(int descriptor, std::size_t bytes, std::uint32_t serial);
+  SharedSegment(FileDescriptor file, std::size_t bytes, std::uint32_t serial);
 
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
   std::uint32_t serial_ = 0;

@@ -172,8 +172,7 @@ void ImageRecipe::check() const {
   require(normalization.channels == 0 || normalization.channels == channels,
           "expected a normalization of all channels or none",
           fmt::format("got one of {}", normalization.channels));
-  const auto deviations =
-      std::span(normalization.deviation).first(static_cast<std::size_t>(normalization.channels));
+  const auto deviations = std::span(normalization.deviation).first(normalization.channels);
   require(std::ranges::all_of(deviations, [](float deviation) { return deviation > 0; }),
           "expected deviations above 0", fmt::format("got {}", fmt::join(deviations, ", ")));
   if (const auto* padded = std::get_if<PaddedCrop>(&geometry))

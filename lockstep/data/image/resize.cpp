@@ -145,9 +145,9 @@ void ResizeAxis::plan(Filter filter, int input, double begin, double extent, int
   const double away = reach(filter, scale);
   // Maximum number of pixel centers within the filter's reach; an axis may have fewer pixels.
   taps_ = std::min(static_cast<int>(std::ceil(2 * away)), input);
-  first_.resize(static_cast<std::size_t>(output));
+  first_.resize(output);
   weights_.resize(static_cast<std::size_t>(output) * taps_);
-  exact_.resize(static_cast<std::size_t>(taps_));
+  exact_.resize(taps_);
   for (int i = 0; i < output; ++i) {
     const double middle = begin + (i + 0.5) * scale;
     // Between the centers of the outermost pixels, bilinear weights sum to 1; beyond them, only the
@@ -157,8 +157,8 @@ void ResizeAxis::plan(Filter filter, int input, double begin, double extent, int
     const int leftmost = static_cast<int>(std::floor(center - away - 0.5)) + 1;
     const int first = std::clamp(leftmost, 0, input - taps_);
     for (int tap = 0; tap < taps_; ++tap)
-      exact_[static_cast<std::size_t>(tap)] = weight_at(filter, first + tap + 0.5 - center, scale);
-    first_[static_cast<std::size_t>(i)] = first;
+      exact_[tap] = weight_at(filter, first + tap + 0.5 - center, scale);
+    first_[i] = first;
     quantize(exact_, weights_.data() + static_cast<std::ptrdiff_t>(i) * taps_);
   }
 }

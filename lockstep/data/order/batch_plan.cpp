@@ -59,7 +59,7 @@ BatchShare BatchPlan::share(std::int64_t step, int replica) const {
 }
 
 std::int64_t BatchPlan::records_of_worker(int worker) const {
-  if (has_own_sequences()) return worker_records_[static_cast<std::size_t>(worker)];
+  if (has_own_sequences()) return worker_records_[worker];
   std::int64_t records = 0;
   for (int local = 0; local < layout_.per_worker; ++local)
     records += records_of_replica(worker * layout_.per_worker + local);
@@ -137,14 +137,14 @@ std::int64_t BatchPlan::worker_position(int worker, std::int64_t pulls) const {
 
 Range BatchPlan::worker_range(std::int64_t step, int replica) const {
   const int worker = replica / layout_.per_worker;
-  const std::int64_t records = worker_records_[static_cast<std::size_t>(worker)];
+  const std::int64_t records = worker_records_[worker];
   const std::int64_t pull = step * layout_.per_worker + replica % layout_.per_worker;
   return {std::min(worker_position(worker, pull), records),
           std::min(worker_position(worker, pull + 1), records)};
 }
 
 std::int64_t BatchPlan::steps_of_worker(int worker) const {
-  const std::int64_t records = worker_records_[static_cast<std::size_t>(worker)];
+  const std::int64_t records = worker_records_[worker];
   // A whole cycle of the worker takes one global batch of records and `replicas` batches of its
   // replicas.
   std::int64_t low = 0;

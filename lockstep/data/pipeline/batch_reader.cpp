@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "lockstep/data/pipeline/mixup.h"
@@ -36,7 +35,7 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
   const SampleSpec& spec = pipeline_.spec;
-  parts.resize(static_cast<std::size_t>(options_.local_replicas));
+  parts.resize(options_.local_replicas);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Batch& part = parts[i];
     const BatchShare share = sharding_.plan().share(step % steps_per_epoch_,

@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "lockstep/base/clock.h"
 #include "lockstep/base/system/process.h"
 
 namespace lockstep::data {
@@ -68,7 +69,7 @@ bool PrefetchStream::next(std::vector<Batch>& parts) {
     if (!is_ready(next_step_)) {
       const auto start = Clock::now();
       step_ready_.wait(lock, [&] { return is_ready(next_step_); });
-      waited = std::chrono::duration<double>(Clock::now() - start).count();
+      waited = seconds_since(start);
     }
     seconds_waited_ += waited;
     if (const Slot& slot = slot_of(next_step_); slot.error) std::rethrow_exception(slot.error);

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
@@ -51,7 +50,7 @@ std::vector<Sharding::Ranges> Sharding::make_ranges(ShardPolicy policy, const Re
             workers),
         files.empty() ? source.description() + " is not read from files"
                       : fmt::format("{} has {}", source.description(), files.size()));
-  std::vector<Ranges> ranges(static_cast<std::size_t>(workers));
+  std::vector<Ranges> ranges(workers);
   std::int64_t first_record = 0;
   for (std::size_t i = 0; i < files.size(); ++i) {
     Ranges& own = ranges[i % ranges.size()];

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -67,8 +66,7 @@ std::vector<std::byte> CachedSource::make(std::int64_t record_id) const {
   Sample sample;
   sample.targets = as<float>(std::span(record).first(label_at));
   if (source().has_images())
-    sample.pixels =
-        as<std::uint8_t>(features).first(static_cast<std::size_t>(spec.feature_count()));
+    sample.pixels = as<std::uint8_t>(features).first(spec.feature_count());
   else
     sample.features = as<float>(features);
   source().read(record_id, sample);
@@ -90,7 +88,7 @@ void CachedSource::place(std::span<const std::byte> record, Sample& sample) cons
 }
 
 void CachedSource::read(std::int64_t record_id, Sample& sample) const {
-  auto* const state = states_ ? &states_[static_cast<std::size_t>(record_id)] : nullptr;
+  auto* const state = states_ ? &states_[record_id] : nullptr;
   if (state == nullptr || state->load(std::memory_order_acquire) == State::kept) {
     thread_local std::vector<std::byte> scratch;
     return place(store_->get(record_id, scratch), sample);

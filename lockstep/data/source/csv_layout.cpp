@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 namespace {
@@ -258,10 +258,7 @@ void give_meanings(CsvLayout& layout, const CsvOptions& options, const std::stri
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field) {
   if (field.starts_with('+')) field.remove_prefix(1);
-  Number value = {};
-  const auto [end, error] = std::from_chars(field.data(), field.data() + field.size(), value);
-  if (error != std::errc() || end != field.data() + field.size()) return std::nullopt;
-  return value;
+  return parse_number<Number>(field);
 }
 template std::optional<double> csv_number(std::string_view);
 template std::optional<std::int32_t> csv_number(std::string_view);

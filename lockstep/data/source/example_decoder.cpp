@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/image.h"
 #include "lockstep/data/record/example.h"
@@ -37,8 +38,14 @@ std::string bytes_text(std::string_view bytes) {
 }
 
 std::string values_of(const FeatureView& feature) {
-  return fmt::format("it has {} value{} of kind {}", feature.size(), feature.size() == 1 ? "" : "s",
+  return fmt::format("it has {} of kind {}", counted(feature.size(), "value"),
                      feature_kind_name(feature.kind()));
+}
+
+FeatureView find_feature(std::string_view record, const std::string& name) {
+  FeatureView feature;
+  find_features(record, {&name, 1}, {&feature, 1});
+  return feature;
 }
 
 }  // namespace
@@ -135,8 +142,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& fea
 std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature,
                                         std::int64_t& label) {
   try {
-    FeatureView feature;
-    find_features(record, {&label_feature, 1}, {&feature, 1});
+    const FeatureView feature = find_feature(record, label_feature);
     const auto value = feature.single_int64();
     if (!value)
       return SampleProblem{fmt::format("expected one integer in {}", label_feature),
@@ -161,12 +167,6 @@ std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
 namespace {
 
 using Names = std::initializer_list<std::string>;
-
-FeatureView find_feature(std::string_view record, const std::string& name) {
-  FeatureView feature;
-  find_features(record, {&name, 1}, {&feature, 1});
-  return feature;
-}
 
 /// The first of the default names that the record has.
 std::string usual_feature(std::string_view record, Names names, const char* option,
@@ -197,8 +197,7 @@ std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t b
 std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::string& name,
                                          const std::string& where) {
   try {
-    const ImageHeader header =
-        ImageDecoder().open({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+    const ImageHeader header = ImageDecoder().open(bytes_of(bytes));
     return {header.height, header.width, header.channels};
   } catch (const Error& error) {
     throw Error(ErrorCategory::data, where, fmt::format("expected a usable image in {}", name),
@@ -258,7 +257,7 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
   HeaderStep header;
   std::vector<float> features(
       schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
-  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  std::vector<float> targets(spec.targets);
   Sample sample{features, 0, targets};
   sample.images = &header;
   if (const auto problem = decoder.decode(record, sample))

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/compression.h"
 
@@ -77,7 +78,7 @@ using Counts = std::map<std::string, std::int64_t>;
 std::string number_text(const Counts& counts) {
   std::int64_t files = 0;
   for (const auto& [extension, count] : counts) files += count;
-  return fmt::format("{} other file{}", files, files == 1 ? "" : "s");
+  return counted(files, "other file");
 }
 
 /// "55 .bmp, 2 without extension": the most frequent extensions first.
@@ -182,7 +183,7 @@ void ImageFolderSource::find_classes() {
 
 void ImageFolderSource::find_files(std::int32_t label) {
   const auto begin = static_cast<std::ptrdiff_t>(files_.size());
-  const fs::path folder = directory_ / class_names_[static_cast<std::size_t>(label)];
+  const fs::path folder = directory_ / class_names_[label];
   Counts others;
   for_files(folder, [&](const fs::path& path) {
     if (is_image(path)) {
@@ -212,8 +213,8 @@ std::vector<std::int64_t> ImageFolderSource::shape_of_first() const {
 }
 
 fs::path ImageFolderSource::path_of(std::int64_t record_id) const {
-  const File& file = files_[static_cast<std::size_t>(record_id)];
-  return directory_ / class_names_[static_cast<std::size_t>(file.label)] / file.name;
+  const File& file = files_[record_id];
+  return directory_ / class_names_[file.label] / file.name;
 }
 
 std::string ImageFolderSource::description() const {
@@ -230,9 +231,9 @@ std::string ImageFolderSource::description() const {
                 (directory_ / (training == class_names_.end() ? class_names_.front() : *training))
                     .string())
           : "";
-  return fmt::format("{} image{} of {} class{} in {}{}{}", files_.size(),
-                     files_.size() == 1 ? "" : "s", class_names_.size(),
-                     class_names_.size() == 1 ? "" : "es", directory_.string(), hint, left_out);
+  return fmt::format("{} of {} class{} in {}{}{}", counted(files_.size(), "image"),
+                     class_names_.size(), class_names_.size() == 1 ? "" : "es", directory_.string(),
+                     hint, left_out);
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
@@ -244,7 +245,7 @@ void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
     else
       as_stored_->apply(bytes, {}, sample.pixels, scratch);
   });
-  sample.label = files_[static_cast<std::size_t>(record_id)].label;
+  sample.label = files_[record_id].label;
 }
 
 bool is_image_folder(const fs::path& directory) {

@@ -27,7 +27,7 @@ class ImageFolderSource final : public RecordSource {
                              const std::vector<std::int64_t>& shape = {});
 
   const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return static_cast<std::int64_t>(files_.size()); }
+  std::int64_t size() const override { return files_.size(); }
   bool has_images() const override { return true; }
   bool has_encoded_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;

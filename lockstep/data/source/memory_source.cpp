@@ -19,8 +19,7 @@ constexpr const char* kWhere = "samples in memory";
 
 template <typename T>
 std::span<const T> record_of(const std::vector<T>& all, std::int64_t record_id, std::int64_t size) {
-  return std::span(all).subspan(static_cast<std::size_t>(record_id * size),
-                                static_cast<std::size_t>(size));
+  return std::span(all).subspan(record_id * size, static_cast<std::size_t>(size));
 }
 
 template <typename Variant>
@@ -80,7 +79,7 @@ void MemorySource::read(std::int64_t record_id, Sample& sample) const {
     sample.set_image(record_of(std::get<std::vector<std::uint8_t>>(features_), record_id,
                                spec_.feature_count()));
   if (const auto* classes = std::get_if<std::vector<std::int32_t>>(&labels_))
-    sample.label = (*classes)[static_cast<std::size_t>(record_id)];
+    sample.label = (*classes)[record_id];
   else
     std::ranges::copy(record_of(std::get<std::vector<float>>(labels_), record_id, spec_.targets),
                       sample.targets.begin());
@@ -218,7 +217,7 @@ void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
            pixels);
   };
   if (sample.images == nullptr && !sample.pixels.empty()) return draw(sample.pixels);
-  std::vector<std::uint8_t> image(static_cast<std::size_t>(spec_.feature_count()));
+  std::vector<std::uint8_t> image(spec_.feature_count());
   draw(image);
   sample.set_image(image);
 }

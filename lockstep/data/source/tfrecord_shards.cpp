@@ -13,6 +13,7 @@
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/random.h"
 #include "lockstep/data/image/decode_image.h"
@@ -106,7 +107,7 @@ class SampleEncoder {
         class_names_(source.class_names()),
         targets_(static_cast<std::size_t>(source.spec().targets)) {
     if (options.encoding != FeatureEncoding::encoded)
-      features_.resize(static_cast<std::size_t>(source.spec().feature_count()));
+      features_.resize(source.spec().feature_count());
   }
 
   std::string encode(std::int64_t record_id) {
@@ -145,8 +146,7 @@ class SampleEncoder {
     example["image/width"] = Int64List{header.width};
     example["image/channels"] = Int64List{header.channels};
     example[options_.label_feature] = label_of(sample);
-    if (!class_names_.empty())
-      example["image/class/text"] = BytesList{class_names_[static_cast<std::size_t>(sample.label)]};
+    if (!class_names_.empty()) example["image/class/text"] = BytesList{class_names_[sample.label]};
     example[options_.input_feature] = BytesList{std::move(file)};
     return serialize_example(example);
   }
@@ -166,14 +166,11 @@ class SampleEncoder {
 /// Makes the names in `directory` durable, so that a power failure cannot keep a later change and
 /// lose an earlier one.
 void sync_directory(const std::filesystem::path& directory) {
-  const int descriptor = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const FileDescriptor file(::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // EINVAL: fsync is not supported here
-  const bool failed = descriptor < 0 || (::fsync(descriptor) != 0 && errno != EINVAL);
-  const int error = errno;
-  if (descriptor >= 0) ::close(descriptor);
-  if (failed)
+  if (!file.is_open() || (::fsync(file.get()) != 0 && errno != EINVAL))
     throw Error(ErrorCategory::data, directory.string(), "expected a directory that can be synced",
-                std::generic_category().message(error));
+                std::generic_category().message(errno));
 }
 
 /// Renames the shards to their final names. Until all are renamed, dataset.json marks the part as

@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/sample.h"

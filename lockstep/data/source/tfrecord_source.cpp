@@ -141,7 +141,7 @@ void TFRecordSource::with_record(std::size_t shard_number, std::int64_t record, 
 std::string_view TFRecordSource::record_of(const Shard& shard, const RecordFile& file,
                                            std::int64_t record) const {
   thread_local ReadWindow window;
-  const std::uint64_t offset = shard.index.offsets[static_cast<std::size_t>(record)];
+  const std::uint64_t offset = shard.index.offsets[record];
   try {
     return file.record(record, offset, shard.index.length(record), window);
   } catch (const Error& error) {
@@ -262,7 +262,7 @@ LabelRange TFRecordSource::scan_labels(std::size_t shard, const std::string& lab
 }
 
 RecordLocation TFRecordSource::location(std::size_t shard, std::int64_t record) const {
-  const auto offset = shards_[shard].index.offsets[static_cast<std::size_t>(record)];
+  const auto offset = shards_[shard].index.offsets[record];
   return {shards_[shard].path.string(), record, static_cast<std::int64_t>(offset)};
 }
 
@@ -318,9 +318,8 @@ void TFRecordSource::will_need(Range record_ids) const {
     const Place first = place_of(record_ids.begin);
     const Shard& shard = shards_[first.shard];
     const std::int64_t count = std::min(record_ids.size(), shard.index.records() - first.record);
-    const std::uint64_t begin = shard.index.offsets[static_cast<std::size_t>(first.record)];
-    const std::uint64_t bytes =
-        shard.index.offsets[static_cast<std::size_t>(first.record + count)] - begin;
+    const std::uint64_t begin = shard.index.offsets[first.record];
+    const std::uint64_t bytes = shard.index.offsets[first.record + count] - begin;
     if (shard.file)
       shard.file->will_need(begin, bytes);
     else

@@ -8,7 +8,6 @@
 #include <exception>
 #include <limits>
 #include <numeric>
-#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -21,7 +20,8 @@
 
 namespace lockstep::data {
 
-PreparedSource::PreparedSource(Pipeline pipeline) : pipeline_(std::move(pipeline)) {
+PreparedSource::PreparedSource(Pipeline pipeline)
+    : WrappedSource(pipeline.source), pipeline_(std::move(pipeline)) {
   if (pipeline_.gives_pixels()) normalization_ = pipeline_.pixel_normalization();
 }
 
@@ -30,7 +30,7 @@ void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
   const SampleKey key = {sample.seed, sample.epoch, record_id};
   if (sample.images == nullptr) return reader.read(key, sample);
   // Another recipe follows and receives the pixels of this one.
-  std::vector<std::uint8_t> image(static_cast<std::size_t>(spec().feature_count()));
+  std::vector<std::uint8_t> image(spec().feature_count());
   Sample inner;
   inner.targets = sample.targets;
   inner.pixels = image;
@@ -78,8 +78,8 @@ Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range 
                  Stop stop) {
   Kept<Id> kept;
   try {
-    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
-    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
+    std::vector<float> features(source.spec().feature_count());
+    std::vector<float> targets(source.spec().targets);
     for (std::int64_t record = records.begin; record < records.end && !stop(); ++record) {
       Sample sample{features, 0, targets};
       source.read(record, sample);
@@ -94,7 +94,7 @@ Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range 
 /// Each thread examines a run of adjacent records, so that files are read from front to back.
 template <typename Id>
 std::vector<Id> ids_of(const RecordSource& source, const SamplePredicate& keep, int threads) {
-  std::vector<Kept<Id>> parts(static_cast<std::size_t>(threads));
+  std::vector<Kept<Id>> parts(threads);
   std::atomic<std::size_t> first_failed = parts.size();  // parts after it can stop
   {
     std::vector<std::jthread> workers;
@@ -139,11 +139,8 @@ std::int64_t FilteredSource::size() const {
 }
 
 void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
-  const auto id = std::visit(
-      [&](const auto& ids) {
-        return static_cast<std::int64_t>(ids[static_cast<std::size_t>(record_id)]);
-      },
-      ids_);
+  const auto id =
+      std::visit([&](const auto& ids) { return static_cast<std::int64_t>(ids[record_id]); }, ids_);
   source().read(id, sample);
 }
 

@@ -15,41 +15,6 @@
 
 namespace lockstep::data {
 
-/// Applies the operations before a record operation: recipe, maps and normalization. Their random
-/// choices depend on the pass (Sample) and on the record id in this source, not on later
-/// operations.
-class PreparedSource final : public RecordSource {
- public:
-  /// The pipeline's order and batches are ignored.
-  explicit PreparedSource(Pipeline pipeline);
-
-  const SampleSpec& spec() const override { return pipeline_.spec; }
-  std::int64_t size() const override { return pipeline_.source->size(); }
-  bool has_images() const override { return pipeline_.gives_pixels(); }
-  ChannelNormalization normalization() const override { return normalization_; }
-  void read(std::int64_t record_id, Sample& sample) const override;
-  std::vector<std::string> class_names() const override { return pipeline_.source->class_names(); }
-  std::vector<std::string> feature_names() const override {
-    return pipeline_.source->feature_names();
-  }
-  std::vector<std::string> target_names() const override {
-    return pipeline_.source->target_names();
-  }
-  std::vector<DamagedFile> damage() const override { return pipeline_.source->damage(); }
-  std::vector<StoredFile> files() const override { return pipeline_.source->files(); }
-  void will_need(Range record_ids) const override { pipeline_.source->will_need(record_ids); }
-  std::string description() const override {
-    return pipeline_.source->description() + pipeline_.preparation();
-  }
-  std::string preparation() const override {
-    return pipeline_.source->preparation() + pipeline_.preparation();
-  }
-
- private:
-  Pipeline pipeline_;
-  ChannelNormalization normalization_;
-};
-
 // Sources that reorder or select the records of one source.
 
 /// Base class: everything except the mapping of records.
@@ -78,6 +43,34 @@ class WrappedSource : public RecordSource {
  private:
   std::shared_ptr<const RecordSource> source_;
   std::string word_;
+};
+
+/// Applies the operations before a record operation: recipe, maps and normalization. Their random
+/// choices depend on the pass (Sample) and on the record id in this source, not on later
+/// operations.
+class PreparedSource final : public WrappedSource {
+ public:
+  /// The pipeline's order and batches are ignored.
+  explicit PreparedSource(Pipeline pipeline);
+
+  const SampleSpec& spec() const override { return pipeline_.spec; }
+  std::int64_t size() const override { return source().size(); }
+  bool has_images() const override { return pipeline_.gives_pixels(); }
+  bool has_encoded_images() const override { return false; }
+  ChannelNormalization normalization() const override { return normalization_; }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::vector<StoredFile> files() const override { return source().files(); }
+  void will_need(Range record_ids) const override { source().will_need(record_ids); }
+  std::string description() const override {
+    return source().description() + pipeline_.preparation();
+  }
+  std::string preparation() const override {
+    return source().preparation() + pipeline_.preparation();
+  }
+
+ private:
+  Pipeline pipeline_;
+  ChannelNormalization normalization_;
 };
 
 class RangeSource final : public WrappedSource {
@@ -136,7 +129,7 @@ class RenumberedSource final : public WrappedSource {
   std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(record_id, sample);
-    sample.label = numbers_[static_cast<std::size_t>(sample.label)];
+    sample.label = numbers_[sample.label];
   }
   std::vector<std::string> class_names() const override { return names_; }
   std::vector<StoredFile> files() const override { return source().files(); }

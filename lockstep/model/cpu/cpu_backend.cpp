@@ -2,7 +2,6 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstring>
-#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"

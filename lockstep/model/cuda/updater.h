@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <variant>
 
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/optimizer_options.h"

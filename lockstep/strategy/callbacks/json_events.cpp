@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -11,6 +10,7 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
 
 namespace lockstep::strategy {
@@ -20,10 +20,7 @@ using Json = nlohmann::ordered_json;
 
 /// The double with the shortest decimal form of `value`: 0.001, not 0.0010000000474974513.
 double shortest(float value) {
-  const std::string text = fmt::format("{}", value);
-  double number = value;
-  std::from_chars(text.data(), text.data() + text.size(), number);  // in every locale
-  return number;
+  return parse_number<double>(fmt::format("{}", value)).value_or(value);
 }
 
 void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {

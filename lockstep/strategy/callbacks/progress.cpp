@@ -7,7 +7,6 @@
 #include <array>
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <utility>
 
 #include "lockstep/base/system/terminal.h"

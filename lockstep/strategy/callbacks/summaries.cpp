@@ -67,12 +67,13 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& directory)
   if (error) fail(directory, error.value());
   const double now = seconds_since_1970();
   // Several writers of one process may start in the same second; use the first free number.
-  for (int number = 0; descriptor_ < 0; ++number) {
+  for (int number = 0; !file_.is_open(); ++number) {
     path_ =
         directory / fmt::format("events.out.tfevents.{:010}.{}.{}.{}.v2",
                                 static_cast<std::int64_t>(now), host_name(), ::getpid(), number);
-    descriptor_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-    if (descriptor_ < 0 && errno != EEXIST) fail(path_, errno);
+    file_ = FileDescriptor(
+        ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666));
+    if (!file_.is_open() && errno != EEXIST) fail(path_, errno);
   }
   data::append_record(pending_, version_event(now));
   try {
@@ -82,38 +83,19 @@ SummaryWriter::SummaryWriter(const std::filesystem::path& directory)
   }
 }
 
-SummaryWriter::SummaryWriter(SummaryWriter&& other) noexcept
-    : path_(std::move(other.path_)),
-      descriptor_(std::exchange(other.descriptor_, -1)),
-      good_bytes_(other.good_bytes_),
-      torn_(other.torn_),
-      pending_(std::move(other.pending_)),
-      pending_events_(other.pending_events_),
-      lost_events_(other.lost_events_),
-      last_flush_(other.last_flush_),
-      known_tags_(std::move(other.known_tags_)) {}
-
+SummaryWriter::SummaryWriter(SummaryWriter&&) noexcept = default;
 SummaryWriter& SummaryWriter::operator=(SummaryWriter&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  std::swap(good_bytes_, other.good_bytes_);
-  std::swap(torn_, other.torn_);
-  std::swap(pending_, other.pending_);
-  std::swap(pending_events_, other.pending_events_);
-  std::swap(lost_events_, other.lost_events_);
-  std::swap(last_flush_, other.last_flush_);
-  std::swap(known_tags_, other.known_tags_);
-  return *this;
+  std::destroy_at(this);  // flushes
+  return *std::construct_at(this, std::move(other));
 }
 
 SummaryWriter::~SummaryWriter() {
-  if (descriptor_ < 0) return;
+  if (!file_.is_open()) return;
   try {
     flush();
   } catch (const Error&) {
     // Callers that need the error call flush() before.
   }
-  ::close(descriptor_);
 }
 
 void SummaryWriter::begin_run(std::int64_t step) {
@@ -187,16 +169,16 @@ void SummaryWriter::flush() {
 
 void SummaryWriter::write(std::string_view bytes) {
   // An incomplete record would make all following records unreadable.
-  if (torn_ && ::ftruncate(descriptor_, good_bytes_) != 0) fail(path_, errno);
+  if (torn_ && ::ftruncate(file_.get(), good_bytes_) != 0) fail(path_, errno);
   torn_ = false;
   std::size_t done = 0;
   while (done < bytes.size()) {
-    const ssize_t written = ::write(descriptor_, bytes.data() + done, bytes.size() - done);
+    const ssize_t written = ::write(file_.get(), bytes.data() + done, bytes.size() - done);
     if (written >= 0) {
       done += static_cast<std::size_t>(written);
     } else if (errno != EINTR) {
       const int error = errno;
-      torn_ = ::ftruncate(descriptor_, good_bytes_) != 0;
+      torn_ = ::ftruncate(file_.get(), good_bytes_) != 0;
       fail(path_, error);
     }
   }

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/log.h"
 #include "lockstep/strategy/callback.h"
 
@@ -27,7 +28,7 @@ class SummaryWriter {
   /// `events.out.tfevents.SECONDS.HOST.PID.NUMBER.v2`. If the file can be created but not written
   /// (a full disk), the next flush reports the error.
   explicit SummaryWriter(const std::filesystem::path& directory);
-  SummaryWriter(SummaryWriter&& other) noexcept;
+  SummaryWriter(SummaryWriter&&) noexcept;
   SummaryWriter& operator=(SummaryWriter&& other) noexcept;
   /// Flushes, and ignores errors; call flush() before to detect them.
   ~SummaryWriter();
@@ -57,7 +58,7 @@ class SummaryWriter {
            std::string_view tensor, std::optional<double> wall_time);
 
   std::filesystem::path path_;
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::int64_t good_bytes_ = 0;
   bool torn_ = false;  // the file may end with an incomplete record after good_bytes_
   std::string pending_;

@@ -48,7 +48,7 @@ std::optional<std::size_t> BucketTuner::add_step(double seconds) {
 
 std::size_t BucketTuner::choose() const {
   LOCKSTEP_CHECK(has_tried_all());
-  return sizes_[static_cast<std::size_t>(std::ranges::min_element(seconds_) - seconds_.begin())];
+  return sizes_[std::ranges::min_element(seconds_) - seconds_.begin()];
 }
 
 std::string BucketTuner::describe() const {

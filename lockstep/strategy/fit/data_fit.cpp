@@ -157,8 +157,8 @@ struct ColumnScale {
 /// The scales of all features, then of all targets.
 std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const data::SampleSpec& spec = source.spec();
-  std::vector<float> features(static_cast<std::size_t>(spec.feature_count()));
-  std::vector<float> targets(static_cast<std::size_t>(spec.targets));
+  std::vector<float> features(spec.feature_count());
+  std::vector<float> targets(spec.targets);
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());

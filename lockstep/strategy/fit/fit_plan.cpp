@@ -24,9 +24,8 @@ std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) 
 /// Shard policies that distribute records over ranks require the same number of replicas on every
 /// rank. All ranks see the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
-  std::vector<int> of_rank(static_cast<std::size_t>(strategy.session().size()));
-  for (const job::Placement& place : strategy.placements())
-    ++of_rank[static_cast<std::size_t>(place.rank)];
+  std::vector<int> of_rank(strategy.session().size());
+  for (const job::Placement& place : strategy.placements()) ++of_rank[place.rank];
   const auto [least, most] = std::ranges::minmax(of_rank);
   if (policy != data::ShardPolicy::automatic && least != most)
     throw Error(ErrorCategory::input, fmt::format("shard-policy {}", to_string(policy)),

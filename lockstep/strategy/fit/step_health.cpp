@@ -32,7 +32,7 @@ std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_
 std::string StepHealth::reason(const StepResult& result) const {
   std::string where;
   for (const int replica : result.failed) {
-    const job::Placement& place = strategy_.placements()[static_cast<std::size_t>(replica)];
+    const job::Placement& place = strategy_.placements()[replica];
     where += fmt::format("{}{}", where.empty() ? "" : ", ", place.rank);
     if (strategy_.num_replicas_in_sync() > strategy_.session().size())
       where += fmt::format(" (replica {})", replica);

@@ -111,7 +111,7 @@ StepReport StepScalars::read(device::Stream& stream) {
   await(stream, group_);
   for (int replica = 0; replica < group_.size(); ++replica) {
     const std::span<float> theirs = GradientMemory::of_replica(staged, replica);
-    busy_[static_cast<std::size_t>(replica)] = {theirs[0], theirs[1]};
+    busy_[replica] = {theirs[0], theirs[1]};
   }
   return StepReport::read(staged);
 }

@@ -118,7 +118,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local),
                                              strategy_.group(local), options);
     replica->check_layout();
-    replicas_[static_cast<std::size_t>(local)] = std::move(replica);
+    replicas_[local] = std::move(replica);
   });
 }
 
@@ -157,7 +157,7 @@ void LocalReplicas::check_agreement(std::int64_t step) {
     if (!found) return;
     std::string who;
     for (const int odd : found->odd) {
-      const job::Placement& place = strategy_.placements()[static_cast<std::size_t>(odd)];
+      const job::Placement& place = strategy_.placements()[odd];
       who += fmt::format("{}{} (rank {}, host {})", who.empty() ? "" : ", ", odd, place.rank,
                          place.host);
     }

@@ -47,7 +47,7 @@ class LocalReplicas {
   const model::Network& network() const { return *network_; }
   bool has_accuracy() const { return has_accuracy_; }  ///< whether the loss has classes
   /// Local replica `local`.
-  Replica& operator[](int local) { return *replicas_[static_cast<std::size_t>(local)]; }
+  Replica& operator[](int local) { return *replicas_[local]; }
 
   /// Calls body(replica, local) on every local replica's thread.
   void run(const std::function<void(Replica&, int)>& body);

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "lockstep/base/error.h"
@@ -16,16 +15,14 @@ std::optional<LossScaling> parse_loss_scaling(std::string_view text) {
   if (text == "auto") return std::nullopt;
   if (text == "none") return LossScaling{};
   if (text == "dynamic") return kDynamicLossScaling;
-  LossScaling fixed{.kind = LossScaling::Kind::fixed};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fixed.scale);
-  if (error != std::errc{} || end != text.data() + text.size() || !(fixed.scale > 0) ||
-      !std::isfinite(fixed.scale)) {
+  const auto scale = parse_number<float>(text);
+  if (!scale || !(*scale > 0) || !std::isfinite(*scale)) {
     static constexpr std::array<std::string_view, 3> kNames = {"auto", "none", "dynamic"};
     throw Error(ErrorCategory::input, "loss-scale",
                 "expected auto, none, dynamic or a number above 0",
-                error == std::errc{} ? fmt::format("got \"{}\"", text) : got_name(text, kNames));
+                scale ? fmt::format("got \"{}\"", text) : got_name(text, kNames));
   }
-  return fixed;
+  return LossScaling{.kind = LossScaling::Kind::fixed, .scale = *scale};
 }
 
 LossScaling loss_scaling_for(const std::optional<LossScaling>& scaling,

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <system_error>
 
 #include "lockstep/base/error.h"
@@ -34,10 +33,8 @@ NormalizationScope parse_normalization_scope(std::string_view name) {
   if (name == "local") return {};
   if (name == "sync") return {.kind = NormalizationScope::Kind::sync};
   if (name.starts_with(kGroup)) {
-    const std::string_view size = name.substr(kGroup.size());
-    NormalizationScope scope{.kind = NormalizationScope::Kind::group};
-    const auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), scope.group);
-    if (error == std::errc{} && end == size.data() + size.size() && scope.group > 0) return scope;
+    const int size = parse_number<int>(name.substr(kGroup.size())).value_or(0);
+    if (size > 0) return {.kind = NormalizationScope::Kind::group, .group = size};
   }
   static constexpr std::array<std::string_view, 2> kNames = {"local", "sync"};
   throw Error(ErrorCategory::input, "bn",

@@ -70,9 +70,7 @@ class InGpu final : public GpuMember {
   }
 
  private:
-  Participant& participant(int member) {
-    return (*participants_)[static_cast<std::size_t>(member)];
-  }
+  Participant& participant(int member) { return (*participants_)[member]; }
 
   std::vector<std::byte*> buffers_of_all() {
     std::vector<std::byte*> buffers;

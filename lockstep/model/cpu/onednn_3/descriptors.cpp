@@ -1,126 +1,120 @@
 #include "lockstep/model/cpu/descriptors.h"
 
 namespace lockstep::model::cpu {
+
+using namespace dnnl;
+
 namespace {
 
-constexpr auto kConvolution = dnnl::algorithm::convolution_direct;
-constexpr auto kSoftmax = dnnl::algorithm::softmax_accurate;
+constexpr auto kConvolution = algorithm::convolution_direct;
+constexpr auto kSoftmax = algorithm::softmax_accurate;
 
 // oneDNN counts no dilation as 0.
-dnnl::memory::dims no_dilation(const PoolingArrays& a) {
-  return dnnl::memory::dims(a.kernel.size(), 0);
-}
+memory::dims no_dilation(const PoolingArrays& a) { return memory::dims(a.kernel.size(), 0); }
 
 }  // namespace
 
-dnnl::convolution_forward::primitive_desc describe_forward(const dnnl::engine& engine,
-                                                           dnnl::prop_kind kind,
-                                                           const ConvolutionArrays& a,
-                                                           const dnnl::primitive_attr& attributes) {
+convolution_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
+                                                     const ConvolutionArrays& a,
+                                                     const primitive_attr& attributes) {
   return {engine,   kind,      kConvolution,     a.source,        a.weights, a.bias,
           a.target, a.strides, a.padding_before, a.padding_after, attributes};
 }
 
-dnnl::convolution_backward_weights::primitive_desc describe_backward_weights(
-    const dnnl::engine& engine, const ConvolutionArrays& a, const dnnl::primitive_attr& attributes,
-    const dnnl::convolution_forward::primitive_desc& forward) {
+convolution_backward_weights::primitive_desc describe_backward_weights(
+    const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
+    const convolution_forward::primitive_desc& forward) {
   return {engine,    kConvolution,     a.source,        a.weights, a.bias,    a.target,
           a.strides, a.padding_before, a.padding_after, forward,   attributes};
 }
 
-dnnl::convolution_backward_data::primitive_desc describe_backward_data(
-    const dnnl::engine& engine, const ConvolutionArrays& a, const dnnl::primitive_attr& attributes,
-    const dnnl::convolution_forward::primitive_desc& forward) {
+convolution_backward_data::primitive_desc describe_backward_data(
+    const engine& engine, const ConvolutionArrays& a, const primitive_attr& attributes,
+    const convolution_forward::primitive_desc& forward) {
   return {engine,    kConvolution,     a.source,        a.weights, a.target,
           a.strides, a.padding_before, a.padding_after, forward,   attributes};
 }
 
-dnnl::inner_product_forward::primitive_desc describe_forward(
-    const dnnl::engine& engine, dnnl::prop_kind kind, const InnerProductArrays& a,
-    const dnnl::primitive_attr& attributes) {
+inner_product_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
+                                                       const InnerProductArrays& a,
+                                                       const primitive_attr& attributes) {
   return {engine, kind, a.source, a.weights, a.bias, a.target, attributes};
 }
 
-dnnl::inner_product_backward_weights::primitive_desc describe_backward_weights(
-    const dnnl::engine& engine, const InnerProductArrays& a, const dnnl::primitive_attr& attributes,
-    const dnnl::inner_product_forward::primitive_desc& forward) {
+inner_product_backward_weights::primitive_desc describe_backward_weights(
+    const engine& engine, const InnerProductArrays& a, const primitive_attr& attributes,
+    const inner_product_forward::primitive_desc& forward) {
   return {engine, a.source, a.weights, a.bias, a.target, forward, attributes};
 }
 
-dnnl::inner_product_backward_data::primitive_desc describe_backward_data(
-    const dnnl::engine& engine, const InnerProductArrays& a, const dnnl::primitive_attr& attributes,
-    const dnnl::inner_product_forward::primitive_desc& forward) {
+inner_product_backward_data::primitive_desc describe_backward_data(
+    const engine& engine, const InnerProductArrays& a, const primitive_attr& attributes,
+    const inner_product_forward::primitive_desc& forward) {
   return {engine, a.source, a.weights, a.target, forward, attributes};
 }
 
-dnnl::pooling_forward::primitive_desc describe_forward(const dnnl::engine& engine,
-                                                       dnnl::prop_kind kind, const PoolingArrays& a,
-                                                       const dnnl::primitive_attr& attributes) {
+pooling_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
+                                                 const PoolingArrays& a,
+                                                 const primitive_attr& attributes) {
   return {engine,   kind,           a.algorithm,      a.source,        a.target,  a.strides,
           a.kernel, no_dilation(a), a.padding_before, a.padding_after, attributes};
 }
 
-dnnl::pooling_backward::primitive_desc describe_backward(
-    const dnnl::engine& engine, const PoolingArrays& a, const dnnl::primitive_attr& attributes,
-    const dnnl::pooling_forward::primitive_desc& forward) {
+pooling_backward::primitive_desc describe_backward(const engine& engine, const PoolingArrays& a,
+                                                   const primitive_attr& attributes,
+                                                   const pooling_forward::primitive_desc& forward) {
   return {engine,         a.algorithm,      a.source,        a.target, a.strides, a.kernel,
           no_dilation(a), a.padding_before, a.padding_after, forward,  attributes};
 }
 
-dnnl::batch_normalization_forward::primitive_desc describe_forward(
-    const dnnl::engine& engine, dnnl::prop_kind kind, const BatchNormalizationArrays& a,
-    const dnnl::primitive_attr& attributes) {
+batch_normalization_forward::primitive_desc describe_forward(const engine& engine, prop_kind kind,
+                                                             const BatchNormalizationArrays& a,
+                                                             const primitive_attr& attributes) {
   return {engine, kind, a.array, a.array, a.epsilon, a.flags, attributes};
 }
 
-dnnl::batch_normalization_backward::primitive_desc describe_backward(
-    const dnnl::engine& engine, const BatchNormalizationArrays& a,
-    const dnnl::primitive_attr& attributes,
-    const dnnl::batch_normalization_forward::primitive_desc& forward) {
-  return {
-      engine,    dnnl::prop_kind::backward, a.array, a.array, a.array, a.epsilon, a.flags, forward,
-      attributes};
+batch_normalization_backward::primitive_desc describe_backward(
+    const engine& engine, const BatchNormalizationArrays& a, const primitive_attr& attributes,
+    const batch_normalization_forward::primitive_desc& forward) {
+  return {engine,  prop_kind::backward, a.array, a.array, a.array, a.epsilon, a.flags,
+          forward, attributes};
 }
 
 bool batch_normalization_backward_takes_shift() { return false; }
 
-dnnl::eltwise_forward::primitive_desc describe_relu(const dnnl::engine& engine, bool training,
-                                                    const dnnl::memory::desc& array) {
+eltwise_forward::primitive_desc describe_relu(const engine& engine, bool training,
+                                              const memory::desc& array) {
   const auto algorithm =
-      training ? dnnl::algorithm::eltwise_relu_use_dst_for_bwd : dnnl::algorithm::eltwise_relu;
-  const auto kind =
-      training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
+      training ? algorithm::eltwise_relu_use_dst_for_bwd : algorithm::eltwise_relu;
+  const auto kind = training ? prop_kind::forward_training : prop_kind::forward_inference;
   return {engine, kind, algorithm, array, array};
 }
 
-dnnl::eltwise_backward::primitive_desc describe_relu_backward(
-    const dnnl::engine& engine, const dnnl::memory::desc& array,
-    const dnnl::eltwise_forward::primitive_desc& forward) {
-  return {engine, dnnl::algorithm::eltwise_relu_use_dst_for_bwd, array, array, array, forward};
+eltwise_backward::primitive_desc describe_relu_backward(
+    const engine& engine, const memory::desc& array,
+    const eltwise_forward::primitive_desc& forward) {
+  return {engine, algorithm::eltwise_relu_use_dst_for_bwd, array, array, array, forward};
 }
 
-void append_relu(dnnl::primitive_attr& attributes) {
-  dnnl::post_ops operations;
-  operations.append_eltwise(dnnl::algorithm::eltwise_relu, 0.0f, 0.0f);
+void append_relu(primitive_attr& attributes) {
+  post_ops operations;
+  operations.append_eltwise(algorithm::eltwise_relu, 0.0f, 0.0f);
   attributes.set_post_ops(operations);
 }
 
-dnnl::softmax_forward::primitive_desc describe_softmax(const dnnl::engine& engine,
-                                                       dnnl::prop_kind kind,
-                                                       const dnnl::memory::desc& matrix,
-                                                       const dnnl::primitive_attr& attributes) {
+softmax_forward::primitive_desc describe_softmax(const engine& engine, prop_kind kind,
+                                                 const memory::desc& matrix,
+                                                 const primitive_attr& attributes) {
   return {engine, kind, kSoftmax, matrix, matrix, 1, attributes};
 }
 
-dnnl::softmax_backward::primitive_desc describe_softmax_backward(
-    const dnnl::engine& engine, const dnnl::memory::desc& matrix,
-    const dnnl::primitive_attr& attributes, const dnnl::softmax_forward::primitive_desc& forward) {
+softmax_backward::primitive_desc describe_softmax_backward(
+    const engine& engine, const memory::desc& matrix, const primitive_attr& attributes,
+    const softmax_forward::primitive_desc& forward) {
   return {engine, kSoftmax, matrix, matrix, matrix, 1, forward, attributes};
 }
 
 // The memory is on the CPU, the device of the stream; this call is synchronous.
-void place(dnnl::memory& memory, void* data, const dnnl::stream& /*stream*/) {
-  memory.set_data_handle(data);
-}
+void place(memory& memory, void* data, const stream& /*stream*/) { memory.set_data_handle(data); }
 
 }  // namespace lockstep::model::cpu

@@ -133,7 +133,7 @@ template <typename Results>
 std::vector<ConvolutionAlgorithm> working(const Results& results, int count, bool deterministic) {
   std::vector<ConvolutionAlgorithm> algorithms;
   for (int i = 0; i < count; ++i) {
-    const auto& result = results[static_cast<std::size_t>(i)];
+    const auto& result = results[i];
     if (result.status != CUDNN_STATUS_SUCCESS || result.memory > kMaxWorkspace) continue;
     if (deterministic && result.determinism != CUDNN_DETERMINISTIC) continue;
     algorithms.push_back(

@@ -103,8 +103,7 @@ class DropoutOperation final : public Operation {
         const auto words = random.block(index, static_cast<std::uint64_t>(f / 4));
         const std::int64_t count = std::min<std::int64_t>(4, features_ - f);
         for (std::int64_t k = 0; k < count; ++k)
-          mask[sample * features_ + f + k] =
-              to_unit_float(words[static_cast<std::size_t>(k)]) >= rate_;
+          mask[sample * features_ + f + k] = to_unit_float(words[k]) >= rate_;
       }
     }
     apply(t.inputs[0], t.output, mask);

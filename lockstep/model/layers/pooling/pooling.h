@@ -36,43 +36,48 @@ class Pool2D : public BuiltinLayer {
   virtual Pool2DSpec spec(const CompileContext& context) const = 0;
 };
 
+/// A pooling with windows of a given size.
+class WindowPool2D : public Pool2D {
+ public:
+  /// Writes the options as read() of the layers reads them.
+  void write(nlohmann::json& object) const;
+  Shape build(BuildContext& context) const override;
+
+ protected:
+  explicit WindowPool2D(const PoolOptions& options) : options_(options) {}  ///< keeps them
+  const PoolOptions& options() const { return options_; }                   ///< as given
+
+ private:
+  PoolOptions options_;
+};
+
 /// Maximum of each window: [H, W, C] to [H', W', C].
-class MaxPool2D final : public Pool2D {
+class MaxPool2D final : public WindowPool2D {
  public:
   /// Default: adjacent windows of 2 x 2 pixels.
-  explicit MaxPool2D(const PoolOptions& options = {}) : options_(options) {}
+  explicit MaxPool2D(const PoolOptions& options = {}) : WindowPool2D(options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
-  /// Writes the options as read() reads them.
-  void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "max_pool2d"; }
-  Shape build(BuildContext& context) const override;
   Traits traits() const override { return {.commutes_with_relu = true}; }
 
  private:
   Pool2DSpec spec(const CompileContext& context) const override;
-
-  PoolOptions options_;
 };
 
 /// Mean of each window over its elements inside the input: [H, W, C] to [H', W', C].
-class AveragePool2D final : public Pool2D {
+class AveragePool2D final : public WindowPool2D {
  public:
   /// Default: adjacent windows of 2 x 2 pixels.
-  explicit AveragePool2D(const PoolOptions& options = {}) : options_(options) {}
+  explicit AveragePool2D(const PoolOptions& options = {}) : WindowPool2D(options) {}
   /// Reads the options from a description (network_json.h). Throws Error (input).
   static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
-  /// Writes the options as read() reads them.
-  void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "average_pool2d"; }
-  Shape build(BuildContext& context) const override;
 
  private:
   Pool2DSpec spec(const CompileContext& context) const override;
-
-  PoolOptions options_;
 };
 
 /// Mean over height and width: [H, W, C] to [C].
