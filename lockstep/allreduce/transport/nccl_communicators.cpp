@@ -157,6 +157,7 @@ std::optional<ErrorMessage> NcclCommunicators::sum_once(const Deadline& deadline
   for (const auto& own : own_) {
     float value = 0;
     gpu::copy(own->first_sum->value.data(), &value, sizeof(value), own->first_sum->stream);
+    own->first_sum->stream.synchronize();
     if (value != static_cast<float>(size_))
       return ErrorMessage{"nccl", fmt::format("expected {} on {}", what, name_of(own->participant)),
                           fmt::format("got {}", value)};
