@@ -9,8 +9,8 @@
 #include <variant>
 
 #include "lockstep/base/clock.h"
-#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/backend.h"
+#include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
