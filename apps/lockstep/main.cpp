@@ -90,8 +90,6 @@ int main(int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   if (command == apps::launch::kAgentCommand)
     return streams.finish(apps::launch::run_agent({argv + 2, argv + argc}));
-  // A launched program keeps its own thread settings.
-  if (command != apps::kLaunchCommand) apps::let_kernel_threads_sleep(argv);
   try {
     return streams.finish(run({argc, argv, &streams}));
   } catch (...) {

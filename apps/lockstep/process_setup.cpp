@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <ext/stdio_sync_filebuf.h>
 #include <iostream>
 #include <string>
@@ -35,14 +34,6 @@ void note_hangup() { is_known = ::sigaction(SIGHUP, nullptr, &inherited) == 0; }
 
 void restore_inherited_hangup() {
   if (is_known) ::sigaction(SIGHUP, &inherited, nullptr);
-}
-
-void let_kernel_threads_sleep(char** argv) {
-  if (std::getenv("GOMP_SPINCOUNT") != nullptr || std::getenv("OMP_WAIT_POLICY") != nullptr) return;
-  // About a microsecond: longer than the threads of an undisturbed kernel are apart.
-  ::setenv("GOMP_SPINCOUNT", "1000", 1);
-  // If it fails, the program continues unchanged, only slower on a busy machine.
-  ::execv("/proc/self/exe", argv);
 }
 
 DataProgress::DataProgress(std::string verb, std::int64_t total)

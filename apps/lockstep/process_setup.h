@@ -16,13 +16,6 @@ namespace lockstep::apps {
 /// Must be called first in main().
 void restore_inherited_hangup();
 
-/// Makes idle OpenMP threads spin for microseconds before they sleep. The default of GNU OpenMP is
-/// milliseconds, and on a busy machine a spinning thread occupies the core that another thread
-/// needs. The OpenMP library reads its settings before main(), so this function sets them and
-/// executes the program again. Does nothing if the user has set GOMP_SPINCOUNT or OMP_WAIT_POLICY.
-/// Must be called first in main().
-void let_kernel_threads_sleep(char** argv);
-
 /// Prints "VERB: 3000 of 60000 records" on standard error and updates it in place, if that is a
 /// terminal.
 class DataProgress {
