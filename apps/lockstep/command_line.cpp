@@ -144,9 +144,18 @@ Error to_error(const CLI::ParseError& error, const CLI::App& program) {
   if (no_command)
     return {ErrorCategory::input, "command line", fmt::format("expected a command ({})", help),
             "got none"};
+  // CLI11's text is "Could not convert: --epochs = two".
+  const std::string text = one_line(error.what());
+  const std::size_t name = text.find(": ");
+  const std::size_t equals = text.find(" = ");
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr && name < equals &&
+      equals != std::string::npos)
+    return {ErrorCategory::input, "command line",
+            fmt::format("expected {} of {} to be a number",
+                        text.substr(name + 2, equals - name - 2), path_of(command)),
+            fmt::format("got \"{}\"", text.substr(std::max(equals + 3, text.rfind(',') + 1)))};
   return {ErrorCategory::input, "command line",
-          fmt::format("expected valid options for {} ({})", path_of(command), help),
-          one_line(error.what())};
+          fmt::format("expected valid options for {} ({})", path_of(command), help), text};
 }
 
 std::vector<std::string> without_help_command(std::vector<std::string> arguments) {

@@ -132,7 +132,8 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
 void print_text(const Restored& restored, const model::MetricSums& sums) {
   fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
              restored.checkpoint.state.step, restored.dataset.description());
-  fmt::print("loss {:.6f}", sums.mean_loss());
+  const double loss = sums.mean_loss();
+  fmt::print("loss {}", loss < 1e6 ? fmt::format("{:.6f}", loss) : fmt::format("{:.6g}", loss));
   if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
   if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1
     fmt::print(", top-5 accuracy {:.4f}", sums.top5_accuracy());

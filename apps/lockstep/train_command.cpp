@@ -105,6 +105,19 @@ std::optional<allreduce::Route> remembered_route(const job::Session& session,
   return strategy::remembered_route(session, resumes ? checkpoint.directory : "");
 }
 
+/// Throws Error (data) for labels that are quantities, such as prices: the network would have an
+/// output for each value up to the largest.
+void require_classes(const data::Dataset& dataset, const TrainArguments& arguments) {
+  constexpr std::int64_t kPlausibleClasses = 1000;
+  const std::int64_t classes = dataset.spec().classes;
+  if (arguments.data.open.tfrecord.classes == 0 && dataset.source().class_names().empty() &&
+      classes > std::max(dataset.size(), kPlausibleClasses))
+    throw Error(ErrorCategory::data, dataset.description(),
+                "expected labels that number the classes from 0; quantities are trained on with "
+                "--loss mean-squared-error, and targets=COLUMN for a table",
+                fmt::format("got {} classes in {} records", classes, dataset.size()));
+}
+
 int train(job::Session& session, const TrainArguments& arguments, const std::string& options) {
   const PlaceArguments& place = arguments.place;
   std::vector<device::Device> devices =
@@ -112,6 +125,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   // Before the strategy: building an index may take long, and the watchdog would report a stall.
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
+  require_classes(dataset, arguments);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
                                           arguments.data.images.value_or(ImagePreparation::none));
   if (arguments.shuffle) dataset = dataset.shuffle();

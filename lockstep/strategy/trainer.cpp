@@ -87,7 +87,6 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOpti
   check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(records));
-  warn_of_scales(replicas_->strategy(), records);
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   const auto sums = strategy::evaluate(
       *replicas_, records,
@@ -103,7 +102,6 @@ void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
   check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(dataset));
-  warn_of_scales(replicas_->strategy(), dataset);
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   strategy::predict(
       *replicas_, dataset,

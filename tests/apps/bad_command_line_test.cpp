@@ -65,8 +65,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
                 "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
                 "resnet50, resnet101, resnet152, or a FILE.json, got \"mpl\""},
-        Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
-                "command line] expected valid options for lockstep train"},
+        Refusal{
+            "global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
+            "command line] expected --global-batch of lockstep train to be a number, got \"x\""},
         Refusal{"global_batch_of_0", kTrain + "--global-batch 0", 2,
                 "command line] expected --global-batch to be at least 1, got 0"},
         Refusal{"epochs_of_0", kTrain + "--epochs 0", 2,
@@ -182,6 +183,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"two_names_of_the_batch", kTrain + "--batch-size 8", 2,
                 "command line] expected --global-batch or --batch-size, two names of the same "
                 "option, got both"},
+        Refusal{"epochs_in_words", kTrain + "--epochs two", 2,
+                "command line] expected --epochs of lockstep train to be a number, got \"two\""},
         Refusal{"seed_below_0", kTrain + "--seed -1", 2,
                 "command line] expected --seed to be a whole number from 0 to 2^64 - 1, got "
                 "\"-1\""},

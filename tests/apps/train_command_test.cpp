@@ -395,6 +395,15 @@ TEST_F(BadInput, LabelsOutOfRange) {
   EXPECT_THAT(result.errors, HasSubstr("label"));
 }
 
+TEST_F(BadInput, QuantitiesAsLabels) {
+  const std::string table = write("houses.csv", "area,price\n1,159047\n2,1026874\n");
+  const Result result = run_lockstep("train --model mlp --data csv:" + table);
+  EXPECT_EQ(result.status, 3) << result.errors;
+  EXPECT_THAT(result.errors, HasSubstr("expected labels that number the classes from 0; quantities "
+                                       "are trained on with --loss mean-squared-error"));
+  EXPECT_THAT(result.errors, EndsWith("got 1026875 classes in 2 records\n"));
+}
+
 TEST_F(BadInput, EmptyFile) {
   const Result result = run_lockstep("train --model linear --data " + write("empty.tfrecord", ""));
   EXPECT_EQ(result.status, 3) << result.errors;

@@ -258,6 +258,22 @@ TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
   EXPECT_EQ(scale_warning(table(500, 600, kSmall).map(standardize)), "");
 }
 
+TEST(DataFit, NamesTheLossOfTargets) {
+  const checkpoint::ScratchDirectory directory;
+  const auto file = directory.path() / "table.csv";
+  std::ofstream(file) << "width,price\n1,2\n4,5\n";
+  const auto table = data::Dataset::from_csv(file, {.targets = {"price"}}).batch(2);
+  model::Network one({1}, "one");
+  one.add(model::Dense({.units = 1}));
+  EXPECT_THAT(
+      error_of([&] { check_data_fits(table, one, model::SparseCategoricalCrossentropy()); }),
+      HasSubstr("the data set has targets, which are for --loss mean-squared-error"));
+  model::Network two({2}, "two");
+  two.add(model::Dense({.units = 1}));
+  EXPECT_THAT(error_of([&] { check_data_fits(fruit(), two, model::MeanSquaredError()); }),
+              HasSubstr("targets= selects columns of a table"));
+}
+
 TEST_F(ScaleWarning, IsLoggedOnceByATraining) {
   model::Network network({2}, "linear");
   network.add(model::Dense({.units = 2}));

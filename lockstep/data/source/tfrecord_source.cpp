@@ -47,6 +47,11 @@ std::vector<std::filesystem::path> matching_files(const std::vector<std::string>
       if (is_record_file(name)) files.emplace_back(name);
     }
     if (files.size() == before) {
+      std::error_code ignored;
+      if (pattern.find_first_of("*?[") == std::string::npos &&
+          !std::filesystem::exists(pattern, ignored))
+        throw Error(ErrorCategory::data, pattern,
+                    "expected a file or a directory of TFRecord files", "it does not exist");
       throw Error(ErrorCategory::data, pattern, "expected TFRecord files that match this pattern",
                   "there are none");
     }

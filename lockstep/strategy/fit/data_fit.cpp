@@ -56,7 +56,9 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
     if (spec.classes == 0)
       refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
-             "the data set has none");
+             spec.targets == 0
+                 ? "the data set has none"
+                 : "the data set has targets, which are for --loss mean-squared-error");
     if (use == DataUse::training && spec.classes == 1) {
       const auto names = dataset.source().class_names();
       refuse("expected at least 2 classes to train on (of images, a folder for each)",
@@ -69,7 +71,7 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   } else if (spec.targets != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
-           spec.targets == 0 ? "the data set has class labels"
+           spec.targets == 0 ? "the data set has class labels; targets= selects columns of a table"
                              : fmt::format("got {} targets", spec.targets));
   }
 }

@@ -279,6 +279,10 @@ TEST_F(TFRecordSourceTest, NamesFilesThatAreNotThere) {
   const std::string pattern = (directory_ / "*.tfrecord").string();
   EXPECT_EQ(data_error(),
             "[" + pattern + "] expected TFRecord files that match this pattern; there are none");
+  const std::string directory = (directory_ / "trian").string();
+  EXPECT_EQ(
+      data_error_of([&] { matching_files({directory}); }),
+      "[" + directory + "] expected a file or a directory of TFRecord files; it does not exist");
 }
 
 TEST_F(TFRecordSourceTest, NamesEmptyFiles) {
