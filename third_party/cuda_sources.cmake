@@ -29,8 +29,8 @@ function(lockstep_cuda_sources TARGET)
 endfunction()
 
 # lockstep_gpu_sources(MODULE FILE ... [NEEDS VARIABLE ...] OTHERWISE FILE ...): what a module has for GPUs, .cpp and .cu, and what it has
-# instead where CUDA is absent or one of the variables is not true, such as CUDNN_LIBRARY. Tests compile the former for GPUs that they
-# pretend to have (tests/support/pretend_cuda).
+# instead where CUDA is absent or one of the variables is not true, such as CUDNN_LIBRARY. Tests compile the former for
+# simulated GPUs (tests/support/pretend_cuda).
 function(lockstep_gpu_sources MODULE)
   cmake_parse_arguments(GPU "" "" "NEEDS;OTHERWISE" ${ARGN})
   list(TRANSFORM GPU_UNPARSED_ARGUMENTS PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/ OUTPUT_VARIABLE paths)

@@ -1,5 +1,5 @@
-// Data parallelism around code that exists: a classifier and its optimizer in Eigen, which know
-// nothing of ranks. What was added for them are the lines marked with >>. Runs alone, or under
+// Data parallelism around an existing training loop: a classifier and its optimizer in Eigen, which
+// know nothing of ranks. What was added for them are the lines marked with >>. Runs alone, or under
 // mpirun:
 //
 //     mpirun -np 2 example_wrap_eigen [DATA]
