@@ -341,12 +341,7 @@ class Inspection {
 }  // namespace
 
 bool is_data_source(const std::string& argument) {
-  constexpr std::array<std::string_view, 6> kSources = {
-      "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
-  if (std::ranges::any_of(kSources,
-                          [&](std::string_view source) { return argument.starts_with(source); }))
-    return true;
-  if (argument == "fashion-mnist") return true;
+  if (data::names_format(argument)) return true;
   // A directory without dataset.json has folders of images, or open_data() states what it lacks.
   std::error_code ignored;
   return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument);
