@@ -314,9 +314,9 @@ std::string data_usage() {
 }
 
 void refuse_other_formats(const std::string& spec) {
-  static constexpr std::array<std::string_view, 13> kUnread = {
-      ".parquet", ".feather", ".arrow", ".jsonl", ".npy", ".npz", ".h5",
-      ".hdf5",    ".xls",     ".xlsx",  ".pkl",   ".pt",  ".zip"};
+  static constexpr auto kUnread =
+      std::to_array<std::string_view>({".parquet", ".feather", ".arrow", ".jsonl", ".npy", ".npz",
+                                       ".h5", ".hdf5", ".xls", ".xlsx", ".pkl", ".pt", ".zip"});
   const std::string extension = extension_of_name(spec);
   const std::string got = fmt::format("got the name of a {} file", extension);
   const std::filesystem::path path = spec;
