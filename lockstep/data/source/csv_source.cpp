@@ -67,14 +67,14 @@ bool is_word(std::string_view field) {
          !is_date(field);
 }
 
-/// Calls use(fields) for this row and those after it, up to misplaced quotes.
+/// Calls use(fields) for this row and those after it.
 template <typename Use>
 void for_rest(CsvRows rows, Use use) {
   try {
     do {
       use(rows.fields());
     } while (rows.next());
-  } catch (const Error&) {
+  } catch (const Error&) {  // misplaced quotes: nothing after them can be split
   }
 }
 
