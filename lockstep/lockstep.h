@@ -33,11 +33,13 @@
 namespace lockstep {
 
 using data::Batch;
+using data::CsvOptions;
 using data::Dataset;
 using data::ImageRecipe;
 using data::ImageScratch;
 using data::ImageTransform;
 using data::open_data;
+using data::Sample;
 
 using model::Adam;
 using model::AdamW;

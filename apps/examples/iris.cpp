@@ -30,7 +30,7 @@ lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
   const auto width = static_cast<std::size_t>(train.spec().feature_count());
   std::vector<float> sums(width), squares(width), features(width);
   for (std::int64_t i = 0; i < train.size(); ++i) {
-    lockstep::data::Sample sample{.features = features, .targets = {}};
+    lockstep::Sample sample{.features = features, .targets = {}};
     train.source().read(i, sample);
     for (std::size_t f = 0; f < width; ++f) {
       sums[f] += features[f];
@@ -38,7 +38,7 @@ lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
     }
   }
   const auto count = static_cast<float>(train.size());
-  return [=](lockstep::data::Sample& sample, const lockstep::data::SampleKey&) {
+  return [=](lockstep::Sample& sample, const lockstep::data::SampleKey&) {
     for (std::size_t f = 0; f < width; ++f) {
       const float mean = sums[f] / count;
       const float variance = std::max(squares[f] / count - mean * mean, 1e-6f);

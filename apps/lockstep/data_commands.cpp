@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/lockstep/commands.h"
@@ -57,7 +58,12 @@ void convert_data(const ConvertOptions& options) {
   if (options.source == ConvertSource::idx) {
     source = std::make_unique<data::IdxSource>(options.input, shards.part);
   } else if (options.source == ConvertSource::images) {
-    source = std::make_unique<data::ImageFolderSource>(options.input);
+    auto images = std::make_unique<data::ImageFolderSource>(options.input);
+    if (const auto part = images->likely_part())
+      throw Error(ErrorCategory::input, "--input " + options.input,
+                  "expected a folder for each class, as in " + part->string(),
+                  "the folders look like parts of a data set");
+    source = std::move(images);
     shards.encoding = data::FeatureEncoding::encoded;
     shards.input_feature = "image/encoded";
     shards.label_feature = "image/class/label";
@@ -108,7 +114,10 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
   if (source == ConvertSource::images)
     add_seed(*command, options->seed, "Seed of the order in which the images are written");
   command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");
-  command->callback([options] { convert_data(*options); });
+  command->callback([options, prefix = name + std::string(":")] {
+    if (options->input.starts_with(prefix)) options->input.erase(0, prefix.size());
+    convert_data(*options);
+  });
 }
 
 void add_index_command(CLI::App& data) {

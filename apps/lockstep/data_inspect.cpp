@@ -111,7 +111,7 @@ class ValueSummary {
       fmt::print("  {:<24}{:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
     }
     for (std::size_t i = 0; i < targets_.size(); ++i)
-      fmt::print("  {:<24}{:<9}{}\n", target_names_[i], "float", targets_[i].text());
+      fmt::print("  {:<24}{:<9}{}, target\n", target_names_[i], "float", targets_[i].text());
   }
 
  private:
@@ -204,7 +204,7 @@ struct FeatureSummary {
   ValueExtent<std::size_t> lengths;  // of bytes values
   ValueExtent<std::int64_t> integers;
   ValueExtent<float> floats;
-  std::string_view image_kind;  // of the first value that is an encoded image
+  std::map<std::string_view, std::int64_t> image_kinds;  // of the values that are encoded images
 
   void add(const data::Feature& feature) {
     ++records;
@@ -214,8 +214,7 @@ struct FeatureSummary {
   std::string range_text(data::FeatureKind kind) const {
     switch (kind) {
       case data::FeatureKind::bytes:
-        return fmt::format("{} bytes{}{}", lengths.text(), image_kind.empty() ? "" : ", ",
-                           image_kind);
+        return fmt::format("{} bytes{}", lengths.text(), kinds_text());
       case data::FeatureKind::int64s:
         return integers.text();
       case data::FeatureKind::floats:
@@ -227,12 +226,18 @@ struct FeatureSummary {
   }
 
  private:
+  /// ", JPEG 120, PNG 80"
+  std::string kinds_text() const {
+    std::string text;
+    for (const auto& [kind, count] : image_kinds) text += fmt::format(", {} {}", kind, count);
+    return text;
+  }
   void add_list(const std::monostate&) { values.add(0); }
   void add_list(const data::BytesList& list) {
     values.add(list.size());
     for (const std::string& value : list) {
       lengths.add(value.size());
-      if (image_kind.empty()) image_kind = data::encoded_image_kind(value).value_or("");
+      if (const auto kind = data::encoded_image_kind(value)) ++image_kinds[*kind];
     }
   }
   void add_list(const data::Int64List& list) {
@@ -271,8 +276,10 @@ class Inspection {
     fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each",
                "range");
     for (const auto& [key, summary] : features_) {
-      fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", key.first, data::feature_kind_name(key.second),
-                 summary.records, summary.values.text(), summary.range_text(key.second));
+      const auto& [name, kind] = key;
+      fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}{}\n", name, data::feature_kind_name(kind),
+                 summary.records, summary.values.text(), summary.range_text(kind),
+                 kind == data::FeatureKind::floats && is_label(name) ? ", target" : "");
     }
   }
 
@@ -341,12 +348,7 @@ class Inspection {
 }  // namespace
 
 bool is_data_source(const std::string& argument) {
-  constexpr std::array<std::string_view, 6> kSources = {
-      "csv:", "images:", "idx:", "fashion-mnist:", "synthetic:", "synthetic-images:"};
-  if (std::ranges::any_of(kSources,
-                          [&](std::string_view source) { return argument.starts_with(source); }))
-    return true;
-  if (argument == "fashion-mnist") return true;
+  if (data::names_format(argument)) return true;
   // A directory without dataset.json has folders of images, or open_data() states what it lacks.
   std::error_code ignored;
   return std::filesystem::is_directory(argument, ignored) && !data::read_dataset_json(argument);

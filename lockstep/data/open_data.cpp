@@ -25,76 +25,74 @@
 namespace lockstep::data {
 namespace {
 
+using Paths = std::vector<std::filesystem::path>;
+
 constexpr const char* kFashionMnist = "fashion-mnist";
-constexpr std::string_view kSynthetic = "synthetic:";
-constexpr std::string_view kSyntheticImages = "synthetic-images:";
-constexpr const char* kSpecs =
-    "a glob of TFRecord files, DIRECTORY[:PART] with a dataset.json, DIRECTORY with folders of "
-    "images, fashion-mnist[:train|:test], idx:DIRECTORY[:train|:test], csv:FILE[?OPTIONS], "
-    "images:DIRECTORY or synthetic:HxWxC:CLASSES:COUNT[:train|:test] (synthetic-images: the same "
-    "in uint8)";
 
 [[noreturn]] void fail_input(const std::string& spec, std::string_view expected,
                              std::string_view actual) {
   throw Error(ErrorCategory::input, "--data " + spec, expected, actual);
 }
 
-std::string_view word_of(const std::string& spec) {
-  return spec.starts_with(kSyntheticImages) ? kSyntheticImages : kSynthetic;
+/// `text` without a trailing ":train" or ":test", and that part.
+std::pair<std::string, std::string> split_part(const std::string& text,
+                                               const std::string& otherwise) {
+  for (const std::string part : {"train", "test"})
+    if (text.ends_with(":" + part)) return {text.substr(0, text.size() - part.size() - 1), part};
+  return {text, otherwise};
 }
 
-std::int64_t positive_number(const std::string& spec, const std::string& text) {
-  const auto value = parse_number<std::int64_t>(text);
-  if (!value || *value < 1)
-    fail_input(spec,
-               fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word_of(spec)),
-               fmt::format("got \"{}\"", text));
-  return *value;
-}
-
-/// Removes a trailing ":train" or ":test" from `text`.
-std::string take_part(std::string& text, const std::string& otherwise) {
-  for (const char* part : {"train", "test"}) {
-    const std::string ending = std::string(":") + part;
-    if (text.ends_with(ending)) {
-      text.resize(text.size() - ending.size());
-      return part;
-    }
-  }
-  return otherwise;
-}
-
-Dataset open_synthetic(const std::string& spec, const DataSpecOptions& options) {
-  const std::string_view word = word_of(spec);
-  std::string text = spec.substr(word.size());
-  const std::string part = take_part(text, options.part);
+template <bool images>
+Dataset open_synthetic(const std::string& given, const DataSpecOptions& options) {
+  const std::string word = images ? "synthetic-images:" : "synthetic:";
+  const auto positive_number = [&](const std::string& text) {
+    const auto value = parse_number<std::int64_t>(text);
+    if (!value || *value < 1)
+      fail_input(word + given,
+                 fmt::format("expected positive numbers in {}HxWxC:CLASSES:COUNT", word),
+                 fmt::format("got \"{}\"", text));
+    return *value;
+  };
+  const auto [text, part] = split_part(given, options.part);
   const auto pieces = pieces_of(text, ':');
   if (pieces.size() != 3) {
-    fail_input(spec, fmt::format("expected {}HxWxC:CLASSES:COUNT", word),
+    fail_input(word + given, fmt::format("expected {}HxWxC:CLASSES:COUNT", word),
                fmt::format("got {} of the 3 values", text.empty() ? 0 : pieces.size()));
   }
   std::vector<std::int64_t> shape;
   for (const std::string& extent : pieces_of(pieces[0], 'x'))
-    shape.push_back(positive_number(spec, extent));
-  return Dataset::from_source(std::make_shared<SyntheticSource>(
-      SyntheticOptions{.shape = std::move(shape),
-                       .classes = positive_number(spec, pieces[1]),
-                       .count = positive_number(spec, pieces[2]),
-                       .seed = options.seed,
-                       .part = part,
-                       .images = word == kSyntheticImages}));
+    shape.push_back(positive_number(extent));
+  return Dataset::from_source(
+      std::make_shared<SyntheticSource>(SyntheticOptions{.shape = std::move(shape),
+                                                         .classes = positive_number(pieces[1]),
+                                                         .count = positive_number(pieces[2]),
+                                                         .seed = options.seed,
+                                                         .part = part,
+                                                         .images = images}));
+}
+
+/// None, but an invalid text is an error.
+template <bool images>
+Paths synthetic_files(const std::string& text, const DataSpecOptions& options) {
+  open_synthetic<images>(text, options);
+  return {};
 }
 
 /// A test set that numbers its categorical values itself would not match the training set.
-Dataset open_csv(const std::string& spec, const DataSpecOptions& options) {
-  const CsvSpec table = CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec);
+Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
+  const std::string where = "csv:" + text;
+  const CsvSpec table = CsvSpec::parse(text, "--data " + where);
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
   if (options.part == "test" && source->has_words_of_its_own())
     fail_input(
-        spec,
+        where,
         "expected like=FILE, the training table that defines the numbers of categorical values",
         "there is none");
   return Dataset::from_source(source);
+}
+
+Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
+  return {CsvSpec::parse(text, "--data csv:" + text).file};
 }
 
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
@@ -107,6 +105,35 @@ Dataset open_image_folder(const std::string& directory, const DataSpecOptions& o
                             classes),
                 fmt::format("there are {}", dataset.spec().classes));
   return dataset;
+}
+
+Paths image_folder_files(const std::string& directory, const DataSpecOptions& /*options*/) {
+  return class_folders(directory);
+}
+
+Dataset open_idx(const std::string& text, const DataSpecOptions& options) {
+  const auto [directory, part] = split_part(text, options.part);
+  return Dataset::from_idx(directory, part);
+}
+
+Paths files_of_part(const std::filesystem::path& directory, const std::string& part) {
+  const auto files = find_idx_files(directory, part);
+  if (!files)
+    throw Error(ErrorCategory::data, directory.string(),
+                fmt::format("expected the IDX files of the part {}", part), "they are missing");
+  return {files->images, files->labels};
+}
+
+Paths idx_files(const std::string& text, const DataSpecOptions& options) {
+  const auto [directory, part] = split_part(text, options.part);
+  return files_of_part(directory, part);
+}
+
+std::string fashion_mnist_part(const std::string& text, const DataSpecOptions& options) {
+  const auto [rest, part] = split_part(text, options.part);
+  if (!rest.empty())
+    fail_input(kFashionMnist + text, "expected the part train or test", "got " + rest.substr(1));
+  return part;
 }
 
 /// The directory of the Fashion-MNIST files.
@@ -126,9 +153,56 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
               "none of them has the files");
 }
 
-Dataset open_fashion_mnist(const std::string& part, const DataSpecOptions& options) {
+Dataset open_fashion_mnist(const std::string& text, const DataSpecOptions& options) {
+  const std::string part = fashion_mnist_part(text, options);
   return Dataset::from_source(std::make_shared<IdxSource>(
       find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
+}
+
+Paths fashion_mnist_files(const std::string& text, const DataSpecOptions& options) {
+  const std::string part = fashion_mnist_part(text, options);
+  return files_of_part(find_fashion_mnist(part, options), part);
+}
+
+/// A data format. All that is known about it beside its source is here.
+struct Format {
+  std::string_view prefix;  ///< ends in a colon, except for the name of a data set
+  std::string_view usage;   ///< what follows the prefix, for messages and the help
+  /// Both get the text that follows the prefix. `files` is as data_files().
+  Dataset (*open)(const std::string& text, const DataSpecOptions& options);
+  Paths (*files)(const std::string& text, const DataSpecOptions& options);
+  std::array<std::string_view, 3> extensions = {};  ///< of its files, in lower case
+
+  std::string_view name() const { return prefix.substr(0, prefix.find(':')); }
+};
+
+constexpr std::array kFormats = {
+    Format{"images:",
+           "DIRECTORY with one folder of JPEG and PNG files per class",
+           open_image_folder,
+           image_folder_files,
+           {".jpg", ".jpeg", ".png"}},
+    Format{kFashionMnist, "[:train|:test]", open_fashion_mnist, fashion_mnist_files},
+    Format{"idx:", "DIRECTORY[:train|:test]", open_idx, idx_files},
+    Format{"csv:",
+           "FILE[?OPTIONS] (such as label=species&categorical=color,shape)",
+           open_csv,
+           csv_files,
+           {".csv", ".tsv"}},
+    Format{"synthetic:", "HxWxC:CLASSES:COUNT (generated floats)", open_synthetic<false>,
+           synthetic_files<false>},
+    Format{"synthetic-images:", "HxWxC:CLASSES:COUNT (generated bytes, like pixels)",
+           open_synthetic<true>, synthetic_files<true>},
+};
+
+/// The format whose prefix `spec` begins with; null if there is none.
+const Format* format_of(std::string_view spec) {
+  const auto* const format = std::ranges::find_if(kFormats, [&](const Format& known) {
+    const std::string_view rest = spec.substr(std::min(known.prefix.size(), spec.size()));
+    return spec.starts_with(known.prefix) &&
+           (known.prefix.ends_with(':') || rest.empty() || rest.starts_with(':'));
+  });
+  return format == kFormats.end() ? nullptr : format;
 }
 
 /// A directory, and the part that is read if it has a dataset.json.
@@ -205,19 +279,9 @@ void require_files(const std::string& spec) {
   refuse_other_formats(spec);
   std::error_code ignored;
   if (looks_like_files(spec) || std::filesystem::exists(spec, ignored)) return;
-  static constexpr std::array<std::string_view, 6> kNames = {
-      kFashionMnist, "csv", "idx", "images", "synthetic", "synthetic-images"};
-  fail_input(spec, fmt::format("expected {}", kSpecs),
-             got_name(spec.substr(0, spec.find(':')), kNames));
-}
-
-std::vector<std::filesystem::path> idx_files(const std::filesystem::path& directory,
-                                             const std::string& part) {
-  const auto files = find_idx_files(directory, part);
-  if (!files)
-    throw Error(ErrorCategory::data, directory.string(),
-                fmt::format("expected the IDX files of the part {}", part), "they are missing");
-  return {files->images, files->labels};
+  std::array<std::string_view, kFormats.size()> names;
+  std::ranges::transform(kFormats, names.begin(), &Format::name);
+  fail_input(spec, "expected " + data_usage(), got_name(spec.substr(0, spec.find(':')), names));
 }
 
 /// The extension of a file name in lower case, without options after a question mark.
@@ -227,18 +291,6 @@ std::string extension_of_name(const std::string& spec) {
   std::ranges::transform(extension, extension.begin(),
                          [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return extension;
-}
-
-template <std::size_t N>
-bool is_one_of(const std::string& extension, const std::array<const char*, N>& known) {
-  return std::ranges::find(known, extension) != known.end();
-}
-
-Dataset open_files(const std::string& spec, const DataSpecOptions& options) {
-  if (const auto described = directory_part(spec, options))
-    return open_described(*described, options);
-  require_files(spec);
-  return Dataset::from_tfrecords(spec, options.tfrecord);
 }
 
 }  // namespace
@@ -251,24 +303,35 @@ bool names_part(const std::string& spec) {
                                  ignored);
 }
 
+bool names_format(const std::string& spec) { return format_of(spec) != nullptr; }
+
+std::string data_usage() {
+  std::string text =
+      "a glob of TFRecord files; DIRECTORY[:PART] with a dataset.json, or DIRECTORY with folders "
+      "of images";
+  for (const Format& format : kFormats) text += fmt::format("; {}{}", format.prefix, format.usage);
+  return text;
+}
+
 void refuse_other_formats(const std::string& spec) {
-  static constexpr std::array kTables = {".csv", ".tsv"};
-  static constexpr std::array kImages = {".jpg", ".jpeg", ".png"};
-  static constexpr std::array kUnread = {".parquet", ".feather", ".arrow", ".jsonl", ".npy",
-                                         ".npz",     ".h5",      ".hdf5",  ".xls",   ".xlsx",
-                                         ".pkl",     ".pt",      ".zip"};
+  static constexpr auto kUnread =
+      std::to_array<std::string_view>({".parquet", ".feather", ".arrow", ".jsonl", ".npy", ".npz",
+                                       ".h5", ".hdf5", ".xls", ".xlsx", ".pkl", ".pt", ".zip"});
   const std::string extension = extension_of_name(spec);
   const std::string got = fmt::format("got the name of a {} file", extension);
   const std::filesystem::path path = spec;
-  if (is_one_of(extension, kTables))
+  const auto* const format = std::ranges::find_if(kFormats, [&](const Format& known) {
+    return !extension.empty() && std::ranges::count(known.extensions, extension) > 0;
+  });
+  if (format != kFormats.end() && format->usage.starts_with("FILE"))
     fail_input(
         spec,
-        fmt::format("expected csv: before the name of a table: csv:{}{}",
+        fmt::format("expected {0} before the name of the file: {0}{1}{2}", format->prefix,
                     spec.substr(spec.rfind(':', spec.find('?')) + 1),
                     extension == ".tsv" && spec.find('?') == std::string::npos ? "?sep=tab" : ""),
         got);
-  if (is_one_of(extension, kImages))
-    fail_input(spec, "expected images:DIRECTORY, with one folder of images per class", got);
+  if (format != kFormats.end())
+    fail_input(spec, fmt::format("expected {}{}", format->prefix, format->usage), got);
   if (path.filename().string().find("-ubyte") != std::string::npos)
     fail_input(spec,
                fmt::format("expected the directory of IDX files: idx:{}",
@@ -279,7 +342,7 @@ void refuse_other_formats(const std::string& spec) {
                fmt::format("expected the directory of {}: {}", kDatasetJson,
                            path.has_parent_path() ? path.parent_path().string() : "."),
                "got the file");
-  if (is_one_of(extension, kUnread))
+  if (std::ranges::count(kUnread, extension) > 0)
     fail_input(spec,
                "expected TFRecord files, a table (csv:FILE) or folders of images "
                "(images:DIRECTORY); write the data in one of these formats first",
@@ -287,33 +350,18 @@ void refuse_other_formats(const std::string& spec) {
 }
 
 Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
-  std::string text = spec;
-  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages))
-    return open_synthetic(spec, options);
-  if (spec.starts_with("csv:")) return open_csv(spec, options);
-  if (spec.starts_with("images:")) return open_image_folder(text.substr(7), options);
-  const std::string part = take_part(text, options.part);
-  if (text == kFashionMnist) return open_fashion_mnist(part, options);
-  if (text.starts_with("idx:")) return Dataset::from_idx(text.substr(4), part);
-  if (spec.starts_with(std::string(kFashionMnist) + ":"))
-    fail_input(spec, "expected the part train or test",
-               "got " + spec.substr(std::string_view(kFashionMnist).size() + 1));
-  return open_files(spec, options);
+  if (const Format* format = format_of(spec))
+    return format->open(spec.substr(format->prefix.size()), options);
+  if (const auto described = directory_part(spec, options))
+    return open_described(*described, options);
+  require_files(spec);
+  return Dataset::from_tfrecords(spec, options.tfrecord);
 }
 
 std::vector<std::filesystem::path> data_files(const std::string& spec,
                                               const DataSpecOptions& options) {
-  std::string text = spec;
-  if (spec.starts_with(kSynthetic) || spec.starts_with(kSyntheticImages)) {
-    open_synthetic(spec, options);
-    return {};
-  }
-  if (spec.starts_with("csv:"))
-    return {CsvSpec::parse(std::string_view(spec).substr(4), "--data " + spec).file};
-  if (spec.starts_with("images:")) return class_folders(text.substr(7));
-  const std::string part = take_part(text, options.part);
-  if (text == kFashionMnist) return idx_files(find_fashion_mnist(part, options), part);
-  if (text.starts_with("idx:")) return idx_files(text.substr(4), part);
+  if (const Format* format = format_of(spec))
+    return format->files(spec.substr(format->prefix.size()), options);
   if (const auto described = directory_part(spec, options)) {
     if (const auto files = described_files(*described)) return *files;
     if (!is_image_folder(spec)) fail_without_data(spec);

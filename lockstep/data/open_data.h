@@ -20,15 +20,12 @@ struct DataSpecOptions {
   /// Where system packages install data sets.
   std::filesystem::path system_dir = "/usr/share/datasets";
 };
-/// Opens the data set of a `--data` option: a glob of TFRecord files; a directory with a
-/// dataset.json (`DIRECTORY:PART` names a part of it, such as test) or with folders of images (also
-/// as `images:DIRECTORY`);
-/// `fashion-mnist[:train|:test]`, searched in `data_dir`, then in the directory of Debian's
-/// package; `idx:DIRECTORY[:train|:test]`; `csv:FILE[?label=COLUMN&...]` (CsvOptions::parse);
-/// `synthetic:HxWxC:CLASSES:COUNT[:train|:test]`, and `synthetic-images:...` for uint8 images
-/// (source/memory_source.h). `part` is used if the text does not name one. Throws Error (input) for
-/// a text that is none of these, Error (data) if files are missing or damaged; both state what to
-/// do.
+/// Opens the data set of a `--data` option, whose forms data_usage() lists. `fashion-mnist` is
+/// searched in `data_dir`, then in the directory of Debian's package; the options of a table are
+/// those of CsvOptions::parse, and source/memory_source.h has the synthetic samples. `part` is used
+/// if the text does not name one: idx, fashion-mnist and synthetic data may end in `:train` or
+/// `:test`, and DIRECTORY:PART names a part in a dataset.json. Throws Error (input) for a text that
+/// is none of these, Error (data) if files are missing or damaged; both state what to do.
 Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 
 /// The files from which open_data() would read records, in record order, without reading them; for
@@ -37,6 +34,12 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options = {});
 /// text, and for a glob, a set or a directory without files.
 std::vector<std::filesystem::path> data_files(const std::string& spec,
                                               const DataSpecOptions& options = {});
+
+/// The forms of a `--data` option, separated by semicolons, for the help and messages.
+std::string data_usage();
+
+/// Whether `spec` begins with the prefix of a format, such as `csv:`, or names a known data set.
+bool names_format(const std::string& spec);
 
 /// Whether `spec` is DIRECTORY:PART, with an existing directory that has a dataset.json.
 bool names_part(const std::string& spec);

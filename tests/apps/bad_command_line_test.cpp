@@ -189,10 +189,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --seed to be a whole number from 0 to 2^64 - 1, got "
                 "\"-1\""},
         Refusal{"table_without_its_prefix", "train --model mlp --data churn.csv", 2,
-                "--data churn.csv] expected csv: before the name of a table: csv:churn.csv, got "
+                "--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got "
                 "the name of a .csv file"},
         Refusal{"table_to_inspect_without_its_prefix", "data inspect churn.csv", 2,
-                "--data churn.csv] expected csv: before the name of a table: csv:churn.csv, got "
+                "--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got "
                 "the name of a .csv file"},
         Refusal{"feature_of_other_data", kTrain + "--label-feature y", 2,
                 "--data synthetic:8x8x1:4:1003] expected TFRecord files with --input-feature or "

@@ -101,7 +101,8 @@ TEST_F(DataCommands, ConvertDoesNotOverwriteUnasked) {
 
 TEST_F(DataCommands, ConvertCsv) {
   write_bytes(directory_ / "a.csv", "x,y,class\n1,2,0\n3,4.5,1\n");
-  run({"convert", "csv", "--input", path("a.csv"), "--output", path("out"), "--part", "test"});
+  run({"convert", "csv", "--input", "csv:" + path("a.csv"), "--output", path("out"), "--part",
+       "test"});
   const Dataset dataset = Dataset::from_tfrecords(path("out/test-00000-of-00001.tfrecord"));
   EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 2, 0}));
   EXPECT_EQ(parse_example(read_records(directory_ / "out/test-00000-of-00001.tfrecord")[1]),
@@ -113,6 +114,7 @@ TEST_F(DataCommands, ConvertCsvOfARegression) {
   run({"convert", "csv", "--input", path("a.csv") + "?targets=price&sep=;", "--output",
        path("out")});
   EXPECT_EQ(open_data(path("out")).spec(), (SampleSpec{{1}, 0, 1}));
+  EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("-4 to 2.5, target\n"));
   EXPECT_THAT(run({"verify", path("out")}), HasSubstr(": 2 records, intact\n"));
 }
 
@@ -203,7 +205,7 @@ TEST_F(DataCommands, InspectsTables) {
               HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"
                         "  name                    kind     range\n"
                         "  size                    float    1\n"
-                        "  price                   float    2\n"));
+                        "  price                   float    2, target\n"));
   EXPECT_EQ(input_error_of([&] {
               run({"convert", "csv", "--input", path("a.csv") + "?leave_out=color", "--output",
                    path("out"), "--part", "test"});
@@ -278,13 +280,14 @@ TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
                                                   "\nrecords of each label\n"
                                                   "  0              1  ant\n"
                                                   "  1              2  bee\n");
-  EXPECT_EQ(run({"convert", "images", "--input", path("images"), "--output", path("out")}),
-            "3 records of train in 1 file: " + path("out/train-00000-of-00001.tfrecord") +
-                ", described in dataset.json\n");
+  EXPECT_EQ(
+      run({"convert", "images", "--input", "images:" + path("images"), "--output", path("out")}),
+      "3 records of train in 1 file: " + path("out/train-00000-of-00001.tfrecord") +
+          ", described in dataset.json\n");
   const Dataset dataset = open_data(path("out"));
   EXPECT_EQ(dataset.spec(), (SampleSpec{{1, 1, 1}, 2, 0}));
   const std::string output = run({"inspect", path("out")});
-  EXPECT_THAT(output, HasSubstr("bytes, PNG\n"));
+  EXPECT_THAT(output, HasSubstr("bytes, PNG 3\n"));
   EXPECT_THAT(
       output,
       HasSubstr(
@@ -296,22 +299,34 @@ TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
           "records of each image/class/label\n  0              1  ant\n  1              2  bee\n"));
 }
 
+TEST_F(DataCommands, ConvertRefusesFoldersOfParts) {
+  for (const char* part : {"train", "val"}) {
+    std::filesystem::create_directories(directory_ / "images" / part / "ant");
+    write_bytes(directory_ / "images" / part / "ant/1.png", kPng);
+  }
+  EXPECT_EQ(input_error_of([&] {
+              run({"convert", "images", "--input", path("images"), "--output", path("out")});
+            }),
+            "[--input " + path("images") + "] expected a folder for each class, as in " +
+                path("images/train") + "; the folders look like parts of a data set");
+  EXPECT_FALSE(std::filesystem::exists(directory_ / "out"));
+}
+
 TEST_F(DataCommands, InspectShowsEveryKind) {
   write_records(
       directory_ / "a.tfrecord",
       {serialize_example(
            {{"f", FloatList{1.5f, -2.0f}}, {"j", BytesList{"\xff\xd8\xff", "longer"}}, {"n", {}}}),
-       serialize_example({{"f", Int64List{7}}})});
+       serialize_example({{"f", Int64List{7}}, {"j", BytesList{kPng, "\xff\xd8\xff"}}})});
   const std::string output = run({"inspect", "--label-feature", "f", path("a.tfrecord")});
   EXPECT_THAT(
       output,
-      HasSubstr("  f                       float             1  2               -2 to 1.5\n"));
+      HasSubstr(
+          "  f                       float             1  2               -2 to 1.5, target\n"));
   EXPECT_THAT(output,
               HasSubstr("  f                       int64             1  1               7\n"));
-  EXPECT_THAT(
-      output,
-      HasSubstr(
-          "  j                       bytes             1  2               3 to 6 bytes, JPEG\n"));
+  EXPECT_THAT(output, HasSubstr("  j                       bytes             2  2               3 "
+                                "to 67 bytes, JPEG 2, PNG 1\n"));
   EXPECT_THAT(output,
               HasSubstr("  n                       missing           1  0               -\n"));
   EXPECT_THAT(output, HasSubstr("records of each f\n  7              1\n"));
@@ -460,18 +475,21 @@ TEST_F(DataCommands, VerifyListsAllUnusableImagesOfFolders) {
 
 TEST_F(DataCommands, VerifyReportsTheProblemsOfATableTogether) {
   std::string text = "x,y,class\n1,2,0\n";
-  for (int i = 0; i < 25; ++i) text += "1,two,1\n";
+  for (int i = 0; i < 25; ++i) text += "1,two,-1\n";
   write_bytes(directory_ / "a.csv", text);
   EXPECT_THAT(data_error_of([&] {
                 run({"verify", "csv:" + path("a.csv")});
               }),
-              HasSubstr("25 faults in 1 of 1 files; the first: [" + path("a.csv") +
-                        ": line 3, column 2] expected a number"));
-  EXPECT_THAT(output_, HasSubstr(": line 22, column 2] "));
-  EXPECT_THAT(output_, Not(HasSubstr(": line 23, column 2] ")));
+              HasSubstr("26 faults in 1 of 1 files; the first: [" + path("a.csv") +
+                        ": line 3, column 2] expected a number, or a column of words: "
+                        "categorical=y, got \"two\" (25 fields of this column are not numbers)"));
+  EXPECT_THAT(output_, Not(HasSubstr(": line 4, column 2] ")));
+  EXPECT_THAT(output_, HasSubstr(": line 21, column 3] "));
+  EXPECT_THAT(output_, Not(HasSubstr(": line 22, column 3] ")));
   EXPECT_THAT(output_,
-              HasSubstr("a.csv: and 5 more\n" + path("a.csv") + ": 26 records, 25 faults\n"));
-  EXPECT_EQ(run({"verify", "csv:" + path("a.csv") + "?categorical=y", "idx:" + path("idx")})
+              HasSubstr("a.csv: and 6 more\n" + path("a.csv") + ": 26 records, 26 faults\n"));
+  EXPECT_EQ(run({"verify", "csv:" + path("a.csv") + "?categorical=y&targets=x&leave_out=class",
+                 "idx:" + path("idx")})
                 .substr(0, path("a.csv").size() + 21),
             path("a.csv") + ": 26 records, intact\n");
   EXPECT_THAT(input_error_of([&] {

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <limits>
+#include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -258,6 +262,13 @@ void give_meanings(CsvLayout& layout, const CsvOptions& options, const std::stri
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field) {
   if (field.starts_with('+')) field.remove_prefix(1);
+  if constexpr (std::is_floating_point_v<Number>) {
+    Number number = 0;
+    const char* const end = field.data() + field.size();
+    const auto [rest, error] = std::from_chars(field.data(), end, number);
+    if (rest == end && error == std::errc::result_out_of_range)
+      return std::numeric_limits<Number>::infinity();
+  }
   return parse_number<Number>(field);
 }
 template std::optional<double> csv_number(std::string_view);

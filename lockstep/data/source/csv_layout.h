@@ -48,7 +48,8 @@ class CsvRows {
   std::deque<std::string> unquoted_;  // fields with doubled quotes, which need an unescaped copy
 };
 
-/// Parses a field that consists of a number only.
+/// Parses a field that consists of a number only. Infinity for 1e400 and other numbers that do not
+/// fit a floating-point type.
 template <typename Number>
 std::optional<Number> csv_number(std::string_view field);
 

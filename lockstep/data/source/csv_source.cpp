@@ -67,6 +67,17 @@ bool is_word(std::string_view field) {
          !is_date(field);
 }
 
+/// Calls use(fields) for this row and those after it.
+template <typename Use>
+void for_rest(CsvRows rows, Use use) {
+  try {
+    do {
+      use(rows.fields());
+    } while (rows.next());
+  } catch (const Error&) {  // misplaced quotes: nothing after them can be split
+  }
+}
+
 /// The index of `word` in the sorted `words`; words.size() if it is not one of them.
 std::size_t place_of(const std::vector<std::string>& words, std::string_view word) {
   const auto place = std::lower_bound(words.begin(), words.end(), word);
@@ -239,6 +250,25 @@ void CsvSource::add_row(const CsvRows& rows) {
   if (layout_.label) attempt([&] { labels_.push_back(class_number(rows)); });
 }
 
+/// With a report, one message for a column that has more words than numbers from this row on.
+void CsvSource::fail_word(const CsvRows& rows, std::size_t column) {
+  std::string got = fmt::format("got \"{}\"", rows.fields()[column]);
+  if (report_ != nullptr && !words_are_reported_.contains(column)) {
+    std::int64_t words = 0;
+    std::int64_t numbers = 0;
+    for_rest(rows, [&](const std::vector<std::string_view>& fields) {
+      if (column >= fields.size() || is_missing(fields[column])) return;
+      ++(csv_number<double>(fields[column]) ? numbers : words);
+    });
+    words_are_reported_[column] = words > numbers;
+    if (words > numbers && words > 1)
+      got += fmt::format(" ({} fields of this column are not numbers)", words);
+  } else if (report_ != nullptr && words_are_reported_[column]) {
+    return;
+  }
+  rows.fail(column, number_text(rows, column), got);
+}
+
 /// One message for all missing values of the table. With a report, the others are skipped.
 void CsvSource::fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected) {
   if (report_ != nullptr && std::exchange(missing_is_reported_, true)) return;
@@ -248,14 +278,10 @@ void CsvSource::fail_missing(const CsvRows& rows, std::size_t column, std::strin
            (!layout_.is_categorical[other] && std::ranges::count(layout_.features, other) > 0);
   };
   std::vector<std::int64_t> counts(layout_.names.size());
-  CsvRows rest = rows;
-  try {
-    do {
-      for (std::size_t i = 0; i < std::min(counts.size(), rest.fields().size()); ++i)
-        counts[i] += is_missing(rest.fields()[i]);
-    } while (rest.next());
-  } catch (const Error&) {  // misplaced quotes: the count ends there
-  }
+  for_rest(rows, [&](const std::vector<std::string_view>& fields) {
+    for (std::size_t i = 0; i < std::min(counts.size(), fields.size()); ++i)
+      counts[i] += is_missing(fields[i]);
+  });
   std::vector<std::string> missing;
   for (std::size_t i = 0; i < counts.size(); ++i)
     if (counts[i] > 0 && needs_value(i))
@@ -274,9 +300,16 @@ float CsvSource::number(const CsvRows& rows, std::size_t column) {
     return 0;
   }
   const auto given = csv_number<double>(field);
-  const auto value = static_cast<float>(given.value_or(std::numeric_limits<double>::infinity()));
+  if (!given) {
+    fail_word(rows, column);
+    return 0;
+  }
+  const auto value = static_cast<float>(*given);
   if (!std::isfinite(value))
-    rows.fail(column, given ? "expected a finite number" : number_text(rows, column),
+    rows.fail(column,
+              field.find_first_of("0123456789") == std::string_view::npos
+                  ? "expected a finite number"
+                  : "expected a number that fits a float",
               fmt::format("got \"{}\"", field));
   return value;
 }

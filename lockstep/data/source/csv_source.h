@@ -46,7 +46,8 @@ class CsvSource final : public RecordSource {
   explicit CsvSource(const std::filesystem::path& file, const CsvOptions& options = {});
 
   /// Calls report(error) for every problem of the table for which the constructor would throw, at
-  /// most one per field, in the order of the rows; but once for all missing values. After a
+  /// most one per field, in the order of the rows; but once for all missing values, and once for a
+  /// column that is words. After a
   /// misplaced quote, or if the columns cannot be determined, nothing more is read. Returns the
   /// number of rows without the header.
   static std::int64_t find_problems(const std::filesystem::path& file, const CsvOptions& options,
@@ -79,6 +80,7 @@ class CsvSource final : public RecordSource {
   void take_vocabulary(const CsvVocabulary& known);
   void set_spec();
   void add_row(const CsvRows& rows);
+  void fail_word(const CsvRows& rows, std::size_t column);
   void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
   float number(const CsvRows& rows, std::size_t column);
   /// What is expected instead of a field that is not a number.
@@ -98,6 +100,7 @@ class CsvSource final : public RecordSource {
   std::vector<std::int32_t> labels_;
   std::string label_text_;
   bool missing_is_reported_ = false;
+  std::map<std::size_t, bool> words_are_reported_;  // of columns with words: all of them as one
   const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
 };
 

@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 
@@ -19,6 +21,9 @@ std::vector<std::string> pieces_of(std::string_view text, char separator) {
 }
 
 namespace {
+
+constexpr std::array<std::string_view, 9> kOptions = {
+    "label", "targets", "columns", "leave_out", "categorical", "header", "sep", "unknown", "like"};
 
 /// Sets the option `name`; false if there is no such option.
 bool set_option(CsvOptions& options, std::string_view name, const std::string& value) {
@@ -54,13 +59,14 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
   for (const std::string& piece : pieces_of(text, '&')) {
     const std::size_t equals = piece.find('=');
     const bool has_value = equals != std::string::npos && equals + 1 < piece.size();
-    if (!has_value ||
-        !set_option(options, std::string_view(piece).substr(0, equals), piece.substr(equals + 1)))
+    const std::string_view name = std::string_view(piece).substr(0, equals);
+    if (!has_value || !set_option(options, name, piece.substr(equals + 1)))
       throw Error(
           ErrorCategory::input, where,
           "expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
           "header=yes|no|auto, sep=,|;|tab, unknown=column|error or like=FILE, with & between them",
-          fmt::format("got \"{}\"", piece));
+          std::ranges::count(kOptions, name) > 0 ? fmt::format("got \"{}\"", piece)
+                                                 : got_name(name, kOptions));
   }
   return options;
 }

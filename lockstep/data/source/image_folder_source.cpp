@@ -217,20 +217,22 @@ fs::path ImageFolderSource::path_of(std::int64_t record_id) const {
   return directory_ / class_names_[file.label] / file.name;
 }
 
+std::optional<fs::path> ImageFolderSource::likely_part() const {
+  if (!std::ranges::all_of(class_names_, is_part)) return std::nullopt;
+  const auto training = std::ranges::find_if(
+      class_names_, [](const std::string& name) { return lower_case(name).starts_with("train"); });
+  return directory_ / (training == class_names_.end() ? class_names_.front() : *training);
+}
+
 std::string ImageFolderSource::description() const {
   const std::string left_out = other_files_.empty()
                                    ? ""
                                    : fmt::format(", {} left out ({})", number_text(other_files_),
                                                  extensions_text(other_files_));
-  const auto training = std::ranges::find_if(
-      class_names_, [](const std::string& name) { return lower_case(name).starts_with("train"); });
+  const auto part = likely_part();
   const std::string hint =
-      std::ranges::all_of(class_names_, is_part)
-          ? fmt::format(
-                ", whose folders look like parts of a data set: use {}",
-                (directory_ / (training == class_names_.end() ? class_names_.front() : *training))
-                    .string())
-          : "";
+      part ? fmt::format(", whose folders look like parts of a data set: use {}", part->string())
+           : "";
   return fmt::format("{} of {} class{} in {}{}{}", counted(files_.size(), "image"),
                      class_names_.size(), class_names_.size() == 1 ? "" : "es", directory_.string(),
                      hint, left_out);

@@ -35,6 +35,8 @@ class ImageFolderSource final : public RecordSource {
   std::string description() const override;
 
   std::filesystem::path path_of(std::int64_t record_id) const;
+  /// If all folders have names of parts of a data set: the one of training, otherwise the first.
+  std::optional<std::filesystem::path> likely_part() const;
 
  private:
   struct File {

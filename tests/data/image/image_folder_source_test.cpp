@@ -102,8 +102,9 @@ TEST_F(ImageFolderTest, SaysWhatToDoAboutImagesWithoutAClass) {
   EXPECT_EQ(
       data_error_of([&] { open_data("images:" + image.string()); }),
       of(image) + "expected a directory with a folder of images for each class; it is a file");
-  EXPECT_THAT(input_error_of([&] { open_data(image.string()); }),
-              HasSubstr("expected images:DIRECTORY, with one folder of images per class"));
+  EXPECT_THAT(
+      input_error_of([&] { open_data(image.string()); }),
+      HasSubstr("expected images:DIRECTORY with one folder of JPEG and PNG files per class"));
   const auto named_as_records = directory_ / "1.tfrecord";
   std::filesystem::copy_file(image, named_as_records);
   EXPECT_THAT(data_error_of([&] { open_data(named_as_records.string()); }),

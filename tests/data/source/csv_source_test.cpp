@@ -81,6 +81,16 @@ TEST_F(CsvTest, FindsAllProblemsInTheOrderOfTheRows) {
   EXPECT_THAT(problems, ElementsAre(at("line 3, column 2") +
                                         "expected one of the classes fig, plum, got \"\"",
                                     at("line 4, column 1") + number + "size, got \"x\""));
+  EXPECT_EQ(find("a,b,c\n1,2,0\nx,NA,0\n2,2,0\n3,2,0\n,two,1\ny,z,-1\n"), 6);
+  EXPECT_THAT(problems,
+              ElementsAre(at("line 3, column 1") + number + "a, got \"x\"",
+                          at("line 3, column 2") + kMissingNumber +
+                              "got \"NA\"; missing: a in 1 row, b in 1 row",
+                          at("line 6, column 2") + number +
+                              "b, got \"two\" (2 fields of this column are not numbers)",
+                          at("line 7, column 1") + "expected a number, or columns of words: "
+                                                   "categorical=a,b, got \"y\"",
+                          at("line 7, column 3") + label + "\"-1\""));
   EXPECT_EQ(find(kFruit, {.categorical = {"color"}}), 3);
   EXPECT_THAT(problems, ElementsAre());
   EXPECT_EQ(find(""), 0);
@@ -95,7 +105,13 @@ TEST_F(CsvTest, NamesFileLineAndColumn) {
   EXPECT_EQ(error("1,2,0\n-inf,2,0\n"),
             at("line 2, column 1") + "expected a finite number, got \"-inf\"");
   EXPECT_EQ(error("1,2,0\n1e99,2,0\n"),
-            at("line 2, column 1") + "expected a finite number, got \"1e99\"");
+            at("line 2, column 1") + "expected a number that fits a float, got \"1e99\"");
+  for (const std::string number : {"1e400", "-1e400", "1e-400", "1e99999"})
+    EXPECT_EQ(
+        error("a,b,c\n" + number + ",2,0\n"),
+        at("line 2, column 1") + "expected a number that fits a float, got \"" + number + "\"");
+  EXPECT_EQ(error("1,2,1e400\n"),
+            at("line 1, column 3") + "expected a class number (an integer from 0), got \"1e400\"");
   EXPECT_EQ(error("1,2,0\n1,2,setosa\n"),
             at("line 2, column 3") + "expected a class number (an integer from 0), got \"setosa\"");
   EXPECT_EQ(error("1,2,0\n1,2,-1\n"),
@@ -411,13 +427,18 @@ TEST(CsvOptions, AreReadFromText) {
   EXPECT_EQ(CsvOptions::parse("sep=,", "").separator, ',');
   EXPECT_EQ(CsvOptions::parse("sep=;&label=kind", "").separator, ';');
   EXPECT_EQ(CsvOptions::parse("sep=tab", "").separator, '\t');
-  for (const char* text :
-       {"", "label", "label=", "header=maybe", "unknown=1", "color=red", "sep=x", "sep=;;"})
+  for (const auto& [text, got] :
+       {std::pair("", "\"\""), std::pair("label", "\"label\""), std::pair("label=", "\"label=\""),
+        std::pair("header=maybe", "\"header=maybe\""), std::pair("unknown=1", "\"unknown=1\""),
+        std::pair("sep=x", "\"sep=x\""), std::pair("sep=;;", "\"sep=;;\""),
+        std::pair("color=red", "\"color\""),
+        std::pair("lable=kind", "\"lable\" (did you mean label?)"),
+        std::pair("label=kind&catgorical=a", "\"catgorical\" (did you mean categorical?)")})
     EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
               std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or "
                           "categorical=COLUMN,COLUMN..., header=yes|no|auto, sep=,|;|tab, "
-                          "unknown=column|error or like=FILE, with & between them, got \"") +
-                  text + "\"");
+                          "unknown=column|error or like=FILE, with & between them, got ") +
+                  got);
 }
 
 }  // namespace
