@@ -180,9 +180,9 @@ void add_allreduce_bench_command(CLI::App& program, const Invocation& invocation
   add_one_of(*command, "--dtype", arguments->plan.dtype, types,
              "Data type of the elements: " + list_names(types));
   add_parsed(*command, "--allreduce", arguments->plan.routes, parse_routes, "auto",
-             "ROUTE[,ROUTE...] to measure, interleaved: auto; in-process (one process); "
-             "shared-memory, ring, hierarchical or mpi (between ranks; mpi is plain MPI_Allreduce, "
-             "for comparison). Each measurement starts with an untimed call to warm the caches");
+             "ROUTE[,ROUTE...] to measure, interleaved: " +
+                 allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus) +
+                 ". Each measurement starts with an untimed call to warm the caches");
   add_at_least(*command, "--iterations", arguments->plan.iterations, 0,
                "Number of measurements per size and route; their median is reported. 0: as many as "
                "fit into half a second, 3 to 500")

@@ -170,11 +170,9 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
              "Distribution strategy: auto, one-device, mirrored (replicas of one process) or "
              "multi-worker-mirrored (ranks started by mpirun)")
       ->group(group);
-  add_parsed(
-      command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
-      "Route of the gradient all-reduce: auto; in-process (one process), shared-memory (ranks of "
-      "one node), ring, hierarchical (several nodes), or mpi (MPI_Allreduce); between GPUs nccl "
-      "(or hierarchical, another name), or staged (through host memory)")
+  add_parsed(command, "--allreduce", arguments.options.route, allreduce::parse_route, "auto",
+             "Route of the gradient all-reduce: " +
+                 allreduce::describe_routes([](const allreduce::RouteInfo&) { return true; }))
       ->group(group);
   command
       .add_flag("--share-gpus", arguments.options.share_gpus,

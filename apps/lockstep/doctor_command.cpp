@@ -204,7 +204,8 @@ class Examination {
     say("shared-memory");
     const auto memory = doctor::measure_memory(ranks_);
     const bool wanted = std::ranges::any_of(arguments_.routes, [](allreduce::Route route) {
-      return route == allreduce::Route::shared_memory || route == allreduce::Route::hierarchical;
+      const allreduce::RouteInfo& info = allreduce::info_of(route);
+      return info.ranks && info.medium != allreduce::Medium::messages;
     });
     report_.add(doctor::judge_shared_memory(memory, wanted, doctor::nodes_with_gpus(devices)));
     report_.add(doctor::judge_memory(memory));
@@ -315,8 +316,9 @@ void add_doctor_command(CLI::App& program, const Invocation& invocation, int& st
                    "Directory that rank 0 must be able to write to; its contents are not changed")
       ->type_name("DIR");
   add_parsed(*command, "--allreduce", arguments->routes, parse_routes,
-             "ROUTE[,ROUTE...] to measure: shared-memory, ring, hierarchical or mpi between ranks, "
-             "in-process within one process (default: all routes that connect these ranks)");
+             "ROUTE[,ROUTE...] to measure: " +
+                 allreduce::describe_routes(&allreduce::RouteInfo::is_for_cpus) +
+                 ". Default: all routes that connect these ranks");
   CLI::Option* const seconds =
       add_between(*command, "--seconds", arguments->seconds, 1.0, 30.0,
                   "Approximate time in seconds to measure speeds and bandwidths, 1 to 30; the "

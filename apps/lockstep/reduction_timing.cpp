@@ -34,11 +34,8 @@ constexpr int kEstimateCalls = 5;
 std::vector<Communicator> make_group(const job::Session& session, int local_replicas, Route route) {
   if (session.ranks() != MPI_COMM_NULL)
     return allreduce::make_multi_worker_group(session.ranks(), local_replicas, route);
-  if (route != Route::automatic && route != Route::in_process)
-    throw Error(ErrorCategory::input, "--allreduce",
-                fmt::format("expected ranks started by mpirun for {}", to_string(route)),
-                "this process was started alone");
-  return allreduce::make_in_process_group(local_replicas);
+  allreduce::require_no_ranks(route);
+  return allreduce::make_in_process_group(local_replicas, route);
 }
 
 /// A communicator for plain MPI_Allreduce.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -32,24 +31,46 @@
 namespace lockstep::allreduce {
 namespace {
 
+constexpr std::string_view kOption = "--allreduce";
+
+// Throws Error (input) unless `route` passes `filter`. `where` follows the names of those that do;
+// `given` follows the name of the one that does not.
+void check_route(Route route, const RouteFilter& filter, std::string_view where,
+                 const std::string& given = "") {
+  if (filter(info_of(route))) return;
+  throw Error(ErrorCategory::input, kOption,
+              fmt::format("expected {} {}", route_names(filter), where),
+              fmt::format("got {}{}", to_string(route), given));
+}
+
+bool connects_nodes(const RouteInfo& row) { return row.ranks && row.medium != Medium::memory; }
+
 std::shared_ptr<MpiGroup> make_between_ranks(MPI_Comm ranks, Route route) {
-  if (route == Route::nccl) require_nccl({});
-  if (route == Route::staged) require_gpus(route, {device::Device{}});
-  if (route == Route::mpi) return make_mpi_library(ranks);
-  if (route == Route::ring) return make_ring(ranks);
-  if (route == Route::in_process)
-    throw Error(ErrorCategory::input, "--allreduce",
-                "expected auto, shared-memory, ring, hierarchical or mpi between ranks",
-                fmt::format("got in-process for {} ranks", size_of(ranks)));
-  const Topology topology(ranks);
-  const Route chosen = route == Route::automatic ? topology.candidates().front() : route;
-  if (chosen == Route::ring) return make_ring(ranks);
-  if (chosen == Route::hierarchical) return make_hierarchical(ranks, topology.node());
-  if (topology.nodes() > 1)
-    throw Error(ErrorCategory::input, "--allreduce",
-                "expected auto, ring, hierarchical or mpi between nodes",
-                "got shared-memory for ranks of several nodes");
-  return make_shared_memory(ranks);
+  require_devices(route, {device::Device{}});
+  check_route(route, &RouteInfo::ranks, "between ranks",
+              fmt::format(" for {} ranks", size_of(ranks)));
+  std::optional<Topology> topology;
+  if (route == Route::automatic || info_of(route).medium != Medium::messages)
+    topology.emplace(ranks);
+  if (route == Route::automatic) route = topology->candidates().front();
+  if (topology && topology->nodes() > 1)
+    check_route(route, connects_nodes, "between nodes", " for ranks of several nodes");
+  switch (route) {
+    case Route::shared_memory:
+      return make_shared_memory(ranks);
+    case Route::ring:
+      return make_ring(ranks);
+    case Route::hierarchical:
+      return make_hierarchical(ranks, topology->node());
+    case Route::mpi:
+      return make_mpi_library(ranks);
+    case Route::automatic:
+    case Route::in_process:
+    case Route::nccl:
+    case Route::staged:
+      break;
+  }
+  LOCKSTEP_CHECK(false && "a route between ranks that is not built here");
 }
 
 std::vector<int> replicas_of_ranks(MPI_Comm ranks, int local_replicas) {
@@ -69,8 +90,9 @@ std::vector<Communicator> handles(std::vector<std::shared_ptr<GroupMember>> memb
 
 }  // namespace
 
-std::vector<Communicator> make_in_process_group(int size) {
+std::vector<Communicator> make_in_process_group(int size, Route route) {
   LOCKSTEP_CHECK_OP(size, >, 0);
+  check_route(route, &RouteInfo::process, "within one process");
   if (size == 1) return handles({make_one_member()});
   return handles(make_in_process(size));
 }
@@ -83,7 +105,8 @@ Communicator make_mpi_group(MPI_Comm ranks, Route route) {
 std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route) {
   LOCKSTEP_CHECK_OP(local_replicas, >, 0);
   const std::vector<int> replicas = replicas_of_ranks(ranks, local_replicas);
-  if (replicas.size() == 1) return make_in_process_group(local_replicas);
+  if (replicas.size() == 1)
+    return make_in_process_group(local_replicas, info_of(route).process ? route : Route::automatic);
   auto between = make_between_ranks(ranks, route);
   // If all ranks have one replica, each is a plain member. Otherwise a rank with one replica must
   // use the protocol of the others too.
@@ -98,7 +121,6 @@ using device::Device;
 using device::DeviceKind;
 using Members = std::vector<std::shared_ptr<GroupMember>>;
 
-constexpr std::string_view kOption = "--allreduce";
 constexpr std::string_view kDevices = "devices";
 
 bool is_on_cpu(const Device& device) { return device.kind == DeviceKind::cpu; }
@@ -129,13 +151,6 @@ void check_available(const std::vector<Device>& gpus) {
                   fmt::format("expected {}", device::to_string(gpu)),
                   count == 0 ? device::gpu_unavailable_reason()
                              : fmt::format("this process sees {} GPUs", count));
-}
-
-void check_route_between_gpus(Route route, std::initializer_list<Route> possible,
-                              std::string_view names) {
-  if (std::ranges::find(possible, route) == possible.end())
-    throw Error(ErrorCategory::input, kOption, fmt::format("expected {}", names),
-                fmt::format("got {}", to_string(route)));
 }
 
 Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus, Route route) {
@@ -247,8 +262,6 @@ Members make_nccl_or_staged(MPI_Comm ranks, const Members& hosts, const std::vec
   }
 }
 
-}  // namespace
-
 void require_nccl(const std::vector<Device>& devices) {
   const auto refuse = [](const std::string& given) {
     throw Error(ErrorCategory::input, kOption,
@@ -267,27 +280,32 @@ void require_nccl(const std::vector<Device>& devices) {
         version));
 }
 
-void require_gpus(Route route, const std::vector<Device>& devices) {
+}  // namespace
+
+void require_devices(Route route, const std::vector<Device>& devices) {
+  if (info_of(route).is_for_cpus()) return;
+  if (route == Route::nccl) require_nccl(devices);
   if (devices.empty() || std::ranges::any_of(devices, is_on_cpu))
     throw Error(ErrorCategory::input, kOption,
                 fmt::format("expected replicas on GPUs for {} (or use auto)", to_string(route)),
                 fmt::format("got {}", devices.empty() ? "none" : list_of(devices)));
 }
 
+void require_no_ranks(Route route) {
+  if (!info_of(route).serves_a_process())
+    throw Error(ErrorCategory::input, kOption,
+                fmt::format("expected ranks started by mpirun for {}", to_string(route)),
+                "this process was started alone");
+}
+
 std::vector<Communicator> make_device_group(const std::vector<Device>& devices, Route route) {
   LOCKSTEP_CHECK(!devices.empty());
-  if (route == Route::nccl) require_nccl(devices);
-  if (route == Route::staged) require_gpus(route, devices);
+  require_devices(route, devices);
   const auto on_cpu = std::ranges::count_if(devices, is_on_cpu);
   const int size = static_cast<int>(devices.size());
-  if (on_cpu == size) {
-    check_route_between_gpus(route, {Route::automatic, Route::in_process},
-                             "auto or in-process within one process");
-    return make_in_process_group(size);
-  }
+  if (on_cpu == size) return make_in_process_group(size, route);
   if (on_cpu > 0) refuse_mixture(list_of(devices));
-  check_route_between_gpus(route, {Route::automatic, Route::in_process, Route::nccl, Route::staged},
-                           "auto, in-process, nccl or staged between GPUs of one process");
+  check_route(route, &RouteInfo::gpus, "between GPUs of one process");
   check_available(devices);
   const Members hosts = members_of(make_in_process_group(size));
   return handles(route == Route::staged ? make_staged(hosts, devices)
@@ -297,19 +315,14 @@ std::vector<Communicator> make_device_group(const std::vector<Device>& devices, 
 std::vector<Communicator> make_device_group(MPI_Comm ranks, const std::vector<Device>& devices,
                                             Route route, bool share_gpus, std::string* reason) {
   LOCKSTEP_CHECK(!devices.empty());
-  if (ranks == MPI_COMM_NULL || size_of(ranks) == 1) {
-    const bool serves_one_rank = route == Route::nccl || route == Route::staged;
-    return make_device_group(devices, serves_one_rank ? route : Route::automatic);
-  }
+  if (ranks == MPI_COMM_NULL || size_of(ranks) == 1)
+    return make_device_group(devices, info_of(route).serves_a_process() ? route : Route::automatic);
   const int local = static_cast<int>(devices.size());
   const Ground ground = find_ground(ranks, devices, share_gpus);
   if (ground == Ground::cpu) return make_multi_worker_group(ranks, local, route);
   if (ground == Ground::shared_gpus)
-    check_route_between_gpus(route, {Route::automatic, Route::staged},
-                             "auto or staged when replicas share a GPU");
-  check_route_between_gpus(route,
-                           {Route::automatic, Route::nccl, Route::hierarchical, Route::staged},
-                           "auto, nccl, hierarchical or staged between GPUs of several ranks");
+    check_route(route, &RouteInfo::shared_gpus, "when replicas share a GPU");
+  check_route(route, &RouteInfo::gpus_of_ranks, "between GPUs of several ranks");
   const Members hosts = members_of(make_multi_worker_group(ranks, local, Route::automatic));
   if (ground == Ground::shared_gpus || route == Route::staged)
     return handles(make_staged(hosts, devices));

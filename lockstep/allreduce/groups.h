@@ -12,13 +12,14 @@
 
 namespace lockstep::allreduce {
 
-/// A group of `size` threads of this process (1 or more); element i is for replica i.
-std::vector<Communicator> make_in_process_group(int size);
+/// A group of `size` threads of this process (1 or more); element i is for replica i. Throws Error
+/// (input) for a route without RouteInfo::process.
+std::vector<Communicator> make_in_process_group(int size, Route route = Route::automatic);
 
-/// The calling rank as a member of `ranks`, with one replica per rank. `route` is any except
-/// in_process and nccl; automatic selects the first of Topology::candidates. Collective over
-/// `ranks`, which the group duplicates. The group must be destroyed before MPI_Finalize. Throws
-/// Error (input) for a route that does not connect these ranks.
+/// The calling rank as a member of `ranks`, with one replica per rank. `route` is one with
+/// RouteInfo::ranks; automatic selects the first of Topology::candidates. Collective over `ranks`,
+/// which the group duplicates. The group must be destroyed before MPI_Finalize. Throws Error
+/// (input) for a route that does not connect these ranks.
 Communicator make_mpi_group(MPI_Comm ranks, Route route);
 
 /// A group of the replicas of all ranks. Element i is local replica i; its rank() is the global
@@ -26,25 +27,25 @@ Communicator make_mpi_group(MPI_Comm ranks, Route route);
 /// of replicas. Reduces within the process in replica order, then between ranks by `route`, then
 /// distributes the result. Only the thread of a rank's first replica calls MPI
 /// (MPI_THREAD_SERIALIZED is enough). Collective over `ranks`. For one rank it is
-/// make_in_process_group, with any route. Throws Error (input) for a route that does not connect
-/// these ranks.
+/// make_in_process_group, with `route` if that connects threads, else with automatic. Throws Error
+/// (input) for a route that does not connect these ranks.
 std::vector<Communicator> make_multi_worker_group(MPI_Comm ranks, int local_replicas, Route route);
 
 // Groups of replicas on given devices.
 
-/// Throws Error (input) unless the requirements of Route::nccl are met: this build has NCCL, this
-/// machine has a GPU, and all `devices` are GPUs. An empty list stands for replicas on the CPU.
-void require_nccl(const std::vector<device::Device>& devices);
+/// Throws Error (input) unless `devices` meet the requirements of `route`. A route that is only for
+/// GPUs requires that all are; nccl also requires a build with NCCL, and a GPU in this machine.
+void require_devices(Route route, const std::vector<device::Device>& devices);
 
-/// Throws Error (input) unless all `devices` are GPUs, as `route` requires.
-void require_gpus(Route route, const std::vector<device::Device>& devices);
+/// Throws Error (input) if `route` requires ranks, for a process that mpirun did not start.
+void require_no_ranks(Route route);
 
 /// A group of threads of this process; element i is for devices[i]. On the CPU this is
 /// make_in_process_group. Members with one GPU each use NCCL; members that share one GPU use a
 /// kernel on it (route "in-gpu", or "none" for one member, which uses NCCL for route nccl). `route`
-/// is automatic or in_process, or nccl or staged for GPUs; staged works for any GPUs, shared or
-/// not. Throws Error (input) for devices that cannot form a group, Error (device) for a GPU that is
-/// not available, and Error (communication) if NCCL fails.
+/// is one with RouteInfo::process on the CPU, or RouteInfo::gpus; staged works for any GPUs, shared
+/// or not. Throws Error (input) for devices that cannot form a group, Error (device) for a GPU that
+/// is not available, and Error (communication) if NCCL fails.
 std::vector<Communicator> make_device_group(const std::vector<device::Device>& devices,
                                             Route route = Route::automatic);
 

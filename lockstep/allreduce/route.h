@@ -1,22 +1,65 @@
-// Routes of an all-reduce, and the topology of ranks.
+// The table of routes of an all-reduce, and the topology of ranks.
 #pragma once
 
 #include <mpi.h>
 
+#include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::allreduce {
 
-/// `automatic` selects by topology and measurement (select_route). `nccl` and `staged` are for
-/// GPUs.
+/// `automatic` selects by topology and measurement (select_route).
 enum class Route { automatic, in_process, shared_memory, ring, hierarchical, mpi, nccl, staged };
+
+/// How values move between replicas on CPUs, the fastest (expected) first.
+enum class Medium {
+  memory,               ///< memory that all members share, so they are on one host
+  memory_and_messages,  ///< shared memory within a host, messages between hosts
+  messages              ///< messages between ranks
+};
+
+/// All that is known about a route, except how to build its groups (groups.h). Options, help texts,
+/// errors, and what is measured follow from these.
+struct RouteInfo {
+  Route route = Route::automatic;  ///< the key of the row
+  std::string_view name;           ///< as a value of `--allreduce`
+  std::string_view usage;          ///< a short phrase for help texts; may be empty
+  // What the route connects.
+  bool process = false;              ///< replicas of one process, on CPUs
+  bool ranks = false;                ///< replicas of several ranks, on CPUs
+  bool gpus = false;                 ///< GPUs of one process
+  bool gpus_of_ranks = false;        ///< GPUs of several ranks
+  bool shared_gpus = false;          ///< GPUs of several ranks, some of which share one
+  Medium medium = Medium::messages;  ///< of replicas on CPUs
+  bool only_on_request = false;      ///< `automatic` never selects it between ranks on CPUs
+
+  /// Whether it connects replicas on CPUs, so that allreduce-bench and the doctor can time it.
+  bool is_for_cpus() const { return process || ranks; }
+  /// Whether it connects replicas of a process that is alone, on CPUs or GPUs.
+  bool serves_a_process() const { return process || gpus; }
+  /// Whether it connects replicas of several ranks, on CPUs or GPUs.
+  bool serves_ranks() const { return ranks || gpus_of_ranks; }
+};
+
+/// One row per route, `automatic` first.
+std::span<const RouteInfo> all_routes();
+/// The row of `route`.
+const RouteInfo& info_of(Route route);
 
 /// Parses the value of `--allreduce`. Throws Error (input) that lists the names.
 Route parse_route(std::string_view name);
 /// The name that parse_route accepts.
 std::string to_string(Route route);
+
+/// A condition, such as &RouteInfo::ranks.
+using RouteFilter = std::function<bool(const RouteInfo&)>;
+/// The names of the routes with `filter`: "auto, nccl or staged".
+std::string route_names(const RouteFilter& filter);
+/// The same with the usage of each: "auto, nccl (GPUs) or staged (GPUs, through host memory)".
+std::string describe_routes(const RouteFilter& filter);
 
 // The nodes of ranks, and which routes connect them.
 
@@ -38,9 +81,10 @@ class Topology {
   /// cannot.
   bool shares_memory() const { return shares_memory_; }
 
-  /// Routes that connect these ranks and give bitwise equal results in every run, fastest
-  /// (expected) first: shared_memory within one node, hierarchical between nodes with several
-  /// ranks, and always ring.
+  /// Routes worth using between these ranks, on CPUs, fastest (expected) first. Shared memory
+  /// requires several ranks on a node: on the only node, or within several.
+  std::vector<Route> routes() const;
+  /// Those of routes() that `automatic` selects from.
   std::vector<Route> candidates() const;
 
  private:

@@ -83,7 +83,8 @@ Selection select_route(MPI_Comm ranks, std::optional<Route> remembered) {
   if (remembered && std::ranges::find(routes, *remembered) != routes.end())
     return {*remembered, layout + ", as in the run that is resumed"};
   // Within a node shared memory is always the fastest, so no measurement is needed.
-  if (routes.size() == 1 || routes.front() == Route::shared_memory) return {routes.front(), layout};
+  if (routes.size() == 1 || info_of(routes.front()).medium == Medium::memory)
+    return {routes.front(), layout};
   std::vector<Candidate> candidates;
   for (const Route route : routes) {
     Communicator group = make_mpi_group(ranks, route);

@@ -42,6 +42,12 @@ std::string list_names(std::span<const std::string_view> names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+std::string list_choices(std::span<const std::string_view> names) {
+  const std::string_view last = names.back();
+  if (names.size() == 1) return std::string(last);
+  return fmt::format("{} or {}", list_names(names.first(names.size() - 1)), last);
+}
+
 std::string got_name(std::string_view name, std::span<const std::string_view> known) {
   constexpr std::size_t kLongestName =
       64;  // longer names are not typing errors, and the distance takes quadratic time
@@ -55,8 +61,7 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
 
 void refuse_name(std::string_view where, std::string_view name,
                  std::span<const std::string_view> known) {
-  const std::string most = list_names(known.first(known.size() - 1));
-  throw Error(ErrorCategory::input, where, fmt::format("expected {} or {}", most, known.back()),
+  throw Error(ErrorCategory::input, where, fmt::format("expected {}", list_choices(known)),
               got_name(name, known));
 }
 

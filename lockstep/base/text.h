@@ -15,6 +15,8 @@ namespace lockstep {
 
 /// "a, b, c"
 std::string list_names(std::span<const std::string_view> names);
+/// "a, b or c", of one name or more.
+std::string list_choices(std::span<const std::string_view> names);
 
 /// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);

@@ -91,7 +91,8 @@ const char* lockstep_last_error(void);
 typedef struct lockstep_session_options {
   double stall_timeout;   /**< seconds, default 120: the job ends with status 4 and the rank's name
                              when other ranks   have waited this long for it; 0: never */
-  const char* all_reduce; /**< "auto", "shared-memory", "ring", "hierarchical" or "mpi" */
+  const char* all_reduce; /**< a route between ranks, as for lockstep train --allreduce; default
+                             "auto" */
   int quiet;              /**< 1: warnings and errors only */
 } lockstep_session_options;
 

@@ -62,18 +62,13 @@ std::string_view choose(const job::Session& session, std::size_t devices) {
 
 void check_route(const job::Session& session, const std::vector<device::Device>& devices,
                  Route route) {
-  if (route == Route::nccl) allreduce::require_nccl(devices);
-  if (route == Route::staged) allreduce::require_gpus(route, devices);
-  const bool serves_a_process = route == Route::automatic || route == Route::in_process ||
-                                route == Route::nccl || route == Route::staged;
-  if (route == Route::in_process && session.size() > 1)
-    throw Error(ErrorCategory::input, "allreduce",
-                "expected all replicas in one process for in-process (use auto)",
-                fmt::format("this job has {} ranks", session.size()));
-  if (!serves_a_process && session.ranks() == MPI_COMM_NULL)
-    throw Error(ErrorCategory::input, "allreduce",
-                fmt::format("expected ranks started by mpirun for {}", to_string(route)),
-                "this process was started alone");
+  allreduce::require_devices(route, devices);
+  if (session.size() > 1 && !allreduce::info_of(route).serves_ranks())
+    throw Error(
+        ErrorCategory::input, "--allreduce",
+        fmt::format("expected all replicas in one process for {} (use auto)", to_string(route)),
+        fmt::format("this job has {} ranks", session.size()));
+  if (session.ranks() == MPI_COMM_NULL) allreduce::require_no_ranks(route);
 }
 
 }  // namespace

@@ -17,9 +17,7 @@ class ReplicaThreads;
 
 /// How the replicas of a job work together.
 struct StrategyOptions {
-  /// Route of the gradient all-reduce: `in_process` only within one process; `shared_memory`,
-  /// `ring`, `hierarchical` and `mpi` only between ranks; between GPUs `nccl`, `hierarchical` or
-  /// `staged`.
+  /// Route of the gradient all-reduce. allreduce::RouteInfo says what each connects.
   allreduce::Route route = allreduce::Route::automatic;
   /// The route of an earlier run of the same training, which `automatic` reuses if possible.
   std::optional<allreduce::Route> remembered_route = {};

@@ -23,10 +23,10 @@ int world_rank() { return rank_in(MPI_COMM_WORLD); }
 
 TEST(MpiGroup, NamesItsRoute) {
   EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::automatic).route(), "shared-memory");
-  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::shared_memory).route(), "shared-memory");
-  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::hierarchical).route(), "hierarchical");
-  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::ring).route(), "ring");
-  EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, Route::mpi).route(), "mpi");
+  for (const RouteInfo& info : all_routes()) {
+    if (!info.ranks || info.route == Route::automatic) continue;
+    EXPECT_EQ(make_mpi_group(MPI_COMM_WORLD, info.route).route(), info.name);
+  }
 }
 
 TEST(MultiWorkerGroup, NamesItsRoute) {
@@ -38,11 +38,11 @@ TEST(MultiWorkerGroup, NamesItsRoute) {
 
 // These are the groups of threads that the unit tests have.
 TEST(MpiGroup, OfOneRankIsAGroupWithinItsProcess) {
-  for (const Route route :
-       {Route::automatic, Route::shared_memory, Route::hierarchical, Route::ring, Route::mpi}) {
-    EXPECT_EQ(make_mpi_group(MPI_COMM_SELF, route).route(), "none");
-    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 1, route)[0].route(), "none");
-    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 2, route)[1].route(), "in-process");
+  for (const RouteInfo& info : all_routes()) {
+    EXPECT_EQ(make_mpi_group(MPI_COMM_SELF, info.route).route(), "none");
+    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 1, info.route)[0].route(), "none");
+    EXPECT_EQ(make_multi_worker_group(MPI_COMM_SELF, 2, info.route)[1].route(),
+              info.process && info.route != Route::automatic ? info.name : "in-process");
   }
 }
 
@@ -53,9 +53,8 @@ TEST(MpiGroup, RefusesARouteOfThreads) {
   } catch (const Error& error) {
     EXPECT_EQ(error.category(), ErrorCategory::input);
     EXPECT_EQ(error.what(),
-              fmt::format("[--allreduce] expected auto, shared-memory, ring, hierarchical or mpi "
-                          "between ranks, got in-process for {} ranks",
-                          world_size()));
+              fmt::format("[--allreduce] expected {} between ranks, got in-process for {} ranks",
+                          route_names(&RouteInfo::ranks), world_size()));
   }
 }
 
@@ -63,6 +62,15 @@ TEST(SelectRoute, TakesSharedMemoryWithinANodeWithoutMeasuring) {
   const Selection selection = select_route(MPI_COMM_WORLD);
   EXPECT_EQ(selection.route, Route::shared_memory);
   EXPECT_EQ(selection.reason, fmt::format("{} ranks on one node", world_size()));
+}
+
+TEST(Topology, HasRoutesThatAutomaticDoesNotSelect) {
+  const Topology topology(MPI_COMM_WORLD);
+  EXPECT_THAT(topology.candidates(), ::testing::ElementsAre(Route::shared_memory, Route::ring));
+  EXPECT_EQ(topology.routes().front(), Route::shared_memory);
+  EXPECT_THAT(topology.routes(), ::testing::Contains(Route::mpi));
+  EXPECT_THAT(topology.routes(), ::testing::Not(::testing::Contains(Route::hierarchical)))
+      << "one node";
 }
 
 TEST(SelectRoute, TakesWhatItRememberedWhereThatIsPossible) {

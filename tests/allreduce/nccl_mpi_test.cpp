@@ -142,7 +142,7 @@ TEST(NcclBetweenRanks, RefusesRoutesOfTheCpu) {
               make_device_group(MPI_COMM_WORLD, pretend::gpus(1, world_rank()),
                                 Route::shared_memory);
             }),
-            "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several "
+            "[--allreduce] expected auto, hierarchical, nccl or staged between GPUs of several "
             "ranks, got shared-memory");
 }
 

@@ -62,5 +62,10 @@ TEST(EnumNames, ListTheFirstNamesInAnError) {
 
 TEST(ListNames, SeparatesByCommas) { EXPECT_EQ(list_names(kKnown), "conv2d, dense, dropout"); }
 
+TEST(ListChoices, EndsWithOr) {
+  EXPECT_EQ(list_choices(kKnown), "conv2d, dense or dropout");
+  EXPECT_EQ(list_choices(std::span(kKnown).first(1)), "conv2d");
+}
+
 }  // namespace
 }  // namespace lockstep

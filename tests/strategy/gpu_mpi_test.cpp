@@ -120,7 +120,7 @@ TEST(GpusOfRanks, AreSharedByTheReplicasOfARank) {
 
 TEST(GpusOfRanks, WhichShareThemAreNotServedByNccl) {
   if (ranks() == 1) GTEST_SKIP() << "one rank has its GPU for itself";
-  if (allreduce::error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+  if (allreduce::error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is none";
   EXPECT_EQ(error_of([] {
               make_strategy(job::mpi_session(), "auto", pretend::gpus(1),
@@ -152,7 +152,7 @@ Trained train_on_gpus(const std::vector<device::Device>& devices,
 
 // With NCCL between one GPU of each rank, its sums are part of the recordings.
 TEST(GpusOfRanks, RecordTheirSums) {
-  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+  if (error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL";
   const std::vector<device::Device> mine = pretend::gpus(1, rank());
   for (const auto wire : {allreduce::WireType::float32, allreduce::WireType::bfloat16}) {
@@ -185,7 +185,7 @@ class ChangeBuckets final : public Callback {
 
 // The recordings before use memory of the buckets before, which is gone.
 TEST(GpusOfRanks, RecordTheirSumsAnewWhenBucketsChange) {
-  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+  if (error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL";
   std::vector<double> losses[2];
   for (const bool records : {false, true}) {
@@ -203,7 +203,8 @@ TEST(GpusOfRanks, RecordTheirSumsAnewWhenBucketsChange) {
 }
 
 TEST(GpusOfRanks, SayWhetherNcclReachesAllNodes) {
-  if (ranks() == 1 || error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+  if (ranks() == 1 ||
+      error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL, or nothing to reach";
   const pretend::RanksAreNodes nodes;
   const auto strategy = make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()));
@@ -213,7 +214,7 @@ TEST(GpusOfRanks, SayWhetherNcclReachesAllNodes) {
 }
 
 TEST(GpusOfRanks, RecordTheSumsOfStatistics) {
-  if (error_of([] { allreduce::require_nccl(pretend::gpus(1)); }) != "")
+  if (error_of([] { allreduce::require_devices(Route::nccl, pretend::gpus(1)); }) != "")
     GTEST_SKIP() << "there is no NCCL";
   TrainerOptions options{.optimizer = model::Sgd{},
                          .normalization = {.kind = NormalizationScope::Kind::sync}};
@@ -284,7 +285,7 @@ TEST(GpusOfRanks, RefuseRoutesOfTheCpu) {
               make_strategy(job::mpi_session(), "auto", pretend::gpus(1, rank()),
                             {.route = Route::ring});
             }),
-            "[--allreduce] expected auto, nccl, hierarchical or staged between GPUs of several "
+            "[--allreduce] expected auto, hierarchical, nccl or staged between GPUs of several "
             "ranks, got ring");
 }
 

@@ -118,7 +118,7 @@ TEST(GpuStrategy, RefusesRoutesOfTheCpu) {
   job::Session session(0, nullptr);
   EXPECT_EQ(
       error_of([&] { make_strategy(session, "auto", pretend::gpus(2), {.route = Route::ring}); }),
-      "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
+      "[--allreduce] expected ranks started by mpirun for ring; this process was started alone");
   EXPECT_EQ(error_of([&] {
               make_strategy(session, "auto", {pretend::gpus(1).front(), {}});
             }),

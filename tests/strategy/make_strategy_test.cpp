@@ -50,7 +50,7 @@ TEST(MakeStrategy, RefusesRoutesBetweenRanksForOneProcess) {
   job::Session session(0, nullptr);
   EXPECT_EQ(
       error_of([&] { make_strategy(session, "auto", cpus(2), {.route = Route::ring}); }),
-      "[allreduce] expected ranks started by mpirun for ring; this process was started alone");
+      "[--allreduce] expected ranks started by mpirun for ring; this process was started alone");
 }
 
 TEST(Strategy, TellsWhatRunsWhere) {

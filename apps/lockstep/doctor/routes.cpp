@@ -168,6 +168,7 @@ Outcome judge_links(const Reports<LinkFacts>& links, const Reports<NetworkFacts>
 
 namespace {
 
+using allreduce::Medium;
 using allreduce::Route;
 
 constexpr const char* kRoutesCheck = "routes";
@@ -175,10 +176,10 @@ constexpr std::size_t kFirstBytes = std::size_t{64} << 10;
 constexpr std::size_t kMaxBytes = std::size_t{16} << 20;
 
 std::vector<Route> usual_routes(const Ranks& ranks) {
-  if (ranks.session().ranks() == MPI_COMM_NULL || ranks.session().size() == 1)
-    return {Route::in_process};
-  std::vector<Route> routes = allreduce::Topology(ranks.session().ranks()).candidates();
-  routes.push_back(Route::mpi);
+  if (ranks.session().size() > 1) return allreduce::Topology(ranks.session().ranks()).routes();
+  std::vector<Route> routes;
+  for (const allreduce::RouteInfo& info : allreduce::all_routes())
+    if (info.process && info.route != Route::automatic) routes.push_back(info.route);
   return routes;
 }
 
@@ -219,15 +220,11 @@ std::string attempt(Ranks& ranks, const std::function<void()>& work) {
 
 double bus_factor(int members) { return 2.0 * (members - 1) / members; }
 
-bool in_memory(const std::string& route) {
-  return route == "shared-memory" || route == "in-process";
-}
-
 /// Increases the buffer until a call takes its share of `seconds`, because small buffers may fit
 /// into the burst size of a rate-limited link.
 RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds) {
   constexpr double kCalls = 24;  // per measurement, including untimed calls
-  RouteReading reading{.route = to_string(route), .bytes = kFirstBytes};
+  RouteReading reading{.route = route, .bytes = kFirstBytes};
   ReductionTiming timing;
   double taken = 0;
   for (;; reading.bytes *= 4) {
@@ -244,13 +241,17 @@ RouteReading time_route(Ranks& ranks, int replicas, Route route, double seconds)
   if (timing.best_microseconds <= 0) return reading;
   const double gigabytes = static_cast<double>(reading.bytes) / timing.best_microseconds / 1e3;
   reading.bus_gigabytes = gigabytes * bus_factor(replicas * ranks.session().size());
-  if (in_memory(reading.route))
-    reading.carried_gigabytes =
-        gigabytes;  // each member reads and writes as many bytes as the buffer has
-  else if (route == Route::hierarchical)
-    reading.carried_gigabytes = gigabytes * bus_factor(ranks.session().nodes());
-  else
-    reading.carried_gigabytes = reading.bus_gigabytes;
+  switch (info_of(route).medium) {
+    case Medium::memory:  // each member reads and writes as many bytes as the buffer has
+      reading.carried_gigabytes = gigabytes;
+      break;
+    case Medium::memory_and_messages:
+      reading.carried_gigabytes = gigabytes * bus_factor(ranks.session().nodes());
+      break;
+    case Medium::messages:
+      reading.carried_gigabytes = reading.bus_gigabytes;
+      break;
+  }
   return reading;
 }
 
@@ -273,26 +274,27 @@ Outcome judge_routes(const std::vector<RouteReading>& readings, const LinkSpeeds
   Outcome outcome{.check = kRoutesCheck};
   for (const RouteReading& reading : readings) {
     if (!outcome.summary.empty()) outcome.summary += ", ";
+    const allreduce::RouteInfo& info = info_of(reading.route);
     if (!reading.failure.empty()) {
-      outcome.summary += reading.route + " failed";
+      outcome.summary += fmt::format("{} failed", info.name);
       outcome.add({.level = Level::problem,
-                   .what = fmt::format("{} does not work here: {}", reading.route, reading.failure),
+                   .what = fmt::format("{} does not work here: {}", info.name, reading.failure),
                    .remedy = "train with --allreduce auto, or with a route that works"});
       continue;
     }
-    const bool by_memory = in_memory(reading.route);
+    const bool by_memory = info.medium == Medium::memory;
     const double link = by_memory ? speeds.copied_gigabytes : speeds.wire_gigabytes;
-    outcome.summary += fmt::format("{} {:.3g} GB/s", reading.route, reading.bus_gigabytes);
+    outcome.summary += fmt::format("{} {:.3g} GB/s", info.name, reading.bus_gigabytes);
     if (link <= 0) continue;
     outcome.summary += fmt::format(" ({:.0f} % of {})", 100 * reading.carried_gigabytes / link,
                                    by_memory ? "copying" : "the link");
-    // The route mpi is only for comparison.
+    // A route that nothing selects by itself is only for comparison.
     if (reading.carried_gigabytes >= (by_memory ? kOfCopying : kOfWire) * link ||
-        reading.route == "mpi")
+        info.only_on_request)
       continue;
     outcome.add(
         {.level = Level::warning,
-         .what = fmt::format("{} transfers {:.3g} GB/s, while {} {:.3g}", reading.route,
+         .what = fmt::format("{} transfers {:.3g} GB/s, while {} {:.3g}", info.name,
                              reading.carried_gigabytes,
                              by_memory ? "memory can be copied at" : "the link carries", link),
          .remedy =

@@ -33,7 +33,7 @@ double slowest_link(const Reports<LinkFacts>& links);
 
 /// The result of an all-reduce over all replicas on one route.
 struct RouteReading {
-  std::string route = {};
+  allreduce::Route route = allreduce::Route::automatic;
   std::size_t bytes = 0;
   /// Bus bandwidth in GB/s: buffer size per second x 2(n-1)/n for n members.
   double bus_gigabytes = 0;
@@ -42,8 +42,8 @@ struct RouteReading {
   std::string failure = {};  ///< why there is no result; empty on success
 };
 
-/// Collective. Times `routes`. If empty: those that connect these ranks (or two replicas of a
-/// single process), and MPI's all-reduce.
+/// Collective. Times `routes`. If empty: all that connect these ranks, or two replicas of a single
+/// process.
 std::vector<RouteReading> measure_routes(Ranks& ranks, std::vector<allreduce::Route> routes,
                                          double seconds);
 

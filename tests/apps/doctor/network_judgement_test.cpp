@@ -165,10 +165,12 @@ TEST(JudgedLinks, AreHeldAgainstTheirInterfaces) {
 
 TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
   const LinkSpeeds speeds{.copied_gigabytes = 20, .wire_gigabytes = 1};
-  const RouteReading memory{
-      .route = "shared-memory", .bytes = 1, .bus_gigabytes = 3, .carried_gigabytes = 2};
+  const RouteReading memory{.route = allreduce::Route::shared_memory,
+                            .bytes = 1,
+                            .bus_gigabytes = 3,
+                            .carried_gigabytes = 2};
   const RouteReading ring{
-      .route = "ring", .bytes = 1, .bus_gigabytes = 0.6, .carried_gigabytes = 0.6};
+      .route = allreduce::Route::ring, .bytes = 1, .bus_gigabytes = 0.6, .carried_gigabytes = 0.6};
   EXPECT_EQ(only(judge_routes({memory}, speeds)).what,
             "shared-memory transfers 2 GB/s, while memory can be copied at 20");
   const Outcome fine = judge_routes({ring}, speeds);
@@ -180,8 +182,8 @@ TEST(JudgedRoutes, AreHeldAgainstWhatCarriesThem) {
 }
 
 TEST(JudgedRoutes, MayFail) {
-  const Finding finding =
-      only(judge_routes({{.route = "hierarchical", .failure = "[x] expected y; z"}}, {}));
+  const Finding finding = only(judge_routes(
+      {{.route = allreduce::Route::hierarchical, .failure = "[x] expected y; z"}}, {}));
   EXPECT_EQ(finding.level, Level::problem);
   EXPECT_EQ(finding.what, "hierarchical does not work here: [x] expected y; z");
 }
