@@ -62,6 +62,7 @@ using model::GlobalAveragePooling2D;
 using model::MaxPool2D;
 using model::Padding;
 using model::ReLU;
+using model::Sigmoid;
 using model::Softmax;
 
 using interop::DistributedOptimizer;
