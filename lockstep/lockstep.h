@@ -64,6 +64,7 @@ using model::Padding;
 using model::ReLU;
 using model::Sigmoid;
 using model::Softmax;
+using model::Tanh;
 
 using interop::DistributedOptimizer;
 using interop::DistributedOptions;

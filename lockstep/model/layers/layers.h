@@ -14,6 +14,7 @@
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
+#include "lockstep/model/layers/elementwise/tanh.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
 namespace lockstep::model {
@@ -61,6 +62,7 @@ inline constexpr std::tuple kLayers{
     Registration<ReLU>{.name = "relu", .is_activation = true},
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
+    Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Add>{"add"},

@@ -63,6 +63,7 @@ struct PointwiseCase {
 
 const PointwiseCase kPointwiseCases[] = {
     {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"tanh", [](double x) { return std::tanh(x); }},
 };
 
 class PointwiseLayers : public testing::TestWithParam<PointwiseCase> {
