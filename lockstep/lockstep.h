@@ -64,7 +64,9 @@ using model::GlobalAveragePooling2D;
 using model::MaxPool2D;
 using model::Padding;
 using model::ReLU;
+using model::Sigmoid;
 using model::Softmax;
+using model::Tanh;
 
 using interop::DistributedOptimizer;
 using interop::DistributedOptions;

@@ -2,9 +2,12 @@
 // initializers.
 #pragma once
 
+#include <concepts>
+#include <initializer_list>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/model/layers/layer.h"
@@ -48,12 +51,16 @@ class Network {
   NodeId add(L layer) {
     return add_node(std::make_shared<const L>(std::move(layer)), {last()}, {});
   }
-  /// Adds `layer` with the inputs `inputs`. `name` must be unique, or empty for an automatic name.
+  /// Adds `layer` with the inputs `inputs`: ids that add() returned, or kInput. `name` must be
+  /// unique, or empty for an automatic name.
   template <typename L>
   NodeId add(L layer, std::vector<NodeId> inputs, std::string name = {}) {
     return add_node(std::make_shared<const L>(std::move(layer)), std::move(inputs),
                     std::move(name));
   }
+  /// Inputs are ids, not names. Without this overload {"a", "b"} would be a range of characters.
+  template <typename L, std::convertible_to<std::string_view> Name>
+  NodeId add(L layer, std::initializer_list<Name> inputs, std::string name = {}) = delete;
   /// Adds `layer` as `name`, which must be unique, or with an automatic name if it is empty. Throws
   /// Error (input).
   NodeId add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs, std::string name);

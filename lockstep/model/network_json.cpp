@@ -39,14 +39,16 @@ LayerPointer read_layer(JsonObject& object, const DataShape& data) {
   object.refuse("expected \"type\" to be one of " + list_names(known), got_name(type, known));
 }
 
-LayerPointer read_activation(JsonObject& object) {
-  static constexpr std::array<std::string_view, 3> kKnown = {"none", "relu", "softmax"};
+LayerPointer read_activation(JsonObject& object, const DataShape& data) {
   const std::string name = object.text("activation", "none");
   if (name == "none") return nullptr;
-  if (name == "relu") return std::make_shared<const ReLU>();
-  if (name == "softmax") return std::make_shared<const Softmax>();
-  object.refuse("expected \"activation\" to be one of " + list_names(kKnown),
-                got_name(name, kKnown));
+  std::vector<std::string_view> known = {"none"};
+  for (const LayerType& layer : kLayerTypes) {
+    if (!layer.is_activation) continue;
+    if (layer.name == name) return layer.read(object, data);
+    known.push_back(layer.name);
+  }
+  object.refuse("expected \"activation\" to be one of " + list_names(known), got_name(name, known));
 }
 
 // Adds the described layers in order and looks them up by name.
@@ -59,7 +61,7 @@ class NetworkReader {
     JsonObject object(description,
                       fmt::format("{}: layer {}{}", source_, index, label(description)));
     const LayerPointer layer = read_layer(object, data_);
-    const LayerPointer activation = read_activation(object);
+    const LayerPointer activation = read_activation(object, data_);
     const std::string name = object.text("name", "");
     if (name == kInputName)
       object.refuse("expected a different layer name",

@@ -17,6 +17,7 @@
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/safetensors.h"
+#include "lockstep/model/layers/elementwise/pointwise.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 
 namespace lockstep::strategy {
@@ -147,7 +148,7 @@ std::filesystem::path weights_file(const std::filesystem::path& path, Logger& lo
 
 /// PyTorch flattens images channels first, so the values after a flatten layer are in a different
 /// order. Returns, per node, the channels of the flattened image that a dense layer reads, else 0.
-/// Throws Error unless only dense layers, after relu and dropout, read flattened images.
+/// Throws Error unless only dense layers read flattened images, after layers that keep the order.
 std::vector<std::int64_t> flattened_channels(const model::Network& network,
                                              const std::filesystem::path& file) {
   const auto nodes = network.nodes();
@@ -171,7 +172,8 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
       if (channels == 0) continue;
       if (kind == "dense")
         read[i] = channels;
-      else if (kind == "re_lu" || kind == "dropout" || kind == "flatten")
+      else if (kind == "re_lu" || kind == "dropout" || kind == "flatten" ||
+               dynamic_cast<const model::PointwiseLayer*>(nodes[i].layer.get()) != nullptr)
         ordered[i] = channels;
       else
         refuse(nodes[i]);

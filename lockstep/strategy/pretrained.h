@@ -38,8 +38,8 @@ struct PretrainedWeights {
 /// "num_batches_tracked" is ignored. A prefix "module." or "_orig_mod." of all names
 /// is left out. float16, bfloat16 and float64 become float32. The kernels
 /// of dense layers that read a flattened image are reordered, because PyTorch flattens channels
-/// first; PyTorch's names are refused if other layers than dense, relu and dropout read one. `log`
-/// is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
+/// first; PyTorch's names are refused if other layers than dense, dropout, relu and PointwiseLayer
+/// read one. `log` is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
 /// `[init-from] expected …, got …` that names what is missing, left over, of another shape or of
 /// another type, up to ten tensors; or a tensor with a value that is not finite; then, and where
 /// the file fails, `arrays` are as before.

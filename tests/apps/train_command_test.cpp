@@ -348,6 +348,15 @@ TEST_F(BadInput, ModelWhoseShapesDoNotFit) {
   EXPECT_THAT(result.errors, HasSubstr("conv2d"));
 }
 
+TEST_F(BadInput, ModelWithoutParameters) {
+  const std::string model =
+      write("net.json", R"({"name": "bare", "layers": [{"type": "flatten"}, {"type": "relu"}]})");
+  const Result result = run_lockstep("train --model " + model + kData);
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.errors,
+              EndsWith("[model] expected a layer with parameters to train, got none in bare\n"));
+}
+
 TEST_F(BadInput, ModelThatIsNoJson) {
   const Result result = run_lockstep("train --model " + write("net.json", "{layers") + kData);
   EXPECT_EQ(result.status, 2);

@@ -2,8 +2,11 @@
 // not.
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/sides.h"
 
@@ -15,7 +18,7 @@ using device::DeviceKind;
 
 struct AgreementCase {
   std::string name;
-  Network (*make)();
+  std::function<Network()> make;
   std::vector<std::int64_t> batches = {1, 2, 3};
   double depth = 1;  // how much of rounding adds up
 
@@ -105,8 +108,6 @@ const AgreementCase kAgreementCases[] = {
     {"average_pooling",
      [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
     {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
-    {"relu", [] { return of_layer(ReLU()); }},
-    {"softmax", [] { return of_layer(Softmax()); }},
     {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
     {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
     {"batch_normalization_relu",
@@ -142,6 +143,23 @@ const AgreementCase kAgreementCases[] = {
        return zoo::cnn({12, 12, 1}, 5);
      }},
 };
+
+std::vector<AgreementCase> activation_cases() {
+  std::vector<AgreementCase> cases;
+  for (const LayerType& type : kLayerTypes) {
+    if (!type.is_activation) continue;
+    const std::string name(type.name);
+    cases.push_back({name, [name] {
+                       return network_from_json(R"({"input": [7, 5, 3], "layers": [
+                           {"type": "conv2d", "filters": 4, "kernel": 1},
+                           {"type": ")" + name + R"("},
+                           {"type": "flatten"},
+                           {"type": "dense", "units": 5}]})",
+                                                name);
+                     }});
+  }
+  return cases;
+}
 
 // Networks so deep that the rounding of one layer to 16 bits is amplified by the next: compared in
 // float32 alone.
@@ -396,6 +414,11 @@ std::string name_of_agreement(const testing::TestParamInfo<AgreementSetting>& te
 
 INSTANTIATE_TEST_SUITE_P(Layers, GpuAgreement,
                          testing::Combine(testing::ValuesIn(kAgreementCases),
+                                          testing::Values(Precision::float32, Precision::bfloat16,
+                                                          Precision::float16)),
+                         name_of_agreement);
+INSTANTIATE_TEST_SUITE_P(Activations, GpuAgreement,
+                         testing::Combine(testing::ValuesIn(activation_cases()),
                                           testing::Values(Precision::float32, Precision::bfloat16,
                                                           Precision::float16)),
                          name_of_agreement);

@@ -76,6 +76,23 @@ TEST(Network, RefusesInputsThatAreNotThere) {
               HasSubstr("expected one input, got 0"));
 }
 
+template <typename N>
+concept TakesNames = requires(N network) {
+  network.add(Add(), {"a", "b"});
+}
+|| requires(N network) { network.add(Add(), {"a", "b"}, "sum"); }
+|| requires(N network) { network.add(Flatten(), {std::string("a")}); };
+static_assert(!TakesNames<Network>, "two pointers would be a range of ids");
+
+TEST(Network, TakesIdsAsInputs) {
+  Network network({4});
+  const NodeId first = network.add(Flatten(), {kInput});
+  const NodeId second = network.add(Flatten(), {0}, "second");
+  network.add(Add(), {first, second, kInput});
+  EXPECT_THAT(network.nodes()[1].inputs, ElementsAre(0));
+  EXPECT_THAT(network.nodes()[2].inputs, ElementsAre(0, 1, kInput));
+}
+
 TEST(Network, RefusesAnEmptyInput) {
   EXPECT_EQ(input_error_of([] { Network({}); }),
             "[network] expected an input shape of positive extents, got []");

@@ -149,6 +149,7 @@ TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   model::Network network({2, 2, 3}, "flattened");
   network.add(model::Flatten());
   network.add(model::ReLU());
+  network.add(model::Sigmoid());
   network.add(model::Dense({.units = 2}));
   Begun begun(std::move(network));
   begun.trainer().initialize_from({.path = path});

@@ -75,6 +75,18 @@ TEST(Trainer, NeedsAnEnd) {
             "[fit] expected a number of epochs or of steps; both are 0");
 }
 
+TEST(Trainer, NeedsParameters) {
+  model::Network network({kClasses}, "bare");
+  network.add(model::Flatten());
+  network.add(model::ReLU());
+  const data::Dataset dataset = data::Dataset::synthetic({kClasses}, kClasses, 20).batch(8);
+  EXPECT_EQ(error_of([&] { train(2, network, dataset); }),
+            "[model] expected a layer with parameters to train, got none in bare");
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 1);
+  EXPECT_EQ(Trainer(*strategy, network).evaluate(dataset).samples, 20) << "needs none";
+}
+
 // ---- Evaluation and prediction
 
 TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {

@@ -5,6 +5,7 @@
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elements.h"
+#include "lockstep/model/layers/layers.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -17,6 +18,16 @@ struct Relu {
 struct ReluGradient {
   __device__ float operator()(float output, float gradient) const {
     return output > 0 ? gradient : 0.0f;
+  }
+};
+template <typename F>
+struct PointwiseForward {
+  __device__ float operator()(float x) const { return F::forward(x); }
+};
+template <typename F>
+struct PointwiseGradient {
+  __device__ float operator()(float output, float gradient) const {
+    return F::gradient(output, gradient);
   }
 };
 struct Sum {
@@ -228,6 +239,19 @@ void relu_forward(const TensorView& input, const TensorView& output, cudaStream_
 void relu_backward(const TensorView& output, const TensorView& output_gradient,
                    const TensorView& input_gradient, cudaStream_t stream) {
   map(output, output_gradient, input_gradient, ReluGradient(), stream);
+}
+
+void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
+                       const TensorView& output, cudaStream_t stream) {
+  visit_function(layer, [&]<typename F>(F) { map(input, output, PointwiseForward<F>(), stream); });
+}
+
+void pointwise_backward(const PointwiseLayer& layer, const TensorView& output,
+                        const TensorView& output_gradient, const TensorView& input_gradient,
+                        cudaStream_t stream) {
+  visit_function(layer, [&]<typename F>(F) {
+    map(output, output_gradient, input_gradient, PointwiseGradient<F>(), stream);
+  });
 }
 
 void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,

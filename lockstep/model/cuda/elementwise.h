@@ -10,6 +10,10 @@
 #include "lockstep/base/pixels.h"
 #include "lockstep/model/tensor.h"
 
+namespace lockstep::model {
+class PointwiseLayer;
+}
+
 namespace lockstep::model::cuda {
 
 /// max(x, 0), optionally in place. NaN propagates.
@@ -17,6 +21,14 @@ void relu_forward(const TensorView& input, const TensorView& output, cudaStream_
 /// input_gradient = output_gradient where output > 0, otherwise 0; optionally in place.
 void relu_backward(const TensorView& output, const TensorView& output_gradient,
                    const TensorView& input_gradient, cudaStream_t stream);
+
+/// The function of `layer` of each element, optionally in place.
+void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
+                       const TensorView& output, cudaStream_t stream);
+/// The gradient of its input, from its output and the gradient of that; optionally in place.
+void pointwise_backward(const PointwiseLayer& layer, const TensorView& output,
+                        const TensorView& output_gradient, const TensorView& input_gradient,
+                        cudaStream_t stream);
 
 /// output = a + b, or max(a + b, 0); the output may alias an input.
 void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,

@@ -35,6 +35,10 @@ std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Cont
 std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
+std::unique_ptr<Operation> PointwiseLayer::compile_gpu(const CompileContext&,
+                                                       cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }

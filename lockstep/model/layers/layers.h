@@ -2,14 +2,19 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
+#include <tuple>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/elementwise/sigmoid.h"
+#include "lockstep/model/layers/elementwise/tanh.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
 namespace lockstep::model {
@@ -17,6 +22,7 @@ namespace lockstep::model {
 /// A layer type of network descriptions (network_json.h).
 struct LayerType {
   std::string_view name;  ///< the value of "type"
+  bool is_activation;     ///< whether it may be the value of "activation"
   /// Reads the options of the layer from its description. Throws Error (input).
   std::shared_ptr<const Layer> (*read)(JsonObject& object, const DataShape& data);
   /// Writes the options of the layer as `read` reads them; false if it is of another type.
@@ -41,20 +47,53 @@ bool write_layer(const Layer& layer, nlohmann::json& object) {
   return true;
 }
 
-/// All types, in the order in which messages list them.
-inline constexpr auto kLayerTypes = std::to_array<LayerType>({
-    {"conv2d", read_layer<Conv2D>, write_layer<Conv2D>},
-    {"dense", read_layer<Dense>, write_layer<Dense>},
-    {"batch_normalization", read_layer<BatchNormalization>, write_layer<BatchNormalization>},
-    {"relu", read_layer<ReLU>, write_layer<ReLU>},
-    {"softmax", read_layer<Softmax>, write_layer<Softmax>},
-    {"dropout", read_layer<Dropout>, write_layer<Dropout>},
-    {"flatten", read_layer<Flatten>, write_layer<Flatten>},
-    {"add", read_layer<Add>, write_layer<Add>},
-    {"max_pool2d", read_layer<MaxPool2D>, write_layer<MaxPool2D>},
-    {"average_pool2d", read_layer<AveragePool2D>, write_layer<AveragePool2D>},
-    {"global_average_pooling2d", read_layer<GlobalAveragePooling2D>,
-     write_layer<GlobalAveragePooling2D>},
-});
+/// The entry of the class L in kLayers.
+template <typename L>
+struct Registration {
+  std::string_view name;       ///< LayerType::name
+  bool is_activation = false;  ///< LayerType::is_activation
+};
+
+/// All layers, in the order in which messages list them.
+inline constexpr std::tuple kLayers{
+    Registration<Conv2D>{"conv2d"},
+    Registration<Dense>{"dense"},
+    Registration<BatchNormalization>{"batch_normalization"},
+    Registration<ReLU>{.name = "relu", .is_activation = true},
+    Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
+    Registration<Softmax>{.name = "softmax", .is_activation = true},
+    Registration<Tanh>{.name = "tanh", .is_activation = true},
+    Registration<Dropout>{"dropout"},
+    Registration<Flatten>{"flatten"},
+    Registration<Add>{"add"},
+    Registration<MaxPool2D>{"max_pool2d"},
+    Registration<AveragePool2D>{"average_pool2d"},
+    Registration<GlobalAveragePooling2D>{"global_average_pooling2d"},
+};
+
+/// The types of kLayers, in its order.
+inline constexpr auto kLayerTypes = std::apply(
+    []<typename... L>(const Registration<L>&... entries) {
+      return std::array{
+          LayerType{entries.name, entries.is_activation, read_layer<L>, write_layer<L>}...};
+    },
+    kLayers);
+
+/// Calls visit(F()) with the function F of `layer`, which is in kLayers.
+template <typename Visit>
+void visit_function(const PointwiseLayer& layer, const Visit& visit) {
+  const auto visit_if_same = [&]<typename L>(const Registration<L>&) {
+    if constexpr (std::derived_from<L, PointwiseLayer>) {
+      if (dynamic_cast<const L*>(&layer) == nullptr) return false;
+      visit(typename L::Function());
+      return true;
+    } else {
+      return false;
+    }
+  };
+  const bool is_registered =
+      std::apply([&](const auto&... entries) { return (visit_if_same(entries) || ...); }, kLayers);
+  LOCKSTEP_CHECK(is_registered);
+}
 
 }  // namespace lockstep::model

@@ -21,6 +21,12 @@ std::int64_t planned_steps(const FitOptions& fit, std::int64_t steps_per_epoch) 
                   fit.steps > 0 ? fit.steps : kUnlimited);
 }
 
+void check_trainable(const model::Network& network) {
+  if (network.parameters().element_count() == 0)
+    throw Error(ErrorCategory::input, "model", "expected a layer with parameters to train",
+                fmt::format("got none in {}", network.name()));
+}
+
 /// Shard policies that distribute records over ranks require the same number of replicas on every
 /// rank. All ranks see the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
@@ -45,6 +51,7 @@ FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options
       steps_per_epoch(dataset.steps_per_epoch(layout)) {}
 
 void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
+  check_trainable(network);
   check_data_fits(dataset, network, trainer.loss);
   if (fit.validation) {
     validation = matched(*fit.validation, DataNames::of(dataset));

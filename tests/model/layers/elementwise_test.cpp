@@ -8,10 +8,12 @@
 #include <set>
 
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/network_json.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
+#include "tests/support/bfloat16.h"
 
 namespace lockstep::model {
 namespace {
@@ -53,6 +55,47 @@ TEST(ReLULayer, WorksWhereItsInputHasOtherReaders) {
   }
   expect_gradients_match_differences(std::move(network), {.samples = 1, .step = 1e-3f});
 }
+
+struct PointwiseCase {
+  std::string type;  // in descriptions
+  double (*function)(double);
+};
+
+const PointwiseCase kPointwiseCases[] = {
+    {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
+    {"tanh", [](double x) { return std::tanh(x); }},
+};
+
+class PointwiseLayers : public testing::TestWithParam<PointwiseCase> {
+ protected:
+  static Network network() {
+    return network_from_json(
+        R"({"input": [7], "layers": [{"type": ")" + GetParam().type + R"("}]})", "net.json");
+  }
+  static void expect_values(Trial trial, double tolerance) {
+    trial.features() = {-200, -3, -0.5f, 0, 0.25f, 2, 200};
+    const std::vector<float> outputs = trial.predict();
+    for (std::size_t i = 0; i < outputs.size(); ++i)
+      EXPECT_NEAR(outputs[i], GetParam().function(trial.features()[i]), tolerance) << i;
+  }
+};
+
+TEST_P(PointwiseLayers, ComputeTheirFunction) { expect_values(Trial(network(), 1), 1e-6); }
+
+TEST_P(PointwiseLayers, RoundToBfloat16) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
+  expect_values(Trial(network(), 1, 1, Precision::bfloat16), 1.0 / 256);
+}
+
+TEST_P(PointwiseLayers, HaveTheGradientsOfTheirInput) {
+  Network shifted({7});
+  shifted.add(Shift());
+  shifted.add_node(network().nodes().front().layer, {shifted.last()}, "");
+  expect_gradients_match_differences(std::move(shifted), {.step = 1e-2f});
+}
+
+INSTANTIATE_TEST_SUITE_P(Functions, PointwiseLayers, testing::ValuesIn(kPointwiseCases),
+                         [](const auto& test) { return test.param.type; });
 
 TEST(FlattenLayer, RenamesTheShapeAndKeepsTheOrder) {
   Network network({2, 3, 2});

@@ -7,6 +7,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/layers.h"
 
 namespace lockstep::model::cpu {
 namespace {
@@ -40,6 +41,30 @@ class ReluOperation final : public Operation {
 
  private:
   Relu relu_;
+};
+
+// For the function F; of_type() selects the element type.
+template <typename F>
+struct PointwiseOf {
+  template <typename T>
+  class Operation final : public model::Operation {
+   public:
+    Needs needs() const override {
+      return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
+    }
+    void forward(const Operands& t, const PassContext& /*pass*/) override {
+      array<T>(t.output) = widened<T>(t.inputs[0])
+                               .unaryExpr([](float x) { return F::forward(x); })
+                               .template cast<T>();
+    }
+    void backward(const Operands& t, const PassContext& /*pass*/) override {
+      if (t.input_gradients[0].empty()) return;
+      const auto gradient = [](float y, float dy) { return F::gradient(y, dy); };
+      array<T>(t.input_gradients[0]) = widened<T>(t.output)
+                                           .binaryExpr(widened<T>(t.output_gradient), gradient)
+                                           .template cast<T>();
+    }
+  };
 };
 
 template <typename T>
@@ -190,6 +215,15 @@ std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context,
                                              cpu::Context& cpu) const {
   return std::make_unique<cpu::ReluOperation>(cpu, context.batch * element_count(context.output),
                                               context.training);
+}
+
+std::unique_ptr<Operation> PointwiseLayer::compile_cpu(const CompileContext& /*context*/,
+                                                       cpu::Context& cpu) const {
+  std::unique_ptr<Operation> operation;
+  visit_function(*this, [&]<typename F>(F) {
+    operation = cpu::of_type<cpu::PointwiseOf<F>::template Operation>(cpu);
+  });
+  return operation;
 }
 
 std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context,

@@ -3,6 +3,7 @@
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/cuda/loss.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/elementwise/pointwise.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -23,6 +24,28 @@ class ReluOperation final : public Operation {
 
  private:
   Context& context_;
+};
+
+// The network, which the plan's owner keeps, keeps the layer alive.
+class PointwiseOperation final : public Operation {
+ public:
+  PointwiseOperation(Context& context, const PointwiseLayer& layer)
+      : context_(context), layer_(layer) {}
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
+  }
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    pointwise_forward(layer_, o.inputs[0], o.output, context_.native());
+  }
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    if (!o.input_gradients[0].empty())
+      pointwise_backward(layer_, o.output, o.output_gradient, o.input_gradients[0],
+                         context_.native());
+  }
+
+ private:
+  Context& context_;
+  const PointwiseLayer& layer_;
 };
 
 class SoftmaxOperation final : public Operation {
@@ -107,6 +130,11 @@ namespace lockstep::model {
 std::unique_ptr<Operation> ReLU::compile_gpu(const CompileContext& /*context*/,
                                              cuda::Context& gpu) const {
   return std::make_unique<cuda::ReluOperation>(gpu);
+}
+
+std::unique_ptr<Operation> PointwiseLayer::compile_gpu(const CompileContext& /*context*/,
+                                                       cuda::Context& gpu) const {
+  return std::make_unique<cuda::PointwiseOperation>(gpu, *this);
 }
 
 std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext& context,
