@@ -117,7 +117,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
                                   {"step", restored.checkpoint.state.step},
                                   {"samples", sums.samples},
                                   {"records", restored.dataset.size()},
-                                  {"loss", sums.mean_loss()}};
+                                  {"loss", sums.loss()}};
   if (sums.has_accuracy) {
     event["accuracy"] = sums.accuracy();
     event["top5_accuracy"] = sums.top5_accuracy();
@@ -132,7 +132,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
 void print_text(const Restored& restored, const model::MetricSums& sums) {
   fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
              restored.checkpoint.state.step, restored.dataset.description());
-  const double loss = sums.mean_loss();
+  const double loss = sums.loss();
   fmt::print("loss {}", loss < 1e6 ? fmt::format("{:.6f}", loss) : fmt::format("{:.6g}", loss));
   if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
   if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1

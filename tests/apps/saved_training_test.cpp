@@ -407,7 +407,7 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto evaluated = result.event("evaluate");
   EXPECT_EQ(evaluated["correct"], expected.correct);
-  EXPECT_NEAR(evaluated["loss"].get<double>(), expected.mean_loss(), 1e-5);
+  EXPECT_NEAR(evaluated["loss"].get<double>(), expected.loss(), 1e-5);
   EXPECT_EQ(evaluated["parameter_hash"], checkpoint::hex16(trainer.parameter_hash()));
 }
 

@@ -38,11 +38,11 @@ TEST(Trainer, EpochMetricsAreTheSumsOfTheSteps) {
   double loss = 0;
   std::int64_t correct = 0;
   for (const StepLogs& step : outcome.steps) {
-    loss += step.metrics.loss;
+    loss += step.metrics.loss_sum;
     correct += step.metrics.correct;
   }
   const model::MetricSums& epoch = outcome.history.epochs[0].metrics;
-  EXPECT_NEAR(epoch.loss, loss, 1e-5 * loss);
+  EXPECT_NEAR(epoch.loss_sum, loss, 1e-5 * loss);
   EXPECT_EQ(epoch.correct, correct);
   EXPECT_TRUE(epoch.has_accuracy);
 }
@@ -89,7 +89,7 @@ TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {
     if (replicas == 1) expected = sums;
     EXPECT_EQ(sums.correct, expected.correct);
     EXPECT_EQ(sums.correct_top5, 1003);  // of 4 classes
-    EXPECT_NEAR(sums.loss, expected.loss, 1e-6 * expected.loss);
+    EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-6 * expected.loss_sum);
   }
 }
 
@@ -100,7 +100,7 @@ TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
   const data::Dataset validation = small_data(77).batch(10);
   const History history =
       trainer.fit(small_data().batch(40), {.epochs = 1, .validation = validation});
-  EXPECT_EQ(history.epochs[0].validation->loss, trainer.evaluate(validation).loss);
+  EXPECT_EQ(history.epochs[0].validation->loss_sum, trainer.evaluate(validation).loss_sum);
 }
 
 TEST(Trainer, ContinuesWithTheOptimizerOfTheTrainingBefore) {
@@ -158,8 +158,8 @@ TEST(Trainer, EvaluatesAndPredictsWithItsReadOptions) {
   Trainer trainer(*strategy, plain_network());
   const data::Dataset dataset = small_data(103).batch(8);
   const auto ignore = [](const Predictions&) {};
-  EXPECT_EQ(trainer.evaluate(dataset, {.prefetch = 5, .data_threads = 3}).loss,
-            trainer.evaluate(dataset).loss);
+  EXPECT_EQ(trainer.evaluate(dataset, {.prefetch = 5, .data_threads = 3}).loss_sum,
+            trainer.evaluate(dataset).loss_sum);
   EXPECT_THAT(error_of([&] { trainer.evaluate(dataset, {.data_threads = 0}); }),
               HasSubstr("expected at least 1 thread"));
   EXPECT_THAT(error_of([&] { trainer.predict(dataset, ignore, {.prefetch = 0}); }),

@@ -202,7 +202,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   written.precision = to_string(plan.trainer.precision);
   written.loss_scale = static_cast<double>(scaler.scale());
   written.metrics = {{"updates", static_cast<double>(state.position.updates)},
-                     {"epoch_loss_sum", sums.loss},
+                     {"epoch_loss_sum", sums.loss_sum},
                      {"epoch_samples", static_cast<double>(sums.samples)},
                      {"epoch_correct", static_cast<double>(sums.correct)},
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
@@ -253,7 +253,7 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
   state.position.step = state.position.first_step = saved.step;
   state.position.epochs_done = saved.epoch;
   state.position.updates = numbers.count("updates");
-  state.epoch = {.sums = {.loss = numbers.number("epoch_loss_sum"),
+  state.epoch = {.sums = {.loss_sum = numbers.number("epoch_loss_sum"),
                           .samples = numbers.count("epoch_samples"),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
