@@ -137,12 +137,42 @@ TEST(Trainer, NamesTheErrorAfterWhichItsStrategyCannotBeUsed) {
   }
 }
 
+/// Samples of `classes` classes, which only their labels tell, as in files without names.
+class Counted final : public data::RecordSource {
+ public:
+  explicit Counted(std::int64_t classes) : source_(data::Dataset::synthetic({16}, classes, 20)) {}
+  const data::SampleSpec& spec() const override { return source_.spec(); }
+  std::int64_t size() const override { return source_.size(); }
+  void read(std::int64_t id, data::Sample& sample) const override {
+    source_.source().read(id, sample);
+    sample.label = static_cast<std::int32_t>(id % spec().classes);
+  }
+  bool counts_classes() const override { return true; }
+  std::string description() const override { return "counted"; }
+
+ private:
+  data::Dataset source_;
+};
+
 TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);
   Trainer trainer(*strategy, plain_network());
-  EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples,
-            20);
+  const auto counted = [](std::int64_t classes) {
+    return data::Dataset::from_source(std::make_shared<Counted>(classes)).batch(8);
+  };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(trainer.evaluate(counted(kClasses)).samples, 20);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(trainer.evaluate(counted(2)).samples, 20);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the labels of counted go up to 1, and the model has 4 outputs: if these "
+                        "are not 2 of its classes, the metrics have no meaning"));
+  EXPECT_THAT(error_of([&] {
+                trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8));
+              }),
+              HasSubstr("expected 4 classes, the outputs of model plain, got 3 classes"));
   EXPECT_EQ(
       error_of([&] { trainer.evaluate(small_data().batch(8).mixup(0.2)); }),
       "[data] expected unmixed samples for evaluation or prediction; the data set uses mixup");
