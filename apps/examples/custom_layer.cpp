@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
     if (session.is_chief())
       for (const auto& epoch : history.epochs)
         fmt::print("epoch {}: loss {:.4f}, accuracy {:.4f}\n", epoch.epoch + 1,
-                   epoch.metrics.mean_loss(), epoch.metrics.accuracy());
+                   epoch.metrics.loss(), epoch.metrics.accuracy());
     return 0;
   });
 }

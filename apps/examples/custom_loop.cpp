@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
         ++request.update;
       }
       // The sums over all replicas are the same on each of them, and so is the decision.
-      const double loss = replicas.take_metrics().mean_loss();
+      const double loss = replicas.take_metrics().loss();
       if (session.is_chief())
         fmt::print("epoch {}: loss {:.4f} at rate {:.4g}\n", epoch, loss, request.learning_rate);
       if (loss < 0.05) break;

@@ -1,5 +1,6 @@
 // lockstep evaluate and predict: a trained model on a data set.
 #include <fmt/format.h>
+#include <spdlog/logger.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -88,8 +89,19 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool
     classes = source.outputs;
     data.open.tfrecord.classes_by_name = has_names;
   }
-  if (!data.images) data.images = source.images;
-  return open_dataset(data, data.data, "test", 1).batch(data.global_batch);
+  const bool as_trained = !data.images && source.test_images;
+  if (!data.images && !as_trained) data.images = source.images;
+  const data::Dataset opened = open_dataset(data, data.data, "test", 1);
+  return (as_trained ? opened.images(*source.test_images) : opened).batch(data.global_batch);
+}
+
+/// On the chief.
+void warn_of_maps(const job::Session& session, const ModelSource& source) {
+  if (source.mapped.empty() || !session.is_chief()) return;
+  session.logger()->warn(
+      "the model was trained on mapped data ({}), which only the program that trained it can "
+      "repeat: the results here are those of unmapped data",
+      source.mapped);
 }
 
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
@@ -105,6 +117,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
   data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
+  warn_of_maps(session, source);
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
@@ -117,7 +130,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
                                   {"step", restored.checkpoint.state.step},
                                   {"samples", sums.samples},
                                   {"records", restored.dataset.size()},
-                                  {"loss", sums.mean_loss()}};
+                                  {"loss", sums.loss()}};
   if (sums.has_accuracy) {
     event["accuracy"] = sums.accuracy();
     event["top5_accuracy"] = sums.top5_accuracy();
@@ -132,7 +145,7 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
 void print_text(const Restored& restored, const model::MetricSums& sums) {
   fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
              restored.checkpoint.state.step, restored.dataset.description());
-  const double loss = sums.mean_loss();
+  const double loss = sums.loss();
   fmt::print("loss {}", loss < 1e6 ? fmt::format("{:.6f}", loss) : fmt::format("{:.6g}", loss));
   if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
   if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1

@@ -83,6 +83,12 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
   return source;
 }
 
+/// "images imagenet-train, 2 maps", as the trainer stored it.
+std::string text_of_preparation(const json& configuration) {
+  const auto text = json_member<std::string>(configuration, strategy::kPreparationKey);
+  return text.starts_with(", ") ? text.substr(2) : text;
+}
+
 }  // namespace
 
 model::Network ModelSource::make() const {
@@ -104,6 +110,11 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                                                        : read_stored_network(configuration, where);
     if (model.contains("images"))
       source.images = parse_images(json_member<std::string>(model, "images"));
+    if (configuration.contains(strategy::kImageRecipeKey))
+      source.test_images =
+          data::ImageRecipe::from_json(json_member<json>(configuration, strategy::kImageRecipeKey));
+    if (configuration.value(strategy::kMappedKey, json()) == true)
+      source.mapped = text_of_preparation(configuration);
     return source;
   } catch (const std::invalid_argument& reason) {
     throw Error(ErrorCategory::checkpoint, where, "expected the description of a model",

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "apps/lockstep/arguments.h"
+#include "lockstep/data/image/recipe.h"
 #include "lockstep/data/sample.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
@@ -37,7 +39,11 @@ struct ModelSource {
   model::Shape input_shape = {};
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
   LossChoice loss = {};
-  ImagePreparation images = ImagePreparation::none;  ///< of the training
+  ImagePreparation images = ImagePreparation::none;   ///< of the training
+  std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
+  /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
+  /// if they were not.
+  std::string mapped = {};
 
   model::Network make() const;
   /// What checkpoints store under kKey, in addition to the network, which the trainer stores.

@@ -266,6 +266,7 @@ std::string Dataset::description() const {
 std::string Dataset::preparation() const {
   return source().preparation() + description_->preparation();
 }
+RecordChanges Dataset::changes() const { return description_->changes(); }
 const RecordSource& Dataset::source() const { return *description_->source; }
 
 std::unique_ptr<BatchStream> Dataset::stream(const StreamOptions& options) const {

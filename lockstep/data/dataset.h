@@ -145,6 +145,8 @@ class Dataset {
   /// The preprocessing of samples, as far as it can be described: ", images cifar10-train,
   /// normalized ...". Human-readable; also used to check that all ranks do the same.
   std::string preparation() const;
+  /// The processing of samples without mixup, from the records on.
+  RecordChanges changes() const;
   /// The records, by id and unordered. Valid as long as this object.
   const RecordSource& source() const;
 

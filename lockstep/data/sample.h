@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -167,6 +168,16 @@ using MemoryFeatures = std::variant<std::vector<float>, std::vector<std::uint8_t
 /// Class numbers [N], or targets [N, targets].
 using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>;
 
+struct ImageRecipe;
+
+/// What was done to records, for a later evaluation of the model that was trained on them.
+struct RecordChanges {
+  std::shared_ptr<const ImageRecipe> images = {};  ///< the recipe; null: none
+  /// Whether only the program that made the data set can repeat it: maps, filters, a normalization,
+  /// or several recipes.
+  bool is_mapped = false;
+};
+
 /// A file of consecutive records.
 struct StoredFile {
   std::string name;          ///< path of the file
@@ -195,6 +206,9 @@ class RecordSource {
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
   /// Class names by class number; empty if unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
+  /// Whether the number of classes is only what the labels, or the caller, say: another data set of
+  /// the same classes may have more.
+  virtual bool counts_classes() const { return false; }
   /// Feature names by index, such as the columns of a table; a column without a name has its
   /// number, from 1. Empty if unknown.
   virtual std::vector<std::string> feature_names() const { return {}; }
@@ -212,6 +226,8 @@ class RecordSource {
   /// The processing of the records, without their origin: ", images cifar10-train, cached in
   /// memory".
   virtual std::string preparation() const { return ""; }
+  /// The processing of the records.
+  virtual RecordChanges changes() const { return {}; }
 };
 
 }  // namespace lockstep::data

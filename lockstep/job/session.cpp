@@ -67,9 +67,26 @@ void require_descriptors() {
       fmt::format("got {}", limit.rlim_cur));
 }
 
+/// Exists once per process: MPI, its end and the exit status belong to the process.
+class OnlySession {
+ public:
+  OnlySession() {
+    if (exists.exchange(true))
+      throw Error(ErrorCategory::input, "session", "expected one session per process",
+                  "got a second one before the end of the first");
+  }
+  ~OnlySession() { exists = false; }
+  OnlySession(const OnlySession&) = delete;
+  OnlySession& operator=(const OnlySession&) = delete;
+
+ private:
+  static inline std::atomic<bool> exists = false;
+};
+
 }  // namespace
 
 struct Session::State {
+  const OnlySession only;
   const std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
   const int exceptions_at_start = std::uncaught_exceptions();
   MPI_Comm failures = MPI_COMM_NULL;  // for the comparison of failures

@@ -68,7 +68,9 @@ class Session {
   /// Throws Error (communication) if MPI does not support MPI_THREAD_SERIALIZED or was already
   /// finalized, or if a launcher started several ranks but MPI has only one: every process would
   /// train alone. Throws Error (input) if this is one of several tasks that were started without
-  /// MPI (job/task.h), for the same reason.
+  /// MPI (job/task.h), for the same reason, and while the process has another session. After the
+  /// end of that, another one is possible only if MPI was initialized by the program or is not
+  /// used.
   Session(int argc, char** argv, const SessionOptions& options = {});
   /// For code without access to the command line.
   explicit Session(const SessionOptions& options = {}) : Session(0, nullptr, options) {}

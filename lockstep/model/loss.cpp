@@ -10,7 +10,7 @@
 namespace lockstep::model {
 
 MetricSums& MetricSums::operator+=(const MetricSums& other) {
-  loss += other.loss;
+  loss_sum += other.loss_sum;
   samples += other.samples;
   correct += other.correct;
   correct_top5 += other.correct_top5;
@@ -27,7 +27,7 @@ SummableMetrics::SummableMetrics(std::span<const float, kSize> values)
       non_finite(values[5]) {}
 
 MetricSums SummableMetrics::sums() const {
-  return {.loss = static_cast<double>(loss_high) + static_cast<double>(loss_low),
+  return {.loss_sum = static_cast<double>(loss_high) + static_cast<double>(loss_low),
           .samples = std::llround(samples),
           .correct = std::llround(correct),
           .correct_top5 = std::llround(correct_top5)};
@@ -130,8 +130,8 @@ MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch,
   MetricSums result{.has_accuracy = true};
   for (std::size_t i = 0; i < batch.samples; ++i) {
     const TrueClasses classes = classes_of(targets, i);
-    result.loss += cross_entropy(batch.row(i), classes, loss.label_smoothing, batch.scale,
-                                 batch.gradient_row(i));
+    result.loss_sum += cross_entropy(batch.row(i), classes, loss.label_smoothing, batch.scale,
+                                     batch.gradient_row(i));
     const std::int64_t rank = rank_of(batch.row(i), classes.label);
     result.correct += rank < 1;
     result.correct_top5 += rank < 5;
@@ -142,8 +142,9 @@ MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch,
 MetricSums sums(const MeanSquaredError& /*loss*/, const Batch& batch, const Targets& targets) {
   MetricSums result;
   for (std::size_t i = 0; i < batch.samples; ++i)
-    result.loss += squared_error(batch.row(i), targets.values.subspan(i * batch.width, batch.width),
-                                 batch.scale, batch.gradient_row(i));
+    result.loss_sum +=
+        squared_error(batch.row(i), targets.values.subspan(i * batch.width, batch.width),
+                      batch.scale, batch.gradient_row(i));
   return result;
 }
 

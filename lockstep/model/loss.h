@@ -15,7 +15,7 @@ namespace lockstep::model {
 
 /// Sums over samples. Add the sums of all parts and replicas, then compute the means.
 struct MetricSums {
-  double loss = 0;           ///< sum of per-sample losses
+  double loss_sum = 0;       ///< sum of per-sample losses
   std::int64_t samples = 0;  ///< number of samples
   /// Samples whose label has the largest output (the first in case of ties).
   std::int64_t correct = 0;
@@ -25,7 +25,7 @@ struct MetricSums {
   MetricSums& operator+=(const MetricSums& other);  ///< Adds the sums of other samples.
 
   /// Mean loss per sample; NaN if there are no samples.
-  double mean_loss() const { return mean(loss); }
+  double loss() const { return mean(loss_sum); }
   /// Fraction of the samples whose label has the largest output; NaN if there are no samples.
   double accuracy() const { return mean(static_cast<double>(correct)); }
   /// Fraction of the samples whose label is among the five largest outputs; NaN if there are no
@@ -56,12 +56,12 @@ struct SummableMetrics {
   /// Converts sums of one part.
   constexpr explicit SummableMetrics(const MetricSums& sums) {
     constexpr double kLargest = std::numeric_limits<float>::max();
-    if (!(sums.loss >= -kLargest && sums.loss <= kLargest)) {  // also true for NaN
+    if (!(sums.loss_sum >= -kLargest && sums.loss_sum <= kLargest)) {  // also true for NaN
       non_finite = 1;
       return;
     }
-    loss_high = static_cast<float>(sums.loss);
-    loss_low = static_cast<float>(sums.loss - static_cast<double>(loss_high));
+    loss_high = static_cast<float>(sums.loss_sum);
+    loss_low = static_cast<float>(sums.loss_sum - static_cast<double>(loss_high));
     samples = static_cast<float>(sums.samples);
     correct = static_cast<float>(sums.correct);
     correct_top5 = static_cast<float>(sums.correct_top5);

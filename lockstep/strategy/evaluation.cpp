@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <vector>
 
@@ -58,15 +59,18 @@ data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& data
 
 std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
                                           const data::StreamOptions& options,
-                                          const Interrupted& interrupted) {
+                                          const Interrupted& interrupted,
+                                          std::int32_t* highest_label) {
   const auto stream = dataset.stream(options);
   std::vector<data::Batch> parts;
   std::vector<model::MetricSums> sums(replicas.strategy().local_replicas());
+  std::vector<std::int32_t> highest(sums.size(), -1);
   const std::function<void(int)> body = [&](int local) {
     const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local),
                                            allreduce::Phase::evaluating);
     const auto i = static_cast<std::size_t>(local);
     sums[i] += replicas[local].evaluate(parts[i]);
+    for (const std::int32_t label : parts[i].labels) highest[i] = std::max(highest[i], label);
   };
   std::optional<model::MetricSums> all;
   replicas.strategy().fail_together([&] {
@@ -77,9 +81,12 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
     all.emplace();
     replicas.run([&](Replica& replica, int local) {
       const model::MetricSums reduced = reduce_metrics(replica.group(), sums[local]);
+      std::int32_t& label = highest[static_cast<std::size_t>(local)];
+      replica.group().all_reduce(std::span(&label, 1), allreduce::ReduceOp::max).wait();
       if (local == 0) *all = reduced;
     });
     all->has_accuracy = replicas.has_accuracy();
+    if (highest_label != nullptr) *highest_label = highest.front();
   });
   return all;
 }

@@ -88,10 +88,16 @@ model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOpti
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(records));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
+  std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(
       *replicas_, records,
-      one_pass(replicas_->strategy(), records, options.prefetch, options.data_threads));
+      one_pass(replicas_->strategy(), records, options.prefetch, options.data_threads), {},
+      &highest_label);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
+  const std::string warning =
+      class_warning(records, model::element_count(network_->output_shape()), highest_label);
+  if (!warning.empty() && replicas_->strategy().is_chief())
+    replicas_->strategy().session().logger()->warn(warning);
   return *sums;
 }
 

@@ -9,10 +9,14 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
 
 #include "apps/lockstep/model_source.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/data/open_data.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
 #include "tests/apps/program.h"
@@ -26,6 +30,7 @@ namespace {
 using checkpoint::ScratchDirectory;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class Saved : public ::testing::Test {
  protected:
@@ -407,8 +412,92 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto evaluated = result.event("evaluate");
   EXPECT_EQ(evaluated["correct"], expected.correct);
-  EXPECT_NEAR(evaluated["loss"].get<double>(), expected.mean_loss(), 1e-5);
+  EXPECT_NEAR(evaluated["loss"].get<double>(), expected.loss(), 1e-5);
   EXPECT_EQ(evaluated["parameter_hash"], checkpoint::hex16(trainer.parameter_hash()));
+}
+
+/// Trains a linear model on `training` for an epoch, with checkpoints in `directory`, and returns
+/// its metrics on `test`.
+model::MetricSums train_linear(const data::Dataset& training, const data::Dataset& test,
+                               const std::filesystem::path& directory,
+                               std::optional<data::Dataset> validation = {}) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = strategy::make_strategy(session);
+  strategy::Trainer trainer(*strategy, zoo::linear(training.spec().shape, training.spec().classes));
+  strategy::FitOptions fit{.epochs = 1, .validation = std::move(validation)};
+  fit.checkpoint.directory = directory;
+  trainer.fit(training.batch(20), fit);
+  return trainer.evaluate(test.batch(20));
+}
+
+TEST_F(Saved, WithARecipeThatAProgramChangedAreEvaluatedWithIt) {
+  const std::string spec = "synthetic-images:32x32x3:4:60:train";
+  const data::Dataset images = data::open_data(spec);
+  data::ImageRecipe recipe = data::ImageRecipe::parse("cifar10-train");
+  recipe.geometry = data::RandomResizedCrop{};
+  recipe.height = recipe.width = 24;
+  recipe.normalization.mean[1] = 0.25F;
+  data::ImageRecipe test = recipe.for_test();
+  const auto expect_evaluated = [&](const std::string& name, const model::MetricSums& expected) {
+    const Result result =
+        run_lockstep("evaluate --json --data " + spec + " --checkpoint " + directory(name));
+    ASSERT_EQ(result.status, 0) << result.errors;
+    EXPECT_EQ(result.event("evaluate")["correct"], expected.correct);
+    EXPECT_NEAR(result.event("evaluate")["loss"], expected.loss(), 1e-5);
+    EXPECT_THAT(result.errors, Not(HasSubstr("mapped data")));
+  };
+  expect_evaluated("training",
+                   train_linear(images.images(recipe), images.images(test), directory("training")));
+  test.geometry = data::ResizedCenter{.shorter = 24};
+  const data::Dataset validation = images.images(test);
+  expect_evaluated("validation", train_linear(images.images(recipe), validation,
+                                              directory("validation"), validation.batch(20)));
+}
+
+TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
+  const std::string spec = "synthetic:8x8x1:4:60:train";
+  const data::Dataset data = data::open_data(spec);
+  const data::Dataset mapped = data.map([](data::Sample& sample, const data::SampleKey&) {
+    for (float& feature : sample.features) feature *= 2;
+  });
+  train_linear(mapped, mapped, directory());
+  train_linear(data, data, directory("plain"));
+  const std::string options = " --data " + spec + " --checkpoint ";
+  for (const std::string command : {"evaluate", "predict --output -"}) {
+    const Result result = run_lockstep(command + options + directory());
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("the model was trained on mapped data (1 map), which only "
+                                         "the program that trained it can repeat"));
+    EXPECT_THAT(run_lockstep(command + options + directory("plain")).errors,
+                Not(HasSubstr("mapped data")));
+  }
+}
+
+TEST_F(Saved, OfAnotherNumberOfClassesAreRefusedOrQuestioned) {
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --data synthetic:2:4:60 --checkpoint-dir " +
+                         directory())
+                .status,
+            0);
+  const std::string evaluate = "evaluate --checkpoint " + directory() + " --data ";
+  const Result refused = run_lockstep(evaluate + "synthetic:2:3:60");
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected 4 classes, the outputs of model linear"));
+  const std::string questioned = "go up to 1, and the model has 4 outputs";
+  std::ofstream(directory("few.csv")) << "a,b,label\n1,2,0\n2,1,1\n";
+  std::ofstream(directory("all.csv")) << "a,b,label\n1,2,0\n2,1,3\n";
+  const Result few = run_lockstep(evaluate + "csv:" + directory("few.csv"));
+  EXPECT_EQ(few.status, 0) << few.errors;
+  EXPECT_THAT(few.errors, HasSubstr(questioned));
+  EXPECT_THAT(run_lockstep(evaluate + "csv:" + directory("all.csv")).errors,
+              Not(HasSubstr("outputs")));
+  const Result converted = run_lockstep("data convert csv --part test --input " +
+                                        directory("few.csv") + " --output " + directory("shards"));
+  ASSERT_EQ(converted.status, 0) << converted.errors;
+  for (const std::string& data : {directory("shards"), directory("shards") + "/*.tfrecord"}) {
+    const Result result = run_lockstep(evaluate + data);
+    EXPECT_EQ(result.status, 0) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr(questioned)) << data;
+  }
 }
 
 // Made by version 0.1, seven steps of a convolution with batch normalization and Adam, in the
@@ -465,6 +554,30 @@ TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
     EXPECT_EQ(source.loss.label_smoothing, 0.25);
     EXPECT_EQ(source.make().nodes().front().name, "out");
   }
+}
+
+TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
+  nlohmann::json configuration = nlohmann::json::parse(R"({
+    "model": {"images": "cifar10"},
+    "network": {
+      "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3}]},
+      "loss": "sparse-categorical-crossentropy",
+      "label_smoothing": 0}})");
+  const ModelSource by_name = ModelSource::of_configuration(configuration, "state.json");
+  EXPECT_EQ(by_name.images, ImagePreparation::cifar10);
+  EXPECT_FALSE(by_name.test_images.has_value());
+  EXPECT_EQ(by_name.mapped, "");
+  const auto recipe = data::ImageRecipe::parse("imagenet-test", 96, 96);
+  configuration["image_recipe"] = recipe.to_json();
+  configuration["mapped"] = true;
+  configuration["preparation"] = ", images imagenet-train, 96x96x3, 2 maps";
+  const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
+  EXPECT_EQ(source.test_images, recipe);
+  EXPECT_EQ(source.mapped, "images imagenet-train, 96x96x3, 2 maps");
+  configuration["image_recipe"] = "none";
+  EXPECT_THAT(checkpoint::checkpoint_error(
+                  [&] { ModelSource::of_configuration(configuration, "state.json"); }),
+              HasSubstr("[state.json] expected the description of a model; it is \"none\""));
 }
 
 TEST(ModelOfACheckpoint, IsMissedInPlainWords) {

@@ -196,6 +196,20 @@ TEST(Words, TellWhatIsDone) {
       ", 2 data sets one after the other (8 records" + dataset.preparation() + "; 2 records)");
 }
 
+TEST(Words, TellWhetherAnEvaluationCanRepeatThem) {
+  const auto keep = [](const Sample&) { return true; };
+  const auto change = [](Sample&, const SampleKey&) {};
+  const Dataset plain = numbers(9);
+  for (const Dataset& dataset :
+       {plain, plain.take(4).repeat(2).cache(), plain.concatenate(plain), plain.shuffle().batch(3)})
+    EXPECT_FALSE(dataset.changes().is_mapped) << dataset.preparation();
+  for (const Dataset& dataset : {plain.map(change), plain.map(change).take(4), plain.filter(keep),
+                                 plain.filter(keep).cache(), plain.normalize({.channels = 2}),
+                                 plain.concatenate(plain.map(change)),
+                                 Dataset::interleave({plain.map(change), plain}, 2).batch(3)})
+    EXPECT_TRUE(dataset.changes().is_mapped) << dataset.preparation();
+}
+
 // Images.
 
 constexpr ChannelNormalization kOneChannel{.channels = 1, .mean = {0.25f}, .deviation = {0.5f}};

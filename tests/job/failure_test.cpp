@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <new>
 #include <stdexcept>
+#include <string>
 #include <system_error>
 
 #include "lockstep/base/error.h"
@@ -80,6 +81,25 @@ TEST(Session, OfOneProcessIsTheChiefOfOneRank) {
   EXPECT_EQ(session.nodes(), 1);
   EXPECT_EQ(session.ranks(), MPI_COMM_NULL);
   EXPECT_EQ(session.all_gather("mine"), std::vector<std::string>{"mine"});
+}
+
+TEST(Session, IsOneAtATime) {
+  const auto second = [] {
+    try {
+      const Session session(0, nullptr);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  {
+    const Session first(0, nullptr);
+    const std::string refusal =
+        "[session] expected one session per process, got a second one before the end of the first";
+    EXPECT_EQ(second(), refusal);
+    EXPECT_EQ(second(), refusal) << "the refused one changes nothing";
+  }
+  EXPECT_EQ(second(), "");
 }
 
 TEST(Session, GuardReturnsWhatTheBodyReturns) {

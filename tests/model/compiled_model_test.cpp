@@ -105,7 +105,7 @@ TEST(CompiledModel, PartsOfABatchAddUpToTheWhole) {
     std::ranges::transform(sum, cnn.model().gradients(), sum.begin(), std::plus<>());
   }
   EXPECT_THAT(sum, Pointwise(FloatNear(2e-6f), expected));
-  EXPECT_NEAR(sums.loss, whole.loss, 1e-5);
+  EXPECT_NEAR(sums.loss_sum, whole.loss_sum, 1e-5);
   EXPECT_EQ(sums.samples, 7);
   EXPECT_EQ(sums.correct, whole.correct);
 }
@@ -153,7 +153,7 @@ TEST(CompiledModel, EvaluatesAsItTrainsWhereNoLayerDiffers) {
   const MetricSums trained = cnn.train(0, 6);
   const MetricSums evaluated =
       cnn.model().evaluate_batch(cnn.all(), SparseCategoricalCrossentropy{});
-  EXPECT_NEAR(evaluated.loss, trained.loss, 1e-5);
+  EXPECT_NEAR(evaluated.loss_sum, trained.loss_sum, 1e-5);
   EXPECT_EQ(evaluated.correct, trained.correct);
   EXPECT_EQ(evaluated.samples, 6);
   EXPECT_EQ(cnn.model().evaluate_batch(cnn.part(0, 0), SparseCategoricalCrossentropy{}).samples, 0);

@@ -83,8 +83,8 @@ class FusedStatisticsTest : public testing::Test {
     const std::uint64_t before = pretend::graph_runs();
     for (int step = 0; step < steps; ++step) {
       if (step > 0) gpu.descend(0.2f);
-      training.losses.push_back(
-          static_cast<float>(gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss));
+      training.losses.push_back(static_cast<float>(
+          gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss_sum));
     }
     training.found = pretend::graph_runs() - before;
     training.gradients = gpu.gradients();

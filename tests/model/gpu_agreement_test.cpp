@@ -224,7 +224,7 @@ void GpuAgreement::expect_training_agrees(const ComputeOptions& options) {
       const MetricSums sums = gpu.model().train_batch(data.of(loss), data.context(), loss);
       EXPECT_EQ(sums.samples, data.samples);
       EXPECT_EQ(sums.has_accuracy, expected.has_accuracy);
-      EXPECT_NEAR(sums.loss, expected.loss, tolerance() * expected.loss);
+      EXPECT_NEAR(sums.loss_sum, expected.loss_sum, tolerance() * expected.loss_sum);
       if (options.precision == Precision::float32) {
         EXPECT_EQ(sums.correct, expected.correct);
         EXPECT_EQ(sums.correct_top5, expected.correct_top5);
@@ -244,8 +244,8 @@ TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
     const auto outputs = gpu.model().predict_batch(data.samples, data.features);
     EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
               tolerance());
-    const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss;
-    EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss, expected,
+    const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum;
+    EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum, expected,
                 tolerance() * expected);
   }
 }
@@ -375,7 +375,7 @@ TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
           << mixed;
       const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), kLoss);
       const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), kLoss);
-      EXPECT_NEAR(of_gpu.loss, of_cpu.loss, 1e-2 * of_cpu.loss);
+      EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, 1e-2 * of_cpu.loss_sum);
       gpu.model().stage(batch);
       EXPECT_EQ(train_staged(gpu, batch), train(gpu, batch)) << mixed;
     }

@@ -44,45 +44,45 @@ Values numeric_gradient(const Loss& loss, const Values& outputs, std::int64_t sa
     Values down = outputs;
     up[i] += kStep;
     down[i] -= kStep;
-    const double difference = compute_loss(loss, up, samples, targets, 1, {}).loss -
-                              compute_loss(loss, down, samples, targets, 1, {}).loss;
+    const double difference = compute_loss(loss, up, samples, targets, 1, {}).loss_sum -
+                              compute_loss(loss, down, samples, targets, 1, {}).loss_sum;
     result.push_back(static_cast<float>(difference / (2 * kStep)));
   }
   return result;
 }
 
 TEST(CrossEntropy, EqualOutputsGiveTheLogarithmOfTheClasses) {
-  EXPECT_NEAR(entropy(Values(30, 7.5f), {0, 3, 9}).loss, 3 * std::log(10.0), 1e-6);
+  EXPECT_NEAR(entropy(Values(30, 7.5f), {0, 3, 9}).loss_sum, 3 * std::log(10.0), 1e-6);
 }
 
 TEST(CrossEntropy, TwoClassesGiveTheLogisticLoss) {
-  EXPECT_NEAR(entropy({1.5f, -0.5f}, {0}).loss, std::log1p(std::exp(-2.0)), 1e-7);
-  EXPECT_NEAR(entropy({1.5f, -0.5f}, {1}).loss, std::log1p(std::exp(2.0)), 1e-6);
+  EXPECT_NEAR(entropy({1.5f, -0.5f}, {0}).loss_sum, std::log1p(std::exp(-2.0)), 1e-7);
+  EXPECT_NEAR(entropy({1.5f, -0.5f}, {1}).loss_sum, std::log1p(std::exp(2.0)), 1e-6);
 }
 
 TEST(CrossEntropy, StaysFiniteForHugeOutputs) {
-  EXPECT_EQ(entropy({1e30f, -1e30f, 0}, {0}).loss, 0);
-  EXPECT_NEAR(entropy({20000, 10000}, {1}).loss, 10000, 1e-3);
+  EXPECT_EQ(entropy({1e30f, -1e30f, 0}, {0}).loss_sum, 0);
+  EXPECT_NEAR(entropy({20000, 10000}, {1}).loss_sum, 10000, 1e-3);
 }
 
 TEST(CrossEntropy, AClassRuledOutByMinusInfinityDoesNotSpoilTheOthers) {
   constexpr float kNever = -std::numeric_limits<float>::infinity();
-  EXPECT_NEAR(entropy({0, kNever, 0}, {2}).loss, std::log(2.0), 1e-6);
+  EXPECT_NEAR(entropy({0, kNever, 0}, {2}).loss_sum, std::log(2.0), 1e-6);
 }
 
 TEST(CrossEntropy, NotANumberReachesTheLoss) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-  EXPECT_TRUE(std::isnan(entropy({0, kNan, 1}, {0}).loss));
-  EXPECT_TRUE(std::isnan(entropy({kNan, 0, 1}, {1}).loss));
+  EXPECT_TRUE(std::isnan(entropy({0, kNan, 1}, {0}).loss_sum));
+  EXPECT_TRUE(std::isnan(entropy({kNan, 0, 1}, {1}).loss_sum));
   EXPECT_EQ(entropy(Values(10, kNan), {0}).correct, 0) << "a diverged model is not right";
 }
 
 TEST(CrossEntropy, SmoothingMixesInTheMeanOverClasses) {
   const Values outputs = {2, -1, 0.5f, 0};
   double mean = 0;
-  for (std::int32_t k = 0; k < 4; ++k) mean += entropy(outputs, {k}).loss / 4;
-  EXPECT_NEAR(entropy(outputs, {2}, 0.1f).loss, 0.9 * entropy(outputs, {2}).loss + 0.1 * mean,
-              1e-6);
+  for (std::int32_t k = 0; k < 4; ++k) mean += entropy(outputs, {k}).loss_sum / 4;
+  EXPECT_NEAR(entropy(outputs, {2}, 0.1f).loss_sum,
+              0.9 * entropy(outputs, {2}).loss_sum + 0.1 * mean, 1e-6);
 }
 
 TEST(CrossEntropy, GradientIsSoftmaxMinusTargetOverTheDivisor) {
@@ -131,13 +131,13 @@ TEST_P(MixedCrossEntropy, IsTheSumOfBothByWeight) {
     const Values row(outputs_.begin() + static_cast<std::ptrdiff_t>(7 * i),
                      outputs_.begin() + static_cast<std::ptrdiff_t>(7 * i + 7));
     const auto weight = static_cast<double>(weights_[i]);
-    expected += weight * entropy(row, {labels_[i]}, GetParam()).loss +
-                (1 - weight) * entropy(row, {partners_[i]}, GetParam()).loss;
+    expected += weight * entropy(row, {labels_[i]}, GetParam()).loss_sum +
+                (1 - weight) * entropy(row, {partners_[i]}, GetParam()).loss_sum;
     for (std::size_t k = 7 * i; k < 7 * i + 7; ++k)
       gradient[k] = weights_[i] * own[k] + (1 - weights_[i]) * partner[k];
   }
   const MetricSums sums = compute_loss(loss_, outputs_, kSamples, mixed(), 3, {});
-  EXPECT_NEAR(sums.loss, expected, 1e-5);
+  EXPECT_NEAR(sums.loss_sum, expected, 1e-5);
   EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 3),
               Pointwise(FloatNear(1e-6f), gradient));
   EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, mixed(), 1),
@@ -151,8 +151,8 @@ TEST_P(MixedCrossEntropy, WithAllWeightOnOneLabelIsThatOfTheLabelToTheBit) {
   const Targets alone{.labels = labels_, .partner_labels = partners_, .weights = all};
   EXPECT_EQ(gradient_of(loss_, outputs_, kSamples, alone, 3),
             gradient_of(loss_, outputs_, kSamples, own(), 3));
-  EXPECT_EQ(compute_loss(loss_, outputs_, kSamples, alone, 3, {}).loss,
-            compute_loss(loss_, outputs_, kSamples, own(), 3, {}).loss);
+  EXPECT_EQ(compute_loss(loss_, outputs_, kSamples, alone, 3, {}).loss_sum,
+            compute_loss(loss_, outputs_, kSamples, own(), 3, {}).loss_sum);
 }
 
 INSTANTIATE_TEST_SUITE_P(Smoothing, MixedCrossEntropy, ::testing::Values(0.0f, 0.2f));
@@ -163,7 +163,7 @@ TEST(CrossEntropy, AClassRuledOutDoesNotSpoilAMixtureThatHasNothingOfIt) {
   const auto loss_of = [&](Labels own, Labels partner, Values weight) {
     return compute_loss(SparseCategoricalCrossentropy{}, outputs, 1,
                         {.labels = own, .partner_labels = partner, .weights = weight}, 1, {})
-        .loss;
+        .loss_sum;
   };
   EXPECT_NEAR(loss_of({2}, {1}, {1}), std::log(2.0), 1e-6);
   EXPECT_NEAR(loss_of({1}, {2}, {0}), std::log(2.0), 1e-6);
@@ -244,7 +244,7 @@ TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
   const Values targets = {1, 0, 3, 1};
   const MetricSums sums =
       compute_loss(MeanSquaredError{}, outputs, 2, {.labels = {}, .values = targets}, 1, {});
-  EXPECT_DOUBLE_EQ(sums.loss, (0 + 4) / 2.0 + (0 + 9) / 2.0);
+  EXPECT_DOUBLE_EQ(sums.loss_sum, (0 + 4) / 2.0 + (0 + 9) / 2.0);
   EXPECT_EQ(sums.samples, 2);
   EXPECT_FALSE(sums.has_accuracy);
 }
@@ -271,7 +271,7 @@ TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
 
 TEST(Loss, OfNoSamplesIsZero) {
   const MetricSums sums = compute_loss(SparseCategoricalCrossentropy{}, {}, 0, {}, 64, {});
-  EXPECT_EQ(sums.loss, 0);
+  EXPECT_EQ(sums.loss_sum, 0);
   EXPECT_EQ(sums.samples, 0);
 }
 

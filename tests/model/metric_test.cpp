@@ -11,39 +11,41 @@ namespace lockstep::model {
 namespace {
 
 TEST(MetricSums, MeansAreOverAllSamplesOfAllParts) {
-  MetricSums total{.loss = 1, .samples = 1, .correct = 1, .correct_top5 = 1, .has_accuracy = true};
-  total +=
-      MetricSums{.loss = 5, .samples = 3, .correct = 0, .correct_top5 = 2, .has_accuracy = true};
-  EXPECT_EQ(total.mean_loss(), 1.5) << "not the mean of the parts' means";
+  MetricSums total{
+      .loss_sum = 1, .samples = 1, .correct = 1, .correct_top5 = 1, .has_accuracy = true};
+  total += MetricSums{
+      .loss_sum = 5, .samples = 3, .correct = 0, .correct_top5 = 2, .has_accuracy = true};
+  EXPECT_EQ(total.loss(), 1.5) << "not the mean of the parts' means";
   EXPECT_EQ(total.accuracy(), 0.25);
   EXPECT_EQ(total.top5_accuracy(), 0.75);
 }
 
 TEST(MetricSums, APartWithoutSamplesChangesNothing) {
-  MetricSums total{.loss = 2, .samples = 2, .correct = 1, .correct_top5 = 2, .has_accuracy = true};
+  MetricSums total{
+      .loss_sum = 2, .samples = 2, .correct = 1, .correct_top5 = 2, .has_accuracy = true};
   total += MetricSums{};
-  EXPECT_EQ(total.mean_loss(), 1);
+  EXPECT_EQ(total.loss(), 1);
   EXPECT_TRUE(total.has_accuracy);
 }
 
 TEST(MetricSums, OfNothingAreNotANumber) {
-  EXPECT_TRUE(std::isnan(MetricSums{}.mean_loss()));
+  EXPECT_TRUE(std::isnan(MetricSums{}.loss()));
   EXPECT_TRUE(std::isnan(MetricSums{}.accuracy()));
   EXPECT_TRUE(std::isnan(MetricSums{}.top5_accuracy()));
 }
 
 TEST(MetricSums, HaveANanWithoutASign) {
   const double negative = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1.0);
-  EXPECT_FALSE(std::signbit(MetricSums({.loss = negative, .samples = 2}).mean_loss()));
+  EXPECT_FALSE(std::signbit(MetricSums({.loss_sum = negative, .samples = 2}).loss()));
 }
 
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
   std::array<float, SummableMetrics::kSize> values{};
-  SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
+  SummableMetrics({.loss_sum = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
       .write(values.data());
   const MetricSums sums =
       SummableMetrics(std::span<const float, SummableMetrics::kSize>(values)).sums();
-  EXPECT_NEAR(sums.loss, 123.456789012, 1e-11);
+  EXPECT_NEAR(sums.loss_sum, 123.456789012, 1e-11);
   EXPECT_EQ(sums.samples, 61);
   EXPECT_EQ(sums.correct, 40);
   EXPECT_EQ(sums.correct_top5, 60);
@@ -53,21 +55,22 @@ TEST(SummableMetrics, CountAPartWhoseLossIsNotFiniteAndNothingElse) {
   for (const double loss :
        {std::numeric_limits<double>::infinity(), -std::numeric_limits<double>::infinity(),
         std::numeric_limits<double>::quiet_NaN(), 1e39, -1e39, 3.5e38}) {
-    const SummableMetrics summable({.loss = loss, .samples = 5, .correct = 3, .correct_top5 = 4});
+    const SummableMetrics summable(
+        {.loss_sum = loss, .samples = 5, .correct = 3, .correct_top5 = 4});
     EXPECT_EQ(summable.non_finite, 1);
     EXPECT_EQ(summable.loss_high, 0);
     EXPECT_EQ(summable.samples, 0);
   }
-  EXPECT_EQ(SummableMetrics({.loss = 3.4e38, .samples = 5}).non_finite, 0);
+  EXPECT_EQ(SummableMetrics({.loss_sum = 3.4e38, .samples = 5}).non_finite, 0);
 }
 
 TEST(SummableMetrics, AreFiniteWhereAllLossesAndTheirSumAre) {
   std::array<float, SummableMetrics::kSize> values{};
-  SummableMetrics({.loss = 3e38, .samples = 5}).write(values.data());
+  SummableMetrics({.loss_sum = 3e38, .samples = 5}).write(values.data());
   EXPECT_TRUE(SummableMetrics::is_finite(values.data()));
   values[0] += values[0];
   EXPECT_FALSE(SummableMetrics::is_finite(values.data())) << "the sum of two replicas";
-  SummableMetrics({.loss = 1e300, .samples = 5}).write(values.data());
+  SummableMetrics({.loss_sum = 1e300, .samples = 5}).write(values.data());
   EXPECT_FALSE(SummableMetrics::is_finite(values.data()));
 }
 

@@ -128,7 +128,7 @@ TEST_P(Bfloat16, ComesCloseToFloat32) {
   Trial narrow(GetParam().make(), kSamples, 1, Precision::bfloat16);
   const MetricSums expected = exact.train();
   const MetricSums sums = narrow.train();
-  EXPECT_NEAR(sums.loss, expected.loss, kTolerance * std::abs(expected.loss));
+  EXPECT_NEAR(sums.loss_sum, expected.loss_sum, kTolerance * std::abs(expected.loss_sum));
   for (const ParameterInfo& entry : exact.network().parameters().entries()) {
     const auto reference = exact.gradient(entry.name);
     EXPECT_LE(distance(narrow.gradient(entry.name), reference),

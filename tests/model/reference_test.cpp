@@ -90,7 +90,7 @@ class Replay {
   double train(std::size_t index) {
     return model_
         .train_batch(batch(index), {.global_samples = kBatch}, SparseCategoricalCrossentropy{})
-        .mean_loss();
+        .loss();
   }
 
  private:

@@ -122,12 +122,12 @@ class UpdaterOn : public ::testing::TestWithParam<device::DeviceKind> {
 
 const std::vector<OptimizerOptions> kOptimizers = {
     Sgd{}, Sgd{.momentum = 0.9F}, Adam{}, AdamW{}, Lars{}, Lamb{}};
-const Report kGood = report_of({.loss = 2, .samples = 4});
+const Report kGood = report_of({.loss_sum = 2, .samples = 4});
 
 TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
   for (const OptimizerOptions& options : kOptimizers) {
     UpdaterTrial trial(GetParam(), options);
-    trial.update(0, kNan, report_of({.loss = kInfinity}),
+    trial.update(0, kNan, report_of({.loss_sum = kInfinity}),
                  0);  // skipped: leaves the kept statistics
     const std::vector<float> before = trial.state();
     const std::size_t last = trial.table().entries().back().offset + 129;
@@ -155,13 +155,13 @@ TEST_P(UpdaterOn, TakesTheLargestFiniteGradient) {
 TEST_P(UpdaterOn, SkipsALossThatIsNotFinite) {
   UpdaterTrial trial(GetParam(), Adam{});
   EXPECT_TRUE(trial.update(0, 0, kGood, 0));
-  Report sum = report_of({.loss = 3e38, .samples = 4});
+  Report sum = report_of({.loss_sum = 3e38, .samples = 4});
   EXPECT_TRUE(trial.update(0, 0, sum, 0));
   // Two parts with finite losses, whose sum over the replicas is infinite.
   sum[0] = kInfinity;
   EXPECT_FALSE(trial.update(0, 0, sum, 0));
-  EXPECT_FALSE(trial.update(0, 0, report_of({.loss = kInfinity, .samples = 4}), 0));
-  EXPECT_FALSE(trial.update(0, 0, report_of({.loss = 1e39, .samples = 4}), 0))
+  EXPECT_FALSE(trial.update(0, 0, report_of({.loss_sum = kInfinity, .samples = 4}), 0));
+  EXPECT_FALSE(trial.update(0, 0, report_of({.loss_sum = 1e39, .samples = 4}), 0))
       << "infinite as a float";
 }
 

@@ -201,9 +201,9 @@ class Photos final : public data::RecordSource {
   data::SampleSpec spec_;
 };
 
-TEST(ImagesOfAnotherSize, AreRefusedWithTheRecipeThatResizes) {
+TEST(ImagesOfAnotherSize, AreRefusedWithWhatResizesThem) {
   const auto error = [](const data::Dataset& photos, std::int64_t height) {
-    model::Network network({height, height, 3}, "small");
+    model::Network network({height, height, 3}, "net");
     network.add(model::Flatten());
     network.add(model::Dense({.units = 2}));
     return error_of([&] {
@@ -212,13 +212,17 @@ TEST(ImagesOfAnotherSize, AreRefusedWithTheRecipeThatResizes) {
     });
   };
   const auto photos = data::Dataset::from_source(std::make_shared<Photos>(9));
-  EXPECT_EQ(error(photos, 8),
-            "[photos] expected samples of shape [8, 8, 3], the input of model small, or --images "
-            "imagenet for all data, which resizes images to 224 x 224, got [9, 8, 3]");
+  EXPECT_EQ(
+      error(photos, 8),
+      "[photos] expected samples of shape [8, 8, 3], the input of model net: resize the images "
+      "to 8 x 8, got [9, 8, 3]");
+  EXPECT_EQ(error(photos, 224),
+            "[photos] expected samples of shape [224, 224, 3], the input of model net, or --images "
+            "imagenet, which resizes images to 224 x 224, got [9, 8, 3]");
   const auto resized = photos.images(data::ImageRecipe::parse("imagenet-test"));
-  EXPECT_THAT(error(resized, 8), AllOf(HasSubstr("got [224, 224, 3]"), Not(HasSubstr("--images"))));
+  EXPECT_THAT(error(resized, 8), AllOf(HasSubstr("got [224, 224, 3]"), Not(HasSubstr("resize"))));
   const auto pixels = data::Dataset::from_source(std::make_shared<Photos>(9, false));
-  EXPECT_THAT(error(pixels, 8), AllOf(HasSubstr("got [9, 8, 3]"), Not(HasSubstr("--images"))));
+  EXPECT_THAT(error(pixels, 8), AllOf(HasSubstr("got [9, 8, 3]"), Not(HasSubstr("resize"))));
 }
 
 class ScaleWarning : public ::testing::Test {

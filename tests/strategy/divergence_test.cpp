@@ -294,8 +294,8 @@ TEST(Divergence, InAnEpochWithoutAGoodStepIsReportedAsNull) {
   EXPECT_EQ(end.at("best_epoch"), 0);
   // One that recovers has not diverged.
   const Outcome outcome = train(1, flat_network(), dataset(1), slow(), {.epochs = 2});
-  EXPECT_TRUE(std::isnan(outcome.history.epochs[0].metrics.mean_loss()));
-  EXPECT_TRUE(std::isfinite(outcome.history.epochs[1].metrics.mean_loss()));
+  EXPECT_TRUE(std::isnan(outcome.history.epochs[0].metrics.loss()));
+  EXPECT_TRUE(std::isfinite(outcome.history.epochs[1].metrics.loss()));
 }
 
 TEST(Divergence, OfParametersIsNeverSaved) {

@@ -96,7 +96,7 @@ TEST(FitState, IsReadAsItWasWritten) {
   state.position.step = 17;
   state.position.updates = 15;
   state.position.epochs_done = 1;
-  state.epoch = {.sums = {.loss = 0.1, .samples = 32, .correct = 5, .correct_top5 = 31},
+  state.epoch = {.sums = {.loss_sum = 0.1, .samples = 32, .correct = 5, .correct_top5 = 31},
                  .skipped_samples = 16};
   state.tuned_bytes = 4 << 20;
   replicas.arrays(true);  // as for restoring
@@ -107,7 +107,7 @@ TEST(FitState, IsReadAsItWasWritten) {
   EXPECT_EQ(read.position.last_step, 39);
   EXPECT_EQ(read.position.updates, 15);
   EXPECT_EQ(read.position.epochs_done, 1);
-  EXPECT_EQ(read.epoch.sums.loss, 0.1);
+  EXPECT_EQ(read.epoch.sums.loss_sum, 0.1);
   EXPECT_EQ(read.epoch.sums.samples, 32);
   EXPECT_EQ(read.epoch.sums.correct, 5);
   EXPECT_EQ(read.epoch.sums.correct_top5, 31);

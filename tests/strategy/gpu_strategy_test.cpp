@@ -183,7 +183,7 @@ TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
 }
 
 TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
-  const job::Session session(0, nullptr);
+  job::Session session(0, nullptr);
   {
     const pretend::Machine machine({.gpus = 2});
     EXPECT_EQ(device_error_of([&] { job::choose_devices(session, "gpu:2"); }),
@@ -194,10 +194,7 @@ TEST(ChooseDevices, SaysWhatIsWrongWithTheGpus) {
   EXPECT_THAT(device_error_of([&] { job::choose_devices(session, "gpu:all"); }),
               HasSubstr("; the NVIDIA driver supports CUDA 11.8 and this build needs " +
                         device::cuda_built_version()));
-  EXPECT_THAT(device_error_of([&] {
-                make_strategy(*std::make_unique<job::Session>(0, nullptr), "auto",
-                              pretend::gpus(1));
-              }),
+  EXPECT_THAT(device_error_of([&] { make_strategy(session, "auto", pretend::gpus(1)); }),
               HasSubstr("[devices] expected gpu:0; the NVIDIA driver supports CUDA 11.8"));
 }
 

@@ -110,7 +110,7 @@ TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
   const Trained gpu = train_on({kGpu}, network(), GetParam().options);
   expect_close(gpu.losses, cpu.losses, 1e-4);
   expect_close(gpu.norms, cpu.norms, 1e-3);
-  EXPECT_NEAR(gpu.evaluated.loss, cpu.evaluated.loss, 1e-3 * cpu.evaluated.loss);
+  EXPECT_NEAR(gpu.evaluated.loss_sum, cpu.evaluated.loss_sum, 1e-3 * cpu.evaluated.loss_sum);
   EXPECT_EQ(gpu.evaluated.samples, 50);
   for (std::size_t i = 0; i < cpu.buffers.size(); ++i)
     EXPECT_NEAR(gpu.buffers[i], cpu.buffers[i], 1e-4) << i;
@@ -218,7 +218,7 @@ TEST_F(GpuStep, GivesTheSameBitsRecordedAndNotInEveryPrecision) {
         EXPECT_EQ(recorded.hash, plain.hash) << to_string(precision);
         EXPECT_EQ(recorded.losses, plain.losses) << to_string(precision);
         EXPECT_EQ(recorded.norms, plain.norms) << to_string(precision);
-        EXPECT_EQ(recorded.evaluated.loss, plain.evaluated.loss) << to_string(precision);
+        EXPECT_EQ(recorded.evaluated.loss_sum, plain.evaluated.loss_sum) << to_string(precision);
       }
   }
 }
@@ -240,9 +240,9 @@ TEST_F(GpuStep, TakesImagesAsPixels) {
     for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu, kGpu}}) {
       const Outcome gpu = run(devices, accumulate);
       expect_close(gpu.losses, cpu.losses, 1e-4);
-      EXPECT_NEAR(gpu.history.epochs.back().validation->loss,
-                  cpu.history.epochs.back().validation->loss,
-                  1e-3 * cpu.history.epochs.back().validation->loss);
+      EXPECT_NEAR(gpu.history.epochs.back().validation->loss_sum,
+                  cpu.history.epochs.back().validation->loss_sum,
+                  1e-3 * cpu.history.epochs.back().validation->loss_sum);
     }
   }
 }

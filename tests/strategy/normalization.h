@@ -83,7 +83,7 @@ inline NormalizedTraining train_alone(const data::Dataset& dataset, std::int64_t
   std::vector<data::Batch> parts;
   std::vector<double> losses;
   for (std::int64_t step = 0; stream->next(parts); ++step)
-    losses.push_back(replica.train_step(parts[0], request_of(step)).report.metrics.mean_loss());
+    losses.push_back(replica.train_step(parts[0], request_of(step)).report.metrics.loss());
   return arrays_of(replica, std::move(losses));
 }
 
@@ -104,7 +104,7 @@ inline std::vector<NormalizedTraining> train_on(Strategy& strategy, const data::
     replicas.run([&](Replica& replica, int local) {
       const auto i = static_cast<std::size_t>(local);
       trained[i].losses.push_back(
-          replica.train_step(parts[i], request_of(step)).report.metrics.mean_loss());
+          replica.train_step(parts[i], request_of(step)).report.metrics.loss());
     });
   for (int local = 0; local < strategy.local_replicas(); ++local) {
     NormalizedTraining& one = trained[static_cast<std::size_t>(local)];

@@ -292,7 +292,7 @@ TEST(Normalization, HoldsTheSameForCheckpointsAndEvaluation) {
     Trainer trainer(*strategy, normalized_network(),
                     {.optimizer = model::Sgd{}, .normalization = kSync});
     trainer.fit(dataset, {.epochs = 2});
-    const double loss = trainer.evaluate(dataset).mean_loss();
+    const double loss = trainer.evaluate(dataset).loss();
     trainer.replicas().run([](Replica& replica, int) { replica.adopt_mean_statistics(); });
     return std::pair(loss, copy_of(trainer.replicas()[replicas - 1].model().buffers()));
   };

@@ -58,7 +58,7 @@ TEST_P(Resume, IsExactAtAnyStep) {
     const auto& last = resumed.history.epochs.back();
     EXPECT_EQ(last.samples, 203);
     EXPECT_EQ(last.metrics.correct, expected.history.epochs.back().metrics.correct);
-    EXPECT_NEAR(last.metrics.loss, expected.history.epochs.back().metrics.loss, 1e-9);
+    EXPECT_NEAR(last.metrics.loss_sum, expected.history.epochs.back().metrics.loss_sum, 1e-9);
   }
 }
 
@@ -267,7 +267,7 @@ TEST(Checkpoints, AreSavedOnASignalInValidationWhichIsDoneAgainAfterwards) {
   ASSERT_EQ(second.epochs.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(second.epochs[i].epoch, static_cast<std::int64_t>(i));
-    EXPECT_EQ(second.epochs[i].validation->loss, expected.epochs[i].validation->loss);
+    EXPECT_EQ(second.epochs[i].validation->loss_sum, expected.epochs[i].validation->loss_sum);
   }
   EXPECT_EQ(second.end.parameter_hash, expected.end.parameter_hash);
 }

@@ -13,11 +13,12 @@ TEST(StepReport, ComesBackAsItWasWritten) {
   StepReport report;
   report.terminate = 1;
   Scalars step_scalars{};
-  model::SummableMetrics({.loss = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
+  model::SummableMetrics(
+      {.loss_sum = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})
       .write(step_scalars.data());
   report.write_signals(step_scalars);
   const StepReport read = StepReport::read(step_scalars);
-  EXPECT_NEAR(read.metrics.loss, 123.456789012, 1e-11);
+  EXPECT_NEAR(read.metrics.loss_sum, 123.456789012, 1e-11);
   EXPECT_EQ(read.metrics.samples, 61);
   EXPECT_EQ(read.metrics.correct, 40);
   EXPECT_EQ(read.metrics.correct_top5, 60);
@@ -32,7 +33,7 @@ TEST(StepReport, AddsUpElementByElement) {
   for (int replica = 1; replica <= 3; ++replica) {
     Scalars mine{};
     model::SummableMetrics(
-        {.loss = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
+        {.loss_sum = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
         .write(mine.data());
     StepReport report;
     report.add_signal(replica == 2 ? SIGINT : replica == 3 ? SIGHUP : 0);
@@ -40,7 +41,7 @@ TEST(StepReport, AddsUpElementByElement) {
     for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += mine[i];
   }
   const StepReport read = StepReport::read(sum);
-  EXPECT_NEAR(read.metrics.loss, 0.6, 1e-7);
+  EXPECT_NEAR(read.metrics.loss_sum, 0.6, 1e-7);
   EXPECT_EQ(read.metrics.samples, 6);
   EXPECT_EQ(read.metrics.correct, 3);
   EXPECT_EQ(read.interrupt, 1);

@@ -38,11 +38,11 @@ TEST(Trainer, EpochMetricsAreTheSumsOfTheSteps) {
   double loss = 0;
   std::int64_t correct = 0;
   for (const StepLogs& step : outcome.steps) {
-    loss += step.metrics.loss;
+    loss += step.metrics.loss_sum;
     correct += step.metrics.correct;
   }
   const model::MetricSums& epoch = outcome.history.epochs[0].metrics;
-  EXPECT_NEAR(epoch.loss, loss, 1e-5 * loss);
+  EXPECT_NEAR(epoch.loss_sum, loss, 1e-5 * loss);
   EXPECT_EQ(epoch.correct, correct);
   EXPECT_TRUE(epoch.has_accuracy);
 }
@@ -101,7 +101,7 @@ TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {
     if (replicas == 1) expected = sums;
     EXPECT_EQ(sums.correct, expected.correct);
     EXPECT_EQ(sums.correct_top5, 1003);  // of 4 classes
-    EXPECT_NEAR(sums.loss, expected.loss, 1e-6 * expected.loss);
+    EXPECT_NEAR(sums.loss_sum, expected.loss_sum, 1e-6 * expected.loss_sum);
   }
 }
 
@@ -112,7 +112,7 @@ TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
   const data::Dataset validation = small_data(77).batch(10);
   const History history =
       trainer.fit(small_data().batch(40), {.epochs = 1, .validation = validation});
-  EXPECT_EQ(history.epochs[0].validation->loss, trainer.evaluate(validation).loss);
+  EXPECT_EQ(history.epochs[0].validation->loss_sum, trainer.evaluate(validation).loss_sum);
 }
 
 TEST(Trainer, ContinuesWithTheOptimizerOfTheTrainingBefore) {
@@ -149,12 +149,42 @@ TEST(Trainer, NamesTheErrorAfterWhichItsStrategyCannotBeUsed) {
   }
 }
 
+/// Samples of `classes` classes, which only their labels tell, as in files without names.
+class Counted final : public data::RecordSource {
+ public:
+  explicit Counted(std::int64_t classes) : source_(data::Dataset::synthetic({16}, classes, 20)) {}
+  const data::SampleSpec& spec() const override { return source_.spec(); }
+  std::int64_t size() const override { return source_.size(); }
+  void read(std::int64_t id, data::Sample& sample) const override {
+    source_.source().read(id, sample);
+    sample.label = static_cast<std::int32_t>(id % spec().classes);
+  }
+  bool counts_classes() const override { return true; }
+  std::string description() const override { return "counted"; }
+
+ private:
+  data::Dataset source_;
+};
+
 TEST(Trainer, EvaluatesDataThatLackAClassOfTheModel) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 1);
   Trainer trainer(*strategy, plain_network());
-  EXPECT_EQ(trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8)).samples,
-            20);
+  const auto counted = [](std::int64_t classes) {
+    return data::Dataset::from_source(std::make_shared<Counted>(classes)).batch(8);
+  };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(trainer.evaluate(counted(kClasses)).samples, 20);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(trainer.evaluate(counted(2)).samples, 20);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the labels of counted go up to 1, and the model has 4 outputs: if these "
+                        "are not 2 of its classes, the metrics have no meaning"));
+  EXPECT_THAT(error_of([&] {
+                trainer.evaluate(data::Dataset::synthetic({16}, kClasses - 1, 20).batch(8));
+              }),
+              HasSubstr("expected 4 classes, the outputs of model plain, got 3 classes"));
   EXPECT_EQ(
       error_of([&] { trainer.evaluate(small_data().batch(8).mixup(0.2)); }),
       "[data] expected unmixed samples for evaluation or prediction; the data set uses mixup");
@@ -170,8 +200,8 @@ TEST(Trainer, EvaluatesAndPredictsWithItsReadOptions) {
   Trainer trainer(*strategy, plain_network());
   const data::Dataset dataset = small_data(103).batch(8);
   const auto ignore = [](const Predictions&) {};
-  EXPECT_EQ(trainer.evaluate(dataset, {.prefetch = 5, .data_threads = 3}).loss,
-            trainer.evaluate(dataset).loss);
+  EXPECT_EQ(trainer.evaluate(dataset, {.prefetch = 5, .data_threads = 3}).loss_sum,
+            trainer.evaluate(dataset).loss_sum);
   EXPECT_THAT(error_of([&] { trainer.evaluate(dataset, {.data_threads = 0}); }),
               HasSubstr("expected at least 1 thread"));
   EXPECT_THAT(error_of([&] { trainer.predict(dataset, ignore, {.prefetch = 0}); }),

@@ -34,7 +34,7 @@ TEST(Trainer, SkipsAStepWithoutAFiniteLossOnAllReplicas) {
   EXPECT_EQ(epoch.samples, 40);
   EXPECT_EQ(epoch.skipped_samples, 10);
   EXPECT_EQ(epoch.metrics.samples, 30);
-  EXPECT_TRUE(std::isfinite(epoch.metrics.loss));
+  EXPECT_TRUE(std::isfinite(epoch.metrics.loss_sum));
   for (const float value : outcome.parameters) ASSERT_TRUE(std::isfinite(value));
   for (const float value : outcome.buffers) ASSERT_TRUE(std::isfinite(value));
 }

@@ -75,7 +75,7 @@ class StepRecorder final : public Callback {
  public:
   void on_batch_end(const StepLogs& logs) override {
     steps.push_back(logs);
-    losses.push_back(logs.metrics.mean_loss());
+    losses.push_back(logs.metrics.loss());
   }
   std::vector<StepLogs> steps;
   std::vector<double> losses;

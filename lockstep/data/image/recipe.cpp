@@ -5,13 +5,20 @@
 
 #include <algorithm>
 #include <array>
+#include <nlohmann/json.hpp>
 #include <span>
+#include <stdexcept>
 #include <utility>
 
+#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
 
 namespace lockstep::data {
 namespace {
+
+using nlohmann::json;
 
 ImageRecipe cifar10_test() {
   return {
@@ -40,7 +47,7 @@ ImageRecipe imagenet_test() {
   return {.name = "imagenet-test",
           .height = 224,
           .width = 224,
-          .geometry = ResizedCenter{256},
+          .geometry = ResizedCenter{},
           .filter = Filter::antialiased,
           .normalization = kImageNetNormalization};
 }
@@ -70,21 +77,13 @@ std::string geometry_text(const ImageRecipe& recipe) {
     return fmt::format("random resized crops of {}, ratio {}", range_text(random->range.area),
                        range_text(random->range.ratio));
   if (const auto* center = std::get_if<ResizedCenter>(&recipe.geometry))
-    return fmt::format("the middle of the shorter side resized to {}", center->shorter);
+    return fmt::format("the middle of the shorter side resized to {}",
+                       recipe.shorter_side(*center));
   return "as stored";
 }
 
-std::string filter_name(Filter filter) {
-  switch (filter) {
-    case Filter::bilinear:
-      return "bilinear";
-    case Filter::antialiased:
-      return "antialiased";
-    case Filter::area:
-      break;
-  }
-  return "area";
-}
+constexpr auto kFilters = enum_names<Filter>(
+    {{Filter::bilinear, "bilinear"}, {Filter::antialiased, "antialiased"}, {Filter::area, "area"}});
 
 std::string normalization_text(const ChannelNormalization& normalization) {
   const auto channels = static_cast<std::size_t>(normalization.channels);
@@ -92,6 +91,27 @@ std::string normalization_text(const ChannelNormalization& normalization) {
   return fmt::format("normalized by ({}) and ({})",
                      fmt::join(std::span(normalization.mean).first(channels), ", "),
                      fmt::join(std::span(normalization.deviation).first(channels), ", "));
+}
+
+/// A number of pixels, or a smaller number; no larger one is a valid recipe's.
+int pixels_member(const json& object, const char* key) {
+  const auto value = json_member<json>(object, key);
+  if (!value.is_number_integer() || value < 0 || value > 2 * kMaxSide)
+    throw std::invalid_argument(fmt::format("its \"{}\" is {}", key, describe_json(value)));
+  return value.get<int>();
+}
+
+decltype(ImageRecipe::geometry) read_geometry(const json& object) {
+  const auto kind = json_member<std::string>(object, "kind");
+  if (kind == "as-stored") return AsStored{};
+  if (kind == "padded-crop")
+    return PaddedCrop{.padding = pixels_member(object, "padding"),
+                      .exact = json_member<bool>(object, "exact")};
+  if (kind == "random-resized-crop")
+    return RandomResizedCrop{{.area = json_member<std::array<double, 2>>(object, "area"),
+                              .ratio = json_member<std::array<double, 2>>(object, "ratio")}};
+  if (kind == "resized-center") return ResizedCenter{pixels_member(object, "shorter")};
+  throw std::invalid_argument("its \"kind\" is " + describe_json(object.at("kind")));
 }
 
 std::vector<ImageRecipe> all_recipes() {
@@ -109,16 +129,47 @@ std::vector<std::string> ImageRecipe::names() {
 ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int channels) {
   for (ImageRecipe recipe : all_recipes()) {
     if (recipe.name != name) continue;
-    if (name == "none") {
+    const bool is_given = height != 0 || width != 0;
+    if (name != "none" && channels != recipe.channels)
+      throw Error(ErrorCategory::input, fmt::format("image recipe {}", name),
+                  fmt::format("expected {} channels", recipe.channels),
+                  fmt::format("got {}", channels));
+    if (name.starts_with("cifar10") && is_given &&
+        (height != recipe.height || width != recipe.width))
+      throw Error(ErrorCategory::input, fmt::format("image recipe {}", name),
+                  fmt::format("expected an output of {} x {}", recipe.height, recipe.width),
+                  fmt::format("got {} x {}", height, width));
+    if (name == "none" || is_given) {
       recipe.height = height;
       recipe.width = width;
-      recipe.channels = channels;
     }
+    recipe.channels = channels;
     return recipe;
   }
   throw Error(ErrorCategory::input, "image recipe",
               fmt::format("expected one of {}", fmt::join(names(), ", ")),
               fmt::format("got \"{}\"", name));
+}
+
+ImageRecipe ImageRecipe::for_test() const {
+  constexpr std::string_view kTrain = "-train";
+  ImageRecipe test = *this;
+  if (name.ends_with(kTrain))
+    test.name.replace(name.size() - kTrain.size(), kTrain.size(), "-test");
+  if (std::holds_alternative<PaddedCrop>(geometry)) test.geometry = AsStored{};
+  if (std::holds_alternative<RandomResizedCrop>(geometry)) {
+    test.geometry = ResizedCenter{};
+    test.filter = Filter::antialiased;
+  }
+  test.scaled_decoding = false;
+  test.flip = 0;
+  test.jitter = {};
+  test.cutout = 0;
+  return test;
+}
+
+int ImageRecipe::shorter_side(const ResizedCenter& center) const {
+  return center.shorter != 0 ? center.shorter : std::max(height, width) * 8 / 7;  // 256 / 224
 }
 
 std::string ImageRecipe::description() const {
@@ -132,7 +183,7 @@ std::string ImageRecipe::description() const {
   tell(height != usual.height || width != usual.width || channels != usual.channels,
        fmt::format("{}x{}x{}", height, width, channels));
   tell(geometry != usual.geometry, geometry_text(*this));
-  tell(filter != usual.filter, filter_name(filter));
+  tell(filter != usual.filter, std::string(kFilters.name(filter)));
   tell(scaled_decoding != usual.scaled_decoding,
        scaled_decoding ? "decoded at less" : "decoded in full");
   tell(flip != usual.flip, fmt::format("flip {}", flip));
@@ -141,6 +192,56 @@ std::string ImageRecipe::description() const {
   tell(cutout != usual.cutout, fmt::format("cutout {}", cutout));
   tell(normalization != usual.normalization, normalization_text(normalization));
   return text;
+}
+
+nlohmann::json ImageRecipe::to_json() const {
+  json shape = {{"kind", "as-stored"}};
+  if (const auto* padded = std::get_if<PaddedCrop>(&geometry))
+    shape = {{"kind", "padded-crop"}, {"padding", padded->padding}, {"exact", padded->exact}};
+  if (const auto* random = std::get_if<RandomResizedCrop>(&geometry))
+    shape = {{"kind", "random-resized-crop"},
+             {"area", random->range.area},
+             {"ratio", random->range.ratio}};
+  if (const auto* center = std::get_if<ResizedCenter>(&geometry))
+    shape = {{"kind", "resized-center"}, {"shorter", center->shorter}};
+  return {{"name", name},
+          {"height", height},
+          {"width", width},
+          {"channels", channels},
+          {"geometry", shape},
+          {"filter", kFilters.name(filter)},
+          {"scaled_decoding", scaled_decoding},
+          {"flip", flip},
+          {"jitter", {jitter.brightness, jitter.contrast, jitter.saturation}},
+          {"cutout", cutout},
+          {"normalization",
+           {{"channels", normalization.channels},
+            {"mean", normalization.mean},
+            {"deviation", normalization.deviation}}}};
+}
+
+ImageRecipe ImageRecipe::from_json(const nlohmann::json& json) {
+  ImageRecipe recipe;
+  recipe.name = json_member<std::string>(json, "name");
+  recipe.height = pixels_member(json, "height");
+  recipe.width = pixels_member(json, "width");
+  recipe.channels = pixels_member(json, "channels");
+  recipe.geometry = read_geometry(json_member<nlohmann::json>(json, "geometry"));
+  const auto filter = kFilters.find(json_member<std::string>(json, "filter"));
+  if (!filter) throw std::invalid_argument("its \"filter\" is unknown");
+  recipe.filter = *filter;
+  recipe.scaled_decoding = json_member<bool>(json, "scaled_decoding");
+  recipe.flip = json_member<double>(json, "flip");
+  const auto jitter = json_member<std::array<double, 3>>(json, "jitter");
+  recipe.jitter = {.brightness = jitter[0], .contrast = jitter[1], .saturation = jitter[2]};
+  recipe.cutout = pixels_member(json, "cutout");
+  const auto normalization = json_member<nlohmann::json>(json, "normalization");
+  using Values = decltype(ChannelNormalization::mean);
+  recipe.normalization = {.channels = pixels_member(normalization, "channels"),
+                          .mean = json_member<Values>(normalization, "mean"),
+                          .deviation = json_member<Values>(normalization, "deviation")};
+  recipe.check();
+  return recipe;
 }
 
 void ImageRecipe::check() const {
@@ -180,7 +281,7 @@ void ImageRecipe::check() const {
   if (const auto* random = std::get_if<RandomResizedCrop>(&geometry))
     check_range(random->range, require);
   if (const auto* center = std::get_if<ResizedCenter>(&geometry)) {
-    require(center->shorter >= std::max(height, width),
+    require(shorter_side(*center) >= std::max(height, width),
             "expected a shorter side no shorter than the output",
             fmt::format("got {} for {} x {}", center->shorter, height, width));
   }

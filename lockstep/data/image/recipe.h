@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -69,7 +70,9 @@ struct RandomResizedCrop {
 /// The image resized to a shorter side of `shorter` pixels, then its center crop of the output's
 /// size.
 struct ResizedCenter {
-  int shorter = 0;  ///< shorter side in pixels after resizing, before the crop
+  /// Shorter side in pixels after resizing, before the crop; 0: the longer side of the output *
+  /// 256 / 224.
+  int shorter = 0;
   bool operator==(const ResizedCenter&) const = default;
 };
 
@@ -92,16 +95,29 @@ struct ImageRecipe {
   int cutout = 0;
   ChannelNormalization normalization = {};  ///< for all channels, or for none
 
-  /// The recipe `name`. `height`, `width` and `channels` set the output of "none"; the other
-  /// recipes have fixed sizes. Throws Error (input) that lists the names if there is no such
-  /// recipe.
+  /// The recipe `name`. `height`, `width` and `channels` set the output of "none", and `height` and
+  /// `width` that of the recipes for ImageNet, which have 224 x 224 without them. Throws Error
+  /// (input) for another size of the recipes for CIFAR-10, for other channels than 3 of all but
+  /// "none", and with a list of the names if there is no such recipe.
   ///   cifar10-train   padding 4, random crop 32, flip (He et al., "Deep residual learning", 2016);
-  ///   CIFAR-10's mean cifar10-test    as stored; CIFAR-10's mean and deviation imagenet-train
-  ///   random resized crop 224, flip; ImageNet's mean and deviation imagenet-test   shorter side
-  ///   256, antialiased, middle 224: as torchvision's reference evaluates none            as
-  ///   stored, value / 255
+  ///                   CIFAR-10's mean and deviation
+  ///   cifar10-test    as stored; CIFAR-10's mean and deviation
+  ///   imagenet-train  random resized crop, flip; ImageNet's mean and deviation
+  ///   imagenet-test   shorter side 256 for an output of 224, antialiased, the middle: as
+  ///                   torchvision's reference evaluates
+  ///   none            as stored, value / 255
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();  ///< the names that parse() accepts
+
+  /// The recipe of test images for a network that is trained on images of this one: nothing is
+  /// random. A padded crop becomes the stored image, a random resized crop the resized center.
+  ImageRecipe for_test() const;
+
+  /// All fields, for checkpoints.
+  nlohmann::json to_json() const;
+  /// Reads what to_json() returned. Throws std::invalid_argument with a reason for anything else,
+  /// and the errors of check().
+  static ImageRecipe from_json(const nlohmann::json& json);
 
   /// "cifar10-train", followed by the differences from the recipe of that name: ", flip 0.25,
   /// cutout 8". Two recipes have the same description exactly if they are equal.
@@ -109,6 +125,9 @@ struct ImageRecipe {
 
   /// Throws Error (input) for invalid values, such as an empty output.
   void check() const;
+
+  /// The shorter side that the resized center of `center` has with this output.
+  int shorter_side(const ResizedCenter& center) const;
 
   bool operator==(const ImageRecipe&) const = default;
 };

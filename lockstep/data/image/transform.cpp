@@ -48,8 +48,8 @@ Rectangle whole_of(const ImageHeader& header) { return {0, 0, header.width, head
 
 [[noreturn]] void throw_wrong_size(const ImageRecipe& recipe, const ImageHeader& header) {
   throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
-              fmt::format("expected images of {} x {}, or a recipe that resizes them: --images "
-                          "imagenet (224 x 224)",
+              fmt::format("expected images of {} x {}, or a recipe that resizes them, from the "
+                          "training on: --images imagenet (224 x 224)",
                           recipe.height, recipe.width),
               fmt::format("one is {} x {}", header.height, header.width));
 }
@@ -120,8 +120,9 @@ struct Geometry {
   /// decoded or resized.
   void operator()(const ResizedCenter& center) const {
     const ImageHeader header = image.header();
-    const Extent rows = middle_of(header.height, header, center.shorter, recipe.height);
-    const Extent columns = middle_of(header.width, header, center.shorter, recipe.width);
+    const int shorter = recipe.shorter_side(center);
+    const Extent rows = middle_of(header.height, header, shorter, recipe.height);
+    const Extent columns = middle_of(header.width, header, shorter, recipe.width);
     const Extent near_rows = with_neighbours(rows, recipe.height, header.height);
     const Extent near_columns = with_neighbours(columns, recipe.width, header.width);
     const Rectangle near = {static_cast<int>(near_columns.begin), static_cast<int>(near_rows.begin),

@@ -40,6 +40,14 @@ std::string Pipeline::preparation() const {
   return text;
 }
 
+RecordChanges Pipeline::changes() const {
+  RecordChanges changes = source->changes();
+  changes.is_mapped = changes.is_mapped || (images && changes.images) || !maps.empty() ||
+                      normalization.channels > 0;
+  if (images) changes.images = std::make_shared<const ImageRecipe>(images->recipe());
+  return changes;
+}
+
 template <typename Image>
 void RecipeStep::take(const Image& image, Sample& sample) {
   if (sample.pixels.empty())

@@ -40,6 +40,8 @@ struct Pipeline {
   bool is_plain() const { return !images && maps.empty() && normalization.channels == 0; }
   /// The processing of the source's records: ", images cifar10-train, 2 maps, normalized ...".
   std::string preparation() const;
+  /// That, and what was done before.
+  RecordChanges changes() const;
 };
 
 /// Applies an image recipe to one sample after another. Not thread-safe.

@@ -59,6 +59,7 @@ class CsvSource final : public RecordSource {
   /// The path; also that no record has class 0, if the labels are numbers.
   std::string description() const override { return file_.string() + label_text_; }
   std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
+  bool counts_classes() const override { return vocabulary_.class_names.empty(); }
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const override;
   std::vector<std::string> target_names() const override;

@@ -51,6 +51,7 @@ class IdxSource final : public RecordSource {
     return static_cast<std::int64_t>(labels_.elements().size());
   }
   bool has_images() const override { return true; }
+  bool counts_classes() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return name_; }
 

@@ -43,6 +43,7 @@ class TFRecordSource final : public RecordSource {
   std::vector<DamagedFile> damage() const override { return damage_; }
   std::string description() const override { return description_; }
   std::vector<std::string> class_names() const override { return class_names_; }
+  bool counts_classes() const override { return class_names_.empty(); }
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
 

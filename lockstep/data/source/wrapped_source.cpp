@@ -227,6 +227,21 @@ ChannelNormalization JoinedSource::normalization() const {
   return has_images_ ? inputs_.front()->normalization() : ChannelNormalization();
 }
 
+bool JoinedSource::counts_classes() const {
+  return std::ranges::all_of(inputs_, [](const auto& input) { return input->counts_classes(); });
+}
+
+RecordChanges JoinedSource::changes() const {
+  RecordChanges all = inputs_.front()->changes();
+  for (const auto& input : inputs_) {
+    const RecordChanges changes = input->changes();
+    const bool is_same = all.images && changes.images ? *all.images == *changes.images
+                                                      : all.images == changes.images;
+    all.is_mapped = all.is_mapped || changes.is_mapped || !is_same;
+  }
+  return all;
+}
+
 std::vector<DamagedFile> JoinedSource::damage() const {
   std::vector<DamagedFile> damage;
   for (const auto& input : inputs_) {

@@ -25,11 +25,13 @@ class WrappedSource : public RecordSource {
   bool has_encoded_images() const override { return source_->has_encoded_images(); }
   ChannelNormalization normalization() const override { return source_->normalization(); }
   std::vector<std::string> class_names() const override { return source_->class_names(); }
+  bool counts_classes() const override { return source_->counts_classes(); }
   std::vector<std::string> feature_names() const override { return source_->feature_names(); }
   std::vector<std::string> target_names() const override { return source_->target_names(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
+  RecordChanges changes() const override { return source_->changes(); }
 
  protected:
   /// `word` describes the operation: "the first 100 records". It can be set later, when it is
@@ -67,6 +69,7 @@ class PreparedSource final : public WrappedSource {
   std::string preparation() const override {
     return source().preparation() + pipeline_.preparation();
   }
+  RecordChanges changes() const override { return pipeline_.changes(); }
 
  private:
   Pipeline pipeline_;
@@ -112,6 +115,7 @@ class FilteredSource final : public WrappedSource {
 
   std::int64_t size() const override;
   void read(std::int64_t record_id, Sample& sample) const override;
+  RecordChanges changes() const override { return {source().changes().images, true}; }
 
  private:
   std::variant<std::vector<std::uint32_t>, std::vector<std::int64_t>> ids_;
@@ -151,11 +155,13 @@ class JoinedSource : public RecordSource {
   bool has_encoded_images() const override { return has_encoded_images_; }
   ChannelNormalization normalization() const override;
   std::vector<std::string> class_names() const override { return class_names_; }
+  bool counts_classes() const override;
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
   std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;
+  RecordChanges changes() const override;
 
  protected:
   /// `word` names the operation in errors ("interleave") and `how` in descriptions ("one after the

@@ -178,7 +178,7 @@ __global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, 
   correct = block_sum(correct);
   correct_top5 = block_sum(correct_top5);
   if (threadIdx.x != 0) return;
-  sums->loss += loss;
+  sums->loss_sum += loss;
   sums->samples += samples;
   sums->has_accuracy = has_accuracy;
   if (!has_accuracy) return;

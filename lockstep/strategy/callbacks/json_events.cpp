@@ -24,7 +24,7 @@ double shortest(float value) {
 }
 
 void add_metrics(Json& event, const std::string& prefix, const model::MetricSums& metrics) {
-  event[prefix + "loss"] = metrics.mean_loss();
+  event[prefix + "loss"] = metrics.loss();
   if (!metrics.has_accuracy) return;
   event[prefix + "accuracy"] = metrics.accuracy();
   event[prefix + "top5_accuracy"] = metrics.top5_accuracy();
@@ -141,10 +141,10 @@ void JsonEvents::on_batch_end(const StepLogs& logs) {
 
 void JsonEvents::note_epoch(const EpochLogs& logs) {
   const model::MetricSums& metrics = logs.validation ? *logs.validation : logs.metrics;
-  const double loss = metrics.mean_loss();
+  const double loss = metrics.loss();
   if (!std::isfinite(loss)) return;
   const auto is_better = [&](const model::MetricSums& best) {
-    return metrics.has_accuracy ? metrics.accuracy() > best.accuracy() : loss < best.mean_loss();
+    return metrics.has_accuracy ? metrics.accuracy() > best.accuracy() : loss < best.loss();
   };
   if (!best_ || is_better(best_->metrics))
     best_ = BestEpoch{logs.epoch, metrics, logs.validation.has_value()};

@@ -223,7 +223,7 @@ std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) co
   };
   std::vector<Part> parts = {{3, fmt::format("epoch {}", logs.epoch + 1)},
                              {6, fmt::format("step {}/{}", logs.step, begin_.last_step)},
-                             {5, "loss " + loss_text(sums_.mean_loss())}};
+                             {5, "loss " + loss_text(sums_.loss())}};
   if (sums_.has_accuracy) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
   parts.push_back({1, fmt::format("{:.0f} samples/s", rate)});
   if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left in epoch"});
@@ -251,10 +251,10 @@ void ProgressBar::print_row(const Row& row) {
   const std::string last = std::to_string(begin_.last_step);
   add("epoch", 5, std::to_string(row.epoch + 1));
   add("step", std::max<std::size_t>(4, 2 * last.size() + 1), fmt::format("{}/{}", row.step, last));
-  add("loss", 8, loss_text(row.metrics.mean_loss()));
+  add("loss", 8, loss_text(row.metrics.loss()));
   if (has_accuracy_) add("accuracy", 8, accuracy(row.metrics));
   if (begin_.has_validation) {
-    add("val loss", 8, row.validation ? loss_text(row.validation->mean_loss()) : "");
+    add("val loss", 8, row.validation ? loss_text(row.validation->loss()) : "");
     // Rows of many steps would be wider than 80 columns.
     const std::string_view name = last.size() < 5 ? "val accuracy" : "val acc";
     if (has_accuracy_)

@@ -209,7 +209,7 @@ void Summaries::add(SummaryWriter& writer, const char* tag, std::int64_t step, d
 void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
                           const model::MetricSums& metrics) {
   if (metrics.samples == 0) return;  // there are no means
-  add(writer, "epoch_loss", epoch, metrics.mean_loss());
+  add(writer, "epoch_loss", epoch, metrics.loss());
   if (!metrics.has_accuracy) return;
   add(writer, "epoch_accuracy", epoch, metrics.accuracy());
   add(writer, "epoch_top5_accuracy", epoch, metrics.top5_accuracy());
@@ -229,7 +229,7 @@ void Summaries::on_train_begin(const TrainBegin& begin) {
 
 void Summaries::on_batch_end(const StepLogs& logs) {
   if (logs.skipped || log_every_ == 0 || logs.step % log_every_ != 0) return;
-  add(train_, "batch_loss", logs.step, logs.metrics.mean_loss());
+  add(train_, "batch_loss", logs.step, logs.metrics.loss());
   if (logs.metrics.has_accuracy) add(train_, "batch_accuracy", logs.step, logs.metrics.accuracy());
   add(train_, "batch_learning_rate", logs.step, logs.learning_rate);
 }

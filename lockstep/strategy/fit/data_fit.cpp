@@ -20,6 +20,17 @@ constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
 
+/// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
+/// empty for other data.
+std::string resizing_text(const data::Dataset& dataset, const model::Shape& shape) {
+  if (!dataset.source().has_encoded_images() ||
+      dataset.preparation() != dataset.source().preparation() || shape.size() != 3)
+    return "";
+  return shape == model::Shape({224, 224, 3})
+             ? ", or --images imagenet, which resizes images to 224 x 224"
+             : fmt::format(": resize the images to {} x {}", shape[0], shape[1]);
+}
+
 }  // namespace
 
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
@@ -32,14 +43,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
   const data::SampleSpec& spec = dataset.spec();
-  const bool keeps_sizes_of_images = dataset.source().has_encoded_images() &&
-                                     dataset.preparation() == dataset.source().preparation();
   if (spec.shape != network.input_shape())
     refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
                        model::to_string(network.input_shape()), network.name(),
-                       keeps_sizes_of_images ? ", or --images imagenet for all data, which resizes "
-                                               "images to 224 x 224"
-                                             : ""),
+                       resizing_text(dataset, network.input_shape())),
            fmt::format("got {}", model::to_string(spec.shape)));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
@@ -65,7 +72,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
              names.empty() ? "all records have the same class"
                            : fmt::format("there is only {}", names.front()));
     }
-    if (use == DataUse::evaluation ? spec.classes > outputs : spec.classes != outputs)
+    const bool may_lack_classes =
+        use == DataUse::evaluation && spec.classes < outputs &&
+        (dataset.source().counts_classes() || !dataset.source().class_names().empty());
+    if (spec.classes != outputs && !may_lack_classes)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
              fmt::format("got {} classes", spec.classes));
   } else if (spec.targets != outputs) {
@@ -127,6 +137,18 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
   const auto names = dataset.source().class_names();
   if (names.empty() || trained.classes.empty() || names == trained.classes) return dataset;
   return dataset.with_classes(trained.classes);
+}
+
+std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
+                          std::int32_t highest_label) {
+  const data::SampleSpec& spec = dataset.spec();
+  if (spec.classes == 0 || highest_label + 1 >= outputs ||
+      (spec.classes == outputs && !dataset.source().counts_classes()))
+    return "";
+  return fmt::format(
+      "the labels of {} go up to {}, and the model has {} outputs: if these are not {} of its "
+      "classes, the metrics have no meaning",
+      dataset.description(), highest_label, outputs, highest_label + 1);
 }
 
 namespace {

@@ -16,7 +16,7 @@ class Strategy;
 /// Purpose of a data set.
 enum class DataUse {
   training,    ///< must have exactly the classes of the network
-  evaluation,  ///< may lack classes
+  evaluation,  ///< may lack classes, if they have names or only their labels are known
   prediction,  ///< labels do not matter
 };
 
@@ -48,6 +48,12 @@ void check_same_features(const data::Dataset& dataset, const DataNames& trained)
 /// Error (data) for a class that `trained` does not have, for other targets, and the errors of
 /// check_same_features().
 data::Dataset matched(const data::Dataset& dataset, const DataNames& trained);
+
+/// A warning that `dataset`, with labels up to `highest_label`, may have other classes than those
+/// of the network's `outputs`: it lacks the last ones, and no names tell that they are the same.
+/// Empty if there is nothing to warn of.
+std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
+                          std::int32_t highest_label);
 
 /// A warning that names the columns of a table (RecordSource::feature_names) whose values are far
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over

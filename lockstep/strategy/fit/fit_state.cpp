@@ -139,7 +139,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   if (strategy.is_chief() && state.step < plan.last_step)
     warn_of_differences(path, state, plan, *strategy.session().logger());
   const std::string preparation = dataset.preparation();
-  if (const auto other = saved.value("preparation", preparation); other != preparation)
+  if (const auto other = saved.value(kPreparationKey, preparation); other != preparation)
     refuse(fmt::format("expected the sample preparation of {} (\"{}\")", path, other),
            fmt::format("\"{}\"", preparation));
   const std::string policy(to_string(dataset.shard_policy()));
@@ -166,6 +166,18 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
       {"description", *description},
       {"loss", entropy ? "sparse-categorical-crossentropy" : "mean-squared-error"},
       {"label_smoothing", entropy ? entropy->label_smoothing : 0}};
+}
+
+/// What the evaluation of a checkpoint repeats, or cannot.
+void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
+  const data::RecordChanges training = plan.dataset.changes();
+  if (training.is_mapped) configuration[kMappedKey] = true;
+  if (plan.validation) {
+    if (const auto images = plan.validation->changes().images)
+      configuration[kImageRecipeKey] = images->to_json();
+  } else if (training.images) {
+    configuration[kImageRecipeKey] = training.images->for_test().to_json();
+  }
 }
 
 /// The numbers of a checkpoint; one that is missing is 0.
@@ -202,7 +214,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   written.precision = to_string(plan.trainer.precision);
   written.loss_scale = static_cast<double>(scaler.scale());
   written.metrics = {{"updates", static_cast<double>(state.position.updates)},
-                     {"epoch_loss_sum", sums.loss},
+                     {"epoch_loss_sum", sums.loss_sum},
                      {"epoch_samples", static_cast<double>(sums.samples)},
                      {"epoch_correct", static_cast<double>(sums.correct)},
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
@@ -216,7 +228,8 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration["workers"] = plan.layout.workers();
   configuration["replicas"] = plan.layout.replicas;
   configuration["order"] = dataset.order(plan.layout);
-  configuration["preparation"] = dataset.preparation();
+  configuration[kPreparationKey] = dataset.preparation();
+  describe_changes(configuration, plan);
   remember_route(configuration, replicas.strategy().selection().route);
   if (state.tuned_bytes > 0) configuration[kBucketKey] = state.tuned_bytes;
   configuration[kStepsKey] = plan.schedule.total_steps;
@@ -253,7 +266,7 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
   state.position.step = state.position.first_step = saved.step;
   state.position.epochs_done = saved.epoch;
   state.position.updates = numbers.count("updates");
-  state.epoch = {.sums = {.loss = numbers.number("epoch_loss_sum"),
+  state.epoch = {.sums = {.loss_sum = numbers.number("epoch_loss_sum"),
                           .samples = numbers.count("epoch_samples"),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),

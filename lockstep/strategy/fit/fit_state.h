@@ -13,6 +13,12 @@ namespace lockstep::strategy {
 /// model: the network's "description" (network_json.h), the name of the "loss" and the
 /// "label_smoothing". Absent if the network has no description.
 inline constexpr const char* kNetworkKey = "network";
+/// The recipe of test images, ImageRecipe::to_json(): that of the validation data, else the
+/// training's without its random choices.
+inline constexpr const char* kImageRecipeKey = "image_recipe";
+/// Whether the training data were mapped (RecordChanges); kPreparationKey says how.
+inline constexpr const char* kMappedKey = "mapped";
+inline constexpr const char* kPreparationKey = "preparation";
 /// The key of the last step of the training.
 inline constexpr const char* kStepsKey = "schedule_steps";
 

@@ -251,11 +251,11 @@ device::HostView Replica::host_view(std::span<float> values) {
 
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine) {
-  double loss = mine.loss;
+  double loss = mine.loss_sum;
   std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
   group.all_reduce(std::span(&loss, 1)).wait();
   group.all_reduce(std::span<std::int64_t>(counts)).wait();
-  return {.loss = loss,
+  return {.loss_sum = loss,
           .samples = counts[0],
           .correct = counts[1],
           .correct_top5 = counts[2],

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <exception>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "tests/data/support.h"
 
@@ -11,7 +15,7 @@ namespace {
 
 TEST(ImageRecipe, IsKnownByName) {
   for (const std::string& name : ImageRecipe::names())
-    EXPECT_EQ(ImageRecipe::parse(name, 1, 1).name, name);
+    EXPECT_EQ(ImageRecipe::parse(name).name, name);
   const ImageRecipe cifar = ImageRecipe::parse("cifar10-train");
   EXPECT_EQ(cifar.height, 32);
   EXPECT_EQ(std::get<PaddedCrop>(cifar.geometry).padding, 4);
@@ -19,7 +23,7 @@ TEST(ImageRecipe, IsKnownByName) {
   EXPECT_EQ(cifar.normalization, kCifar10Normalization);
   const ImageRecipe imagenet = ImageRecipe::parse("imagenet-test");
   EXPECT_EQ(imagenet.width, 224);
-  EXPECT_EQ(std::get<ResizedCenter>(imagenet.geometry).shorter, 256);
+  EXPECT_EQ(imagenet.shorter_side(std::get<ResizedCenter>(imagenet.geometry)), 256);
   EXPECT_EQ(imagenet.flip, 0);
   EXPECT_FALSE(imagenet.scaled_decoding);
 }
@@ -32,6 +36,87 @@ TEST(ImageRecipe, NoneTakesItsSizeFromTheCaller) {
   EXPECT_EQ(none.normalization, ChannelNormalization());
 }
 
+TEST(ImageRecipe, OfImageNetHasTheSizeOfTheCallerAndItsShorterSide) {
+  for (const char* name : {"imagenet-train", "imagenet-test"}) {
+    const ImageRecipe small = ImageRecipe::parse(name, 48, 40);
+    small.check();
+    EXPECT_EQ(small.description(), std::string(name) + ", 48x40x3");
+  }
+  ImageRecipe test = ImageRecipe::parse("imagenet-test", 160, 160);
+  const auto shorter = [&] { return test.shorter_side(std::get<ResizedCenter>(test.geometry)); };
+  EXPECT_EQ(shorter(), 182);
+  test.height = 448;
+  EXPECT_EQ(shorter(), 512) << "a field that is changed afterwards counts too";
+  test.geometry = ResizedCenter{460};
+  EXPECT_EQ(shorter(), 460);
+}
+
+TEST(ImageRecipe, OfCifarHasNoOtherSize) {
+  EXPECT_EQ(ImageRecipe::parse("cifar10-test", 32, 32), ImageRecipe::parse("cifar10-test"));
+  EXPECT_EQ(input_error_of([] { ImageRecipe::parse("cifar10-train", 28, 28); }),
+            "[image recipe cifar10-train] expected an output of 32 x 32, got 28 x 28");
+  EXPECT_EQ(input_error_of([] { ImageRecipe::parse("imagenet-test", 0, 0, 1); }),
+            "[image recipe imagenet-test] expected 3 channels, got 1");
+}
+
+TEST(ImageRecipe, ForTestImagesHasNothingRandom) {
+  EXPECT_EQ(ImageRecipe::parse("cifar10-train").for_test(), ImageRecipe::parse("cifar10-test"));
+  EXPECT_EQ(ImageRecipe::parse("imagenet-train", 96, 96).for_test(),
+            ImageRecipe::parse("imagenet-test", 96, 96));
+  ImageRecipe ours = ImageRecipe::parse("none", 20, 20);
+  ours.name = "ours";
+  ours.geometry = ResizedCenter{30};
+  ours.filter = Filter::area;
+  const ImageRecipe test = ours;
+  ours.jitter.brightness = 0.2;
+  ours.cutout = 4;
+  EXPECT_EQ(ours.for_test(), test);
+}
+
+TEST(ImageRecipe, IsReadAsItWasWritten) {
+  std::vector<ImageRecipe> recipes;
+  for (const std::string& name : ImageRecipe::names())
+    recipes.push_back(name == "none" ? ImageRecipe::parse(name, 28, 27, 1)
+                                     : ImageRecipe::parse(name));
+  ImageRecipe changed = ImageRecipe::parse("imagenet-train", 48, 40);
+  changed.geometry = RandomResizedCrop{{{0.25, 1}, {0.9, 1.1}}};
+  changed.jitter = {.brightness = 0.1, .contrast = 0.2, .saturation = 0.3};
+  changed.cutout = 8;
+  changed.normalization.mean = {0.1F, 0.2F, 0.3F};
+  recipes.push_back(changed);
+  changed.geometry = ResizedCenter{.shorter = 50};
+  recipes.push_back(changed);
+  changed.geometry = PaddedCrop{.padding = 3};
+  recipes.push_back(changed);
+  for (const ImageRecipe& recipe : recipes) {
+    const auto text = recipe.to_json().dump();
+    EXPECT_EQ(ImageRecipe::from_json(nlohmann::json::parse(text)), recipe) << text;
+  }
+}
+
+TEST(ImageRecipe, SaysWhatIsWrongWithItsJson) {
+  const auto refusal = [](const char* key, const nlohmann::json& value) -> std::string {
+    nlohmann::json json = ImageRecipe::parse("imagenet-test").to_json();
+    json[key] = value;
+    try {
+      ImageRecipe::from_json(json);
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal("height", 224), "");
+  EXPECT_EQ(refusal("height", 1e30), "its \"height\" is 1e+30");
+  EXPECT_EQ(refusal("height", -1), "its \"height\" is -1");
+  EXPECT_EQ(refusal("geometry", {{"kind", "spiral"}}), "its \"kind\" is \"spiral\"");
+  EXPECT_EQ(refusal("geometry", {{"kind", "resized-center"}}), "it has no \"shorter\"");
+  EXPECT_EQ(refusal("filter", "sharp"), "its \"filter\" is unknown");
+  EXPECT_EQ(refusal("normalization", {{"channels", 3}}), "it has no \"mean\"");
+  EXPECT_EQ(refusal("flip", 2),
+            "[image recipe imagenet-test] expected a flip probability from 0 "
+            "to 1, got 2");
+}
+
 TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
   EXPECT_EQ(input_error_of([] { ImageRecipe::parse("cifar-train"); }),
             "[image recipe] expected one of cifar10-train, cifar10-test, imagenet-train, "
@@ -40,7 +125,7 @@ TEST(ImageRecipe, NamesAllWhereOneIsMisspelt) {
 
 TEST(ImageRecipe, TellsWhatIsOtherThanItsNameSays) {
   for (const std::string& name : ImageRecipe::names())
-    EXPECT_EQ(ImageRecipe::parse(name, 7, 7).description(), name);
+    EXPECT_EQ(ImageRecipe::parse(name).description(), name);
   ImageRecipe recipe = ImageRecipe::parse("cifar10-train");
   recipe.flip = 0.25;
   recipe.cutout = 8;

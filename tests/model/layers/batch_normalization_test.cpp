@@ -151,7 +151,7 @@ TEST(BatchNormalization, HasTheSameGradientsWithAReLUFused) {
   };
   Trial fused(network(true), 4);
   Trial apart(network(false), 4);
-  EXPECT_NEAR(fused.train().loss, apart.train().loss, 1e-6);
+  EXPECT_NEAR(fused.train().loss_sum, apart.train().loss_sum, 1e-6);
   for (const char* name :
        {"shift/offset", "batch_normalization/gamma", "batch_normalization/beta"}) {
     const auto expected = apart.gradient(name);

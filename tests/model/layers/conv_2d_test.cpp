@@ -140,7 +140,7 @@ TEST(Conv2DWithReLU, IsTheSameAsTheTwoLayers) {
   apart.add(ReLU());
   Trial one(std::move(fused), 3);
   Trial two(std::move(apart), 3);
-  EXPECT_EQ(one.train().loss, two.train().loss);
+  EXPECT_EQ(one.train().loss_sum, two.train().loss_sum);
   for (const char* name : {"shift/offset", "conv2d/kernel", "conv2d/bias"})
     EXPECT_THAT(one.gradient(name),
                 Pointwise(FloatNear(1e-6f),

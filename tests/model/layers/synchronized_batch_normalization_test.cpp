@@ -94,8 +94,8 @@ TEST_F(SynchronizedBatchNormalization, OfOneMemberIsThatOfItsOwnSamples) {
         Alone exchange(members - 1, members);
         Model together(&exchange);
         Model own(nullptr);
-        const double loss = together.train(samples, offset).loss;
-        const double expected = own.train(samples, offset).loss;
+        const double loss = together.train(samples, offset).loss_sum;
+        const double expected = own.train(samples, offset).loss_sum;
         EXPECT_NEAR(loss, expected, 1e-4 * expected);
         expect_close(together.compiled.gradients(), own.compiled.gradients(), 1e-4);
         expect_close(together.compiled.buffers(), own.compiled.buffers(), 1e-5);

@@ -61,7 +61,7 @@ TEST(JsonEvents, TellATrainingOneObjectALine) {
   EXPECT_EQ(events[4]["event"], "epoch");
   EXPECT_EQ(events[4]["samples"], 203);
   EXPECT_EQ(events[4]["complete"], true);
-  EXPECT_DOUBLE_EQ(events[4]["loss"], outcome.history.epochs[0].metrics.mean_loss());
+  EXPECT_DOUBLE_EQ(events[4]["loss"], outcome.history.epochs[0].metrics.loss());
   EXPECT_DOUBLE_EQ(events[4]["validation_accuracy"],
                    outcome.history.epochs[0].validation->accuracy());
   EXPECT_EQ(events[4]["validation_samples"], 20);
@@ -96,7 +96,7 @@ nlohmann::json end_after(const std::vector<model::MetricSums>& epochs, bool vali
   for (std::size_t epoch = 0; epoch < epochs.size(); ++epoch) {
     EpochLogs logs;
     logs.epoch = static_cast<std::int64_t>(epoch);
-    logs.metrics = validated ? model::MetricSums{.loss = 1, .samples = 1} : epochs[epoch];
+    logs.metrics = validated ? model::MetricSums{.loss_sum = 1, .samples = 1} : epochs[epoch];
     if (validated) logs.validation = epochs[epoch];
     events.on_epoch_end(logs);
   }
@@ -107,8 +107,11 @@ nlohmann::json end_after(const std::vector<model::MetricSums>& epochs, bool vali
 TEST(JsonEvents, EndWithTheBestEpoch) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const auto of_classes = [](double loss, std::int64_t correct) {
-    return model::MetricSums{
-        .loss = loss, .samples = 4, .correct = correct, .correct_top5 = 4, .has_accuracy = true};
+    return model::MetricSums{.loss_sum = loss,
+                             .samples = 4,
+                             .correct = correct,
+                             .correct_top5 = 4,
+                             .has_accuracy = true};
   };
   const nlohmann::json validated =
       end_after({of_classes(2, 1), of_classes(6, 3), of_classes(4, 3), of_classes(kNan, 4)}, true);
@@ -118,7 +121,8 @@ TEST(JsonEvents, EndWithTheBestEpoch) {
   EXPECT_FALSE(validated.contains("best_loss"));
 
   const nlohmann::json regression = end_after(
-      {{.loss = 3, .samples = 2}, {.loss = 2, .samples = 2}, {.loss = 2, .samples = 2}}, false);
+      {{.loss_sum = 3, .samples = 2}, {.loss_sum = 2, .samples = 2}, {.loss_sum = 2, .samples = 2}},
+      false);
   EXPECT_EQ(regression["best_epoch"], 1) << "the first with the lowest loss";
   EXPECT_EQ(regression["best_loss"], 1);
   EXPECT_FALSE(regression.contains("best_accuracy"));
@@ -141,7 +145,7 @@ TEST(JsonEvents, StayValidJsonWhateverTheNumbers) {
   events.on_epoch_begin(0);
   StepLogs logs;
   logs.step = 1;
-  logs.metrics.loss = std::numeric_limits<double>::infinity();
+  logs.metrics.loss_sum = std::numeric_limits<double>::infinity();
   logs.metrics.samples = 1;
   events.on_batch_end(logs);
   EXPECT_TRUE(events_of(file.text())[0]["loss"].is_null());

@@ -134,7 +134,7 @@ class OnTerminal {
   std::string next_line() {
     const std::size_t before = text().size();
     StepLogs logs;
-    logs.metrics = {.loss = 50, .samples = 100, .correct = 80, .has_accuracy = true};
+    logs.metrics = {.loss_sum = 50, .samples = 100, .correct = 80, .has_accuracy = true};
     logs.samples = 100;
     while (text().size() == before) {
       ++logs.step;
@@ -233,7 +233,7 @@ TEST(ProgressBar, ShowsAnyLossInAColumn) {
                                    {nan, "     nan  "},
                                    {std::copysign(nan, -1.0), "     nan  "}}) {
     EpochLogs logs;
-    logs.metrics = {.loss = loss, .samples = 1};
+    logs.metrics = {.loss_sum = loss, .samples = 1};
     EXPECT_THAT(epoch_lines(logs), HasSubstr(std::string(" 0/0  ") + text)) << loss;
   }
 }
