@@ -38,7 +38,7 @@ void Profiling::begin(const Position& position) {
   if (const std::int64_t steps = position.last_step - position.step;
       steps <= model::StepProfile::kWarmUpSteps)
     throw Error(ErrorCategory::input, "profile",
-                fmt::format("expected a training of more than {} steps, which are not measured",
+                fmt::format("expected more steps than the {} that are not measured",
                             model::StepProfile::kWarmUpSteps),
                 fmt::format("got {}", steps));
   job::Agreement(strategy.ranks())
