@@ -19,6 +19,7 @@ struct Work {
   /// Multiplications and additions of products and convolutions; 0 for work that memory limits.
   std::int64_t flop = 0;
 
+  /// Adds both amounts.
   Work& operator+=(const Work& other) {
     bytes += other.bytes;
     flop += other.flop;

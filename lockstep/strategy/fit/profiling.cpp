@@ -14,13 +14,20 @@
 namespace lockstep::strategy {
 namespace {
 
-nlohmann::ordered_json to_json(const model::ProfiledPiece& piece) {
+using Json = nlohmann::ordered_json;
+
+Json to_json(const model::ProfiledPiece& piece) {
   return {{"name", piece.name},
           {"ms", piece.milliseconds},
           {"bytes", piece.work.bytes},
           {"flop", piece.work.flop},
           {"floor_ms", piece.floor_milliseconds},
           {"share", piece.share()}};
+}
+
+/// A name that is not UTF-8 does not lose the file.
+std::string line_of(const Json& object) {
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace
@@ -68,13 +75,13 @@ std::optional<model::Profile> Profiling::end() {
 
 void Profiling::write(const model::Profile& profile) {
   std::string lines;
-  for (const model::ProfiledPiece& piece : profile.pieces) lines += to_json(piece).dump() + "\n";
-  nlohmann::ordered_json step = to_json(profile.step);
+  for (const model::ProfiledPiece& piece : profile.pieces) lines += line_of(to_json(piece));
+  Json step = to_json(profile.step);
   step["steps"] = profile.steps;
   step["samples"] = profile.samples;
   step["bytes_per_second"] = profile.speed.bytes_per_second;
   step["flop_per_second"] = profile.speed.flop_per_second;
-  file_->write(lines + step.dump() + "\n");
+  file_->write(lines + line_of(step));
   file_->commit();
 }
 
