@@ -394,7 +394,8 @@ Work Plan::work_of(const Step& step, Part part) {
       flop = step.flop;
       break;
     case Part::data_gradient:
-      moved = o.weights[0].size_bytes() + output_gradient + input_gradients;
+      moved = output_gradient + input_gradients;
+      if (!o.weights.empty()) moved += o.weights[0].size_bytes();  // without the bias
       flop = step.flop;
       break;
   }
