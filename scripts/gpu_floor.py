@@ -47,7 +47,7 @@ def kernels(batch):
     """(name, bytes, FLOP) of a step, in the order of the layers."""
     rows = convolution("conv1", batch, 224, 3, 64, 7, 2, first=True) + normalization("bn1", batch, 112, 64)
     stem = 2 * 64 * 112 ** 2 * batch
-    rows += [("maxpool forward", stem + stem // 4 + stem // 8, 0), ("maxpool backward", stem // 4 + stem // 8 + stem, 0)]
+    rows += [("max_pool2d forward", stem + stem // 4 + stem // 8, 0), ("max_pool2d backward", stem // 4 + stem // 8 + stem, 0)]
     channels, size = 64, 56
     for stage, (blocks, filters) in enumerate(STAGES):
         for block in range(blocks):
@@ -64,11 +64,11 @@ def kernels(batch):
                 rows += normalization(f"{name}.downsample.1", batch, out, outputs)
             channels, size = outputs, out
     pooled, classes = 2 * 2048 * batch, 1000
-    rows += [("avgpool forward", 49 * pooled + pooled, 0), ("avgpool backward", 49 * pooled + pooled, 0)]
+    rows += [(f"global_average_pooling2d {part}", 49 * pooled + pooled, 0) for part in ("forward", "backward")]
     weights, logits, flop = 2 * 2048 * classes, 2 * classes * batch, 2 * 2048 * classes * batch
     rows += [("fc forward", pooled + weights + logits, flop), ("fc weight gradient", pooled + weights + logits, flop),
              ("fc data gradient", pooled + weights + logits, flop)]
-    return [*rows, ("optimizer", OPTIMIZER_BYTES * PARAMETERS, 0)]
+    return [*rows, ("update", OPTIMIZER_BYTES * PARAMETERS, 0)]
 
 
 def floor_seconds(limits, size, flop):
@@ -76,8 +76,10 @@ def floor_seconds(limits, size, flop):
 
 
 def read_profile(file):
+    """The pieces of a step, without the line of the whole step."""
     with open(file, encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines if line.strip()]
+        pieces = [json.loads(line) for line in lines if line.strip()]
+    return [piece for piece in pieces if piece["name"] != "step"]
 
 
 def report(gpu, batch, profile=None):

@@ -266,6 +266,13 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
                "Number of steps between progress reports; 0 disables them")
       ->default_str(std::to_string(a.log_every))
       ->group("Output");
+  command
+      .add_option("--profile", a.fit.profile,
+                  "File for the time of each layer, of the loss, the reduction and the update, as "
+                  "JSON lines: medians of rank 0 after 5 steps, beside the bytes and FLOP that "
+                  "each needs. Timed steps are not recorded (--graph) (default: none)")
+      ->type_name("FILE")
+      ->group("Output");
 }
 
 template <typename AdamLike>

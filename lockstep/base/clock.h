@@ -1,13 +1,31 @@
 // Elapsed time and time of day.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace lockstep {
 
 /// Seconds since `start`.
 inline double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Calls `work` once to warm up, then repeatedly for `seconds`, at least three times. Returns the
+/// shortest time of a call, which excludes most disturbances.
+template <typename Work>
+double shortest_seconds(double seconds, Work work) {
+  constexpr int kFewest = 3;
+  work();
+  double best = std::numeric_limits<double>::max();
+  const auto begin = std::chrono::steady_clock::now();
+  for (int round = 0; round < kFewest || seconds_since(begin) < seconds; ++round) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    best = std::min(best, seconds_since(start));
+  }
+  return best;
 }
 
 /// Seconds since 1970, UTC.

@@ -24,6 +24,9 @@ class Event {
   /// Blocks the host until all work before this event is complete. Throws Error (device) if it
   /// failed.
   void synchronize() const;
+  /// Seconds from `earlier` to this event. Both are complete, of one device, and from
+  /// Stream::record_timed(). Throws Error (device).
+  double seconds_since(const Event& earlier) const;
 
   /// For code specific to the kind of device (stream_impl.h).
   const EventImpl& impl() const { return *impl_; }
@@ -44,6 +47,8 @@ class Stream {
   Device device() const;  ///< where the work runs
   /// Records an event at the current end of the stream.
   Event record();
+  /// The same, with the time at which the device reaches it.
+  Event record_timed();
   /// Makes all later work on this stream wait for `event`. Blocks the host only if this is a CPU
   /// stream and `event` is of a GPU.
   void wait(const Event& event);

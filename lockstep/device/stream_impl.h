@@ -16,6 +16,7 @@ class EventImpl {
   virtual ~EventImpl() = default;
   virtual bool is_complete() const = 0;
   virtual void synchronize() const = 0;
+  virtual double seconds_since(const EventImpl& earlier) const = 0;
 };
 
 class RecordingImpl {
@@ -28,7 +29,7 @@ class StreamImpl {
  public:
   virtual ~StreamImpl() = default;
   virtual Device device() const = 0;
-  virtual std::unique_ptr<EventImpl> record() = 0;
+  virtual std::unique_ptr<EventImpl> record(bool timed) = 0;
   virtual void wait(const EventImpl& event) = 0;
   virtual void synchronize() = 0;
   virtual void copy(void* to, const void* from, std::size_t bytes) = 0;

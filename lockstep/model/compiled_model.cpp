@@ -8,6 +8,7 @@
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/plan.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model {
 namespace {
@@ -149,9 +150,15 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
   const PassContext pass{.training = true,
                          .seed = context.seed,
                          .step = context.step,
-                         .first_sample = context.first_sample};
+                         .first_sample = context.first_sample,
+                         .profile = context.profile};
   active.forward(loaded_, pass);
-  backend_->compute_loss(loss, active.output(), samples, active.output_gradient());
+  const TensorView output = active.output();
+  const TensorView gradient = active.output_gradient();
+  backend_->compute_loss(loss, output, samples, gradient);
+  if (context.profile != nullptr)
+    context.profile->end(
+        "loss", {.bytes = static_cast<std::int64_t>(output.size_bytes() + gradient.size_bytes())});
   if (!accumulate) return active.backward(pass, gradients(), ready);
   if (micro_gradients_.size() == 0)
     micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());

@@ -21,6 +21,7 @@ namespace lockstep::model {
 class Backend;
 class Plan;
 class StatisticsExchange;
+class StepProfile;
 
 /// The values that a step's random numbers and its gradient divisor depend on.
 struct StepContext {
@@ -30,6 +31,7 @@ struct StepContext {
   std::int64_t first_sample = 0;
   std::int64_t global_samples = 0;  ///< samples of the global batch: the divisor of the gradient
   float loss_scale = 1;             ///< factor on the gradients that prevents underflow in 16 bits
+  StepProfile* profile = nullptr;   ///< times layers and loss (step_profile.h); null: none
 };
 
 /// One replica's model on one device. Not thread-safe: call it only from the thread of its replica,

@@ -81,19 +81,20 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     const bool input_gradients = output.needs_gradient;
     output.needs_gradient |= !step.node->parameters.empty();
     if (step.graph.absorbed) continue;
-    step.operation = step.node->layer->compile(
-        {.name = step.node->name,
-         .batch = batch_,
-         .inputs = step.graph.input_shapes,
-         .output = step.graph.output_shape,
-         .training = training,
-         .fused_add = step.graph.fused_add,
-         .fused_relu = step.graph.fused_relu,
-         .fused_statistics = step.graph.fused_statistics,
-         .input_statistics = has_input_statistics(step),
-         .input_gradients = input_gradients,
-         .reads_network_input = step.graph.inputs.front() == kInput && input_readers == 1},
-        backend_);
+    const CompileContext context{
+        .name = step.node->name,
+        .batch = batch_,
+        .inputs = step.graph.input_shapes,
+        .output = step.graph.output_shape,
+        .training = training,
+        .fused_add = step.graph.fused_add,
+        .fused_relu = step.graph.fused_relu,
+        .fused_statistics = step.graph.fused_statistics,
+        .input_statistics = has_input_statistics(step),
+        .input_gradients = input_gradients,
+        .reads_network_input = step.graph.inputs.front() == kInput && input_readers == 1};
+    step.operation = step.node->layer->compile(context, backend_);
+    step.flop = step.node->layer->flop(context);
     if (step.operation) step.needs = step.operation->needs();
     if (step.needs.input_channels > 0)
       pad_input(network.input_shape().back(), step.needs.input_channels);
@@ -282,7 +283,9 @@ void Plan::forward(const TensorView& features, const PassContext& pass) {
   for (Step& step : steps_) {
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k)
       if (value(step.graph.inputs[k]).storage == kExternal) step.operands.inputs[k] = features;
-    if (step.operation) step.operation->forward(step.operands, pass);
+    if (!step.operation) continue;
+    step.operation->forward(step.operands, pass);
+    if (pass.profile != nullptr) end_layer(step, Part::forward, *pass.profile);
   }
 }
 
@@ -334,11 +337,69 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
       else if (!step.operation && input.gradient != value(step.graph.node).gradient)
         backend_.copy(view(input.gradient, input.elements), step.operands.output_gradient);
     }
+    if (step.operation && pass.profile != nullptr) end_layer(step, Part::backward, *pass.profile);
     if (step.node->parameters.empty()) continue;
     pass_over_until(step.node->parameters.front());
     tell_until(step.node->parameters.back() + 1);
   }
   pass_over_until(parameter_entries_.size());
+}
+
+void Plan::end_layer(const Step& step, Part last, StepProfile& profile) const {
+  const Part* const earlier = profile.last_part();
+  // What follows the gradient of the weights is that of the input, if it is needed.
+  const bool is_complete = last == Part::backward && earlier != nullptr &&
+                           std::ranges::all_of(step.operands.input_gradients, &TensorView::empty);
+  if (last == Part::backward && earlier != nullptr && *earlier == Part::weight_gradient)
+    last = Part::data_gradient;
+  if (!is_complete) profile.end(last);
+  profile.end_layer(step.node->name, [&](Part part) { return work_of(step, part); });
+}
+
+Work Plan::work_of(const Step& step, Part part) {
+  const Operands& o = step.operands;
+  const auto bytes = [](const auto& arrays) {
+    std::size_t sum = 0;
+    for (const auto& array : arrays) sum += array.size_bytes();
+    return sum;
+  };
+  // In backward: what the operation saved of its operands, and what it reads again.
+  std::size_t kept = o.saved.size() + (step.needs.output_in_backward ? o.output.size_bytes() : 0);
+  if (step.needs.inputs_in_backward)
+    kept += step.graph.fused_add ? o.inputs[0].size_bytes() : bytes(o.inputs);
+  std::size_t input_gradients = bytes(o.input_gradients);
+  for (std::size_t k = 0; k < step.addends.size(); ++k)  // those that are added to are also read
+    if (step.addends[k] != kNone || (k == 0 && o.add_input_gradient))
+      input_gradients += o.input_gradients[k].size_bytes();
+  const std::size_t output_gradient = o.output_gradient.size_bytes();
+  const std::size_t parameter_gradients = bytes(o.parameter_gradients);
+
+  std::size_t moved = 0;
+  std::int64_t flop = 0;
+  switch (part) {
+    case Part::forward:
+      moved = bytes(o.inputs) + bytes(o.weights) + o.output.size_bytes() + o.saved.size();
+      flop = step.flop;
+      break;
+    case Part::statistics:
+      moved = o.inputs[0].size_bytes();
+      break;
+    case Part::backward:
+      moved = kept + bytes(o.weights) + output_gradient + parameter_gradients + input_gradients;
+      flop = input_gradients > 0 ? 2 * step.flop : step.flop;
+      break;
+    case Part::gradient_sums:
+    case Part::weight_gradient:
+      moved = kept + output_gradient + parameter_gradients;
+      flop = step.flop;
+      break;
+    case Part::data_gradient:
+      moved = output_gradient + input_gradients;
+      if (!o.weights.empty()) moved += o.weights[0].size_bytes();  // without the bias
+      flop = step.flop;
+      break;
+  }
+  return {.bytes = static_cast<std::int64_t>(moved), .flop = flop};
 }
 
 void Plan::forward_without_samples() {

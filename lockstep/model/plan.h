@@ -11,6 +11,7 @@
 #include "lockstep/model/backend.h"
 #include "lockstep/model/graph.h"
 #include "lockstep/model/network.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model {
 
@@ -84,6 +85,7 @@ class Plan {
     const Node* node = nullptr;
     std::unique_ptr<Operation> operation;  // null: the output is the memory of the input
     Needs needs;
+    std::int64_t flop = 0;  // of forward
     bool runs_backward = false;
     // Per input: where its gradient is written before it is added, if another reader has already
     // written a gradient.
@@ -127,6 +129,8 @@ class Plan {
   TensorView view(StorageId storage, std::size_t elements) const;
   StorageId new_array(std::size_t elements, int first, int last);
   void point_gradients_at(std::span<float> gradients);
+  void end_layer(const Step& step, Part last, StepProfile& profile) const;
+  static Work work_of(const Step& step, Part part);
 
   Backend& backend_;
   std::int64_t batch_;

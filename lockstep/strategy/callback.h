@@ -12,6 +12,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::strategy {
 
@@ -123,6 +124,8 @@ struct TrainEnd {
   bool healthy = true;   ///< whether the last step was good; fit() throws if not, without a signal
   int signal = 0;        ///< signal that ended the training; 0 for none
   bool stopped = false;  ///< whether a callback ended the training
+  /// With FitOptions::profile, on the chief: the measured steps.
+  std::optional<model::Profile> profile = {};
 };
 
 /// Observes a training. The hooks are called on every rank at the same points, on the thread that

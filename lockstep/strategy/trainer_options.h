@@ -100,6 +100,10 @@ struct FitOptions {
   /// Number of steps between checks that all replicas have the same values; 0 checks only at
   /// checkpoints.
   std::int64_t check_replicas = 1000;
+  /// A file for the time of each layer, of the loss, the reduction and the update, as JSON lines;
+  /// empty: none. Times the chief's first replica, whose steps are then not recorded
+  /// (docs/performance.md). Written at the end; must have a name on all ranks or on none.
+  std::filesystem::path profile = {};
   /// Initial weights from another training; ignored if this run resumes from a checkpoint.
   std::optional<Pretrained> pretrained = {};
   /// The signals, out of SIGTERM, SIGINT and SIGHUP, that end the training after a step with a

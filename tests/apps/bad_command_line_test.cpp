@@ -54,6 +54,13 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"workers_of_data", "evaluate --workers=8", 2,
                 "command line] expected an option or command of lockstep evaluate (`lockstep "
                 "evaluate --help` lists them), got \"--workers\" (did you mean --data-threads?)"},
+        Refusal{"profile_in_a_missing_folder",
+                kTrain + "--steps 6 --profile /nowhere/profile.jsonl", 3,
+                "/nowhere/profile.jsonl] expected to write the file; No such file or directory"},
+        Refusal{"profile_over_a_folder", kTrain + "--steps 6 --profile /tmp", 3,
+                "/tmp] expected to write the file; Is a directory"},
+        Refusal{"profile_of_too_few_steps", kTrain + "--steps 5 --profile /nowhere/profile.jsonl",
+                2, "profile] expected more steps than the 5 that are not measured, got 5"},
         Refusal{"files_of_an_unquoted_pattern", "train --model mlp --data /dev/null /dev/zero", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"/dev/zero\"; quote a pattern, such as --data "

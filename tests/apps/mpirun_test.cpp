@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -153,6 +154,8 @@ TEST(MpirunFailure, SeenByAllIsPrintedOnce) {
        std::vector<std::pair<std::string, int>>{{"--no-such-option", 2},
                                                 {"--model nothing", 2},
                                                 {"--strategy mirrored", 2},
+                                                {"--steps 5 --profile nowhere.jsonl", 2},
+                                                {"--profile /nowhere/profile.jsonl", 3},
                                                 {"--validation-data synthetic:9x8x1:4:10", 3}}) {
     const Result result = run(mpirun(3, kMpirunTrain + options));
     EXPECT_EQ(result.status, status) << options;
@@ -168,6 +171,22 @@ Result with_rank_1(const std::string& options) {
                                ";; esac; exec \"$@\"",
                            "sh", LOCKSTEP_PROGRAM, "train", "--model", "mlp", "--data",
                            "synthetic:8x8x1:4:1003", "--global-batch", "100", "--epochs", "1000"}));
+}
+
+TEST(MpirunProfile, IsWrittenByTheFirstRank) {
+  const ScratchDirectory directory;
+  const std::filesystem::path file = directory.path() / "profile.jsonl";
+  const Result result = run(mpirun(2, kMpirunTrain + "--profile " + file.string()));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const Result plain = run(mpirun(2, kMpirunTrain));
+  EXPECT_EQ(result.event("end")["parameter_hash"], plain.event("end")["parameter_hash"]);
+  std::vector<nlohmann::json> lines;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 13U);
+  EXPECT_EQ(lines[10]["name"], "reduction");
+  EXPECT_GT(lines[10]["ms"], 0);
+  EXPECT_EQ(lines[12]["samples"], 50);
 }
 
 TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {

@@ -77,6 +77,19 @@ TEST_F(OnAGpu, PageLockedMemoryIsZeroedAndTheHosts) {
   EXPECT_THAT(buffer.as<std::uint8_t>(), Each(0));
 }
 
+TEST_F(OnAGpu, EventsTellTheTimeBetweenThem) {
+  const Buffer from = on_gpu();
+  const Buffer to = on_gpu();
+  Stream stream(kGpu);
+  const Event begin = stream.record_timed();
+  copy(to.data(), from.data(), kBytes, stream);
+  const Event end = stream.record_timed();
+  const Event untimed = stream.record();
+  untimed.synchronize();
+  EXPECT_GT(end.seconds_since(begin), 0);
+  EXPECT_THROW(static_cast<void>(untimed.seconds_since(begin)), Error);
+}
+
 TEST_F(OnAGpu, StreamsWaitForEachOther) {
   Stream first(kGpu);
   Stream second(kGpu);

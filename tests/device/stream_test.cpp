@@ -25,6 +25,15 @@ TEST(CpuStream, IsCompleteAtOnce) {
   EXPECT_NO_THROW(communication.synchronize());
 }
 
+TEST(CpuStream, TellsTheTimeBetweenTwoEvents) {
+  Stream stream(Device{});
+  const Event first = stream.record_timed();
+  const Event second = stream.record_timed();
+  const Event third = stream.record_timed();
+  EXPECT_GT(third.seconds_since(first), 0);
+  EXPECT_GE(third.seconds_since(first), third.seconds_since(second));
+}
+
 TEST(CpuStream, MovesWithItsDevice) {
   Stream first(Device{});
   Stream second = std::move(first);

@@ -10,6 +10,7 @@
 #include "lockstep/device/gpu.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
 namespace lockstep::strategy {
@@ -244,6 +245,39 @@ TEST_F(GpuStep, TakesImagesAsPixels) {
                   cpu.history.epochs.back().validation->loss_sum,
                   1e-3 * cpu.history.epochs.back().validation->loss_sum);
     }
+  }
+}
+
+// The steps between are recorded and replayed; the bits are those of a training that is not timed.
+TEST_F(GpuStep, IsTimedLayerByLayer) {
+  const checkpoint::ScratchDirectory directory;
+  const TrainerOptions options{.optimizer = model::Sgd{.momentum = 0.9F}};
+  for (const auto& devices : {std::vector{kGpu}, std::vector{kGpu, kGpu}}) {
+    const auto run = [&](const std::filesystem::path& profile) {
+      job::Session session(0, nullptr);
+      const auto strategy = make_strategy(session, "auto", devices);
+      FitOptions fit{.epochs = 0, .steps = 20};
+      fit.profile = profile;
+      return train(*strategy, normalized_network(), shuffled_data(), options, std::move(fit));
+    };
+    const Outcome timed = run(directory.path() / "profile.jsonl");
+    EXPECT_EQ(timed.parameter_hash, run({}).parameter_hash);
+    ASSERT_TRUE(timed.history.end.profile.has_value());
+    const model::Profile& profile = *timed.history.end.profile;
+    EXPECT_EQ(profile.steps, 12) << "full batches behind the first 5 steps";
+    std::vector<std::string> names;
+    for (const model::ProfiledPiece& piece : profile.pieces) {
+      names.push_back(piece.name);
+      EXPECT_GT(piece.milliseconds, 0) << piece.name;
+    }
+    EXPECT_THAT(names, testing::ElementsAre(
+                           "input", "dense forward", "batch_normalization statistics",
+                           "batch_normalization forward", "dense_1 forward", "loss",
+                           "dense_1 weight gradient", "dense_1 data gradient",
+                           "batch_normalization gradient sums", "batch_normalization backward",
+                           "dense weight gradient", "reduction", "update"));
+    EXPECT_GT(profile.speed.bytes_per_second, 0);
+    EXPECT_GT(profile.speed.flop_per_second, 0);
   }
 }
 

@@ -15,10 +15,13 @@ using ::testing::ElementsAre;
 // Writes down how each step came to be done.
 class Recorded : public testing::Test {
  protected:
-  void step(std::int64_t samples, std::uint64_t placement = 0) {
-    recordings_.run(samples, placement, [this, samples] {
-      if (!records_) done_.push_back("plain " + std::to_string(samples));
-    });
+  void step(std::int64_t samples, std::uint64_t placement = 0, bool plain = false) {
+    recordings_.run(
+        samples, placement,
+        [this, samples] {
+          if (!records_) done_.push_back("plain " + std::to_string(samples));
+        },
+        plain);
   }
 
   StepRecordings::Enqueue record(const StepRecordings::Enqueue& put) {
@@ -72,6 +75,14 @@ TEST_F(Recorded, AreNotUsedWhereAnotherReplicaHasNone) {
   step(64);
   EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "recording 2",
                                  "recording 2"));
+}
+
+// Where its layers are timed.
+TEST_F(Recorded, AreNotUsedForAStepThatIsToBePlain) {
+  for (int i = 0; i < 3; ++i) step(64);
+  step(64, 0, true);
+  step(64);
+  EXPECT_THAT(done_, ElementsAre("plain 64", "plain 64", "recording 1", "plain 64", "recording 1"));
 }
 
 TEST_F(Recorded, AreMadeAnewAfterAsManyPlainStepsWhenForgotten) {

@@ -11,7 +11,6 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <map>
 #include <set>
 
@@ -172,28 +171,12 @@ constexpr dnnl_dim_t kSide = 512;
 constexpr std::size_t kCopied = std::size_t{16} << 20;  // larger than the private caches of a core
 constexpr double kSlow = 0.75;                          // of the fastest rank's speed
 constexpr double kUseless = 1.0 / 3;
-constexpr int kFewest = 3;
 
 /// CPU time of all threads of this process, in seconds.
 double processor_seconds() {
   timespec time{};
   ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-/// Calls `work` repeatedly for `seconds`. Returns the shortest time of a call, which excludes most
-/// disturbances.
-template <typename Work>
-double shortest(double seconds, Work work) {
-  work();  // warm-up: the first call allocates what is cached
-  double best = std::numeric_limits<double>::max();
-  const auto begin = Clock::now();
-  for (int round = 0; round < kFewest || seconds_since(begin) < seconds; ++round) {
-    const auto start = Clock::now();
-    work();
-    best = std::min(best, seconds_since(start));
-  }
-  return best;
 }
 
 SpeedFacts multiply(int cores, double seconds) {
@@ -203,7 +186,7 @@ SpeedFacts multiply(int cores, double seconds) {
   std::vector<float> product(kSide * kSide);
   const auto begin = Clock::now();
   const double used_before = processor_seconds();
-  const double best = shortest(seconds, [&] {
+  const double best = shortest_seconds(seconds, [&] {
     dnnl_sgemm('N', 'N', kSide, kSide, kSide, 1, left.data(), kSide, right.data(), kSide, 0,
                product.data(), kSide);
   });
@@ -219,7 +202,7 @@ double copy(double seconds) {
   const std::vector<char> from(kCopied, 1);
   std::vector<char> to(kCopied);
   return static_cast<double>(kCopied) / 1e9 /
-         shortest(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
+         shortest_seconds(seconds, [&] { std::memcpy(to.data(), from.data(), kCopied); });
 }
 
 /// Time limit for a measurement of `seconds`, including the warm-up.

@@ -30,6 +30,16 @@ class GpuEvent final : public EventImpl {
     cuda::check(cudaEventSynchronize(event_.get()), "the work before an event");
   }
 
+  double seconds_since(const EventImpl& earlier) const override {
+    const auto* other = dynamic_cast<const GpuEvent*>(&earlier);
+    LOCKSTEP_CHECK(other != nullptr);
+    const cuda::DeviceScope scope(index_);
+    float milliseconds = 0;
+    cuda::check(cudaEventElapsedTime(&milliseconds, other->native(), native()),
+                "the time between two events");
+    return static_cast<double>(milliseconds) / 1e3;
+  }
+
   cudaEvent_t native() const { return event_.get(); }
 
  private:
@@ -50,10 +60,11 @@ class GpuStream final : public StreamImpl {
 
   Device device() const override { return {DeviceKind::gpu, index_}; }
 
-  std::unique_ptr<EventImpl> record() override {
+  std::unique_ptr<EventImpl> record(bool timed) override {
     const cuda::DeviceScope scope(index_);
     cudaEvent_t raw = nullptr;
-    cuda::check(cudaEventCreateWithFlags(&raw, cudaEventDisableTiming | cudaEventBlockingSync),
+    const unsigned timing = timed ? 0U : cudaEventDisableTiming;
+    cuda::check(cudaEventCreateWithFlags(&raw, timing | cudaEventBlockingSync),
                 fmt::format("an event on gpu:{}", index_));
     cuda::EventHandle event(raw);
     cuda::check(cudaEventRecord(raw, stream_.get()), fmt::format("an event on gpu:{}", index_));

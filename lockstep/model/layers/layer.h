@@ -17,6 +17,7 @@ namespace lockstep::model {
 
 class Backend;
 class JsonObject;
+class StepProfile;
 
 /// What the data set determines about a model that is trained on it.
 struct DataShape {
@@ -61,10 +62,11 @@ class BuildContext {
 
 /// What random layers depend on in one pass; see StepContext.
 struct PassContext {
-  bool training = false;          ///< false in evaluation and prediction
-  std::uint64_t seed = 1;         ///< seed of the run
-  std::int64_t step = 0;          ///< counted from 0
-  std::int64_t first_sample = 0;  ///< index of the part's first sample in the global batch
+  bool training = false;           ///< false in evaluation and prediction
+  std::uint64_t seed = 1;          ///< seed of the run
+  std::int64_t step = 0;           ///< counted from 0
+  std::int64_t first_sample = 0;   ///< index of the part's first sample in the global batch
+  StepProfile* profile = nullptr;  ///< times the operations (step_profile.h); null: none
 };
 
 /// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
@@ -180,6 +182,10 @@ class Layer {
   /// (Flatten; Dropout in inference).
   virtual std::unique_ptr<Operation> compile(const CompileContext& context,
                                              Backend& backend) const = 0;
+
+  /// Multiplications and additions of the products in one forward pass, for a profile; the
+  /// gradients of weights and of inputs take as many each. By default 0: only memory limits it.
+  virtual std::int64_t flop(const CompileContext& /*context*/) const { return 0; }
 
   /// What it allows the fusion pass to do; by default nothing.
   virtual Traits traits() const { return {}; }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <csignal>
+#include <functional>
 #include <utility>
 
 #include "lockstep/base/system/terminal.h"
@@ -315,7 +316,31 @@ void ProgressBar::on_checkpoint(const CheckpointLogs& logs) {
   print_line(fmt::format("saved {}", logs.path.string()));
 }
 
+void ProgressBar::print_profile(const model::Profile& profile) {
+  constexpr std::size_t kLongest = 10;
+  std::vector<model::ProfiledPiece> pieces = profile.pieces;
+  std::ranges::stable_sort(pieces, std::ranges::greater{}, &model::ProfiledPiece::milliseconds);
+  pieces.resize(std::min(pieces.size(), kLongest));
+  std::size_t width = profile.step.name.size();
+  for (const model::ProfiledPiece& piece : pieces) width = std::max(width, piece.name.size());
+  print_line(fmt::format("profile of {} of {}, medians, the longest of {}:",
+                         counted(profile.steps, "step"), counted(profile.samples, "sample"),
+                         counted(static_cast<std::int64_t>(profile.pieces.size()), "piece")));
+  print_line(fmt::format("{:{}}  {:>9}  {:>7}  {:>9}  {:>8}", "", width, "ms", "of step",
+                         "floor ms", "of floor"));
+  pieces.push_back(profile.step);
+  for (const model::ProfiledPiece& piece : pieces) {
+    const std::string speed =
+        piece.floor_milliseconds > 0 ? fmt::format("{:.0f} %", 100 * piece.share()) : "";
+    print_line(
+        fmt::format("{:{}}  {:9.3f}  {:>7}  {:9.3f}  {:>8}", piece.name, width, piece.milliseconds,
+                    fmt::format("{:.1f} %", 100 * piece.milliseconds / profile.step.milliseconds),
+                    piece.floor_milliseconds, speed));
+  }
+}
+
 void ProgressBar::on_train_end(const TrainEnd& end) {
+  if (end.profile) print_profile(*end.profile);
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
   if (end.skipped_steps > 0)

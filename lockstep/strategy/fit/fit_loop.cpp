@@ -82,6 +82,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       epoch_(replicas, plan_),
       health_(strategy_),
       buckets_(replicas),
+      profiling_(replicas, fit.profile),
       steps_(replicas, plan_) {}
 
 History FitLoop::run() {
@@ -104,6 +105,7 @@ void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
   plan_.agree(strategy_, replicas_.network());
   restore();
+  profiling_.begin(position_);
   const auto initialized_from = initialize();
   replicas_.check_agreement(position_.step);
   if (plan_.trainer.buckets.wire != allreduce::WireType::float32)
@@ -273,8 +275,10 @@ void FitLoop::end() {
                   .skipped_steps = health_.skipped_steps(),
                   .healthy = health_.is_healthy(),
                   .signal = stop_.signal(),
-                  .stopped = stop_.by_callback()};
+                  .stopped = stop_.by_callback(),
+                  .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
+  if (history_.end.profile) profiling_.write(*history_.end.profile);
   if (const auto diverged = health_.at_end(stop_.signal())) checkpoints_.throw_diverged(*diverged);
 }
 

@@ -11,6 +11,7 @@
 #include "lockstep/strategy/fit/checkpointer.h"
 #include "lockstep/strategy/fit/epoch_account.h"
 #include "lockstep/strategy/fit/fit_plan.h"
+#include "lockstep/strategy/fit/profiling.h"
 #include "lockstep/strategy/fit/step_health.h"
 #include "lockstep/strategy/fit/step_runner.h"
 #include "lockstep/strategy/fit/stop_decision.h"
@@ -65,6 +66,7 @@ class FitLoop {
   EpochAccount epoch_;
   StepHealth health_;
   BucketTuning buckets_;
+  Profiling profiling_;
   StepRunner steps_;
   History history_;
 };

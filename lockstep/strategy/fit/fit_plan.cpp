@@ -77,6 +77,7 @@ std::string FitPlan::describe() const {
   if (fit.pretrained)
     plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
                         fit.pretrained->reset_head ? " without the head" : "");
+  if (!fit.profile.empty()) plan += ", a profile";
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
   return plan;

@@ -151,6 +151,9 @@ void Replica::prepare(std::int64_t global_samples, bool training) {
 
 StepResult Replica::train_step(const data::Batch& part, const StepRequest& request,
                                const data::Batch* next) {
+  const bool is_timed =
+      profile_ != nullptr && profile_->begin_step(part.samples, request.input_seconds);
+  timing_ = is_timed ? profile_ : nullptr;
   enqueue_step(part, request);
   if (next != nullptr) model_.stage(micro_batches_.view(*next, micro_batches_.range(*next, 0)));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
@@ -158,6 +161,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   result.report = step_scalars_.read(model_.backend().stream());
   const model::UpdateOutcome outcome = updater_->outcome();
   const model::MetricSums mine = model_.backend().read_sums();
+  if (timing_ != nullptr) timing_->end_step();
   result.applied = outcome.applied;
   result.loss_scale = loss_scaler_.scale();
   if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
@@ -180,9 +184,12 @@ void Replica::enqueue_step(const data::Batch& part, const StepRequest& request) 
   if (!recordings_) return enqueue_work(part, request, false);
   const auto begin = std::chrono::steady_clock::now();
   load(part, request, 0);
+  end_piece("input");
   // This is the host's time; the time on a GPU is not visible here.
   step_scalars_.stage(request.signal, {request.input_seconds, seconds_since(begin)});
-  recordings_->run(part.samples, model_.placement(), [&] { enqueue_work(part, request, true); });
+  recordings_->run(
+      part.samples, model_.placement(), [&] { enqueue_work(part, request, true); },
+      timing_ != nullptr);
 }
 
 void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded) {
@@ -191,6 +198,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   model::Backend& backend = model_.backend();
   moving_statistics_->keep();
   backend.clear_sums();
+  end_piece("input");
   const double exchanged_before = seconds_in_exchange();
   compute_gradients(part, request, is_loaded);
   if (!is_loaded) {
@@ -202,8 +210,25 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   buckets_.ready(model_.parameter_table().entries().size());
   buckets_.finish();
   buckets_.set_host_waits(false);
+  end_piece("reduction");
   updater_->update(memory_.report());
   backend.fetch_sums();
+  end_piece("update", work_of_update());
+}
+
+void Replica::end_piece(std::string_view name, const model::Work& work) {
+  if (timing_ != nullptr) timing_->end(name, work);
+}
+
+// Reads the gradient, reads and writes parameters and slots, and writes the 16-bit weights.
+model::Work Replica::work_of_update() {
+  const std::size_t slots = updater_->slot_names().size();
+  const std::size_t narrow = options_.precision == model::Precision::float32
+                                 ? 0
+                                 : model::element_bytes(options_.precision);
+  const std::size_t of_parameter = (3 + 2 * slots) * sizeof(float) + narrow;
+  return {.bytes =
+              static_cast<std::int64_t>(model_.parameter_table().element_count() * of_parameter)};
 }
 
 double Replica::seconds_in_exchange() const {
@@ -216,7 +241,8 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
           .step = request.step,
           .first_sample = micro_batches_.first_sample(part, number),
           .global_samples = part.global_samples,
-          .loss_scale = loss_scaler_.scale()};
+          .loss_scale = loss_scaler_.scale(),
+          .profile = timing_};
 }
 
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
@@ -231,7 +257,10 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
   const std::int64_t pieces = micro_batches_.count(part);
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     const data::Range range = micro_batches_.range(part, piece);
-    if (!is_loaded) load(part, request, piece);
+    if (!is_loaded) {
+      load(part, request, piece);
+      end_piece("input");
+    }
     const bool last = piece + 1 == pieces;
     model_.train_loaded(range.size(), context(part, request, piece), options_.loss, piece > 0,
                         last ? ready_ : model::GradientReady{});

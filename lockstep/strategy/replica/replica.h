@@ -7,6 +7,7 @@
 #include <set>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/allreduce/communicator.h"
@@ -15,6 +16,7 @@
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/step_profile.h"
 #include "lockstep/model/updater.h"
 #include "lockstep/strategy/replica/gradient_memory.h"
 #include "lockstep/strategy/replica/loss_scaler.h"
@@ -92,6 +94,9 @@ class Replica {
   void set_bucket_bytes(std::size_t bytes);
   /// Measures the error in the next step (GradientBuckets::measure_wire_error).
   void measure_wire_error();
+  /// Times steps in `profile`, which must outlive them, until it is null. Timed steps are not
+  /// recorded, on all replicas.
+  void set_profile(model::StepProfile* profile) { profile_ = profile; }
   /// A host view of values on the model's device; waits for work in progress.
   device::HostView host_view(std::span<float> values);
   /// xxh3-64 over the parameters in the order of their names.
@@ -155,6 +160,8 @@ class Replica {
                              std::int64_t number) const;
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void end_piece(std::string_view name, const model::Work& work = {});
+  model::Work work_of_update();
   double seconds_in_exchange() const;
   void describe_buckets();
 
@@ -175,6 +182,8 @@ class Replica {
   std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   model::MetricSums metrics_;
+  model::StepProfile* profile_ = nullptr;
+  model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };
 
 /// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same

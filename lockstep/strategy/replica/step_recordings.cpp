@@ -72,11 +72,13 @@ StepRecordings::Enqueue record_step(device::Stream& stream, allreduce::GradientB
               "expected a step that can be recorded (--no-graph disables recording)", error.what());
 }
 
-void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue) {
+void StepRecordings::run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue,
+                         bool plain) {
   if (placement != placement_) clear();
   placement_ = placement;
   Shape& shape = shapes_[samples];
-  const StepKind mine = shape.replay                      ? StepKind::replay
+  const StepKind mine = plain                             ? StepKind::plain
+                        : shape.replay                    ? StepKind::replay
                         : shape.plain_steps < kPlainSteps ? StepKind::plain
                                                           : StepKind::record;
   const StepKind agreed = agree_(mine);

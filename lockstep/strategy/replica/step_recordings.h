@@ -39,8 +39,10 @@ class StepRecordings {
       : record_(std::move(record)), agree_(std::move(agree)) {}
 
   /// Executes one step of `samples` samples, which `enqueue` enqueues. `placement` changes when the
-  /// memory that a step uses has moved, which makes earlier recordings invalid.
-  void run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue);
+  /// memory that a step uses has moved, which makes earlier recordings invalid. With `plain`, the
+  /// step is enqueued without recording.
+  void run(std::int64_t samples, std::uint64_t placement, const Enqueue& enqueue,
+           bool plain = false);
 
   /// Discards all recordings.
   void clear() { shapes_.clear(); }

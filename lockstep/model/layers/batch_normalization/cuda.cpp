@@ -3,6 +3,7 @@
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/batch_normalization/batch_statistics.h"
 #include "lockstep/model/layers/batch_normalization/kernels.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -31,7 +32,7 @@ class BatchNormalizationOperation final : public Operation {
             .scratch_bytes = scratch_.bytes()};
   }
 
-  void forward(const Operands& o, const PassContext& /*pass*/) override {
+  void forward(const Operands& o, const PassContext& pass) override {
     if (!spec_.training) return infer(o);
     if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
@@ -42,6 +43,7 @@ class BatchNormalizationOperation final : public Operation {
       batch_statistics(o.inputs[0], rows_, part_of(o.scratch, partials_at_), statistics(o), me,
                        context_.native());
     share_moments(o);
+    end_part(pass, Part::statistics);
     normalize(o.inputs[0], added(o), scale(o, means(o), inverse_deviations(o)), spec_.relu, rows_,
               o.output, mask(o), context_.native());
   }
@@ -52,7 +54,7 @@ class BatchNormalizationOperation final : public Operation {
     share_moments(o);
   }
 
-  void backward(const Operands& o, const PassContext& /*pass*/) override {
+  void backward(const Operands& o, const PassContext& pass) override {
     const ChannelScale s = scale(o, means(o), inverse_deviations(o));
     gradient_sums(o.inputs[0], mask(o), o.output_gradient, s, rows_,
                   part_of(o.scratch, partials_at_),
@@ -61,6 +63,7 @@ class BatchNormalizationOperation final : public Operation {
                    .gamma = o.parameter_gradients[0].data()},
                   context_.native());
     if (exchange_ != nullptr) exchange_->sum({shared(o), 2 * moments_.channels});
+    end_part(pass, Part::gradient_sums);
     const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
     if (o.input_gradients[0].empty() && of_added.empty()) return;
     input_gradient(o.inputs[0], mask(o), o.output_gradient, s, shared(o), count(o), rows_,

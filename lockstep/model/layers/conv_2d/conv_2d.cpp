@@ -40,6 +40,13 @@ Conv2DSpec Conv2D::spec(const CompileContext& context) const {
           .statistics = context.fused_statistics};
 }
 
+std::int64_t Conv2D::flop(const CompileContext& context) const {
+  const WindowGeometry w = spec(context).window;
+  const std::int64_t of_output =
+      2 * w.kernel_height * w.kernel_width * w.channels / options_.groups;
+  return context.batch * w.output_height * w.output_width * options_.filters * of_output;
+}
+
 std::shared_ptr<const Layer> Conv2D::read(JsonObject& object, const DataShape& /*data*/) {
   return std::make_shared<const Conv2D>(Options{.filters = object.count("filters"),
                                                 .kernel = object.extent("kernel"),

@@ -43,6 +43,7 @@ class Conv2D final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  std::int64_t flop(const CompileContext& context) const override;
   Traits traits() const override {
     return {
         .absorbs_relu = true,

@@ -3,6 +3,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cpu {
 namespace {
@@ -110,7 +111,7 @@ class Conv2DOperation final : public Operation {
     forward_.run(t.scratch);
   }
 
-  void backward(const Operands& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& pass) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
     float* kernel_gradient = t.parameter_gradients[0].data();
     backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
@@ -119,6 +120,7 @@ class Conv2DOperation final : public Operation {
     if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
     backward_weights_.run(t.scratch);
     weights_gradient_.write(kernel_gradient);
+    end_part(pass, Part::weight_gradient);
 
     if (t.input_gradients[0].empty()) return;
     backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.weights[0].data()));

@@ -7,6 +7,7 @@
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 #include "lockstep/model/layers/conv_2d/summing_convolution.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -92,7 +93,7 @@ class Conv2DOperation final : public Operation {
     add_bias(o.output, spec_.bias ? o.weights[1] : TensorView(), spec_.relu, context_.native());
   }
 
-  void backward(const Operands& o, const PassContext& /*pass*/) override {
+  void backward(const Operands& o, const PassContext& pass) override {
     if (spec_.relu)
       relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
     if (spec_.bias)
@@ -111,6 +112,7 @@ class Conv2DOperation final : public Operation {
                        context_.native());
     else if (precision() != Precision::float32)
       convert(written, kernel_gradient, context_.native());
+    end_part(pass, Part::weight_gradient);
 
     if (o.input_gradients[0].empty()) return;
     const TensorView target =

@@ -3,6 +3,7 @@
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cpu {
 namespace {
@@ -66,13 +67,14 @@ class DenseOperation final : public Operation {
     forward_.run(t.scratch);
   }
 
-  void backward(const Operands& t, const PassContext& /*pass*/) override {
+  void backward(const Operands& t, const PassContext& pass) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
     backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
     backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
     backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, t.parameter_gradients[0]);
     if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
     backward_weights_.run(t.scratch);
+    end_part(pass, Part::weight_gradient);
 
     if (t.input_gradients[0].empty()) return;
     backward_data_.place(DNNL_ARG_WEIGHTS, t.weights[0]);

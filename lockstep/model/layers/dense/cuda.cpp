@@ -6,6 +6,7 @@
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/cuda/matrix_product.h"
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -53,7 +54,7 @@ class DenseOperation final : public Operation {
                  o.output.data());
   }
 
-  void backward(const Operands& o, const PassContext& /*pass*/) override {
+  void backward(const Operands& o, const PassContext& pass) override {
     if (spec_.relu)
       relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
     if (spec_.bias)
@@ -61,6 +62,7 @@ class DenseOperation final : public Operation {
                   o.parameter_gradients[1].data(), context_.native());
     weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr,
                   part_of(o.scratch, workspace_at_), o.parameter_gradients[0].data());
+    end_part(pass, Part::weight_gradient);
     if (o.input_gradients[0].empty()) return;
     data_->run(o.output_gradient.data(), o.weights[0].data(), nullptr,
                part_of(o.scratch, workspace_at_), o.input_gradients[0].data());

@@ -31,6 +31,11 @@ DenseSpec Dense::spec(const CompileContext& context) const {
           .input_gradient = context.input_gradients};
 }
 
+std::int64_t Dense::flop(const CompileContext& context) const {
+  const DenseSpec dense = spec(context);
+  return 2 * dense.batch * dense.inputs * dense.units;
+}
+
 std::shared_ptr<const Layer> Dense::read(JsonObject& object, const DataShape& data) {
   const bool is_output = object.required("units") == "classes";
   if (is_output && !data.classes)

@@ -32,6 +32,7 @@ class Dense final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  std::int64_t flop(const CompileContext& context) const override;
   Traits traits() const override { return {.absorbs_relu = true}; }
 
  private:

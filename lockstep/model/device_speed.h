@@ -1,0 +1,15 @@
+// The speed of a replica's device, measured.
+#pragma once
+
+#include "lockstep/model/backend.h"
+#include "lockstep/model/step_profile.h"
+
+namespace lockstep::model {
+
+/// Measures the device of `backend` for some tenths of a second, with the threads of the calling
+/// replica: a ReLU, which reads an array and writes another one, and the product of two square
+/// matrices in the precision of the backend. Sizes double until a pass takes a millisecond, within
+/// a quarter of the free memory. Throws Error (device).
+DeviceSpeed measure_speed(Backend& backend);
+
+}  // namespace lockstep::model

@@ -1,0 +1,38 @@
+// The profile of a training: which steps are timed, and the file that is written.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+
+#include "lockstep/base/atomic_file.h"
+#include "lockstep/model/step_profile.h"
+#include "lockstep/strategy/fit/fit_plan.h"
+
+namespace lockstep::strategy {
+
+/// Times the steps of the chief's first replica (FitOptions::profile).
+class Profiling {
+ public:
+  /// `replicas` must outlive this object. With an empty `path`, nothing is done.
+  Profiling(LocalReplicas& replicas, std::filesystem::path path);
+  ~Profiling();  ///< ends the timing
+  Profiling(const Profiling&) = delete;
+  Profiling& operator=(const Profiling&) = delete;
+
+  /// Opens the file. Throws Error (input) if too few steps are left at `position`, Error (data) if
+  /// the file cannot be written; on all ranks. Collective.
+  void begin(const Position& position);
+  /// Ends the timing, and measures the speed of the device. nullopt on other ranks, without a path,
+  /// or, with a warning, if no step was measured.
+  std::optional<model::Profile> end();
+  /// Writes the file. Throws Error (data).
+  void write(const model::Profile& profile);
+
+ private:
+  LocalReplicas& replicas_;
+  std::filesystem::path path_;
+  std::optional<AtomicFile> file_;
+  std::optional<model::StepProfile> profile_;
+};
+
+}  // namespace lockstep::strategy
