@@ -64,7 +64,7 @@ class GpuUpdater final : public Updater {
     check_options(options);
     for (std::size_t i = 0; i < slot_names().size(); ++i)
       slots_.push_back(context.allocator().allocate(table.flat_size() * sizeof(float)));
-    if constexpr (!LayerWise<Update>) return;
+    if (!LayerWise<Update>) return;
     const LayerTable layers(table);
     chunks_ = upload(layers.chunks);
     first_chunks_ = upload(layers.first_chunks);

@@ -23,7 +23,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// The end of every error that refuses to resume. It does not suggest --resume never, because a new
+/// In every error that refuses to resume. It does not suggest --resume never, because a new
 /// training in the same directory would remove the old checkpoints one by one.
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
