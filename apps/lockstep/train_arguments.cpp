@@ -5,25 +5,65 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <map>
+#include <span>
 #include <string_view>
+#include <variant>
+#include <vector>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/directory.h"
+#include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/zoo/zoo.h"
 
 namespace lockstep::apps {
 namespace {
 
-constexpr auto kOptimizers = enum_names<OptimizerKind>({{OptimizerKind::sgd, "sgd"},
-                                                        {OptimizerKind::adam, "adam"},
-                                                        {OptimizerKind::adamw, "adamw"},
-                                                        {OptimizerKind::lars, "lars"},
-                                                        {OptimizerKind::lamb, "lamb"}});
+/// The optimizers, with their defaults, that have a hyperparameter of this name.
+std::vector<model::OptimizerOptions> optimizers_with(std::string_view hyperparameter) {
+  std::vector<model::OptimizerOptions> all = model::all_optimizers();
+  std::erase_if(all, [&](model::OptimizerOptions& optimizer) {
+    return model::find_hyperparameter(optimizer, hyperparameter) == nullptr;
+  });
+  return all;
+}
 
-OptimizerKind parse_optimizer(std::string_view name) {
-  return kOptimizers.parse("--optimizer", name);
+/// "adam, adamw or lamb", with `last` " or ".
+std::string list_optimizers(std::span<const model::OptimizerOptions> optimizers,
+                            std::string_view last) {
+  std::vector<std::string_view> names;
+  for (const model::OptimizerOptions& optimizer : optimizers)
+    names.push_back(model::name_of(optimizer));
+  return list_names(names, last);
+}
+
+/// "sgd (default 0) and lars (default 0.9)": the optimizers that have a hyperparameter.
+std::string list_defaults(std::string_view hyperparameter) {
+  std::vector<std::string> texts;
+  auto rest = optimizers_with(hyperparameter);
+  const auto default_of = [&](model::OptimizerOptions& optimizer) {
+    return *model::find_hyperparameter(optimizer, hyperparameter);
+  };
+  while (!rest.empty()) {
+    const auto others = std::ranges::stable_partition(
+        rest, [&, value = default_of(rest[0])](auto& other) { return default_of(other) == value; });
+    texts.push_back(fmt::format("{} (default {})",
+                                list_optimizers({rest.begin(), others.begin()}, " and "),
+                                default_of(rest[0])));
+    rest.erase(rest.begin(), others.begin());
+  }
+  return list_names(std::vector<std::string_view>(texts.begin(), texts.end()), " and ");
+}
+
+model::OptimizerOptions parse_optimizer(std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const model::OptimizerOptions& optimizer : model::all_optimizers()) {
+    if (model::name_of(optimizer) == name) return optimizer;
+    names.push_back(model::name_of(optimizer));
+  }
+  refuse_name("--optimizer", name, names);
 }
 
 constexpr auto kFusedStatistics = enum_names<model::FusedStatistics>(
@@ -167,40 +207,44 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Optimizer");
   OptimizerArguments& optimizer = a.optimizer;
+  auto& given = optimizer.hyperparameters;
   add_parsed(command, "--optimizer", optimizer.kind, parse_optimizer, "adam",
-             "Optimizer: sgd, adam, adamw, lars or lamb");
+             "Optimizer: " + list_optimizers(model::all_optimizers(), " or "));
   command
       .add_option("--learning-rate,--lr", a.trainer.schedule.peak,
                   "Peak learning rate, before --lr-scaling")
       ->capture_default_str()
       ->group(kCommonOptions);
-  add_between(command, "--momentum", optimizer.momentum, 0.0F, 1.0F,
-              "Momentum of sgd (default 0) and lars (default 0.9)");
+  add_between(command, "--momentum", given["momentum"], 0.0F, 1.0F,
+              "Momentum of " + list_defaults("momentum"));
   command.add_flag("--nesterov", optimizer.nesterov, "Use Nesterov momentum, for sgd");
-  add_between(command, "--beta1", optimizer.beta1, 0.0F, 1.0F,
-              "Decay rate of the first moment, for adam, adamw and lamb")
+  add_between(
+      command, "--beta1", given["beta1"], 0.0F, 1.0F,
+      "Decay rate of the first moment, for " + list_optimizers(optimizers_with("beta1"), " and "))
       ->default_str("0.9");
-  add_between(command, "--beta2", optimizer.beta2, 0.0F, 1.0F,
-              "Decay rate of the second moment, for adam, adamw and lamb")
+  add_between(
+      command, "--beta2", given["beta2"], 0.0F, 1.0F,
+      "Decay rate of the second moment, for " + list_optimizers(optimizers_with("beta2"), " and "))
       ->default_str("0.999");
-  command.add_option(
-      "--epsilon", optimizer.epsilon,
-      "Term added to a denominator: the square root of the second moment for adam and "
-      "adamw (default 1e-7) and lamb (default 1e-6), the norm that divides a layer's "
-      "learning rate for lars (default 1e-9)");
-  command.add_option(
-      "--trust-coefficient", optimizer.trust_coefficient,
-      "Update size of a layer as a fraction of its weight norm at learning rate 1, for "
-      "lars (default 0.001)");
+  command.add_option("--epsilon", given["epsilon"],
+                     "Term added to a denominator, which is the norm that divides a layer's "
+                     "learning rate for lars, and the square root of the second moment for the "
+                     "others: " +
+                         list_defaults("epsilon"));
+  command.add_option("--trust-coefficient", given["trust_coefficient"],
+                     "Update size of a layer as a fraction of its weight norm at learning rate 1, "
+                     "for " +
+                         list_defaults("trust_coefficient"));
   command.add_option_function<float>(
       "--weight-decay",
-      [&optimizer](float given) {
-        if (!(given >= 0))
-          refuse("expected --weight-decay to be at least 0", fmt::format("got {}", given));
-        optimizer.weight_decay = given;
+      [&decay = given["weight_decay"]](float value) {
+        if (!(value >= 0))
+          refuse("expected --weight-decay to be at least 0", fmt::format("got {}", value));
+        decay = value;
       },
-      "Weight decay of all parameters except biases and normalization: decoupled for adamw and "
-      "lamb (default 0.01), L2 for sgd and adam (default 0) and lars (default 0.0005)");
+      "Weight decay of all parameters except biases and normalization, decoupled for adamw and "
+      "lamb, L2 for the others: " +
+          list_defaults("weight_decay"));
 }
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {
@@ -275,54 +319,30 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       ->group("Output");
 }
 
-template <typename AdamLike>
-AdamLike adam_options(const OptimizerArguments& a) {
-  AdamLike options;
-  options.beta1 = a.beta1;
-  options.beta2 = a.beta2;
-  if (a.epsilon) options.epsilon = *a.epsilon;
-  if (a.weight_decay) options.weight_decay = *a.weight_decay;
-  return options;
-}
-
-model::Lars lars_options(const OptimizerArguments& a) {
-  model::Lars options;
-  if (a.momentum) options.momentum = *a.momentum;
-  if (a.epsilon) options.epsilon = *a.epsilon;
-  if (a.trust_coefficient) options.trust_coefficient = *a.trust_coefficient;
-  if (a.weight_decay) options.weight_decay = *a.weight_decay;
-  return options;
-}
-
 /// Throws Error (input) for a hyperparameter that the optimizer does not have.
 model::OptimizerOptions optimizer_options(const OptimizerArguments& a) {
-  const std::string given = fmt::format("got {}", kOptimizers.name(a.kind));
-  const bool sgd = a.kind == OptimizerKind::sgd;
-  const bool lars = a.kind == OptimizerKind::lars;
-  if (a.momentum.value_or(0) != 0 && !sgd && !lars)
-    refuse("expected --optimizer sgd or lars with --momentum", given);
-  if (a.nesterov && !sgd) refuse("expected --optimizer sgd with --nesterov", given);
-  if (a.trust_coefficient && !lars)
-    refuse("expected --optimizer lars with --trust-coefficient", given);
-  const bool has_moments = !sgd && !lars;
-  const OptimizerArguments defaults;
-  if (!has_moments && (a.beta1 != defaults.beta1 || a.beta2 != defaults.beta2))
-    refuse("expected --optimizer adam, adamw or lamb with --beta1 or --beta2", given);
-  if (a.epsilon && sgd)
-    refuse("expected --optimizer adam, adamw, lamb or lars with --epsilon", given);
-  switch (a.kind) {
-    case OptimizerKind::sgd:
-      return model::Sgd{a.momentum.value_or(0), a.nesterov, a.weight_decay.value_or(0)};
-    case OptimizerKind::adam:
-      return adam_options<model::Adam>(a);
-    case OptimizerKind::adamw:
-      return adam_options<model::AdamW>(a);
-    case OptimizerKind::lars:
-      return lars_options(a);
-    case OptimizerKind::lamb:
-      return adam_options<model::Lamb>(a);
+  // Accepted with every optimizer: no momentum, and what --print-config writes.
+  const std::map<std::string_view, float> harmless = {
+      {"momentum", 0.0F}, {"beta1", model::Adam{}.beta1}, {"beta2", model::Adam{}.beta2}};
+  model::OptimizerOptions options = a.kind;
+  const std::string given = fmt::format("got {}", model::name_of(options));
+  for (const auto& [name, value] : a.hyperparameters) {
+    if (!value) continue;
+    if (float* const found = model::find_hyperparameter(options, name)) {
+      *found = *value;
+    } else if (const auto allowed = harmless.find(name);
+               allowed == harmless.end() || allowed->second != *value) {
+      std::string option = "--" + name;
+      std::ranges::replace(option, '_', '-');
+      refuse(fmt::format("expected --optimizer {} with {}",
+                         list_optimizers(optimizers_with(name), " or "), option),
+             given);
+    }
   }
-  LOCKSTEP_CHECK(false);
+  auto* const sgd = std::get_if<model::Sgd>(&options);
+  if (a.nesterov && sgd == nullptr) refuse("expected --optimizer sgd with --nesterov", given);
+  if (sgd != nullptr) sgd->nesterov = a.nesterov;
+  return options;
 }
 
 /// Throws Error (input) for options of a learning-rate schedule that is not selected.

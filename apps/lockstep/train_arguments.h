@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -11,19 +13,11 @@
 
 namespace lockstep::apps {
 
-/// The optimizers, by their names in `--optimizer`.
-enum class OptimizerKind { sgd, adam, adamw, lars, lamb };
-
-/// Hyperparameters of all optimizers; `kind` decides which apply. nullopt: the optimizer's default.
 struct OptimizerArguments {
-  OptimizerKind kind = OptimizerKind::adam;
-  std::optional<float> momentum;
+  model::OptimizerOptions kind = model::Adam{};  ///< with its defaults
+  /// Those of any optimizer, by the names of its members; nullopt: not given.
+  std::map<std::string, std::optional<float>, std::less<>> hyperparameters;
   bool nesterov = false;
-  float beta1 = 0.9F;
-  float beta2 = 0.999F;
-  std::optional<float> epsilon;
-  std::optional<float> trust_coefficient;
-  std::optional<float> weight_decay;
 };
 
 /// Options as the command line states them; complete() derives the rest.

@@ -80,7 +80,7 @@ std::string route_names(const RouteFilter& filter) {
   std::vector<std::string_view> names;
   for (const RouteInfo& row : kRoutes)
     if (filter(row)) names.push_back(row.name);
-  return list_choices(names);
+  return list_names(names, " or ");
 }
 
 std::string describe_routes(const RouteFilter& filter) {
@@ -89,7 +89,7 @@ std::string describe_routes(const RouteFilter& filter) {
     if (filter(row))
       texts.push_back(row.usage.empty() ? std::string(row.name)
                                         : fmt::format("{} ({})", row.name, row.usage));
-  return list_choices(std::vector<std::string_view>(texts.begin(), texts.end()));
+  return list_names(std::vector<std::string_view>(texts.begin(), texts.end()), " or ");
 }
 
 Topology::Topology(MPI_Comm ranks) : ranks_(size_of(ranks)) {

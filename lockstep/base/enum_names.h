@@ -9,9 +9,11 @@
 
 namespace lockstep {
 
-/// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`.
+/// Throws Error (input): `[where] expected a, b or c, got "aa" (did you mean a?)`, which may
+/// suggest any of the names that are `accepted`, if these are more than those listed.
 [[noreturn]] void refuse_name(std::string_view where, std::string_view name,
-                              std::span<const std::string_view> known);
+                              std::span<const std::string_view> listed,
+                              std::span<const std::string_view> accepted = {});
 
 /// A value and its name.
 template <typename Enum>
@@ -44,11 +46,12 @@ struct EnumNames {
   /// the option or key that `text` comes from.
   Enum parse(std::string_view where, std::string_view text) const {
     if (const std::optional<Enum> found = find(text)) return *found;
-    std::array<std::string_view, N> known;
-    std::size_t count = 0;
+    std::array<std::string_view, N> names;
+    std::size_t first = 0;      // first names, at the beginning
+    std::size_t others_at = N;  // other names, at the end
     for (const EnumName<Enum>& entry : entries)
-      if (name(entry.value) == entry.name) known[count++] = entry.name;
-    refuse_name(where, text, std::span(known).first(count));
+      names[name(entry.value) == entry.name ? first++ : --others_at] = entry.name;
+    refuse_name(where, text, std::span(names).first(first), names);
   }
 };
 

@@ -16,18 +16,27 @@
 namespace lockstep {
 namespace {
 
-// Levenshtein distance, computed row by row.
+bool same_letter(char a, char b) {
+  const auto lower = [](char c) { return c >= 'A' && c <= 'Z' ? c - 'A' + 'a' : c; };
+  return lower(a) == lower(b);
+}
+
+// The number of letters that are inserted, removed, replaced, or exchanged with the next one.
+// Computed row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
   std::vector<std::size_t> row(to.size() + 1);
   std::iota(row.begin(), row.end(), std::size_t{0});
+  std::vector<std::size_t> before;  // the row before
   for (std::size_t i = 1; i <= from.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
+    std::vector<std::size_t> next(to.size() + 1, i);
     for (std::size_t j = 1; j <= to.size(); ++j) {
-      const std::size_t replaced = diagonal + (from[i - 1] == to[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replaced});
+      const std::size_t replaced = row[j - 1] + (same_letter(from[i - 1], to[j - 1]) ? 0 : 1);
+      next[j] = std::min({row[j] + 1, next[j - 1] + 1, replaced});
+      if (i > 1 && j > 1 && same_letter(from[i - 1], to[j - 2]) &&
+          same_letter(from[i - 2], to[j - 1]))
+        next[j] = std::min(next[j], before[j - 2] + 1);
     }
+    before = std::exchange(row, std::move(next));
   }
   return row.back();
 }
@@ -38,14 +47,9 @@ std::string counted(std::int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
-std::string list_names(std::span<const std::string_view> names) {
-  return fmt::format("{}", fmt::join(names, ", "));
-}
-
-std::string list_choices(std::span<const std::string_view> names) {
-  const std::string_view last = names.back();
-  if (names.size() == 1) return std::string(last);
-  return fmt::format("{} or {}", list_names(names.first(names.size() - 1)), last);
+std::string list_names(std::span<const std::string_view> names, std::string_view last) {
+  if (names.size() < 2) return fmt::format("{}", fmt::join(names, ""));
+  return fmt::format("{}{}{}", fmt::join(names.first(names.size() - 1), ", "), last, names.back());
 }
 
 std::string got_name(std::string_view name, std::span<const std::string_view> known) {
@@ -60,9 +64,10 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
 }
 
 void refuse_name(std::string_view where, std::string_view name,
-                 std::span<const std::string_view> known) {
-  throw Error(ErrorCategory::input, where, fmt::format("expected {}", list_choices(known)),
-              got_name(name, known));
+                 std::span<const std::string_view> listed,
+                 std::span<const std::string_view> accepted) {
+  throw Error(ErrorCategory::input, where, "expected " + list_names(listed, " or "),
+              got_name(name, accepted.empty() ? listed : accepted));
 }
 
 namespace {

@@ -13,12 +13,11 @@
 
 namespace lockstep {
 
-/// "a, b, c"
-std::string list_names(std::span<const std::string_view> names);
-/// "a, b or c", of one name or more.
-std::string list_choices(std::span<const std::string_view> names);
+/// "a, b, c"; with `last` " or " "a, b or c".
+std::string list_names(std::span<const std::string_view> names, std::string_view last = ", ");
 
-/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar.
+/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar. Upper
+/// and lower case are the same.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
 
 /// "1 step", "2 steps". For nouns whose plural ends in -s.

@@ -48,69 +48,41 @@ double norm_of(std::size_t size, const Value& value) {
   return std::sqrt(sum);
 }
 
-// The loops below take the constants of an update by value, so that the compiler knows that a loop
-// does not change them.
-
-void update(const Sgd& sgd, const Arrays& arrays, const UpdateContext& context) {
-  const SgdUpdate c = update_of(sgd, context);
-  float* __restrict w = arrays.parameters;
-  const float* __restrict g = arrays.gradients;
-  if (sgd.momentum == 0) {
-    for (std::size_t i = 0; i < arrays.size; ++i) descend(w[i], g[i], c);
-    return;
-  }
-  float* __restrict v = kept(arrays.first);
-  if (sgd.nesterov)
-    for (std::size_t i = 0; i < arrays.size; ++i) descend_with_nesterov(w[i], v[i], g[i], c);
+// function(w, one argument per slot of Update, g) for element `i`.
+template <typename Update, typename Function>
+auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
+                const Function& function) {
+  static_assert(Update::kSlots.size() <= 2);
+  if constexpr (Update::kSlots.size() == 0)
+    return function(w[i], g[i]);
+  else if constexpr (Update::kSlots.size() == 1)
+    return function(w[i], first[i], g[i]);
   else
-    for (std::size_t i = 0; i < arrays.size; ++i) descend_with_momentum(w[i], v[i], g[i], c);
+    return function(w[i], first[i], second[i], g[i]);
 }
 
-void descend_with_moments(const Arrays& arrays, const AdamUpdate c) {
+// Takes the constants of the update by value, so that the compiler knows that the loops do not
+// change them.
+template <typename Update>
+void descend(const Arrays& arrays, Update c) {
   float* __restrict w = arrays.parameters;
   const float* __restrict g = arrays.gradients;
-  float* __restrict m = kept(arrays.first);
-  float* __restrict v = kept(arrays.second);
-  for (std::size_t i = 0; i < arrays.size; ++i) descend_with_moments(w[i], m[i], v[i], g[i], c);
-}
-
-void update(const Adam& adam, const Arrays& arrays, const UpdateContext& context) {
-  descend_with_moments(arrays, update_of(adam, context));
-}
-
-void update(const AdamW& adamw, const Arrays& arrays, const UpdateContext& context) {
-  descend_with_moments(arrays, update_of(adamw, context));
-}
-
-void update(const Lars& lars, const Arrays& arrays, const UpdateContext& context) {
-  const LarsUpdate c = update_of(lars, context);
-  float* __restrict w = arrays.parameters;
-  const float* __restrict g = arrays.gradients;
-  float* __restrict v = kept(arrays.first);
-  float rate = c.rate;
-  if (c.adapts) {
-    const double parameters = norm_of(arrays.size, [&](std::size_t i) { return w[i]; });
-    const double gradients = norm_of(arrays.size, [&](std::size_t i) { return g[i] * c.scale; });
-    rate = layer_rate(c, parameters, gradients);
+  float* __restrict first = Update::kSlots.size() > 0 ? kept(arrays.first) : nullptr;
+  float* __restrict second = Update::kSlots.size() > 1 ? kept(arrays.second) : nullptr;
+  if constexpr (LayerWise<Update>) {
+    for (std::size_t i = 0; i < arrays.size; ++i)
+      at_element<Update>(i, w, first, second, g, [&](auto&... element) { c.follow(element...); });
+    if (c.adapts) {
+      const double parameters = norm_of(arrays.size, [&](std::size_t i) { return w[i]; });
+      const double others = norm_of(arrays.size, [&](std::size_t i) {
+        return at_element<Update>(i, w, first, second, g,
+                                  [&](auto&... element) { return c.along(element...); });
+      });
+      c.rate = c.layer_rate(parameters, others);
+    }
   }
-  for (std::size_t i = 0; i < arrays.size; ++i) descend_with_layer_rate(w[i], v[i], g[i], rate, c);
-}
-
-void update(const Lamb& lamb, const Arrays& arrays, const UpdateContext& context) {
-  const LambUpdate c = update_of(lamb, context);
-  float* __restrict w = arrays.parameters;
-  const float* __restrict g = arrays.gradients;
-  float* __restrict m = kept(arrays.first);
-  float* __restrict v = kept(arrays.second);
-  for (std::size_t i = 0; i < arrays.size; ++i) follow(m[i], v[i], g[i] * c.scale, c.moments);
-  float rate = c.rate;
-  if (c.adapts) {
-    const double parameters = norm_of(arrays.size, [&](std::size_t i) { return w[i]; });
-    const double directions =
-        norm_of(arrays.size, [&](std::size_t i) { return direction(w[i], m[i], v[i], c); });
-    rate = layer_rate(c, parameters, directions);
-  }
-  for (std::size_t i = 0; i < arrays.size; ++i) descend_along(w[i], m[i], v[i], rate, c);
+  for (std::size_t i = 0; i < arrays.size; ++i)
+    at_element<Update>(i, w, first, second, g, [&](auto&... element) { c.descend(element...); });
 }
 
 }  // namespace
@@ -150,7 +122,7 @@ void Optimizer::apply(std::span<float> parameters, std::span<const float> gradie
     const Arrays arrays{range.end - range.begin, parameters.data() + range.begin,
                         gradients.data() + range.begin, slot_at(0), slot_at(1)};
     const UpdateContext context{learning_rate, step, gradient_scale, range.decay};
-    std::visit([&](const auto& chosen) { update(chosen, arrays, context); }, options_);
+    std::visit([&](const auto& update) { descend(arrays, update); }, update_of(options_, context));
   }
 }
 

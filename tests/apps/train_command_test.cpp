@@ -110,8 +110,8 @@ TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
 
 TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
   for (const char* options :
-       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1",
-        "--optimizer adamw --weight-decay 0.1",
+       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1 --beta1 0.9 --beta2 0.999",
+        "--optimizer adamw --weight-decay 0.1 --momentum 0",
         "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay "
         "0",
         "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",

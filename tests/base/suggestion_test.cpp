@@ -16,6 +16,20 @@ TEST(GotName, AsksForTheNearestName) {
   EXPECT_EQ(got_name("dropuot", kKnown), "got \"dropuot\" (did you mean dropout?)");
 }
 
+TEST(GotName, ComparesNamesWithoutTheirCase) {
+  constexpr std::array<std::string_view, 5> kNames = {"sgd", "adam", "adamw", "Mean", "mEAN2"};
+  EXPECT_EQ(got_name("AdamW", kNames), "got \"AdamW\" (did you mean adamw?)");
+  EXPECT_EQ(got_name("ADAM", kNames), "got \"ADAM\" (did you mean adam?)");
+  EXPECT_EQ(got_name("MEAN2", kNames), "got \"MEAN2\" (did you mean mEAN2?)");
+}
+
+TEST(GotName, CountsNeighboursThatAreExchangedOnce) {
+  constexpr std::array<std::string_view, 3> kNames = {"mae", "fp32", "fp16"};
+  EXPECT_EQ(got_name("mea", kNames), "got \"mea\" (did you mean mae?)");
+  EXPECT_EQ(got_name("fp61", kNames), "got \"fp61\" (did you mean fp16?)");
+  EXPECT_EQ(got_name("eam", kNames), "got \"eam\"");
+}
+
 TEST(GotName, DoesNotGuessWhereNothingIsNear) {
   EXPECT_EQ(got_name("attention", kKnown), "got \"attention\"");
   EXPECT_EQ(got_name("", kKnown), "got \"\"");
@@ -60,11 +74,21 @@ TEST(EnumNames, ListTheFirstNamesInAnError) {
   }
 }
 
-TEST(ListNames, SeparatesByCommas) { EXPECT_EQ(list_names(kKnown), "conv2d, dense, dropout"); }
+TEST(EnumNames, SuggestAlsoTheOtherNames) {
+  try {
+    kColors.parse("paint", "azuer");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[paint] expected red, blue or green, got \"azuer\" (did you mean azure?)");
+  }
+}
 
-TEST(ListChoices, EndsWithOr) {
-  EXPECT_EQ(list_choices(kKnown), "conv2d, dense or dropout");
-  EXPECT_EQ(list_choices(std::span(kKnown).first(1)), "conv2d");
+TEST(ListNames, SeparatesByCommas) {
+  EXPECT_EQ(list_names(kKnown), "conv2d, dense, dropout");
+  EXPECT_EQ(list_names(kKnown, " or "), "conv2d, dense or dropout");
+  EXPECT_EQ(list_names(std::span(kKnown).first(1), " or "), "conv2d");
+  EXPECT_EQ(list_names({}, " or "), "");
 }
 
 }  // namespace

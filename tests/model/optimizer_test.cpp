@@ -9,6 +9,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -82,8 +83,8 @@ OptimizerOptions options_of(const ElementWise& optimizer) {
   return std::visit([](const auto& chosen) { return OptimizerOptions(chosen); }, optimizer);
 }
 
-std::vector<OptimizerOptions> all_options() {
-  std::vector<OptimizerOptions> options = {Lars{}, Lamb{}};
+std::vector<OptimizerOptions> many_options() {
+  std::vector<OptimizerOptions> options = all_optimizers();
   for (const ElementWise& optimizer : kElementWise) options.push_back(options_of(optimizer));
   return options;
 }
@@ -277,7 +278,7 @@ TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
 
 TEST(Optimizer, KeepsPaddingAtZero) {
   const ParameterTable table = table_of({{3, true}, {5, false}});
-  for (const OptimizerOptions& options : all_options()) {
+  for (const OptimizerOptions& options : many_options()) {
     Optimizer optimizer(options, table);
     std::vector<float> parameters(table.flat_size());
     std::vector<float> gradients(table.flat_size());
@@ -309,7 +310,7 @@ TEST(Optimizer, NamesItsSlots) {
 TEST(Optimizer, ContinuesBitForBitFromItsSlots) {
   const ParameterTable table = table_of({{40, true}});
   const std::vector<float> gradients(table.flat_size(), 0.25f);
-  for (const OptimizerOptions& options : all_options()) {
+  for (const OptimizerOptions& options : many_options()) {
     Optimizer straight(options, table);
     std::vector<float> expected(table.flat_size(), 1.0f);
     for (std::int64_t step = 1; step <= 4; ++step) straight.apply(expected, gradients, 0.1f, step);
@@ -360,6 +361,24 @@ TEST(Optimizer, ChecksTheSizesItIsGiven) {
   EXPECT_THROW(optimizer.apply(wrong, right, 0.1f, 1), CheckFailure);
   EXPECT_THROW(optimizer.apply(right, wrong, 0.1f, 1), CheckFailure);
   EXPECT_THROW(optimizer.apply(right, right, 0.1f, 0), CheckFailure) << "steps count from 1";
+}
+
+TEST(OptimizerOptions, HaveNamesAndHyperparametersByName) {
+  std::vector<std::string_view> names;
+  for (OptimizerOptions& options : many_options()) {
+    names.push_back(name_of(options));
+    EXPECT_TRUE(to_string(options).starts_with(fmt::format("{}(", names.back())));
+    float* const decay = find_hyperparameter(options, "weight_decay");
+    ASSERT_NE(decay, nullptr) << names.back();
+    *decay = 0.375f;
+    EXPECT_THAT(to_string(options), HasSubstr("weight_decay=0.375"));
+    EXPECT_EQ(find_hyperparameter(options, "learning_rate"), nullptr);
+  }
+  names.resize(all_optimizers().size());
+  EXPECT_THAT(names, ::testing::IsSupersetOf({"sgd", "adam", "adamw", "lars", "lamb"}));
+  OptimizerOptions sgd = Sgd{.momentum = 0.5f};
+  EXPECT_EQ(*find_hyperparameter(sgd, "momentum"), 0.5f);
+  EXPECT_EQ(find_hyperparameter(sgd, "beta1"), nullptr);
 }
 
 TEST(OptimizerOptions, ReadsLikeItsConstructor) {

@@ -120,12 +120,16 @@ class UpdaterOn : public ::testing::TestWithParam<device::DeviceKind> {
   }
 };
 
-const std::vector<OptimizerOptions> kOptimizers = {
-    Sgd{}, Sgd{.momentum = 0.9F}, Adam{}, AdamW{}, Lars{}, Lamb{}};
+std::vector<OptimizerOptions> trial_optimizers() {
+  std::vector<OptimizerOptions> options = all_optimizers();
+  options.push_back(Sgd{.momentum = 0.9F});
+  options.push_back(Sgd{.momentum = 0.9F, .nesterov = true});
+  return options;
+}
 const Report kGood = report_of({.loss_sum = 2, .samples = 4});
 
 TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
-  for (const OptimizerOptions& options : kOptimizers) {
+  for (const OptimizerOptions& options : trial_optimizers()) {
     UpdaterTrial trial(GetParam(), options);
     trial.update(0, kNan, report_of({.loss_sum = kInfinity}),
                  0);  // skipped: leaves the kept statistics

@@ -6,8 +6,11 @@
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "lockstep/model/network_json.h"
+#include "lockstep/strategy/fit/fit_state.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
@@ -169,8 +172,8 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
   other.add(model::Dense({.units = kClasses}));
   EXPECT_EQ(error(other, {}), network + ", with relu as layer 1, got batch_normalization" + over);
   EXPECT_EQ(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
-            "[resume] expected the optimizer of " + path +
-                ", with slots [m, v], got one with [momentum]" + over);
+            "[resume] expected a checkpoint of sgd, got one of adam" + over +
+                ", with --init-from " + path + " to begin with its weights");
 }
 
 TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
@@ -180,7 +183,32 @@ TEST(ResumeFrom, RefusesAnOptimizerWithoutSlotsForOneThatHasThem) {
   EXPECT_THAT(
       error_of(
           [&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
-      HasSubstr("with slots [m, v], got one with []; use another --checkpoint-dir to start over"));
+      HasSubstr("expected a checkpoint of sgd, got one of adam; use another --checkpoint-dir"));
+}
+
+TEST(ResumeFrom, StatesTheHyperparametersOfOptimizersWithTheSameName) {
+  const checkpoint::ScratchDirectory directory;
+  const TrainerOptions sgd{.optimizer = model::Sgd{}};
+  const TrainerOptions momentum{.optimizer = model::Sgd{.momentum = 0.9F}};
+  train(1, plain_network(), shuffled_data(), momentum, saving_to(directory, 0, 4));
+  EXPECT_THAT(
+      error_of(
+          [&] { train(1, plain_network(), shuffled_data(), sgd, saving_to(directory, 0, 0)); }),
+      HasSubstr("expected a checkpoint of sgd(weight_decay=0), got one of sgd(momentum=0.9, "
+                "weight_decay=0); use another --checkpoint-dir"));
+}
+
+TEST(ResumeFrom, StatesTheSlotsOfAnOptimizerWithoutAName) {
+  checkpoint::RestoredCheckpoint saved{.path = "run/step-00000004", .state = {}};
+  checkpoint::TrainingState given;
+  *given.configuration = {{"slots", std::vector<std::string>{"momentum"}},
+                          {"optimizer_options", "sgd(momentum=0.9, weight_decay=0)"}};
+  explain_misfit(saved, given);  // names neither
+  *saved.state.configuration = {{"slots", std::vector<std::string>{"m", "v"}}};
+  EXPECT_EQ(error_of([&] { explain_misfit(saved, given); }),
+            "[resume] expected a checkpoint of an optimizer with the slots [momentum], got one "
+            "with [m, v]; use another --checkpoint-dir to start over, with --init-from "
+            "run/step-00000004 to begin with its weights");
 }
 
 TEST(ResumeFrom, GivesTheBitsOfAStraightRunWithLayerWiseRates) {

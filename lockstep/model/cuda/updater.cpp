@@ -1,6 +1,5 @@
 #include "lockstep/model/cuda/updater.h"
 
-#include <type_traits>
 #include <variant>
 #include <vector>
 
@@ -13,9 +12,6 @@ namespace {
 
 // Number of elements that one thread block sums for a norm.
 constexpr std::size_t kChunkElements = std::size_t{1} << 16;
-
-template <typename Options>
-using UpdateOf = decltype(update_of(std::declval<Options>(), UpdateContext{}));
 
 // The layout of the flat arrays for layer-wise optimizers, built on the host.
 struct LayerTable {
@@ -50,14 +46,13 @@ std::vector<std::uint8_t> decays_of_blocks(const ParameterTable& table) {
   return decays;
 }
 
-template <typename Options>
+template <typename Update>
 class GpuUpdater final : public Updater {
  public:
-  GpuUpdater(Context& context, const Options& options, const ParameterTable& table,
+  GpuUpdater(Context& context, const OptimizerOptions& options, const ParameterTable& table,
              const UpdateArrays& arrays)
       : Updater(options),
         context_(context),
-        chosen_(options),
         arrays_(arrays),
         numbers_(context),
         decision_numbers_(context),
@@ -69,7 +64,7 @@ class GpuUpdater final : public Updater {
     check_options(options);
     for (std::size_t i = 0; i < slot_names().size(); ++i)
       slots_.push_back(context.allocator().allocate(table.flat_size() * sizeof(float)));
-    if (!is_layer_wise(options)) return;
+    if (!LayerWise<Update>) return;
     const LayerTable layers(table);
     chunks_ = upload(layers.chunks);
     first_chunks_ = upload(layers.first_chunks);
@@ -87,9 +82,9 @@ class GpuUpdater final : public Updater {
 
   void begin(const UpdateRequest& request) override {
     const auto numbers = [&](bool decays) {
-      return update_of(
-          chosen_,
-          {.learning_rate = request.learning_rate, .step = request.update, .decays = decays});
+      return std::get<Update>(update_of(
+          options(),
+          {.learning_rate = request.learning_rate, .step = request.update, .decays = decays}));
     };
     numbers_.set({numbers(false), numbers(true)});
     decision_numbers_.set({.clip_norm = request.clip_norm, .loss_scale = request.loss_scale});
@@ -102,13 +97,7 @@ class GpuUpdater final : public Updater {
     square_sums(arrays_.gradients.data(), arrays_.gradients.size(), partials, stream);
     decide(summable.data(), partials, square_sum_parts(arrays_.gradients.size()),
            decision_numbers_.data(), decision, stream);
-    const FlatArrays flat = flat_arrays();
-    if constexpr (std::is_same_v<Options, Sgd>)
-      descend(flat, chosen_, numbers_.data(), decision, stream);
-    else if constexpr (std::is_same_v<UpdateOf<Options>, AdamUpdate>)
-      descend(flat, numbers_.data(), decision, stream);
-    else
-      descend(flat, layers_, numbers_.data(), decision, stream);
+    descend(flat_arrays(), layers_, numbers_.data(), decision, stream);
     restore_unless_applied(decision, arrays_.kept_statistics.data(), arrays_.statistics.data(),
                            arrays_.statistics.size(), stream);
     device::copy(fetched_decision_.data(), decision, sizeof(Decision), context_.stream());
@@ -145,9 +134,8 @@ class GpuUpdater final : public Updater {
   }
 
   Context& context_;
-  Options chosen_;
   UpdateArrays arrays_;
-  StagedValue<Numbers<UpdateOf<Options>>> numbers_;
+  StagedValue<Numbers<Update>> numbers_;
   StagedValue<DecisionNumbers> decision_numbers_;
   device::Buffer partials_;
   device::Buffer decision_;
@@ -167,10 +155,10 @@ class GpuUpdater final : public Updater {
 std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options,
                                       const ParameterTable& table, const UpdateArrays& arrays) {
   return std::visit(
-      [&]<typename Options>(const Options& chosen) -> std::unique_ptr<Updater> {
-        return std::make_unique<GpuUpdater<Options>>(context, chosen, table, arrays);
+      [&]<typename Update>(const Update&) -> std::unique_ptr<Updater> {
+        return std::make_unique<GpuUpdater<Update>>(context, options, table, arrays);
       },
-      options);
+      update_of(options, {}));
 }
 
 }  // namespace lockstep::model::cuda

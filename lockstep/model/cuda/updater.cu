@@ -65,14 +65,25 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
-// Applies a formula to FlatArrays: function(w, first, second, g, numbers, rate). A slot that the
-// optimizer does not have is passed as a temporary zero.
-template <typename Weight, typename Update, int kSlots, typename Formula>
+// function(w, one argument per slot of Update, g) for element `i`.
+template <typename Update, typename Function>
+__device__ auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
+                           const Function& function) {
+  static_assert(Update::kSlots.size() <= 2);
+  if constexpr (Update::kSlots.size() == 0)
+    return function(w[i], g[i]);
+  else if constexpr (Update::kSlots.size() == 1)
+    return function(w[i], first[i], g[i]);
+  else
+    return function(w[i], first[i], second[i], g[i]);
+}
+
+template <typename Weight, typename Update>
 __global__ void __launch_bounds__(kThreads)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers,
-                const Decision* decision, const std::uint32_t* parameter_of, const float* rates,
-                Formula formula) {
+                const Decision* decision, const std::uint32_t* parameter_of, const float* rates) {
   if (decision->applied == 0) return;
+  constexpr std::size_t kSlots = Update::kSlots.size();
   __shared__ Update of_kind[2];
   if (threadIdx.x < 2) {
     of_kind[threadIdx.x] = (*numbers)[threadIdx.x];
@@ -82,8 +93,8 @@ __global__ void __launch_bounds__(kThreads)
   for (std::size_t pack = first_index(); pack < a.count / kTake; pack += index_stride()) {
     const std::size_t at = pack * kTake;
     const std::size_t block = at / kFlatBlock;
-    const Update update = of_kind[a.decays[block]];
-    const float rate = rates == nullptr ? 0.0f : rates[parameter_of[block]];
+    Update update = of_kind[a.decays[block]];
+    if constexpr (LayerWise<Update>) update.rate = rates[parameter_of[block]];
     Values<float, kTake> w = load<float, kTake>(a.parameters + at);
     const Values<float, kTake> g = load<float, kTake>(a.gradients + at);
     Values<float, kTake> first{};
@@ -92,56 +103,12 @@ __global__ void __launch_bounds__(kThreads)
     if constexpr (kSlots > 1) second = load<float, kTake>(a.second + at);
 #pragma unroll
     for (int i = 0; i < kTake; ++i)
-      formula(w.elements[i], first.elements[i], second.elements[i], g.elements[i], update, rate);
+      at_element<Update>(i, w.elements, first.elements, second.elements, g.elements,
+                         [&](auto&... element) { update.descend(element...); });
     store_parameters(w, at, a.parameters, weights);
     if constexpr (kSlots > 0) store<float, kTake>(a.first + at, first);
     if constexpr (kSlots > 1) store<float, kTake>(a.second + at, second);
   }
-}
-
-struct Plain {
-  __device__ void operator()(float& w, float&, float&, float g, const SgdUpdate& c, float) const {
-    model::descend(w, g, c);
-  }
-};
-struct Momentum {
-  __device__ void operator()(float& w, float& v, float&, float g, const SgdUpdate& c, float) const {
-    descend_with_momentum(w, v, g, c);
-  }
-};
-struct Nesterov {
-  __device__ void operator()(float& w, float& v, float&, float g, const SgdUpdate& c, float) const {
-    descend_with_nesterov(w, v, g, c);
-  }
-};
-struct TwoMoments {
-  __device__ void operator()(float& w, float& m, float& v, float g, const AdamUpdate& c,
-                             float) const {
-    descend_with_moments(w, m, v, g, c);
-  }
-};
-struct LayerRate {
-  __device__ void operator()(float& w, float& v, float&, float g, const LarsUpdate& c,
-                             float rate) const {
-    descend_with_layer_rate(w, v, g, rate, c);
-  }
-};
-struct AlongDirection {
-  __device__ void operator()(float& w, float& m, float& v, float, const LambUpdate& c,
-                             float rate) const {
-    descend_along(w, m, v, rate, c);
-  }
-};
-
-template <int kSlots, typename Update, typename Formula>
-void descend_by(const FlatArrays& arrays, const Numbers<Update>* numbers, const Decision* decision,
-                Formula formula, cudaStream_t stream, const Layers& layers = {}) {
-  if (arrays.count == 0) return;
-  with_type(arrays.weights.type(), [&]<typename Weight>(Weight) {
-    launch(descend_all<Weight, Update, kSlots, Formula>, blocks_for(arrays.count / kTake), kThreads,
-           stream, arrays, data<Weight>(arrays.weights), numbers, decision, layers.parameter_of,
-           layers.rates, formula);
-  });
 }
 
 // Sums of squares of two quantities over a chunk: norms(i) returns both.
@@ -163,27 +130,21 @@ __device__ void sum_chunk(const Chunk& chunk, double* partials, Norms norms) {
   partials[2 * blockIdx.x + 1] = second;
 }
 
-__global__ void norms_for_lars(FlatArrays a, Layers layers, const Numbers<LarsUpdate>* numbers,
-                               const Decision* decision) {
-  const Chunk chunk = layers.chunks[blockIdx.x];
-  const float scale = (*numbers)[a.decays[chunk.begin / kFlatBlock]].scale * decision->scale;
-  sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& gradient) {
-    parameter = a.parameters[i];
-    gradient = a.gradients[i] * scale;
-  });
-}
-
-// Also updates m and v: the direction uses the new values.
-__global__ void norms_for_lamb(FlatArrays a, Layers layers, const Numbers<LambUpdate>* numbers,
-                               const Decision* decision) {
+// The norms that layer_rate() takes. Also lets the slots follow the gradient.
+template <typename Update>
+__global__ void norms_of_chunks(FlatArrays a, Layers layers, const Numbers<Update>* numbers,
+                                const Decision* decision) {
   if (decision->applied == 0) return;
   const Chunk chunk = layers.chunks[blockIdx.x];
-  const LambUpdate update = (*numbers)[a.decays[chunk.begin / kFlatBlock]];
-  const float scale = update.scale * decision->scale;
-  sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& along) {
-    follow(a.first[i], a.second[i], a.gradients[i] * scale, update.moments);
+  Update update = (*numbers)[a.decays[chunk.begin / kFlatBlock]];
+  update.scale *= decision->scale;
+  sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& other) {
     parameter = a.parameters[i];
-    along = direction(parameter, a.first[i], a.second[i], update);
+    other =
+        at_element<Update>(i, a.parameters, a.first, a.second, a.gradients, [&](auto&... element) {
+          update.follow(element...);
+          return update.along(element...);
+        });
   });
 }
 
@@ -201,7 +162,7 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
   const std::size_t begin = layers.chunks[layers.first_chunks[parameter]].begin;
   const Update update = (*numbers)[a.decays[begin / kFlatBlock]];
   layers.rates[parameter] =
-      update.adapts ? layer_rate(update, sqrt(first), sqrt(second)) : update.rate;
+      update.adapts ? update.layer_rate(sqrt(first), sqrt(second)) : update.rate;
 }
 
 }  // namespace
@@ -226,37 +187,23 @@ void restore_unless_applied(const Decision* decision, const float* kept, float* 
     launch(restore, blocks_for(count), kThreads, stream, decision, kept, values, count);
 }
 
-void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers,
+void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& any_numbers,
              const Decision* decision, cudaStream_t stream) {
-  if (sgd.momentum == 0)
-    descend_by<0>(arrays, numbers, decision, Plain(), stream);
-  else if (sgd.nesterov)
-    descend_by<1>(arrays, numbers, decision, Nesterov(), stream);
-  else
-    descend_by<1>(arrays, numbers, decision, Momentum(), stream);
-}
-
-void descend(const FlatArrays& arrays, const Numbers<AdamUpdate>* numbers, const Decision* decision,
-             cudaStream_t stream) {
-  descend_by<2>(arrays, numbers, decision, TwoMoments(), stream);
-}
-
-void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LarsUpdate>* numbers,
-             const Decision* decision, cudaStream_t stream) {
-  if (layers.chunk_count == 0) return;
-  launch(norms_for_lars, layers.chunk_count, kThreads, stream, arrays, layers, numbers, decision);
-  launch(rates_of_layers<LarsUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays,
-         layers, numbers);
-  descend_by<1>(arrays, numbers, decision, LayerRate(), stream, layers);
-}
-
-void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LambUpdate>* numbers,
-             const Decision* decision, cudaStream_t stream) {
-  if (layers.chunk_count == 0) return;
-  launch(norms_for_lamb, layers.chunk_count, kThreads, stream, arrays, layers, numbers, decision);
-  launch(rates_of_layers<LambUpdate>, blocks_for(layers.parameters), kThreads, stream, arrays,
-         layers, numbers);
-  descend_by<2>(arrays, numbers, decision, AlongDirection(), stream, layers);
+  if (arrays.count == 0) return;
+  const auto enqueue = [&]<typename Update>(const Numbers<Update>* numbers) {
+    if constexpr (LayerWise<Update>) {
+      launch(norms_of_chunks<Update>, layers.chunk_count, kThreads, stream, arrays, layers, numbers,
+             decision);
+      launch(rates_of_layers<Update>, blocks_for(layers.parameters), kThreads, stream, arrays,
+             layers, numbers);
+    }
+    with_type(arrays.weights.type(), [&]<typename Weight>(Weight) {
+      launch(descend_all<Weight, Update>, blocks_for(arrays.count / kTake), kThreads, stream,
+             arrays, data<Weight>(arrays.weights), numbers, decision, layers.parameter_of,
+             layers.rates);
+    });
+  };
+  std::visit(enqueue, any_numbers);
 }
 
 }  // namespace lockstep::model::cuda

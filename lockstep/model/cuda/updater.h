@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
+#include <variant>
 
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/optimizer_options.h"
@@ -29,6 +31,11 @@ struct Chunk {
 /// The constants of an update in GPU memory: for parameters without and with decay.
 template <typename Update>
 using Numbers = std::array<Update, 2>;
+
+template <typename... Updates>
+std::variant<const Numbers<Updates>*...> pointers_to_numbers(const std::variant<Updates...>&);
+/// A pointer to the constants of any kind of update.
+using AnyNumbers = decltype(pointers_to_numbers(std::declval<OptimizerUpdate>()));
 
 /// Inputs of the decision about an update, in addition to gradients and metrics.
 struct DecisionNumbers {
@@ -62,18 +69,12 @@ void restore_unless_applied(const Decision* decision, const float* kept, float* 
 struct FlatArrays {
   float* parameters = nullptr;
   const float* gradients = nullptr;
-  float* first = nullptr;   ///< momentum, velocity or m
-  float* second = nullptr;  ///< v
+  float* first = nullptr;   ///< the first slot, or null
+  float* second = nullptr;  ///< the second slot, or null
   TensorView weights;       ///< 16 bits, or empty
   std::size_t count = 0;
   const std::uint8_t* decays = nullptr;  ///< [count / kFlatBlock]
 };
-
-/// No effect unless the step is applied.
-void descend(const FlatArrays& arrays, const Sgd& sgd, const Numbers<SgdUpdate>* numbers,
-             const Decision* decision, cudaStream_t stream);
-void descend(const FlatArrays& arrays, const Numbers<AdamUpdate>* numbers, const Decision* decision,
-             cudaStream_t stream);
 
 /// Additional arrays of layer-wise optimizers.
 struct Layers {
@@ -85,9 +86,9 @@ struct Layers {
   double* partials = nullptr;                   ///< [chunk_count x 2], scratch
   float* rates = nullptr;                       ///< [parameters], scratch
 };
-void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LarsUpdate>* numbers,
-             const Decision* decision, cudaStream_t stream);
-void descend(const FlatArrays& arrays, const Layers& layers, const Numbers<LambUpdate>* numbers,
+/// Updates parameters, weights and slots. `layers` is read by layer-wise optimizers. No effect
+/// unless the step is applied.
+void descend(const FlatArrays& arrays, const Layers& layers, const AnyNumbers& numbers,
              const Decision* decision, cudaStream_t stream);
 
 // The updater of a GPU. Decisions are made on the GPU, so that the host waits once per step.

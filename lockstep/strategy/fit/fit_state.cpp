@@ -23,7 +23,7 @@
 namespace lockstep::strategy {
 namespace {
 
-/// The end of every error that refuses to resume. It does not suggest --resume never, because a new
+/// In every error that refuses to resume. It does not suggest --resume never, because a new
 /// training in the same directory would remove the old checkpoints one by one.
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
@@ -31,11 +31,13 @@ constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kOptimizerKey = "optimizer_options";
+constexpr const char* kSlotsKey = "slots";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
-[[noreturn]] void refuse(const std::string& expected, const std::string& given) {
+[[noreturn]] void refuse(const std::string& expected, const std::string& given,
+                         const std::string& further = "") {
   throw Error(ErrorCategory::checkpoint, "resume", expected,
-              fmt::format("got {}; {}", given, kStartOver));
+              fmt::format("got {}; {}{}", given, kStartOver, further));
 }
 
 /// Throws unless a number of the checkpoint is the same in the run that resumes from it.
@@ -75,13 +77,29 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
              precision);
 }
 
-using Slots = std::vector<std::string>;
+/// "adam" of "adam(beta1=0.9, …)".
+std::string optimizer_name(const std::string& description) {
+  return description.substr(0, description.find('('));
+}
 
-void check_same_slots(const std::string& path, const Slots& saved, const Slots& given) {
-  if (saved != given)
-    refuse(
-        fmt::format("expected the optimizer of {}, with slots [{}]", path, fmt::join(saved, ", ")),
-        fmt::format("one with [{}]", fmt::join(given, ", ")));
+/// Throws unless two configurations are of optimizers with the same slots.
+void check_same_slots(const std::string& path, const nlohmann::json& saved,
+                      const nlohmann::json& given) {
+  const auto slots = given.at(kSlotsKey).get<std::vector<std::string>>();
+  const auto others = saved.value(kSlotsKey, slots);
+  if (slots == others) return;
+  std::string expected = given.at(kOptimizerKey);
+  std::string got = saved.value(kOptimizerKey, "");
+  if (got.empty()) {  // of an early version
+    expected = fmt::format("an optimizer with the slots [{}]", fmt::join(slots, ", "));
+    got = fmt::format("one with [{}]", fmt::join(others, ", "));
+  } else {
+    const bool differ = optimizer_name(expected) != optimizer_name(got);
+    if (differ) expected = optimizer_name(expected);
+    got = "one of " + (differ ? optimizer_name(got) : got);
+  }
+  refuse("expected a checkpoint of " + expected, got,
+         fmt::format(", with --init-from {} to begin with its weights", path));
 }
 
 /// Throws for the first difference between two descriptions of networks (network_json.h).
@@ -133,8 +151,9 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "global batch", state.global_batch, dataset.global_batch());
   check_same(path, "seed", static_cast<std::int64_t>(state.seed),
              static_cast<std::int64_t>(plan.trainer.seed));
-  const auto slots = replicas[0].optimizer().slot_names();
-  check_same_slots(path, saved.value("slots", slots), slots);
+  check_same_slots(path, saved,
+                   {{kSlotsKey, replicas[0].optimizer().slot_names()},
+                    {kOptimizerKey, to_string(plan.trainer.optimizer)}});
   const Strategy& strategy = replicas.strategy();
   if (strategy.is_chief() && state.step < plan.last_step)
     warn_of_differences(path, state, plan, *strategy.session().logger());
@@ -237,7 +256,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
   DataNames::of(dataset).add_to(written.configuration);
-  configuration["slots"] = replicas[0].optimizer().slot_names();
+  configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
 }
@@ -250,8 +269,7 @@ void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
   if (saved.contains(kNetworkKey) && ours.contains(kNetworkKey))
     check_same_network(path, saved.at(kNetworkKey).at("description"),
                        ours.at(kNetworkKey).at("description"));
-  if (saved.contains("slots"))
-    check_same_slots(path, saved.at("slots").get<Slots>(), ours.at("slots").get<Slots>());
+  check_same_slots(path, saved, ours);
 } catch (const nlohmann::json::exception&) {
   return;  // a program stored something else under these keys
 }
