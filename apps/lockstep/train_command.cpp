@@ -80,7 +80,7 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
         arguments.summary_dir, arguments.log_every, markdown, strategy.session().logger()));
   if (strategy.num_replicas_in_sync() > 1)
     callbacks.push_back(std::make_shared<strategy::Stragglers>(
-        strategy, std::max<std::int64_t>(1, arguments.log_every)));
+        strategy, strategy::Stragglers::interval(arguments.log_every)));
   return callbacks;
 }
 
