@@ -16,7 +16,8 @@ namespace lockstep {
 /// "a, b, c"
 std::string list_names(std::span<const std::string_view> names);
 
-/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar.
+/// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar. The only
+/// one that begins with `name` is similar.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
 
 /// "1 step", "2 steps". For nouns whose plural ends in -s.
