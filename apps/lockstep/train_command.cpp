@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -94,8 +95,16 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
     same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
   }
   same.bad_records.reset();  // each record counts once
-  return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
-      .batch(arguments.data.global_batch);
+  try {
+    return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
+        .batch(arguments.data.global_batch);
+  } catch (const Error& error) {
+    constexpr std::string_view kOption = "--data ";  // in the errors of every data set
+    ErrorMessage message = error.message();
+    if (message.where.starts_with(kOption))
+      message.where.replace(0, kOption.size(), "--validation-data ");
+    throw Error(error.category(), message);
+  }
 }
 
 /// The route of the run that this one resumes.
