@@ -15,7 +15,8 @@ namespace lockstep::apps {
 
 std::vector<std::string> without_help_command(std::vector<std::string> arguments) {
   if (arguments.empty() || arguments.front() != "help") return arguments;
-  while (!arguments.empty() && arguments.front() == "help") arguments.erase(arguments.begin());
+  while (!arguments.empty() && (arguments.front() == "help" || arguments.front() == "--help"))
+    arguments.erase(arguments.begin());
   arguments.emplace_back("--help");
   return arguments;
 }

@@ -204,14 +204,15 @@ namespace {
 Error wrong_option(const CLI::ParseError& error, const CLI::Option& option, const CLI::App& command,
                    const TypedOption& typed) {
   const std::string where = "command line";
+  const bool is_flag = option.get_items_expected_max() == 0;
   if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr)
     return {ErrorCategory::input, where,
             fmt::format("expected {}, as `{} --help` describes", typed.name, path_of(command)),
             "got none"};
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr)
     return {ErrorCategory::input, where,
-            fmt::format("expected {} {}", typed.name, value_name(option)),
-            "got the option without a value"};
+            fmt::format("expected {} {}", typed.name, is_flag ? "once" : value_name(option)),
+            is_flag ? "got it again" : "got the option without a value"};
   if (dynamic_cast<const CLI::ExcludesError*>(&error) != nullptr) {
     const std::string text = error.what();
     return {ErrorCategory::input, where,
