@@ -62,7 +62,8 @@ int main(void) {
     check(lockstep_step(optimizer, NULL));
   }
   if (rank == 0)
-    printf("y = %.4f x %+.4f, from %d ranks\n", model.values[0], model.values[1], size);
+    printf("y = %.4f x %+.4f, from %d rank%s\n", model.values[0], model.values[1], size,
+           size == 1 ? "" : "s");
 
   lockstep_optimizer_free(optimizer);
   lockstep_finalize(session);

@@ -130,6 +130,28 @@ std::string progress_text(const checkpoint::TrainingState& state) {
                      counted(state.epoch, "epoch"));
 }
 
+/// "  optimizer adam(beta1=0.9, …)"; empty if the checkpoint does not tell it.
+std::string optimizer_text(const checkpoint::TrainingState& state) {
+  const auto optimizer = state.configuration->find(strategy::kOptimizerKey);
+  if (optimizer == state.configuration->end() || !optimizer->is_string()) return {};
+  return fmt::format("  optimizer {}\n", optimizer->get<std::string>());
+}
+
+/// "  loss 0.25 over 640 samples of the epoch" within an epoch of a training; all metrics of
+/// another program.
+std::string metrics_text(const checkpoint::TrainingState& state) {
+  const auto& metrics = state.metrics;
+  const auto samples = metrics.find(strategy::kEpochSamplesKey);
+  const auto loss = metrics.find(strategy::kEpochLossKey);
+  std::string text;
+  if (samples == metrics.end() || loss == metrics.end())
+    for (const auto& [name, value] : metrics) text += fmt::format("  {} = {}\n", name, value);
+  else if (samples->second > 0)
+    text = fmt::format("  loss {:.6g} over {} samples of the epoch\n",
+                       loss->second / samples->second, samples->second);
+  return text;
+}
+
 void inspect_one(const fs::path& path, bool json, std::ostream& out) {
   const std::string state_path = (path / checkpoint::kStateFile).string();
   const std::string state = checkpoint::read_small_file(state_path);
@@ -142,7 +164,7 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
     fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(),
                parsed.step, parsed.epoch, parsed.seed, parsed.global_batch, parsed.precision);
     fmt::print(out, "{}{}", network_text(parsed), progress_text(parsed));
-    for (const auto& [name, value] : parsed.metrics) fmt::print(out, "  {} = {}\n", name, value);
+    fmt::print(out, "{}{}", optimizer_text(parsed), metrics_text(parsed));
   }
   list_tensors(path, json, out);
 }

@@ -1,5 +1,5 @@
-// The command line as a whole: its errors, `help COMMAND`, and --config FILE, which reads the
-// options of a command from a file that --print-config writes.
+// The command line as a whole: `help COMMAND`, and --config FILE, which reads the options of a
+// command from a file that --print-config writes.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,13 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "lockstep/base/error.h"
-
 namespace lockstep::apps {
-
-/// Converts an error of CLI11 to a one-line Error (input). For an unknown option or command it
-/// suggests the known one that is nearest, or that is called so elsewhere.
-Error to_error(const CLI::ParseError& error, const CLI::App& program);
 
 /// Returns `arguments` (without the program's name) with `help COMMAND` replaced by `COMMAND
 /// --help`.

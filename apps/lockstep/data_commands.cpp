@@ -168,9 +168,14 @@ void add_benchmark_command(CLI::App& data) {
   CLI::App* command = data.add_subcommand(
       "benchmark", "Time batches with and without reading and decoding, and report the bottleneck");
   add_data_options(*command, options->data);
-  command->add_option("--seconds", options->seconds, "Seconds to measure each rate; above 0")
-      ->capture_default_str()
-      ->check(CLI::Validator(CLI::PositiveNumber).description(""))
+  const auto assign = [options](double seconds) {
+    if (!(seconds > 0))
+      throw Error(ErrorCategory::input, "command line", "expected --seconds to be above 0",
+                  fmt::format("got {}", seconds));
+    options->seconds = seconds;
+  };
+  add_assigned<double>(*command, "--seconds", assign, "Seconds to measure each rate; above 0")
+      ->default_str(fmt::format("{}", options->seconds))
       ->group("Output");
   add_output_options(*command, options->output);
   command->callback([options] { benchmark_data(*options); });

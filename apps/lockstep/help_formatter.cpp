@@ -99,8 +99,8 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"validation-data", "SPEC"},
     {"verify-checkpoint", "auto|full|hash|none"}};
 
-/// "DIR"; a number without a name is N, or X if it may have a fraction. CLI11's name of the type,
-/// if there is nothing better.
+}  // namespace
+
 std::string value_name(const CLI::Option& option) {
   const std::string name = option.get_single_name();
   for (const auto& [known, value] : kValueNames)
@@ -109,8 +109,6 @@ std::string value_name(const CLI::Option& option) {
   if (type.starts_with("INT") || type.starts_with("UINT")) return "N";
   return type.starts_with("FLOAT") ? "X" : type;
 }
-
-}  // namespace
 
 std::size_t help_width() {
   return static_cast<std::size_t>(std::clamp(terminal_columns(STDOUT_FILENO), 40, 100));

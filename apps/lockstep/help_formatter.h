@@ -10,6 +10,10 @@ namespace lockstep::apps {
 /// Columns of help texts: those of the terminal (terminal_columns()), at least 40 and at most 100.
 std::size_t help_width();
 
+/// What the help shows as the value of `option`: "DIR", "auto|never|require"; a number without a
+/// name is N, or X if it may have a fraction. CLI11's name of the type, if there is nothing better.
+std::string value_name(const CLI::Option& option);
+
 /// The layout of CLI::Formatter, with texts wrapped at spaces. Of an option's long names it shows
 /// the first and those that negate it: the others are aliases.
 class HelpFormatter : public CLI::Formatter {

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <iostream>
 #include <memory>
@@ -18,6 +18,7 @@
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/help_formatter.h"
 #include "apps/lockstep/launch/daemon.h"
+#include "apps/lockstep/parse_error.h"
 #include "apps/lockstep/process_setup.h"
 #include "lockstep/base/error.h"
 #include "lockstep/job/failure.h"
@@ -57,12 +58,14 @@ int run(const apps::Invocation& invocation) {
       apps::without_help_command({invocation.argv + 1, invocation.argv + invocation.argc}));
   apps::require_one_name(arguments, program);
   arguments = apps::with_config_file(std::move(arguments), program);
-  std::ranges::reverse(arguments);  // CLI11 expects them in reverse order
   try {
-    program.parse(arguments);
+    // CLI11 expects them in reverse order, and changes them.
+    program.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return job::detect_launch().rank == 0 ? program.exit(error) : 0;
-    throw apps::to_error(error, program);
+    if (const auto refused = apps::to_error(error, program, arguments)) throw Error(*refused);
+    if (job::detect_launch().rank != 0) return 0;
+    std::signal(SIGPIPE, SIG_DFL);  // `| head` ends a help as it ends other programs
+    return program.exit(error);
   }
   return status;
 }

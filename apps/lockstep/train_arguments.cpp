@@ -5,9 +5,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <csignal>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <variant>
 #include <vector>
 
@@ -279,6 +281,17 @@ void add_schedule_options(CLI::App& command, TrainArguments& a) {
       ->capture_default_str();
 }
 
+/// Throws Error (input), which for a directory names the option that takes it.
+checkpoint::Resume parse_resume_option(const std::string& text) try {
+  return checkpoint::parse_resume(text);
+} catch (const Error&) {
+  std::error_code unreadable;
+  if (text.find('/') == std::string::npos && !std::filesystem::is_directory(text, unreadable))
+    throw;
+  refuse("expected --resume auto, never or require (--checkpoint-dir names the directory)",
+         fmt::format("got \"{}\"", text));
+}
+
 void add_keeping_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Checkpoints and summaries");
   strategy::CheckpointPlan& checkpoint = a.fit.checkpoint;
@@ -293,7 +306,7 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       ->default_str("0");
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
       ->default_str(std::to_string(checkpoint.keep));
-  add_parsed(command, "--resume", checkpoint.resume, checkpoint::parse_resume, "auto",
+  add_parsed(command, "--resume", checkpoint.resume, parse_resume_option, "auto",
              "Resume from the newest checkpoint: auto (if there is one), never, or require (fail "
              "without one)");
   add_parsed(command, "--verify-checkpoint", checkpoint.verify, checkpoint::parse_verify_checkpoint,

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -80,7 +81,7 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
         arguments.summary_dir, arguments.log_every, markdown, strategy.session().logger()));
   if (strategy.num_replicas_in_sync() > 1)
     callbacks.push_back(std::make_shared<strategy::Stragglers>(
-        strategy, std::max<std::int64_t>(1, arguments.log_every)));
+        strategy, strategy::Stragglers::interval(arguments.log_every)));
   return callbacks;
 }
 
@@ -94,8 +95,16 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
     same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
   }
   same.bad_records.reset();  // each record counts once
-  return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
-      .batch(arguments.data.global_batch);
+  try {
+    return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
+        .batch(arguments.data.global_batch);
+  } catch (const Error& error) {
+    constexpr std::string_view kOption = "--data ";  // in the errors of every data set
+    ErrorMessage message = error.message();
+    if (message.where.starts_with(kOption))
+      message.where.replace(0, kOption.size(), "--validation-data ");
+    throw Error(error.category(), message);
+  }
 }
 
 /// The route of the run that this one resumes.

@@ -2,18 +2,46 @@
 
 #include <fmt/format.h>
 #include <spdlog/logger.h>
+#include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/null_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
+
+#include <ctime>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include "lockstep/base/system/terminal.h"
 
 namespace lockstep {
+namespace {
+
+/// "warning: " or "error: "; nothing for a message of another level.
+class LevelMark final : public spdlog::custom_flag_formatter {
+ public:
+  void format(const spdlog::details::log_msg& message, const std::tm& /*time*/,
+              spdlog::memory_buf_t& text) override {
+    const std::string_view mark = message.level == spdlog::level::warn  ? "warning: "
+                                  : message.level == spdlog::level::err ? "error: "
+                                                                        : "";
+    text.append(mark.data(), mark.data() + mark.size());
+  }
+  std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<LevelMark>();
+  }
+};
+
+}  // namespace
 
 std::shared_ptr<Logger> make_logger(const LogOptions& options) {
   auto logger =
       std::make_shared<Logger>("lockstep", std::make_shared<spdlog::sinks::stderr_sink_mt>());
   const std::string rank = options.ranks > 1 ? fmt::format("[rank {}] ", options.rank) : "";
-  logger->set_pattern(fmt::format("{}lockstep: {}%v", message_start(), rank));
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<LevelMark>('*').set_pattern(
+      fmt::format("{}lockstep: %*{}%v", message_start(), rank));
+  logger->set_formatter(std::move(formatter));
   logger->set_level(options.quiet     ? spdlog::level::warn
                     : options.verbose ? spdlog::level::debug
                                       : spdlog::level::info);

@@ -19,7 +19,8 @@ struct LogOptions {
   int ranks = 1;         ///< number of ranks of the job
 };
 
-/// A logger that writes to standard error: `lockstep: message`, or `lockstep: [rank 2] message`.
+/// A logger that writes to standard error: `lockstep: message`, or `lockstep: [rank 2] message`. A
+/// warning is `lockstep: warning: message`.
 std::shared_ptr<Logger> make_logger(const LogOptions& options = {});
 
 /// A logger that drops all messages, for tests and for library users that want no output.

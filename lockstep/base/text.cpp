@@ -55,8 +55,12 @@ std::string list_names(std::span<const std::string_view> names, std::string_view
 std::string got_name(std::string_view name, std::span<const std::string_view> known) {
   constexpr std::size_t kLongestName =
       64;  // longer names are not typing errors, and the distance takes quadratic time
+  constexpr std::size_t kShortestPrefix = 3;  // shorter names abbreviate anything
   std::string text = fmt::format("got \"{}\"", name);
   if (known.empty() || name.size() > kLongestName) return text;
+  const auto begins = [name](std::string_view candidate) { return candidate.starts_with(name); };
+  if (name.size() >= kShortestPrefix && std::ranges::count_if(known, begins) == 1)
+    return fmt::format("{} (did you mean {}?)", text, *std::ranges::find_if(known, begins));
   const auto closest = std::ranges::min_element(
       known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });
   const bool is_near = edit_distance(name, *closest) <= (closest->size() + 2) / 3;

@@ -17,7 +17,7 @@ namespace lockstep {
 std::string list_names(std::span<const std::string_view> names, std::string_view last = ", ");
 
 /// `got "reluu" (did you mean relu?)`; without the suggestion if no known name is similar. Upper
-/// and lower case are the same.
+/// and lower case are the same. The only one that begins with `name` is similar.
 std::string got_name(std::string_view name, std::span<const std::string_view> known);
 
 /// "1 step", "2 steps". For nouns whose plural ends in -s.

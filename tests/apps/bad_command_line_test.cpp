@@ -41,7 +41,65 @@ INSTANTIATE_TEST_SUITE_P(
     CommandLine, Refused,
     ::testing::Values(
         Refusal{"no_command", "", 2,
-                "command line] expected a command (`lockstep --help` lists them), got none"},
+                "command line] expected a command of lockstep (`lockstep --help` lists them), got "
+                "none"},
+        Refusal{"no_command_of_data", "data", 2,
+                "command line] expected a command of lockstep data (`lockstep data --help` lists "
+                "them), got none"},
+        Refusal{"misspelt_command_of_data", "data inspct x", 2,
+                "command line] expected an option or command of lockstep data (`lockstep data "
+                "--help` lists them), got \"inspct\" (did you mean inspect?)"},
+        Refusal{"command_by_another_name", "checkpoint list", 2,
+                "command line] expected an option or command of lockstep checkpoint (`lockstep "
+                "checkpoint --help` lists them), got \"list\" (did you mean inspect?)"},
+        Refusal{"beginning_of_a_command", "eval", 2,
+                "command line] expected an option or command of lockstep (`lockstep --help` lists "
+                "them), got \"eval\" (did you mean evaluate?)"},
+        Refusal{"help_of_a_misspelt_command", "help trian", 2,
+                "command line] expected an option or command of lockstep (`lockstep --help` lists "
+                "them), got \"trian\" (did you mean train?)"},
+        Refusal{"misspelt_command_with_help", "data inspct --help", 2,
+                "command line] expected an option or command of lockstep data (`lockstep data "
+                "--help` lists them), got \"inspct\" (did you mean inspect?)"},
+        Refusal{"nothing_to_inspect", "data inspect", 2,
+                "command line] expected files, as `lockstep data inspect --help` describes, got "
+                "none"},
+        Refusal{"nothing_to_convert", "data convert csv --output x", 2,
+                "command line] expected --input, as `lockstep data convert csv --help` describes, "
+                "got none"},
+        Refusal{"checkpoint_without_its_option", "evaluate runs/img", 2,
+                "command line] expected an option or command of lockstep evaluate (`lockstep "
+                "evaluate --help` lists them), got \"runs/img\" (did you mean --checkpoint "
+                "runs/img?)"},
+        Refusal{"data_without_their_option", "data benchmark shapes", 2,
+                "command line] expected an option or command of lockstep data benchmark "
+                "(`lockstep data benchmark --help` lists them), got \"shapes\" (did you mean "
+                "--data shapes?)"},
+        Refusal{"network_without_its_option", "train mlp:10", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"mlp:10\" (did you mean --model mlp:10?)"},
+        Refusal{"output_without_its_option", "checkpoint export run x.safetensors", 2,
+                "command line] expected an option or command of lockstep checkpoint export "
+                "(`lockstep checkpoint export --help` lists them), got \"x.safetensors\" (did you "
+                "mean --output x.safetensors?)"},
+        Refusal{"beginning_of_an_option", kTrain + "--val x", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"--val\" (did you mean --validation-data?)"},
+        Refusal{"long_beginning_of_an_option", kTrain + "--optim=sgd", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"--optim\" (did you mean --optimizer?)"},
+        Refusal{"number_of_ranks", kTrain + "--nproc 2", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"--nproc\" (ranks are started by mpirun -np N lockstep "
+                "train)"},
+        Refusal{"option_without_a_value", kTrain + "--resume", 2,
+                "command line] expected --resume auto|never|require, got the option without a "
+                "value"},
+        Refusal{"other_name_without_a_value", kTrain + "--lr", 2,
+                "command line] expected --lr X, got the option without a value"},
+        Refusal{"resume_from_a_directory", kTrain + "--resume runs/img", 2,
+                "command line] expected --resume auto, never or require (--checkpoint-dir names "
+                "the directory), got \"runs/img\""},
         Refusal{"misspelt_command", "tarin", 2,
                 "command line] expected an option or command of lockstep (`lockstep --help` lists "
                 "them), got \"tarin\" (did you mean train?)"},
@@ -72,9 +130,17 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
                 "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
                 "resnet50, resnet101, resnet152, or a FILE.json, got \"mpl\""},
-        Refusal{
-            "global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
-            "command line] expected --global-batch of lockstep train to be a number, got \"x\""},
+        Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
+                "command line] expected --global-batch to be a whole number, written in digits, "
+                "got \"x\""},
+        Refusal{"batch_size_that_is_no_number",
+                "train --model mlp --data synthetic:8x8x1:4:1003 --batch-size abc", 2,
+                "command line] expected --batch-size to be a whole number, written in digits, got "
+                "\"abc\""},
+        Refusal{"rate_that_is_no_number", kTrain + "--lr=fast", 2,
+                "command line] expected --lr to be a number, got \"fast\""},
+        Refusal{"flag_with_a_value", kTrain + "--quiet=maybe", 2,
+                "command line] expected --quiet to be true or false, got \"maybe\""},
         Refusal{"global_batch_of_0", kTrain + "--global-batch 0", 2,
                 "command line] expected --global-batch to be at least 1, got 0"},
         Refusal{"epochs_of_0", kTrain + "--epochs 0", 2,
@@ -194,13 +260,20 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --global-batch or --batch-size, two names of the same "
                 "option, got both"},
         Refusal{"epochs_in_words", kTrain + "--epochs two", 2,
-                "command line] expected --epochs of lockstep train to be a number, got \"two\""},
+                "command line] expected --epochs to be a whole number, written in digits, got "
+                "\"two\""},
+        Refusal{"epochs_with_an_exponent", kTrain + "--epochs 1e2", 2,
+                "command line] expected --epochs to be a whole number, written in digits, got "
+                "\"1e2\""},
         Refusal{"seed_below_0", kTrain + "--seed -1", 2,
                 "command line] expected --seed to be a whole number from 0 to 2^64 - 1, got "
                 "\"-1\""},
         Refusal{"table_without_its_prefix", "train --model mlp --data churn.csv", 2,
                 "--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got "
                 "the name of a .csv file"},
+        Refusal{"validation_table_without_its_prefix", kTrain + "--validation-data churn.csv", 2,
+                "--validation-data churn.csv] expected csv: before the name of a table: "
+                "csv:churn.csv, got the name of a .csv file"},
         Refusal{"table_to_inspect_without_its_prefix", "data inspect churn.csv", 2,
                 "--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got "
                 "the name of a .csv file"},
@@ -270,7 +343,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"allreduce_bench_size_of_0", kBench + "--min-bytes 0", 2,
                 "command line] expected --min-bytes to be at least 1, got 0"},
         Refusal{"allreduce_bench_size_that_is_none", kBench + "--max-bytes many", 2,
-                "command line] expected valid options for lockstep allreduce-bench"},
+                "command line] expected --max-bytes to be a number of bytes, such as 65536 or "
+                "64KiB, got \"many\""},
         Refusal{"allreduce_bench_sizes_the_wrong_way_round",
                 kBench + "--min-bytes 1MiB --max-bytes 1KiB", 2,
                 "command line] expected --max-bytes to be at least --min-bytes, 1048576, got 1024"},
@@ -284,12 +358,15 @@ INSTANTIATE_TEST_SUITE_P(
             "allreduce-bench --help` lists them), got \"--chek\" (did you mean --check?)"},
         Refusal{"absent_configuration", "train --config nowhere.toml", 2,
                 "--config nowhere.toml] expected a readable file of name=value lines; "},
+        Refusal{"configuration_in_yaml", "train --config c.yaml", 2,
+                "--config c.yaml] expected a file of name=value lines (TOML), as --print-config "
+                "writes it, got the name of a YAML file"},
         Refusal{"configuration_of_a_command_without", "evaluate --config nowhere.toml", 2,
                 "command line] expected an option or command of lockstep evaluate"},
         Refusal{"doctor_measures_too_long", "doctor --seconds 90", 2,
                 "command line] expected --seconds to be from 1 to 30, got 90"},
         Refusal{"doctor_quick_and_slow", "doctor --quick --seconds 20", 2,
-                "command line] expected valid options for lockstep doctor"},
+                "command line] expected --seconds without --quick, got both"},
         Refusal{"doctor_unknown_route", "doctor --allreduce pigeon", 2,
                 "--allreduce] expected auto, "},
         Refusal{"doctor_misspelt_data", "doctor --quick --data fashon-mnist", 2,

@@ -228,7 +228,10 @@ TEST_F(DataBenchmarkTest, NeedsADataSetAndPositiveNumbers) {
               run({"--data", "synthetic:2x2x1:3:20", "--data-threads", "0"});
             }),
             "[command line] expected --data-threads to be at least 1, got 0");
-  EXPECT_THROW(run({"--data", "synthetic:2x2x1:3:20", "--seconds", "0"}), CLI::ParseError);
+  EXPECT_EQ(data::input_error_of([&] {
+              run({"--data", "synthetic:2x2x1:3:20", "--seconds", "0"});
+            }),
+            "[command line] expected --seconds to be above 0, got 0");
 }
 
 }  // namespace

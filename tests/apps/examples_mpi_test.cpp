@@ -31,7 +31,7 @@ TEST(WrapEigenExample, PrintsTheSameLossesOnAnyNumberOfRanks) {
 }
 
 TEST(RawPointersExample, FitsTheSameLineOnAnyNumberOfRanks) {
-  EXPECT_EQ(run(example("raw_pointers")).output, "y = 3.0000 x -1.0000, from 1 ranks\n");
+  EXPECT_EQ(run(example("raw_pointers")).output, "y = 3.0000 x -1.0000, from 1 rank\n");
   const Result three = run(mpirun(3, example("raw_pointers")));
   EXPECT_EQ(three.status, 0) << three.errors;
   EXPECT_EQ(three.output, "y = 3.0000 x -1.0000, from 3 ranks\n");

@@ -110,7 +110,8 @@ TEST(Help, NamesTheOptimizersOfAHyperparameter) {
 }
 
 TEST(Help, IsACommandToo) {
-  EXPECT_EQ(run_lockstep("help").output, run_lockstep("--help").output);
+  for (const char* help : {"help", "help help", "help --help"})
+    EXPECT_EQ(run_lockstep(help).output, run_lockstep("--help").output) << help;
   EXPECT_EQ(run_lockstep("help data convert").output, run_lockstep("data convert --help").output);
   EXPECT_THAT(run_lockstep("help launch").output, HasSubstr("Usage: lockstep launch"));
 }

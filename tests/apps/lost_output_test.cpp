@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
 #include <filesystem>
 
 #include "tests/apps/program.h"
@@ -91,6 +92,14 @@ TEST_F(LostOutput, OfAnyCommandIsStatusThree) {
       expect_lost(result, "got No space left on device");
     }
   }
+}
+
+TEST_F(LostOutput, OfAHelpWithoutAReaderIsAsOfOtherPrograms) {
+  const std::string pipe = at("pipe-of-help");
+  const Result result = shell("mkfifo " + pipe + "; exec 3<>" + pipe + " 4>" + pipe +
+                              " 3<&-; $L train --help >&4; echo $?");
+  EXPECT_EQ(result.output, fmt::format("{}\n", 128 + SIGPIPE));
+  EXPECT_EQ(result.errors, "");
 }
 
 TEST_F(LostOutput, OfLaunchIsStatusThree) {

@@ -28,6 +28,7 @@ namespace lockstep::apps {
 namespace {
 
 using checkpoint::ScratchDirectory;
+using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -319,7 +320,11 @@ TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
   const std::string inspect = "checkpoint inspect " + directory();
   EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
               HasSubstr("\n  network mlp:32,16, 2676 parameters, 4 classes\n"
-                        "  step 16 of 24, 1 epoch completed\n"));
+                        "  step 16 of 24, 1 epoch completed\n"
+                        "  optimizer adam("));
+  const std::string last = run_lockstep(inspect + "/step-00000024").output;
+  EXPECT_THAT(last, ContainsRegex("\n  loss [0-9.]+ over 200 samples of the epoch\n"));
+  EXPECT_THAT(last, Not(HasSubstr("epoch_")));
   std::ofstream(directory("t.csv")) << "size,kind\n1,pear\n2,apple\n";
   ASSERT_EQ(run_lockstep("train --model linear --steps 1 --checkpoint-dir " + directory("t") +
                          " --data csv:" + directory("t.csv"))

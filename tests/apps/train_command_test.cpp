@@ -186,6 +186,7 @@ TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
                                       "training ends at step {}\n",
                                       run, 11 * epochs)));
     EXPECT_THAT(again.output, Not(HasSubstr("resumed from")));
+    EXPECT_THAT(again.output, Not(HasSubstr("22 steps,")));
     EXPECT_THAT(again.errors, Not(HasSubstr("learning rate"))) << "which no step uses";
   }
 }
@@ -273,6 +274,11 @@ TEST(TrainCommand, NamesTheConfigurationWithAnError) {
     EXPECT_EQ(result.status, 2) << wrong.text;
     EXPECT_THAT(result.errors, HasSubstr(expected + wrong.got)) << wrong.text;
   }
+  std::ofstream(path) << "global-batch=abc\n";
+  EXPECT_THAT(run_lockstep("train --config " + path).errors,
+              HasSubstr("[--config " + path +
+                        "] expected --global-batch to be a whole number, written in digits, got "
+                        "\"abc\"\n"));
 }
 
 // ---- Names that other programs have for options

@@ -30,6 +30,14 @@ TEST(GotName, CountsNeighboursThatAreExchangedOnce) {
   EXPECT_EQ(got_name("eam", kNames), "got \"eam\"");
 }
 
+TEST(GotName, AsksForTheOnlyNameThatBeginsSo) {
+  constexpr std::array<std::string_view, 4> kLong = {"data", "validation-data", "optimizer",
+                                                     "optimizer-state"};
+  EXPECT_EQ(got_name("val", kLong), "got \"val\" (did you mean validation-data?)");
+  EXPECT_EQ(got_name("optim", kLong), "got \"optim\"") << "two begin so";
+  EXPECT_EQ(got_name("va", kLong), "got \"va\"") << "too short";
+}
+
 TEST(GotName, DoesNotGuessWhereNothingIsNear) {
   EXPECT_EQ(got_name("attention", kKnown), "got \"attention\"");
   EXPECT_EQ(got_name("", kKnown), "got \"\"");

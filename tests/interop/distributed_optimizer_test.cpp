@@ -126,8 +126,8 @@ TEST(DistributedOptimizer, SkipsAStepWhoseGradientIsNotFiniteWhereAsked) {
   for (const int ranks : {1, 2, 3})
     EXPECT_EQ(
         warnings_of_steps(ranks, {.skip_non_finite = true}, values, {true, false, true, false}),
-        fmt::format("lockstep: step 2 skipped: non-finite gradient on rank {0}\n"
-                    "lockstep: step 4 skipped: non-finite gradient on rank {0}\n",
+        fmt::format("lockstep: warning: step 2 skipped: non-finite gradient on rank {0}\n"
+                    "lockstep: warning: step 4 skipped: non-finite gradient on rank {0}\n",
                     ranks - 1));
   EXPECT_EQ(warnings_of_steps(2, {}, values, {true, true, true, true}), "");
 }

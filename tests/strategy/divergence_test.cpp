@@ -140,7 +140,7 @@ TEST(Divergence, SkipsAStepWithAFiniteLossAndAnInfiniteGradient) {
       ::testing::internal::CaptureStderr();
       const Outcome outcome = train(replicas, flat_network(), dataset, options, {.epochs = 1});
       EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-                "lockstep: step 2 skipped: non-finite gradient\n");
+                "lockstep: warning: step 2 skipped: non-finite gradient\n");
       ASSERT_EQ(outcome.steps.size(), 4U);
       EXPECT_TRUE(outcome.steps[1].skipped);
       EXPECT_FALSE(outcome.steps[1].overflow);

@@ -59,6 +59,19 @@ TEST_F(StepHealthTest, CountsSkipsInARowAndNoOverflows) {
   ::testing::internal::GetCapturedStderr();
 }
 
+TEST_F(StepHealthTest, LogsTheFirstTheTenthAndTheHundredthInARow) {
+  ::testing::internal::CaptureStderr();
+  StepHealth health(*strategy_);
+  add(health, 100, skipped_);
+  add(health, 1, good_);
+  add(health, 9, skipped_);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "lockstep: warning: step 1 skipped: non-finite gradient\n"
+            "lockstep: warning: step 10 skipped: non-finite gradient; 10 in a row\n"
+            "lockstep: warning: step 100 skipped: non-finite gradient; 100 in a row\n"
+            "lockstep: warning: step 102 skipped: non-finite gradient\n");
+}
+
 TEST_F(StepHealthTest, AtTheEndIsThatOfTheLastStep) {
   ::testing::internal::CaptureStderr();
   const auto at_end = [&](int good, int skipped, int overflows, int signal) {

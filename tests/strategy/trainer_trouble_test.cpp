@@ -25,8 +25,8 @@ TEST(Trainer, SkipsAStepWithoutAFiniteLossOnAllReplicas) {
   ::testing::internal::CaptureStderr();
   const Outcome outcome = train(2, normalized_network(), dataset, {}, {.epochs = 1});
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
-            "lockstep: step 3 skipped: non-finite loss on rank 0 (replica 1)\n"
-            "lockstep: step 3: record 25 has inf in the feature number 1 of 16\n");
+            "lockstep: warning: step 3 skipped: non-finite loss on rank 0 (replica 1)\n"
+            "lockstep: warning: step 3: record 25 has inf in the feature number 1 of 16\n");
   ASSERT_EQ(outcome.steps.size(), 4U);
   EXPECT_TRUE(outcome.steps[2].skipped);
   EXPECT_FALSE(outcome.steps[3].skipped);

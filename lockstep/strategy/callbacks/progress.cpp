@@ -168,7 +168,7 @@ void ProgressBar::on_train_begin(const TrainBegin& begin) {
                     begin.world_size - begin.global_batch, begin.world_size));
   if (options_.verbose) print_details();
   for (const data::DamagedFile& file : begin.damaged_files) print_line(file.text());
-  if (begin.restored_from && begin.first_step >= begin.last_step)
+  if (has_nothing_to_do())
     print_line(fmt::format("nothing to do: {} is at step {}, and this training ends at step {}",
                            begin.restored_from->string(), begin.first_step, begin.last_step));
   else if (begin.restored_from)
@@ -184,6 +184,10 @@ void ProgressBar::on_epoch_begin(std::int64_t /*epoch*/) {
   sums_ = {};
   samples_ = 0;
   epoch_start_ = last_rewrite_ = Clock::now();
+}
+
+bool ProgressBar::has_nothing_to_do() const {
+  return begin_.restored_from && begin_.first_step >= begin_.last_step;
 }
 
 std::int64_t ProgressBar::last_step_of(std::int64_t epoch) const {
@@ -346,6 +350,7 @@ void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.skipped_steps > 0)
     print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
                            end.skipped_steps, counted(end.steps - begin_.first_step, "step")));
+  if (has_nothing_to_do()) return;
   print_line(fmt::format("{}, {:.1f} s; parameter hash {}", counted(end.steps, "step"), end.seconds,
                          checkpoint::hex16(end.parameter_hash)));
 }

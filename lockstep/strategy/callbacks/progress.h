@@ -64,6 +64,7 @@ class ProgressBar final : public Callback {
   void print_time_shares(const EpochLogs& logs);
   void print_profile(const model::Profile& profile);
   std::string step_line(const StepLogs& logs, std::size_t columns) const;
+  bool has_nothing_to_do() const;  // a finished training was resumed
   std::int64_t last_step_of(std::int64_t epoch) const;
   double epoch_seconds() const;
 

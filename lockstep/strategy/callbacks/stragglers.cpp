@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/logger.h>
 
+#include <algorithm>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::strategy {
@@ -26,6 +28,10 @@ Stragglers::Stragglers(const Strategy& strategy, std::int64_t steps)
       steps_(steps),
       report_(names_.size()) {
   LOCKSTEP_CHECK_OP(steps, >, 0);
+}
+
+std::int64_t Stragglers::interval(std::int64_t log_every) {
+  return std::max<std::int64_t>(100, log_every);
 }
 
 void Stragglers::on_batch_end(const StepLogs& logs) {

@@ -20,6 +20,10 @@ class Stragglers final : public Callback {
   /// Evaluates the measurements every `steps` steps, at least 1.
   Stragglers(const Strategy& strategy, std::int64_t steps);
 
+  /// `steps` for a program that reports its progress every `log_every` steps or, for 0, never: at
+  /// least 100, because in fewer steps occasional delays look like slow replicas.
+  static std::int64_t interval(std::int64_t log_every);
+
   /// Stores the first step of the run.
   void on_train_begin(const TrainBegin& begin) override { first_step_ = begin.first_step + 1; }
   /// Adds the step, and logs warnings at the end of an interval.

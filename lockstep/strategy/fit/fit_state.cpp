@@ -30,7 +30,6 @@ constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
-constexpr const char* kOptimizerKey = "optimizer_options";
 constexpr const char* kSlotsKey = "slots";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
@@ -233,8 +232,8 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   written.precision = to_string(plan.trainer.precision);
   written.loss_scale = static_cast<double>(scaler.scale());
   written.metrics = {{"updates", static_cast<double>(state.position.updates)},
-                     {"epoch_loss_sum", sums.loss_sum},
-                     {"epoch_samples", static_cast<double>(sums.samples)},
+                     {kEpochLossKey, sums.loss_sum},
+                     {kEpochSamplesKey, static_cast<double>(sums.samples)},
                      {"epoch_correct", static_cast<double>(sums.correct)},
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
                      {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
@@ -284,8 +283,8 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
   state.position.step = state.position.first_step = saved.step;
   state.position.epochs_done = saved.epoch;
   state.position.updates = numbers.count("updates");
-  state.epoch = {.sums = {.loss_sum = numbers.number("epoch_loss_sum"),
-                          .samples = numbers.count("epoch_samples"),
+  state.epoch = {.sums = {.loss_sum = numbers.number(kEpochLossKey),
+                          .samples = numbers.count(kEpochSamplesKey),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
                           .has_accuracy = replicas.has_accuracy()},

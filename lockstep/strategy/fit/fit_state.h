@@ -21,6 +21,12 @@ inline constexpr const char* kMappedKey = "mapped";
 inline constexpr const char* kPreparationKey = "preparation";
 /// The key of the last step of the training.
 inline constexpr const char* kStepsKey = "schedule_steps";
+/// The key of the optimizer and its hyperparameters, in words.
+inline constexpr const char* kOptimizerKey = "optimizer_options";
+
+// Among the metrics of a checkpoint: the totals of the epoch, which are 0 between two epochs.
+inline constexpr const char* kEpochLossKey = "epoch_loss_sum";
+inline constexpr const char* kEpochSamplesKey = "epoch_samples";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {

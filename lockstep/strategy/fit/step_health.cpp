@@ -6,6 +6,14 @@
 #include "lockstep/base/text.h"
 
 namespace lockstep::strategy {
+namespace {
+
+bool is_power_of_ten(std::int64_t count) {
+  while (count % 10 == 0) count /= 10;
+  return count == 1;
+}
+
+}  // namespace
 
 std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_t step,
                                            float next_scale) {
@@ -22,9 +30,12 @@ std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_
     return std::nullopt;
   }
   const std::string why = reason(result);
-  if (strategy_.is_chief()) log.warn("step {} skipped: {}", step, why);
   ++skipped_steps_;
-  if (++skips_in_a_row_ != kMaxSkipsInARow) return std::nullopt;
+  ++skips_in_a_row_;
+  if (strategy_.is_chief() && is_power_of_ten(skips_in_a_row_))
+    log.warn("step {} skipped: {}{}", step, why,
+             skips_in_a_row_ == 1 ? "" : fmt::format("; {} in a row", skips_in_a_row_));
+  if (skips_in_a_row_ != kMaxSkipsInARow) return std::nullopt;
   return fmt::format("{} skipped steps in a row, the last one ({}) for a {}", kMaxSkipsInARow, step,
                      why);
 }

@@ -20,8 +20,9 @@ class StepHealth {
   /// `strategy` must outlive this object.
   explicit StepHealth(const Strategy& strategy) : strategy_(strategy) {}
 
-  /// Adds the result of step `step` (from 1), after which the loss scale is `next_scale`. Logs a
-  /// skipped step on the chief. Returns what makes the training diverged; nullopt if nothing does.
+  /// Adds the result of step `step` (from 1), after which the loss scale is `next_scale`. Logs the
+  /// 1st, 10th and 100th skipped step in a row on the chief. Returns what makes the training
+  /// diverged; nullopt if nothing does.
   std::optional<std::string> add(const StepResult& result, std::int64_t step, float next_scale);
 
   bool is_healthy() const { return skips_in_a_row_ == 0; }  ///< whether the last step was good

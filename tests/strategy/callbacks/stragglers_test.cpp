@@ -52,6 +52,12 @@ TEST(Stragglers, SaysNothingOfEqualsAndNothingWithinAnInterval) {
               IsEmpty());
 }
 
+TEST(Stragglers, AreNotLookedForInFewSteps) {
+  EXPECT_EQ(Stragglers::interval(0), 100);
+  EXPECT_EQ(Stragglers::interval(1), 100);
+  EXPECT_EQ(Stragglers::interval(250), 250);
+}
+
 TEST(Stragglers, ForgiveTheFirstStepOfATraining) {
   const std::array<allreduce::BusySeconds, 2> slow{{{.compute = 0.01}, {.compute = 0.2}}};
   const std::array<allreduce::BusySeconds, 2> equal{{{.compute = 0.01}, {.compute = 0.01}}};
