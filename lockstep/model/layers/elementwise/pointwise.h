@@ -8,7 +8,7 @@
 
 namespace lockstep::model {
 
-/// What all Pointwise layers have in common.
+/// What all FunctionLayer layers have in common.
 class PointwiseLayer : public BuiltinLayer {
  public:
   Shape build(BuildContext& context) const final { return context.input(); }
@@ -27,7 +27,7 @@ class PointwiseLayer : public BuiltinLayer {
 ///       static constexpr float gradient(float y, float dy); // of x, from y and its gradient
 ///     };
 template <typename F>
-class Pointwise final : public PointwiseLayer {
+class FunctionLayer final : public PointwiseLayer {
  public:
   using Function = F;  ///< the function of one element
   std::string kind() const override { return F::kKind; }

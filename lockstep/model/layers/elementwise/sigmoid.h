@@ -15,6 +15,6 @@ struct SigmoidFunction {
 };
 
 /// 1 / (1 + exp(-x)). Any shape.
-using Sigmoid = Pointwise<SigmoidFunction>;
+using Sigmoid = FunctionLayer<SigmoidFunction>;
 
 }  // namespace lockstep::model

@@ -15,6 +15,6 @@ struct TanhFunction {
 };
 
 /// tanh(x). Any shape.
-using Tanh = Pointwise<TanhFunction>;
+using Tanh = FunctionLayer<TanhFunction>;
 
 }  // namespace lockstep::model
