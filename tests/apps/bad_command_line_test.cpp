@@ -212,9 +212,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "\"mirorred\" (did you mean mirrored?)"},
         Refusal{"one_device_with_two", kTrain + "--strategy one-device --devices cpu:0,cpu:0", 2,
                 "strategy] expected exactly one device for one-device"},
-        Refusal{
-            "ring_without_mpirun", kTrain + "--allreduce ring", 2,
-            "allreduce] expected ranks started by mpirun for ring; this process was started alone"},
+        Refusal{"ring_without_mpirun", kTrain + "--allreduce ring", 2,
+                "--allreduce] expected ranks started by mpirun for ring; this process was started "
+                "alone"},
         Refusal{"nccl_without_gpus", kTrain + "--allreduce nccl", 2, ""},
         Refusal{"unknown_device", kTrain + "--devices tpu:0", 2,
                 "devices] expected devices such as cpu:0"},
@@ -272,7 +272,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got "
                 "the name of a .csv file"},
         Refusal{"validation_table_without_its_prefix", kTrain + "--validation-data churn.csv", 2,
-                "--validation-data churn.csv] expected csv: before the name of a table: "
+                "--validation-data churn.csv] expected csv: before the name of the file: "
                 "csv:churn.csv, got the name of a .csv file"},
         Refusal{"table_to_inspect_without_its_prefix", "data inspect churn.csv", 2,
                 "--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got "

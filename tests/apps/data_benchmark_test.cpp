@@ -79,6 +79,7 @@ class DataBenchmarkTest : public ::testing::Test {
 
   std::string run(std::vector<std::string> more) const {
     CLI::App program("lockstep");
+    program.option_defaults()->multi_option_policy(CLI::MultiOptionPolicy::TakeLast);
     add_data_commands(program);
     std::vector<std::string> arguments = {"data", "benchmark",      "--seconds",
                                           "0.01", "--global-batch", "8"};

@@ -186,7 +186,7 @@ TEST(TrainCommand, SaysThatAFinishedTrainingHasNothingToDo) {
                                       "training ends at step {}\n",
                                       run, 11 * epochs)));
     EXPECT_THAT(again.output, Not(HasSubstr("resumed from")));
-    EXPECT_THAT(again.output, Not(HasSubstr("22 steps,")));
+    EXPECT_THAT(again.output, Not(HasSubstr("parameter hash")));
     EXPECT_THAT(again.errors, Not(HasSubstr("learning rate"))) << "which no step uses";
   }
 }
