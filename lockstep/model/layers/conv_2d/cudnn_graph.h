@@ -67,16 +67,20 @@ using TensorSizes = std::array<std::int64_t, 4>;
 /// 16-byte aligned.
 GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes);
 
-/// The engine configurations that cuDNN's heuristic `mode` proposes for `graph`, the presumably
-/// fastest first; empty if it has none. For the GPU of the graph's handle, or for a GPU with the
-/// properties `gpu`.
-std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
-                                                   cudnnBackendHeurMode_t mode,
-                                                   const GraphDescriptor* gpu = nullptr);
+/// What the engine of a graph must guarantee.
+struct EngineRequirements {
+  bool exact = false;          ///< rounds no factor to fewer bits, as TF32 does
+  bool deterministic = false;  ///< gives the same bits in every run
+};
+EngineRequirements requirements(const ComputeOptions& options);
 
-/// Whether the engine of `configuration` compiles its kernels when a plan is made, which takes up
-/// to seconds.
-bool is_compiled_at_run_time(const GraphDescriptor& configuration);
+/// The engine configurations that cuDNN's heuristics propose for `graph`, the presumably fastest
+/// first, then those that are likely to work; empty if it has none. Without engines that compile
+/// their kernels when a plan is made, which takes up to seconds. For the GPU of the graph's handle,
+/// or for a GPU with the properties `gpu`.
+std::vector<GraphDescriptor> usable_configurations(const GraphDescriptor& graph,
+                                                   const EngineRequirements& required,
+                                                   const GraphDescriptor* gpu = nullptr);
 
 /// An execution plan of a graph.
 class GraphPlan {
