@@ -47,7 +47,8 @@ std::vector<Conv2DSpec> convolutions_of_resnet50() {
   for (const Node& node : network.nodes()) {
     const auto* convolution = dynamic_cast<const Conv2D*>(node.layer.get());
     if (convolution == nullptr) continue;
-    const Conv2DSpec spec = convolution->spec({.batch = 32,
+    const Conv2DSpec spec = convolution->spec({.name = node.name,
+                                               .batch = 32,
                                                .inputs = {network.shape(node.inputs.front())},
                                                .output = node.output_shape,
                                                .training = true});

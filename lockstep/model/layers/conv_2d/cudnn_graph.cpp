@@ -61,7 +61,8 @@ bool GraphDescriptor::try_to_finalize() {
   return true;
 }
 
-GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes) {
+GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
+                                bool is_virtual) {
   const auto [n, c, h, w] = sizes;
   const TensorSizes strides{h * w * c, 1, w * c, c};
   GraphDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -69,8 +70,9 @@ GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const Ten
       .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES, strides)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment)
-      .finalize();
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment);
+  if (is_virtual) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  tensor.finalize();
   return tensor;
 }
 
