@@ -55,16 +55,12 @@ struct Options {
 // A convolution, and whether an earlier layer needs the gradient of its input.
 struct Shape2D {
   Conv2DSpec spec;
+  double flop = 0;
   bool input_gradient = true;
   std::string name() const {
     const WindowGeometry& w = spec.window;
     return fmt::format("{}x{} {}->{} {}x{}/{}", w.height, w.width, w.channels, spec.filters,
                        w.kernel_height, w.kernel_width, w.stride_height);
-  }
-  double flop() const {
-    const WindowGeometry& w = spec.window;
-    return 2.0 * static_cast<double>(spec.batch * w.output_height * w.output_width * spec.filters) *
-           static_cast<double>(w.kernel_height * w.kernel_width * w.channels);
   }
 };
 
@@ -77,12 +73,14 @@ std::vector<Shape2D> shapes_of_resnet50(std::int64_t batch) {
     const auto* convolution = dynamic_cast<const Conv2D*>(node.layer.get());
     if (convolution == nullptr) continue;
     const NodeId input = node.inputs.front();
-    const Conv2DSpec spec = convolution->spec({.name = node.name,
-                                               .batch = batch,
-                                               .inputs = {network.shape(input)},
-                                               .output = node.output_shape,
-                                               .training = true});
-    if (known.insert(describe(spec)).second) shapes.push_back({spec, input != kInput});
+    const CompileContext context{.name = node.name,
+                                 .batch = batch,
+                                 .inputs = {network.shape(input)},
+                                 .output = node.output_shape,
+                                 .training = true};
+    const Conv2DSpec spec = convolution->spec(context);
+    if (known.insert(describe(spec)).second)
+      shapes.push_back({spec, static_cast<double>(convolution->flop(context)), input != kInput});
   }
   return shapes;
 }
@@ -258,13 +256,13 @@ void measure_pass(Context& context, const Shape2D& shape, ConvolutionPass pass, 
   spec.adds_input_gradient = adds;
   const std::string type = to_string(context.options().precision);
   Json row{{"kind", "convolution"}, {"shape", shape.name()}, {"batch", spec.batch},
-           {"pass", name},          {"precision", type},     {"flop", shape.flop()}};
+           {"pass", name},          {"precision", type},     {"flop", shape.flop}};
   const auto legacy = time_of<LegacyConvolution>(context, spec, pass, memory, row, "legacy");
   const auto graph = time_of<GraphConvolution>(context, spec, pass, memory, row, "graph");
   report.add(row);
   const float best = std::min(legacy.value_or(kNoLimit), graph.value_or(kNoLimit));
   fmt::print("{:<28}{:<24}{:<10}{:>10}{:>10}{:>10.0f}\n", shape.name(), name, type,
-             in_columns(legacy), in_columns(graph), shape.flop() / static_cast<double>(best) / 1e9);
+             in_columns(legacy), in_columns(graph), shape.flop / static_cast<double>(best) / 1e9);
 }
 
 void measure_convolution(Context& context, Shape2D shape, Report& report) {

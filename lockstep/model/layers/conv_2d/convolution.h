@@ -1,4 +1,4 @@
-// The passes of a convolution on a GPU, and the choice between cuDNN's implementations of them.
+// The passes of a convolution on a GPU, and the measurement of their algorithms.
 #pragma once
 
 #include <cstddef>
@@ -49,13 +49,6 @@ class ConvolutionEngine {
   /// Enqueues the pass on the context's stream. `workspace` is aligned as ScratchPlan does it.
   virtual void run(const ConvolutionArrays& arrays, void* workspace) = 0;
 };
-
-/// The engine and algorithm for `pass`, as ComputeOptions::convolutions allows: from the cache, or
-/// the fastest in a trial. Without memory for a trial, or if determinism is required, the first
-/// that cuDNN proposes and that works, of the graph API before the legacy one. Throws Error
-/// (device) if there is none.
-std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
-                                                      ConvolutionPass pass);
 
 /// "a convolution of [32, 56, 56, 64] with 128 filters 3x3, …"
 std::string describe(const Conv2DSpec& spec);

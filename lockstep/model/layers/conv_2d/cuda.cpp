@@ -11,7 +11,7 @@
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
-#include "lockstep/model/layers/conv_2d/summing_convolution.h"
+#include "lockstep/model/layers/conv_2d/convolution_choice.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {

@@ -1,4 +1,4 @@
-// A convolution that computes per-channel sums of its output while writing it.
+// The choice between cuDNN's implementations of a convolution.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,15 @@
 
 namespace lockstep::model::cuda {
 
-/// Whether such convolutions are allowed: only in 16 bits, and not if determinism is required.
+/// The engine and algorithm for `pass`, as ComputeOptions::convolutions allows: from the cache, or
+/// the fastest in a trial. Without memory for a trial, or if determinism is required, the first
+/// that cuDNN proposes and that works, of the graph API before the legacy one. Throws Error
+/// (device) if there is none.
+std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
+                                                      ConvolutionPass pass);
+
+/// Whether a convolution may compute per-channel sums of its output while writing it: only in 16
+/// bits, and not if determinism is required.
 bool may_sum_channels(const ComputeOptions& options);
 
 /// The forward pass with sums, in its fastest configuration for this shape, from the cache or by
