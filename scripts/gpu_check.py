@@ -16,7 +16,7 @@ from gpu_steps import Failed, Steps
 from gpu_tools import architecture, exit_status, gpu_limits, markdown, parse_gpus, table, test_counts
 from gpu_trainings import Trainings
 
-TARGETS = ["lockstep_program", "lockstep_bench_update", "lockstep_bench_jpeg_records", *TESTS.values()]
+TARGETS = ["lockstep_program", "lockstep_bench_convolutions", "lockstep_bench_update", "lockstep_bench_jpeg_records", *TESTS.values()]
 # The steps of --only in the order in which they run, and the seconds that each has at most. `facts` always runs.
 GROUPS = {"facts": 30, "tests": 180, "resnet50": 360, "conv": 150, "torch": 210, "cifar": 60, "adam": 45, "cnn": 45, "trainings": 120,
           "memcheck": 120, "racecheck": 60, "jpeg": 90}
@@ -78,8 +78,6 @@ class Check:
 
     def build(self):
         self.steps.checked(["cmake", "--build", BUILD, "-j", self.options.jobs, "--target", *TARGETS], BUILD_SECONDS)
-        # Not part of every version.
-        self.steps.run(["cmake", "--build", BUILD, "-j", self.options.jobs, "--target", "lockstep_bench_conv"], BUILD_SECONDS)
 
     def version(self):
         """What the program was built with and what it loads here."""

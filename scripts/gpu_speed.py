@@ -181,9 +181,16 @@ class Speed:
     # ---- Others
 
     def convolutions(self):
-        output = self.steps.checked([self.check.programs.path("lockstep_bench_conv")], 150)
-        (self.steps.folder / "bench_conv.txt").write_text(output.text)
-        return f"{len(output.text.splitlines())} lines in bench_conv.txt"
+        """Each pass of each convolution of ResNet-50 by both interfaces of cuDNN; a table and lines of JSON in the results' folder."""
+        file = self.steps.folder / "bench_convolutions.jsonl"
+        output = self.steps.checked([self.check.programs.path("lockstep_bench_convolutions"), "--seconds", 110, "--json", file], 150)
+        (self.steps.folder / "bench_convolutions.txt").write_text(output.text)
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        passes = [row for row in rows if row["kind"] == "convolution"]
+        faster = sum(1 for row in passes if row["graph_ms"] and (not row["legacy_ms"] or row["graph_ms"] < row["legacy_ms"]))
+        left_out = sum(row.get("left_out", 0) for row in rows)
+        note = f"cuDNN's graph API is faster in {faster} of {len(passes)} passes"
+        return note + (f"; {left_out} rows were left out for lack of time" if left_out else ""), {"rows": rows}
 
     def cifar(self):
         """fast_cifar on the shards named by LOCKSTEP_BENCH_CIFAR10, or packed by scripts/gpu_pack --cifar10."""

@@ -60,6 +60,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"comm-dtype", "float32|bfloat16|float16"},
     {"compression", "none|gzip|zlib"},
     {"config", "FILE"},
+    {"convolutions", "auto|graph|legacy"},
     {"data", "SPEC"},
     {"data-dir", "DIR"},
     {"devices", "DEVICE[,DEVICE...]"},

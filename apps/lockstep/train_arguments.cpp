@@ -71,6 +71,11 @@ model::OptimizerOptions parse_optimizer(std::string_view name) {
 constexpr auto kFusedStatistics = enum_names<model::FusedStatistics>(
     {{model::FusedStatistics::never, "never"}, {model::FusedStatistics::where_faster, "measure"}});
 
+constexpr auto kConvolutions =
+    enum_names<model::Convolutions>({{model::Convolutions::automatic, "auto"},
+                                     {model::Convolutions::graph, "graph"},
+                                     {model::Convolutions::legacy, "legacy"}});
+
 [[noreturn]] void refuse(std::string_view expected, std::string_view actual) {
   throw Error(ErrorCategory::input, "command line", expected, actual);
 }
@@ -138,6 +143,11 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       "measure",
       "On GPUs in 16 bits, whether a convolution also sums its output for the normalization behind "
       "it: never, or measure (where that is faster; tried once per shape, and stored)");
+  add_parsed(
+      command, "--convolutions", a.trainer.convolutions,
+      [](std::string_view name) { return kConvolutions.parse("convolutions", name); }, "auto",
+      "On GPUs, the interface of cuDNN that computes convolutions: graph (its graph API), legacy, "
+      "or auto (the faster one for each shape; tried once, and stored)");
   command
       .add_flag("--graph,!--no-graph", a.trainer.records_steps,
                 "Record the training step as a CUDA graph and replay it. Steps with micro-batches "

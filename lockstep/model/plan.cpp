@@ -81,6 +81,10 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
     const bool input_gradients = output.needs_gradient;
     output.needs_gradient |= !step.node->parameters.empty();
     if (step.graph.absorbed) continue;
+    const NodeId first_input = step.graph.inputs.front();
+    const bool is_read_later = std::any_of(
+        graph.steps.begin() + index + 1, graph.steps.end(),
+        [&](const GraphStep& later) { return std::ranges::count(later.inputs, first_input) > 0; });
     const CompileContext context{
         .name = step.node->name,
         .batch = batch_,
@@ -92,7 +96,8 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
         .fused_statistics = step.graph.fused_statistics,
         .input_statistics = has_input_statistics(step),
         .input_gradients = input_gradients,
-        .reads_network_input = step.graph.inputs.front() == kInput && input_readers == 1};
+        .adds_input_gradient = input_gradients && is_read_later,
+        .reads_network_input = first_input == kInput && input_readers == 1};
     step.operation = step.node->layer->compile(context, backend_);
     step.flop = step.node->layer->flop(context);
     if (step.operation) step.needs = step.operation->needs();

@@ -46,6 +46,10 @@ constexpr std::size_t element_bytes(Precision precision) {
 /// following normalization. `where_faster` measures this once per shape.
 enum class FusedStatistics { never, where_faster, where_possible };
 
+/// Which interface of cuDNN computes the convolutions on a GPU. `automatic`: for each shape and
+/// pass the faster one, measured once.
+enum class Convolutions { automatic, graph, legacy };
+
 /// How a model computes.
 struct ComputeOptions {
   Precision precision = Precision::float32;  ///< the type of activations
@@ -56,6 +60,7 @@ struct ComputeOptions {
   bool deterministic = false;
   /// Treated as `never` if `deterministic`.
   FusedStatistics fused_statistics = FusedStatistics::where_faster;
+  Convolutions convolutions = Convolutions::automatic;  ///< except those that fuse statistics
   /// The group that synchronizes batch normalization in training; must outlive the model. Null:
   /// each model uses its own samples only.
   StatisticsExchange* statistics = nullptr;

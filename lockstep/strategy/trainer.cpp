@@ -31,6 +31,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .tf32 = options.tf32,
           .deterministic = options.deterministic,
           .fused_statistics = options.fused_statistics,
+          .convolutions = options.convolutions,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
           .accumulate = options.accumulate,

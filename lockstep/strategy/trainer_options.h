@@ -53,6 +53,8 @@ struct TrainerOptions {
   bool deterministic = false;  ///< uses only GPU algorithms that give the same bits in every run
   /// Whether convolutions on a GPU, in 16 bits, also compute statistics for a normalization.
   model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
+  /// Which interface of cuDNN computes the convolutions on a GPU.
+  model::Convolutions convolutions = model::Convolutions::automatic;
   /// Allows a GPU to replay a recorded step (CUDA graph); the results are the same.
   bool records_steps = true;
   std::optional<LossScaling> loss_scaling = {};  ///< nullopt: dynamic for float16, none otherwise

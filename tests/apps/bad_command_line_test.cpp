@@ -201,6 +201,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "loss-scale] expected auto, none, dynamic or a number above 0, got \"0\""},
         Refusal{"unknown_fused_statistics", kTrain + "--fused-statistics always", 2,
                 "fused-statistics] expected never or measure, got \"always\""},
+        Refusal{"unknown_convolutions", kTrain + "--convolutions fused", 2,
+                "convolutions] expected auto, graph or legacy, got \"fused\""},
         Refusal{"unknown_shard_policy", kTrain + "--shard-policy records", 2,
                 "shard-policy] expected auto, file, data or off, got \"records\""},
         Refusal{"skipped_records_without_a_number", kTrain + "--bad-records skip", 2,

@@ -1,15 +1,18 @@
-// What cuDNN itself, without a GPU, says to the graph of a convolution with sums: whether it takes
-// the description, and whether it has engines on a GPU of given properties.
+// What cuDNN itself, without a GPU, says to the graphs of convolutions: whether it takes the
+// description, and whether it has engines on a GPU of given properties.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
-#include "lockstep/model/layers/conv_2d/summing_convolution.h"
+#include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/window.h"
+#include "lockstep/model/zoo/zoo.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -29,20 +32,43 @@ std::string properties(int capability) {
       capability, shared);
 }
 
-// A convolution over `size` x `size` pixels of ResNet-50, 32 images.
-struct Shape2D {
-  std::int64_t size, channels, filters, kernel, stride;
-};
+constexpr std::array kTypes{Precision::float32, Precision::bfloat16, Precision::float16};
 
-SummingGraph graph_of(const Shape2D& shape, cudnnDataType_t type) {
-  const Conv2DSpec spec{.batch = 32,
-                        .window = window_geometry({shape.size, shape.size, shape.channels},
-                                                  shape.kernel, shape.stride, Padding::symmetric),
-                        .filters = shape.filters,
-                        .bias = false,
-                        .training = true,
-                        .statistics = true};
-  return {nullptr, type, spec, spec.window};
+cudnnDataType_t type_of(Precision precision) {
+  if (precision == Precision::float32) return CUDNN_DATA_FLOAT;
+  return precision == Precision::bfloat16 ? CUDNN_DATA_BFLOAT16 : CUDNN_DATA_HALF;
+}
+
+// Of each kind of convolution that ResNet-50 has, 32 images; its first comes first.
+std::vector<Conv2DSpec> convolutions_of_resnet50() {
+  const Network network = zoo::resnet50({224, 224, 3}, 1000);
+  std::vector<Conv2DSpec> specs;
+  std::set<std::string> known;
+  for (const Node& node : network.nodes()) {
+    const auto* convolution = dynamic_cast<const Conv2D*>(node.layer.get());
+    if (convolution == nullptr) continue;
+    const Conv2DSpec spec = convolution->spec({.name = node.name,
+                                               .batch = 32,
+                                               .inputs = {network.shape(node.inputs.front())},
+                                               .output = node.output_shape,
+                                               .training = true});
+    if (known.insert(describe(spec)).second) specs.push_back(spec);
+  }
+  return specs;
+}
+
+// Channels that do not fill what is aligned, uneven zeros, groups.
+std::vector<Conv2DSpec> odd_convolutions() {
+  const auto spec = [](const Shape& input, std::int64_t filters, std::int64_t kernel,
+                       std::int64_t strides, Padding padding, std::int64_t groups = 1) {
+    return Conv2DSpec{.batch = 3,
+                      .window = window_geometry(input, kernel, strides, padding),
+                      .filters = filters,
+                      .groups = groups};
+  };
+  return {spec({7, 5, 3}, 6, 3, 1, Padding::valid), spec({7, 5, 4}, 5, 4, 2, Padding::same),
+          spec({7, 5, 4}, 6, 3, 2, Padding::symmetric, 2), spec({8, 7, 6}, 5, 3, 2, Padding::same),
+          spec({12, 12, 1}, 32, 3, 1, Padding::valid)};
 }
 
 class CudnnGraph : public testing::Test {
@@ -57,44 +83,90 @@ class CudnnGraph : public testing::Test {
            cudnnBackendFinalize(gpu_->get()) == CUDNN_STATUS_SUCCESS;
   }
 
-  // Of the ways that cuDNN's rules propose for that GPU, those that make a plan.
-  int plans(const SummingGraph& graph) {
-    int count = 0;
-    for (const GraphDescriptor& way :
-         engine_configurations(graph.whole(), CUDNN_HEUR_MODE_A, &*gpu_)) {
+  // Whether one of the configurations that cuDNN's rules propose for that GPU makes a plan with a
+  // workspace that is allowed.
+  bool has_plan(const ConvolutionGraph& graph, const EngineRequirements& required) {
+    for (const GraphDescriptor& way : usable_configurations(graph.whole(), required, &*gpu_)) {
       GraphDescriptor plan(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
       plan.refer_to(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *gpu_)
           .refer_to(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, way);
-      count += plan.try_to_finalize() ? 1 : 0;
+      if (!plan.try_to_finalize()) continue;
+      std::int64_t bytes = 0;
+      std::int64_t count = 0;
+      check(cudnnBackendGetAttribute(plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                     CUDNN_TYPE_INT64, 1, &count, &bytes),
+            "a workspace");
+      if (static_cast<std::size_t>(bytes) <= kMaxWorkspace) return true;
     }
-    return count;
+    return false;
+  }
+
+  void expect_plans_of_all_passes(const Conv2DSpec& spec, const ComputeOptions& options) {
+    SCOPED_TRACE(fmt::format("{} in {}{}", describe(spec), to_string(options.precision),
+                             options.deterministic ? ", deterministic" : ""));
+    const auto expect_plan = [&](ConvolutionPass pass, bool adds) {
+      Conv2DSpec one = spec;
+      one.adds_input_gradient = adds;
+      EXPECT_TRUE(has_plan({nullptr, type_of(options.precision), one, pass}, requirements(options)))
+          << "pass " << static_cast<int>(pass) << (adds ? " that adds" : "");
+    };
+    expect_plan(ConvolutionPass::forward, false);
+    expect_plan(ConvolutionPass::backward_filter, false);
+    expect_plan(ConvolutionPass::backward_data, false);
+    expect_plan(ConvolutionPass::backward_data, true);
   }
 
   std::optional<GraphDescriptor> gpu_;
 };
 
-// Of each kind of convolution that ResNet-50 has behind its first.
-constexpr std::array kShapes{Shape2D{56, 64, 64, 1, 1},   Shape2D{56, 64, 64, 3, 1},
-                             Shape2D{56, 64, 256, 1, 1},  Shape2D{56, 128, 128, 3, 2},
-                             Shape2D{56, 256, 512, 1, 2}, Shape2D{7, 512, 2048, 1, 1}};
-
-TEST_F(CudnnGraph, IsTakenAsItIsDescribed) {
-  for (const cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16})
-    for (const Shape2D& shape : kShapes)
-      EXPECT_NO_THROW(graph_of(shape, type)) << shape.size << ' ' << shape.filters;
+TEST_F(CudnnGraph, HasEnginesForAllPassesOfResNet50) {
+  if (!knows(900)) GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
+  const std::vector<Conv2DSpec> specs = convolutions_of_resnet50();
+  EXPECT_EQ(specs.size(), 23U);
+  for (const Precision precision : kTypes)
+    for (const Conv2DSpec& spec : specs) expect_plans_of_all_passes(spec, {.precision = precision});
 }
 
-TEST_F(CudnnGraph, HasEnginesForFloat16) {
+TEST_F(CudnnGraph, HasEnginesForOddChannelsUnevenZerosAndGroups) {
+  if (!knows(900)) GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
+  for (const Precision precision : kTypes)
+    for (const Conv2DSpec& spec : odd_convolutions()) {
+      expect_plans_of_all_passes(spec, {.precision = precision});
+      expect_plans_of_all_passes(spec, {.precision = precision, .deterministic = true});
+    }
+}
+
+// Without TF32 fewer engines are left, which all others may also use.
+TEST_F(CudnnGraph, LeavesOutEnginesThatRoundOrChangeBits) {
+  if (!knows(900)) GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
+  const Conv2DSpec spec = convolutions_of_resnet50().at(1);
+  const auto count = [&](ConvolutionPass pass, const ComputeOptions& options) {
+    const ConvolutionGraph graph(nullptr, type_of(options.precision), spec, pass);
+    return usable_configurations(graph.whole(), requirements(options), &*gpu_).size();
+  };
+  EXPECT_LT(count(ConvolutionPass::forward, {}), count(ConvolutionPass::forward, {.tf32 = true}));
+  const ComputeOptions any{.precision = Precision::float16};
+  const ComputeOptions same{.precision = Precision::float16, .deterministic = true};
+  EXPECT_LT(count(ConvolutionPass::backward_filter, same),
+            count(ConvolutionPass::backward_filter, any));
+}
+
+TEST_F(CudnnGraph, WithSumsIsTakenAsItIsDescribed) {
+  for (const cudnnDataType_t type : {CUDNN_DATA_HALF, CUDNN_DATA_BFLOAT16})
+    for (const Conv2DSpec& spec : convolutions_of_resnet50())
+      EXPECT_NO_THROW(ConvolutionGraph(nullptr, type, spec, ConvolutionPass::forward, true))
+          << describe(spec);
+}
+
+TEST_F(CudnnGraph, WithSumsHasEnginesForFloat16) {
+  std::vector<Conv2DSpec> specs = convolutions_of_resnet50();
+  specs.erase(specs.begin());  // the first has none
   for (const int capability : {800, 900}) {
     if (!knows(capability))
-      GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs in another way";
-    const SummingGraph first = graph_of(kShapes[0], CUDNN_DATA_HALF);
-    for (const GraphDescriptor& way :
-         engine_configurations(first.whole(), CUDNN_HEUR_MODE_A, &*gpu_))
-      EXPECT_FALSE(is_compiled_at_run_time(way)) << "without a GPU cuDNN lists none that is";
-    for (const Shape2D& shape : kShapes)
-      EXPECT_GT(plans(graph_of(shape, CUDNN_DATA_HALF)), 0)
-          << capability << ' ' << shape.size << ' ' << shape.filters;
+      GTEST_SKIP() << "cuDNN " << cudnnGetVersion() << " describes GPUs otherwise";
+    for (const Conv2DSpec& spec : specs)
+      EXPECT_TRUE(has_plan({nullptr, CUDNN_DATA_HALF, spec, ConvolutionPass::forward, true}, {}))
+          << capability << ' ' << describe(spec);
   }
 }
 

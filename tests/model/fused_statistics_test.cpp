@@ -3,15 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "lockstep/device/recording.h"
+#include "lockstep/model/cuda/algorithm_cache.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "tests/model/support/cache_folder.h"
 #include "tests/model/support/sides.h"
 #include "tests/support/pretend_cuda/cudnn_graph.h"
 #include "tests/support/pretend_cuda/machine.h"
@@ -19,7 +18,6 @@
 namespace lockstep::model {
 namespace {
 
-namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::Each;
@@ -52,21 +50,6 @@ ComputeOptions where_possible(Precision precision = Precision::bfloat16) {
 
 class FusedStatisticsTest : public testing::Test {
  protected:
-  // A folder of its own: what one test has measured is not known to the next.
-  void SetUp() override {
-    const auto* const before = std::getenv("LOCKSTEP_CACHE_DIR");
-    before_ = before == nullptr ? "" : before;
-    fs::remove_all(folder_);
-    ::setenv("LOCKSTEP_CACHE_DIR", folder_.c_str(), 1);
-  }
-  void TearDown() override {
-    if (before_.empty())
-      ::unsetenv("LOCKSTEP_CACHE_DIR");
-    else
-      ::setenv("LOCKSTEP_CACHE_DIR", before_.c_str(), 1);
-    fs::remove_all(folder_);
-  }
-
   // What training steps on three samples leave, and how many convolutions found statistics in them.
   struct Training {
     std::uint64_t found = 0;
@@ -93,28 +76,21 @@ class FusedStatisticsTest : public testing::Test {
   }
 
   // What the cache says of convolutions with sums: numbers of engines.
-  nlohmann::json file() const {
-    return nlohmann::json::parse(std::ifstream(folder_ / "convolutions.json"));
-  }
   std::vector<int> remembered() const {
     std::vector<int> numbers;
-    const nlohmann::json all = file();
+    const nlohmann::json all = cache_.read();
     for (const auto& [name, value] : all.items())
       if (name.starts_with("forward with sums of ")) numbers.push_back(value[0].get<int>());
     return numbers;
   }
   void remember(int number) const {
-    nlohmann::json all = file();
-    for (const auto& [name, value] : all.items())
-      if (name.starts_with("forward with sums of ")) value[0] = number;
-    std::ofstream(folder_ / "convolutions.json") << all;
+    nlohmann::json all = cache_.read();
+    for (auto& [name, value] : all.items())
+      if (name.starts_with("forward with sums of ")) value = {number, cuda::kGraphMath, 0};
+    cache_.write(all);
   }
 
-  // Tests may run at the same time.
-  fs::path folder_ = fs::path(testing::TempDir()) /
-                     ("fused_statistics_test_" +
-                      std::string(testing::UnitTest::GetInstance()->current_test_info()->name()));
-  std::string before_;
+  CacheFolder cache_;
 };
 
 TEST_F(FusedStatisticsTest, AreFoundByEveryConvolutionThatCan) {
@@ -226,10 +202,10 @@ TEST_F(FusedStatisticsTest, AddNothingToAnOlderCache) {
   ComputeOptions never{.precision = Precision::bfloat16,
                        .fused_statistics = FusedStatistics::never};
   train(with_two_convolutions(), never);
-  const nlohmann::json before = file();
+  const nlohmann::json before = cache_.read();
   EXPECT_THAT(remembered(), IsEmpty());
   train(with_two_convolutions(), {.precision = Precision::bfloat16});
-  const nlohmann::json after = file();
+  const nlohmann::json after = cache_.read();
   EXPECT_THAT(after, SizeIs(before.size() + 2));
   for (const auto& [name, value] : before.items()) EXPECT_EQ(after.at(name), value) << name;
 }

@@ -173,6 +173,18 @@ TEST(GpuTraining, TriesFusedStatisticsOnlyIfItMay) {
   std::filesystem::remove_all(folder);
 }
 
+// The graph API of the pretended cuDNN knows only convolutions with sums.
+TEST(GpuTraining, ComputesConvolutionsByTheInterfaceThatIsSelected) {
+  job::Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
+  EXPECT_THAT(device_error_of([&] {
+                Trainer trainer(*strategy, zoo::cnn({12, 12, 1}, 4),
+                                {.convolutions = model::Convolutions::graph});
+                trainer.fit(data::Dataset::synthetic({12, 12, 1}, 4, 8).batch(8), {.epochs = 1});
+              }),
+              HasSubstr("a graph other than a convolution and its sums"));
+}
+
 TEST(ChooseDevices, OfOneProcessTakesAllGpus) {
   const job::Session session(0, nullptr);
   const pretend::Machine machine({.gpus = 3});

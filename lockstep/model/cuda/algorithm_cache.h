@@ -9,11 +9,16 @@
 
 namespace lockstep::model::cuda {
 
+/// ConvolutionAlgorithm::math of cuDNN's graph API.
+constexpr int kGraphMath = -1;
+
 /// The algorithm of one pass of a convolution.
 struct ConvolutionAlgorithm {
-  int number = 0;  ///< of cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t or …BwdFilterAlgo_t
-  int math = 0;    ///< cudnnMathType_t
-  std::size_t workspace_bytes = 0;
+  /// Of cudnnConvolutionFwdAlgo_t, …BwdDataAlgo_t or …BwdFilterAlgo_t; with kGraphMath, of an
+  /// engine configuration.
+  int number = 0;
+  int math = 0;                     ///< cudnnMathType_t or kGraphMath
+  std::size_t workspace_bytes = 0;  ///< 0 with kGraphMath, whose plan knows it
 
   bool operator==(const ConvolutionAlgorithm&) const = default;
 };

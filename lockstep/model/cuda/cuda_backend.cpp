@@ -13,7 +13,7 @@
 #include "lockstep/model/cuda/loss.h"
 #include "lockstep/model/cuda/updater.h"
 #include "lockstep/model/layers/builtin_layer.h"
-#include "lockstep/model/layers/conv_2d/summing_convolution.h"
+#include "lockstep/model/layers/conv_2d/convolution_choice.h"
 
 namespace lockstep::model {
 namespace {

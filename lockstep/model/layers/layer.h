@@ -142,6 +142,9 @@ struct CompileContext {
   bool fused_statistics = false;
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
+  /// Another layer's backward writes the gradient of input 0 before: Operands::add_input_gradient,
+  /// if the operation has Needs::adds_input_gradient.
+  bool adds_input_gradient = false;
   /// Input 0 is the network's input, which no other layer reads.
   bool reads_network_input = false;
 };

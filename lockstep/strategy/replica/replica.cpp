@@ -55,6 +55,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
               .tf32 = options.tf32,
               .deterministic = options.deterministic,
               .fused_statistics = options.fused_statistics,
+              .convolutions = options.convolutions,
               .statistics = shared_statistics_.get(),
               .progress =
                   [this] {

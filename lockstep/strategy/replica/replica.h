@@ -38,6 +38,7 @@ struct ReplicaOptions {
   bool deterministic = false;  ///< on a GPU, whether results must be bitwise reproducible
   /// On a GPU in 16 bits.
   model::FusedStatistics fused_statistics = model::FusedStatistics::where_faster;
+  model::Convolutions convolutions = model::Convolutions::automatic;  ///< on a GPU
   model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
   double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
   int accumulate = 1;                 ///< micro-batches per step

@@ -36,6 +36,7 @@ Conv2DSpec Conv2D::spec(const CompileContext& context) const {
           .relu = context.fused_relu,
           .training = context.training,
           .input_gradient = context.input_gradients,
+          .adds_input_gradient = context.adds_input_gradient,
           .reads_network_input = context.reads_network_input,
           .statistics = context.fused_statistics};
 }

@@ -49,10 +49,10 @@ class Conv2D final : public BuiltinLayer {
         .absorbs_relu = true,
         .statistics = options_.use_bias ? Traits::Statistics::none : Traits::Statistics::computes};
   }
-
- private:
+  /// What compile_cpu() and compile_gpu() compile.
   Conv2DSpec spec(const CompileContext& context) const;
 
+ private:
   Options options_;
 };
 
@@ -66,6 +66,7 @@ struct Conv2DSpec {
   bool relu = false;                 ///< whether to fuse a ReLU into the output
   bool training = false;             ///< whether a backward pass follows
   bool input_gradient = false;       ///< whether backward must write the input's gradient
+  bool adds_input_gradient = false;  ///< whether it must add to it instead
   bool reads_network_input = false;  ///< whether the input is the network's, without other readers
   /// whether a normalization is the only reader of the output; only with Fusions::statistics
   bool statistics = false;

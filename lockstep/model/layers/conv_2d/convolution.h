@@ -1,24 +1,22 @@
-// cuDNN descriptors of one convolution, and its algorithms.
+// The passes of a convolution on a GPU, and the measurement of their algorithms.
 #pragma once
 
-#include <cudnn.h>
-
 #include <cstddef>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/device/buffer.h"
 #include "lockstep/model/cuda/algorithm_cache.h"
+#include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/trial_timer.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 
 namespace lockstep::model::cuda {
-
-using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
-using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
-using ConvolutionDescriptor =
-    Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
 /// The maximum workspace of a convolution: a part of a step's memory, not most of it.
 constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
@@ -26,57 +24,61 @@ constexpr std::size_t kMaxWorkspace = std::size_t{1} << 30;
 /// The three passes of a convolution.
 enum class ConvolutionPass { forward, backward_data, backward_filter };
 
-/// A convolution of images [batch, height, width, channels] with symmetric zero padding.
-class Convolution {
- public:
-  /// `window` must have symmetric padding; asymmetric zeros are part of the image.
-  Convolution(Context& context, const Conv2DSpec& spec, const WindowGeometry& window);
-
-  /// Chooses the algorithm of `pass`: from the cache, or the fastest in a trial. Uses cuDNN's
-  /// heuristics if there is no memory for a trial, or if determinism is required. Throws Error
-  /// (device) if there is no algorithm.
-  ConvolutionAlgorithm choose(ConvolutionPass pass);
-
-  // Each enqueues its pass on the context's stream. `workspace` has the size that the algorithm
-  // needs. With `add`, the gradient is added to what `input_gradient` holds.
-  void forward(const ConvolutionAlgorithm& algorithm, const void* input, const void* kernel,
-               void* workspace, void* output);
-  void backward_data(const ConvolutionAlgorithm& algorithm, const void* kernel,
-                     const void* output_gradient, void* workspace, void* input_gradient,
-                     bool add = false);
-  void backward_filter(const ConvolutionAlgorithm& algorithm, const void* input,
-                       const void* output_gradient, void* workspace, void* kernel_gradient);
-
-  /// Sizes of its arrays in GPU memory.
-  struct Bytes {
-    std::size_t input = 0;
-    std::size_t kernel = 0;
-    std::size_t output = 0;
-  };
-  const Bytes& bytes() const { return bytes_; }
-  /// Whether there is enough memory for a trial.
-  bool fits_for_trying() const;
-  /// The cache key of `work` on this convolution, such as "forward".
-  std::string key(std::string_view work) const;
-
- private:
-  struct Tried;
-  bool is_exact() const;
-  void allow_all_mathematics();
-  std::vector<ConvolutionAlgorithm> proposals(ConvolutionPass pass);
-  ConvolutionAlgorithm by_rules(ConvolutionPass pass);
-  std::unique_ptr<Tried> memory_for_trying();
-  ConvolutionAlgorithm try_out(ConvolutionPass pass, Tried& on);
-  void run(ConvolutionPass pass, const ConvolutionAlgorithm& algorithm, const Tried& on);
-  void use(const ConvolutionAlgorithm& algorithm);
-
-  Context& context_;
-  std::string description_;
-  Bytes bytes_;
-  TensorDescriptor input_;
-  FilterDescriptor kernel_;
-  TensorDescriptor output_;
-  ConvolutionDescriptor convolution_;
+/// The arrays of a convolution in GPU memory, 16-byte aligned; in backward passes their gradients.
+/// A pass writes one of the first three, and reads the two others.
+struct ConvolutionArrays {
+  void* input = nullptr;   ///< [batch, height, width, channels]
+  void* kernel = nullptr;  ///< [filters, kernel height, kernel width, channels / groups]
+  void* output = nullptr;  ///< [batch, output height, output width, filters]
+  ChannelSums sums = {};   ///< of the output; written by a GraphConvolution with sums
 };
+
+/// One pass of a convolution, by one of cuDNN's interfaces. With Conv2DSpec::adds_input_gradient,
+/// the gradient of the input is added to what is there.
+class ConvolutionEngine {
+ public:
+  virtual ~ConvolutionEngine() = default;
+  /// What cuDNN's heuristics propose, the presumably fastest first; empty if there is nothing. Not
+  /// all of it may work.
+  virtual std::vector<ConvolutionAlgorithm> proposals() = 0;
+  /// Selects `algorithm`. Returns false if it does not belong to this engine or does not work.
+  virtual bool select(const ConvolutionAlgorithm& algorithm) = 0;
+
+  // Of the selected algorithm.
+  virtual std::size_t workspace_bytes() const = 0;
+  /// Enqueues the pass on the context's stream. `workspace` is aligned as ScratchPlan does it.
+  virtual void run(const ConvolutionArrays& arrays, void* workspace) = 0;
+};
+
+/// "a convolution of [32, 56, 56, 64] with 128 filters 3x3, …"
+std::string describe(const Conv2DSpec& spec);
+
+/// The cache key of `work` on this convolution, such as "forward".
+std::string algorithm_key(const Context& context, const Conv2DSpec& spec, std::string_view work);
+
+/// Temporary memory for timing algorithms of a convolution, with random values.
+struct TrialMemory {
+  /// `room` is the size of the workspace. Throws Error (device).
+  TrialMemory(Context& context, const Conv2DSpec& spec, std::size_t room);
+
+  ConvolutionArrays arrays() { return {input.data(), kernel.data(), output.data()}; }
+
+  device::Buffer input;
+  device::Buffer kernel;
+  device::Buffer output;
+  device::Buffer workspace;
+  TrialTimer timer;
+};
+
+/// Null if there is not enough memory for a trial.
+std::unique_ptr<TrialMemory> trial_memory(Context& context, const Conv2DSpec& spec);
+
+/// Times the proposals of `engine` in what `enqueue` enqueues: 8 of them, for at most 5 seconds,
+/// because making an engine ready can take long. Returns the fastest if it takes less than
+/// `shortest` milliseconds, which then becomes its time. Any may be selected afterwards.
+std::optional<ConvolutionAlgorithm> fastest_of(Context& context, ConvolutionEngine& engine,
+                                               TrialMemory& memory,
+                                               const std::function<void()>& enqueue,
+                                               float& shortest);
 
 }  // namespace lockstep::model::cuda

@@ -1,28 +1,21 @@
-#include <algorithm>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "lockstep/base/error.h"
 #include "lockstep/model/cuda/bias.h"
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/context.h"
 #include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
-#include "lockstep/model/layers/conv_2d/summing_convolution.h"
+#include "lockstep/model/layers/conv_2d/convolution_choice.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {
 namespace {
-
-bool is_symmetric(const WindowGeometry& w) {
-  return w.pad_top == w.pad_bottom && w.pad_left == w.pad_right;
-}
-
-// The same window on an image that already includes its zero padding.
-WindowGeometry padded(WindowGeometry w) {
-  w.height += w.pad_top + w.pad_bottom;
-  w.width += w.pad_left + w.pad_right;
-  w.pad_top = w.pad_bottom = w.pad_left = w.pad_right = 0;
-  return w;
-}
 
 // Images that the network reads get more channels where they are converted, unless most of those
 // would be zeros: otherwise cuDNN pads the images in each pass.
@@ -46,26 +39,22 @@ class Conv2DOperation final : public Operation {
       : context_(context),
         spec_(spec),
         channels_(channels),
-        pads_(!is_symmetric(spec.window)),
-        convolution_(context, spec, pads_ ? padded(spec.window) : spec.window),
         outputs_(channel_layout(spec.batch * spec.window.output_height * spec.window.output_width,
                                 spec.filters, context.options().precision,
-                                context.multiprocessors())) {
-    const WindowGeometry w = padded(spec.window);
-    padded_elements_ = static_cast<std::size_t>(spec.batch * w.height * w.width * w.channels);
-    const std::size_t padded_bytes = padded_elements_ * element_bytes(precision());
-    if (pads_) padded_at_ = scratch_.add(padded_bytes);
-    forward_ = convolution_.choose(ConvolutionPass::forward);
-    if (spec.statistics)
-      summing_ = choose_summing_convolution(
-          context, spec, pads_ ? padded(spec.window) : spec.window, convolution_, forward_);
-    std::size_t workspace = summing_ ? summing_->workspace_bytes() : forward_.workspace_bytes;
+                                context.multiprocessors())),
+        forward_(choose_convolution(context, spec, ConvolutionPass::forward)) {
+    if (spec.statistics) {
+      auto summing = choose_summing_convolution(context, spec, *forward_);
+      sums_ = summing != nullptr;
+      if (sums_) forward_ = std::move(summing);
+    }
+    std::size_t workspace = forward_->workspace_bytes();
     if (spec.training) {
-      filter_ = convolution_.choose(ConvolutionPass::backward_filter);
-      workspace = std::max(workspace, filter_.workspace_bytes);
+      filter_ = choose_convolution(context, spec, ConvolutionPass::backward_filter);
+      workspace = std::max(workspace, filter_->workspace_bytes());
       if (spec.input_gradient) {
-        data_ = convolution_.choose(ConvolutionPass::backward_data);
-        workspace = std::max(workspace, data_.workspace_bytes);
+        data_ = choose_convolution(context, spec, ConvolutionPass::backward_data);
+        workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (precision() != Precision::float32)
         gradient_at_ = scratch_.add(kernel_elements() * element_bytes(precision()));
@@ -78,18 +67,16 @@ class Conv2DOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
-            .adds_input_gradient = !pads_,
+            .adds_input_gradient = true,
             .input_channels = is_extended() ? spec_.window.channels : 0,
             .scratch_bytes = scratch_.bytes(),
-            .statistics_bytes = summing_ ? channel_sums_bytes(spec_.filters) : 0};
+            .statistics_bytes = sums_ ? channel_sums_bytes(spec_.filters) : 0};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    if (summing_)
-      return summing_->forward(padded_input(o), kernel(o), part_of(o.scratch, workspace_at_),
-                               o.output.data(), channel_sums(o.statistics.data(), spec_.filters));
-    convolution_.forward(forward_, padded_input(o), kernel(o), part_of(o.scratch, workspace_at_),
-                         o.output.data());
+    ConvolutionArrays arrays{o.inputs[0].data(), kernel(o), o.output.data()};
+    if (sums_) arrays.sums = channel_sums(o.statistics.data(), spec_.filters);
+    forward_->run(arrays, part_of(o.scratch, workspace_at_));
     add_bias(o.output, spec_.bias ? o.weights[1] : TensorView(), spec_.relu, context_.native());
   }
 
@@ -105,8 +92,8 @@ class Conv2DOperation final : public Operation {
         precision() == Precision::float32
             ? kernel_gradient
             : TensorView(part_of(o.scratch, gradient_at_), kernel_elements(), precision());
-    convolution_.backward_filter(filter_, padded_input(o), o.output_gradient.data(),
-                                 part_of(o.scratch, workspace_at_), written.data());
+    filter_->run({o.inputs[0].data(), written.data(), o.output_gradient.data()},
+                 part_of(o.scratch, workspace_at_));
     if (is_extended())
       convert_channels(written, spec_.window.channels, kernel_gradient, channels_,
                        context_.native());
@@ -115,14 +102,9 @@ class Conv2DOperation final : public Operation {
     end_part(pass, Part::weight_gradient);
 
     if (o.input_gradients[0].empty()) return;
-    const TensorView target =
-        pads_ ? TensorView(part_of(o.scratch, padded_at_), padded_elements_, precision())
-              : o.input_gradients[0];
-    convolution_.backward_data(data_, o.weights[0].data(), o.output_gradient.data(),
-                               part_of(o.scratch, workspace_at_), target.data(),
-                               o.add_input_gradient);
-    if (pads_)
-      crop_image(target, spec_.window, spec_.batch, o.input_gradients[0], context_.native());
+    LOCKSTEP_CHECK_OP(o.add_input_gradient, ==, spec_.adds_input_gradient);
+    data_->run({o.input_gradients[0].data(), o.weights[0].data(), o.output_gradient.data()},
+               part_of(o.scratch, workspace_at_));
   }
 
  private:
@@ -135,33 +117,22 @@ class Conv2DOperation final : public Operation {
 
   bool is_extended() const { return channels_ != spec_.window.channels; }
 
-  const void* kernel(const Operands& o) {
+  void* kernel(const Operands& o) {
     if (!is_extended()) return o.weights[0].data();
     const TensorView extended(part_of(o.scratch, kernel_at_), kernel_elements(), precision());
     convert_channels(o.weights[0], channels_, extended, spec_.window.channels, context_.native());
     return extended.data();
   }
 
-  const void* padded_input(const Operands& o) {
-    if (!pads_) return o.inputs[0].data();
-    const TensorView target(part_of(o.scratch, padded_at_), padded_elements_, precision());
-    pad_image(o.inputs[0], spec_.window, spec_.batch, target, context_.native());
-    return target.data();
-  }
-
   Context& context_;
   Conv2DSpec spec_;
   std::int64_t channels_;
-  bool pads_;  // cuDNN supports only symmetric padding
-  Convolution convolution_;
   ChannelLayout outputs_;
-  std::size_t padded_elements_ = 0;
-  ConvolutionAlgorithm forward_;
-  std::unique_ptr<SummingConvolution> summing_;  // replaces forward if set
-  ConvolutionAlgorithm filter_;
-  ConvolutionAlgorithm data_;
+  std::unique_ptr<ConvolutionEngine> forward_;
+  bool sums_ = false;  // whether forward_ also sums its output
+  std::unique_ptr<ConvolutionEngine> filter_;
+  std::unique_ptr<ConvolutionEngine> data_;
   ScratchPlan scratch_;
-  std::size_t padded_at_ = 0;
   std::size_t gradient_at_ = 0;
   std::size_t partials_at_ = 0;
   std::size_t workspace_at_ = 0;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <iterator>
 
 namespace lockstep::model::cuda {
 namespace {
@@ -59,7 +61,8 @@ bool GraphDescriptor::try_to_finalize() {
   return true;
 }
 
-GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes) {
+GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
+                                bool is_virtual) {
   const auto [n, c, h, w] = sizes;
   const TensorSizes strides{h * w * c, 1, w * c, c};
   GraphDescriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
@@ -67,10 +70,13 @@ GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const Ten
       .set(CUDNN_ATTR_TENSOR_DATA_TYPE, type)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS, sizes)
       .set_all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES, strides)
-      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment)
-      .finalize();
+      .set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, kTensorAlignment);
+  if (is_virtual) tensor.set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, true);
+  tensor.finalize();
   return tensor;
 }
+
+namespace {
 
 std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
                                                    cudnnBackendHeurMode_t mode,
@@ -98,20 +104,62 @@ std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
   return configurations;
 }
 
-bool is_compiled_at_run_time(const GraphDescriptor& configuration) {
-  constexpr std::string_view kWhat = "the notes on an engine";
-  const GraphDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+GraphDescriptor engine_of(const GraphDescriptor& configuration) {
+  GraphDescriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
   cudnnBackendDescriptor_t handle = engine.get();
   std::int64_t count = 0;
   check(cudnnBackendGetAttribute(configuration.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &handle),
-        kWhat);
-  std::array<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT> notes{};
-  check(cudnnBackendGetAttribute(engine.get(), CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE,
-                                 CUDNN_TYPE_BEHAVIOR_NOTE, std::ssize(notes), &count, notes.data()),
-        kWhat);
+        "the engine of a configuration");
+  return engine;
+}
+
+// Whether one of the notes on `engine` is among `unwanted`.
+template <typename Note, std::size_t kNotes>
+bool has_note(const GraphDescriptor& engine, cudnnBackendAttributeName_t name,
+              cudnnBackendAttributeType_t type, std::initializer_list<Note> unwanted) {
+  std::array<Note, kNotes> notes{};
+  std::int64_t count = 0;
+  check(cudnnBackendGetAttribute(engine.get(), name, type, std::ssize(notes), &count, notes.data()),
+        "the notes on an engine");
   const auto written = std::span(notes).first(static_cast<std::size_t>(count));
-  return std::ranges::find(written, CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION) != written.end();
+  return std::ranges::find_first_of(written, unwanted) != written.end();
+}
+
+bool has_numerical_note(const GraphDescriptor& engine,
+                        std::initializer_list<cudnnBackendNumericalNote_t> unwanted) {
+  return has_note<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT>(
+      engine, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE, unwanted);
+}
+
+bool is_usable(const GraphDescriptor& configuration, const EngineRequirements& required) {
+  const GraphDescriptor engine = engine_of(configuration);
+  if (has_note<cudnnBackendBehaviorNote_t, CUDNN_BEHAVIOR_NOTE_TYPE_COUNT>(
+          engine, CUDNN_ATTR_ENGINE_BEHAVIOR_NOTE, CUDNN_TYPE_BEHAVIOR_NOTE,
+          {CUDNN_BEHAVIOR_NOTE_RUNTIME_COMPILATION}))
+    return false;
+  if (required.exact && has_numerical_note(engine, {CUDNN_NUMERICAL_NOTE_TENSOR_CORE,
+                                                    CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS}))
+    return false;
+  return !required.deterministic ||
+         !has_numerical_note(engine, {CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC});
+}
+
+}  // namespace
+
+EngineRequirements requirements(const ComputeOptions& options) {
+  return {.exact = options.precision == Precision::float32 && !options.tf32,
+          .deterministic = options.deterministic};
+}
+
+std::vector<GraphDescriptor> usable_configurations(const GraphDescriptor& graph,
+                                                   const EngineRequirements& required,
+                                                   const GraphDescriptor* gpu) {
+  std::vector<GraphDescriptor> usable;
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK})
+    for (GraphDescriptor& one : engine_configurations(graph, mode, gpu))
+      if (is_usable(one, required)) usable.push_back(std::move(one));
+  return usable;
 }
 
 std::optional<GraphPlan> GraphPlan::of(cudnnHandle_t handle, const GraphDescriptor& configuration) {

@@ -21,10 +21,12 @@ template <typename T>
 constexpr cudnnBackendAttributeType_t attribute_type() {
   if constexpr (std::is_same_v<T, float>) return CUDNN_TYPE_FLOAT;
   if constexpr (std::is_same_v<T, void*>) return CUDNN_TYPE_VOID_PTR;
+  if constexpr (std::is_same_v<T, bool>) return CUDNN_TYPE_BOOLEAN;
   if constexpr (std::is_same_v<T, cudnnHandle_t>) return CUDNN_TYPE_HANDLE;
   if constexpr (std::is_same_v<T, cudnnDataType_t>) return CUDNN_TYPE_DATA_TYPE;
   if constexpr (std::is_same_v<T, cudnnConvolutionMode_t>) return CUDNN_TYPE_CONVOLUTION_MODE;
   if constexpr (std::is_same_v<T, cudnnGenStatsMode_t>) return CUDNN_TYPE_GENSTATS_MODE;
+  if constexpr (std::is_same_v<T, cudnnPointwiseMode_t>) return CUDNN_TYPE_POINTWISE_MODE;
   if constexpr (std::is_same_v<T, cudnnBackendHeurMode_t>) return CUDNN_TYPE_HEUR_MODE;
   if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
 }
@@ -64,19 +66,24 @@ class GraphDescriptor {
 using TensorSizes = std::array<std::int64_t, 4>;
 
 /// A dense tensor [n, c, h, w] with channels last and the id `id` in its graph. Its memory is
-/// 16-byte aligned.
-GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes);
+/// 16-byte aligned; a virtual one has none, it is only passed from one operation to the next.
+GraphDescriptor describe_tensor(std::int64_t id, cudnnDataType_t type, const TensorSizes& sizes,
+                                bool is_virtual = false);
 
-/// The engine configurations that cuDNN's heuristic `mode` proposes for `graph`, the presumably
-/// fastest first; empty if it has none. For the GPU of the graph's handle, or for a GPU with the
-/// properties `gpu`.
-std::vector<GraphDescriptor> engine_configurations(const GraphDescriptor& graph,
-                                                   cudnnBackendHeurMode_t mode,
+/// What the engine of a graph must guarantee.
+struct EngineRequirements {
+  bool exact = false;          ///< rounds no factor to fewer bits, as TF32 does
+  bool deterministic = false;  ///< gives the same bits in every run
+};
+EngineRequirements requirements(const ComputeOptions& options);
+
+/// The engine configurations that cuDNN's heuristics propose for `graph`, the presumably fastest
+/// first, then those that are likely to work; empty if it has none. Without engines that compile
+/// their kernels when a plan is made, which takes up to seconds. For the GPU of the graph's handle,
+/// or for a GPU with the properties `gpu`.
+std::vector<GraphDescriptor> usable_configurations(const GraphDescriptor& graph,
+                                                   const EngineRequirements& required,
                                                    const GraphDescriptor* gpu = nullptr);
-
-/// Whether the engine of `configuration` compiles its kernels when a plan is made, which takes up
-/// to seconds.
-bool is_compiled_at_run_time(const GraphDescriptor& configuration);
 
 /// An execution plan of a graph.
 class GraphPlan {

@@ -1,0 +1,388 @@
+// What the convolutions of ResNet-50 take on a GPU: each pass by cuDNN's legacy interface and by
+// its graph API, and in float16 also fused with what stands around it; beside our normalization
+// kernels, a copy and a matrix product. scripts/gpu_check runs it.
+//
+// Each figure is the least of a few runs on random values with a cold second-level cache, of the
+// fastest of at most 8 algorithms. A line of JSON is written for each as soon as it is known.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <limits>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/bench/fused_patterns.h"
+#include "lockstep/base/clock.h"
+#include "lockstep/base/error.h"
+#include "lockstep/device/gpu.h"
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/matrix_product.h"
+#include "lockstep/model/cuda/trial_timer.h"
+#include "lockstep/model/layers/batch_normalization/kernels.h"
+#include "lockstep/model/layers/conv_2d/convolution.h"
+#include "lockstep/model/layers/conv_2d/graph_convolution.h"
+#include "lockstep/model/layers/conv_2d/legacy_convolution.h"
+#include "lockstep/model/zoo/zoo.h"
+
+namespace {
+
+using namespace lockstep;
+using namespace lockstep::model;
+using namespace lockstep::model::cuda;
+using bench::Pattern;
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  int gpu = 0;
+  std::int64_t batch = 256;
+  double seconds = 110;
+  std::string json;
+};
+
+// A convolution, and whether an earlier layer needs the gradient of its input.
+struct Shape2D {
+  Conv2DSpec spec;
+  double flop = 0;
+  bool input_gradient = true;
+  std::string name() const {
+    const WindowGeometry& w = spec.window;
+    return fmt::format("{}x{} {}->{} {}x{}/{}", w.height, w.width, w.channels, spec.filters,
+                       w.kernel_height, w.kernel_width, w.stride_height);
+  }
+};
+
+// Of each kind that ResNet-50 has; its first comes first.
+std::vector<Shape2D> shapes_of_resnet50(std::int64_t batch) {
+  const Network network = zoo::resnet50({224, 224, 3}, 1000);
+  std::vector<Shape2D> shapes;
+  std::set<std::string> known;
+  for (const Node& node : network.nodes()) {
+    const auto* convolution = dynamic_cast<const Conv2D*>(node.layer.get());
+    if (convolution == nullptr) continue;
+    const NodeId input = node.inputs.front();
+    const CompileContext context{.name = node.name,
+                                 .batch = batch,
+                                 .inputs = {network.shape(input)},
+                                 .output = node.output_shape,
+                                 .training = true};
+    const Conv2DSpec spec = convolution->spec(context);
+    if (known.insert(describe(spec)).second)
+      shapes.push_back({spec, static_cast<double>(convolution->flop(context)), input != kInput});
+  }
+  return shapes;
+}
+
+// Writes rows as they are measured, and knows when the time is over.
+class Report {
+ public:
+  explicit Report(const Options& options) : seconds_(options.seconds) {
+    if (options.json.empty()) return;
+    stream_.open(options.json);
+    if (!stream_)
+      throw Error(ErrorCategory::output, options.json, "expected a file to write",
+                  "it cannot be opened");
+  }
+
+  void add(const Json& row) {
+    if (stream_.is_open()) stream_ << row.dump() << std::endl;
+  }
+
+  // Whether `share` of the time is over; counts what is left out then.
+  bool is_over(double share, int rows) {
+    if (seconds_since(start_) < share * seconds_) return false;
+    left_out_ += rows;
+    return true;
+  }
+
+  void finish() {
+    const double seconds = seconds_since(start_);
+    add({{"kind", "end"}, {"seconds", seconds}, {"left_out", left_out_}});
+    fmt::print("\n{:.0f} s", seconds);
+    if (left_out_ > 0) fmt::print("; {} rows were left out: the time was over", left_out_);
+    fmt::print("\n");
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  double seconds_;
+  std::ofstream stream_;
+  int left_out_ = 0;
+};
+
+constexpr float kNoLimit = std::numeric_limits<float>::max();
+
+std::string in_columns(std::optional<float> milliseconds) {
+  return milliseconds ? fmt::format("{:.4f}", *milliseconds) : "none";
+}
+
+Json or_null(std::optional<float> milliseconds) {
+  return milliseconds ? Json(*milliseconds) : Json(nullptr);
+}
+
+// ---- What the memory and the tensor cores reach
+
+void measure_ceilings(Context& context, Report& report) {
+  constexpr std::size_t kBytes = std::size_t{1} << 30;
+  constexpr std::int64_t kSide = 8192;
+  TrialTimer timer(context);
+  const device::Buffer from = random_values(context, kBytes);
+  const device::Buffer to = random_values(context, kBytes);
+  const float copy = timer.milliseconds(
+      [&] { device::copy(to.data(), from.data(), kBytes, context.stream()); }, kNoLimit);
+  MatrixProduct product(context, {.rows = kSide, .inner = kSide, .columns = kSide});
+  const device::Buffer workspace = context.allocator().allocate(product.workspace_bytes());
+  const device::Buffer right = random_values(context, kBytes / 8);
+  const device::Buffer result = random_values(context, kBytes / 8);
+  const float multiply = timer.milliseconds(
+      [&] { product.run(from.data(), right.data(), nullptr, workspace.data(), result.data()); },
+      kNoLimit);
+  const double bandwidth = 2e3 * static_cast<double>(kBytes) / static_cast<double>(copy);
+  const double flops =
+      2e3 * static_cast<double>(kSide) * kSide * kSide / static_cast<double>(multiply);
+  const std::string type = to_string(context.options().precision);
+  report.add({{"kind", "ceiling"},
+              {"precision", type},
+              {"copy_ms", copy},
+              {"copy_bytes_per_second", bandwidth},
+              {"product_ms", multiply},
+              {"product_flops", flops}});
+  fmt::print("copy of 1 GiB: {:.0f} GB/s; product of {}x{} in {}: {:.0f} TFLOP/s\n",
+             bandwidth / 1e9, kSide, kSide, type, flops / 1e12);
+}
+
+// ---- Normalization
+
+struct Rows {
+  std::int64_t rows, channels;
+};
+
+void measure_normalization(Context& context, const Rows& size, Report& report) {
+  const Precision precision = context.options().precision;
+  const ChannelLayout layout =
+      channel_layout(size.rows, size.channels, precision, context.multiprocessors());
+  const auto elements = static_cast<std::size_t>(size.rows * size.channels);
+  const auto channels = static_cast<std::size_t>(size.channels);
+  const MomentsLayout moments{.channels = channels};
+  const std::size_t bytes = elements * element_bytes(precision);
+  std::vector<device::Buffer> buffers;
+  const auto array = [&] {
+    return TensorView(buffers.emplace_back(random_values(context, bytes)).data(), elements,
+                      precision);
+  };
+  const auto floats = [&](std::size_t count) {
+    return buffers.emplace_back(random_values(context, (count + 3) / 4 * 16)).as<float>().data();
+  };
+  const TensorView input = array();
+  const TensorView residual = array();
+  const TensorView output = array();
+  const TensorView of_residual = array();
+  const auto mask = buffers.emplace_back(random_values(context, mask_bytes(layout) + 16))
+                        .as<std::uint8_t>()
+                        .data();
+  void* const partials = buffers.emplace_back(random_values(context, partial_bytes(layout))).data();
+  const ChannelScale scale{floats(channels), floats(channels), floats(channels), floats(channels)};
+  const GradientSums sums{floats(2 * channels), floats(channels), floats(channels)};
+  const StatisticsArguments statistics{.layout = moments, .moments = floats(moments.size())};
+  const float* const count = floats(1);
+
+  TrialTimer timer(context);
+  cudaStream_t stream = context.native();
+  const std::size_t bits = elements / 8;
+  const auto measure = [&](std::string_view kernel, std::size_t moved, const auto& enqueue) {
+    const float ms = timer.milliseconds(enqueue, kNoLimit);
+    const double bandwidth = 1e3 * static_cast<double>(moved) / static_cast<double>(ms);
+    report.add({{"kind", "normalization"},
+                {"kernel", kernel},
+                {"rows", size.rows},
+                {"channels", size.channels},
+                {"precision", to_string(precision)},
+                {"ms", ms},
+                {"bytes", moved},
+                {"bytes_per_second", bandwidth}});
+    fmt::print("{:<44}{:>10.4f}{:>10.0f}\n",
+               fmt::format("{} of {} x {}", kernel, size.rows, size.channels), ms, bandwidth / 1e9);
+  };
+  measure("statistics", bytes,
+          [&] { batch_statistics(input, layout, partials, statistics, 0, stream); });
+  measure("normalize, add, ReLU", 3 * bytes + bits,
+          [&] { normalize(input, residual, scale, true, layout, output, mask, stream); });
+  measure("gradient sums", 2 * bytes + bits,
+          [&] { gradient_sums(input, mask, residual, scale, layout, partials, sums, stream); });
+  measure("input gradient", 4 * bytes + bits, [&] {
+    input_gradient(input, mask, residual, scale, sums.sums, count, layout, output, of_residual,
+                   stream);
+  });
+}
+
+// ---- Convolutions
+
+// Milliseconds of the fastest algorithm of a kind of engine; nullopt if none works.
+template <typename Engine>
+std::optional<float> time_of(Context& context, const Conv2DSpec& spec, ConvolutionPass pass,
+                             TrialMemory& memory, Json& row, const std::string& name) {
+  float shortest = kNoLimit;
+  std::optional<ConvolutionAlgorithm> best;
+  succeeds([&] {
+    Engine engine(context, spec, pass);
+    const auto enqueue = [&] { engine.run(memory.arrays(), memory.workspace.data()); };
+    best = fastest_of(context, engine, memory, enqueue, shortest);
+    return true;
+  });
+  const std::optional<float> ms = best ? std::optional(shortest) : std::nullopt;
+  row[name + "_ms"] = or_null(ms);
+  if (best) row[name + "_algorithm"] = best->number;
+  return ms;
+}
+
+void measure_pass(Context& context, const Shape2D& shape, ConvolutionPass pass, bool adds,
+                  TrialMemory& memory, Report& report) {
+  constexpr std::array<std::string_view, 3> kPasses{"forward", "input gradient", "kernel gradient"};
+  std::string name(kPasses[static_cast<std::size_t>(pass)]);
+  if (adds) name += ", added";
+  Conv2DSpec spec = shape.spec;
+  spec.adds_input_gradient = adds;
+  const std::string type = to_string(context.options().precision);
+  Json row{{"kind", "convolution"}, {"shape", shape.name()}, {"batch", spec.batch},
+           {"pass", name},          {"precision", type},     {"flop", shape.flop}};
+  const auto legacy = time_of<LegacyConvolution>(context, spec, pass, memory, row, "legacy");
+  const auto graph = time_of<GraphConvolution>(context, spec, pass, memory, row, "graph");
+  report.add(row);
+  const float best = std::min(legacy.value_or(kNoLimit), graph.value_or(kNoLimit));
+  fmt::print("{:<28}{:<24}{:<10}{:>10}{:>10}{:>10.0f}\n", shape.name(), name, type,
+             in_columns(legacy), in_columns(graph), shape.flop / static_cast<double>(best) / 1e9);
+}
+
+void measure_convolution(Context& context, Shape2D shape, Report& report) {
+  const std::int64_t least = least_channels(context.options().precision);
+  if (!shape.input_gradient) shape.spec.window.channels = least;  // as the layer reads its pixels
+  const auto memory = trial_memory(context, shape.spec);
+  if (!memory) {
+    fmt::print("{:<28}too little memory\n", shape.name());
+    return;
+  }
+  measure_pass(context, shape, ConvolutionPass::forward, false, *memory, report);
+  measure_pass(context, shape, ConvolutionPass::backward_filter, false, *memory, report);
+  if (!shape.input_gradient) return;
+  measure_pass(context, shape, ConvolutionPass::backward_data, false, *memory, report);
+  measure_pass(context, shape, ConvolutionPass::backward_data, true, *memory, report);
+}
+
+// ---- Fused patterns
+
+std::optional<float> time_of(Context& context, Pattern pattern, const Conv2DSpec& spec) {
+  constexpr std::size_t kMaxTried = 4;
+  std::optional<float> best;
+  succeeds([&] {
+    const bench::PatternGraph graph(context.cudnn(), pattern, spec);
+    std::vector<device::Buffer> buffers;
+    std::vector<void*> memory;
+    for (const std::size_t bytes : graph.bytes())
+      memory.push_back(buffers.emplace_back(random_values(context, bytes)).data());
+    TrialTimer timer(context);
+    const auto ways = usable_configurations(graph.whole(), requirements(context.options()));
+    for (std::size_t i = 0; i < std::min(ways.size(), kMaxTried); ++i)
+      succeeds([&] {
+        auto plan = GraphPlan::of(context.cudnn(), ways[i]);
+        if (!plan || plan->workspace_bytes() > kMaxWorkspace) return false;
+        const device::Buffer workspace = context.allocator().allocate(plan->workspace_bytes());
+        const float limit = best.value_or(kNoLimit);
+        const float ms = timer.milliseconds(
+            [&] { plan->run(context.cudnn(), graph.ids(), memory, workspace.data()); }, limit);
+        if (ms < limit) best = ms;
+        return true;
+      });
+    return true;
+  });
+  return best;
+}
+
+void measure_patterns(Context& context, const Shape2D& shape, Report& report) {
+  for (const Pattern pattern : {Pattern::statistics, Pattern::normalized_statistics,
+                                Pattern::normalized_filter, Pattern::data_sums}) {
+    const std::optional<float> ms = time_of(context, pattern, shape.spec);
+    report.add({{"kind", "pattern"},
+                {"shape", shape.name()},
+                {"batch", shape.spec.batch},
+                {"pattern", to_string(pattern)},
+                {"precision", "float16"},
+                {"ms", or_null(ms)}});
+    fmt::print("{:<28}{:<38}{:>10}\n", shape.name(), to_string(pattern), in_columns(ms));
+  }
+}
+
+void run(const Options& options) {
+  if (!device::gpu_is_available())
+    throw Error(ErrorCategory::device, "gpu", "expected a GPU", device::gpu_unavailable_reason());
+  const device::cuda::DeviceScope scope(options.gpu);
+  Report report(options);
+  Context half(options.gpu, {.precision = Precision::float16});
+  Context brain(options.gpu, {.precision = Precision::bfloat16});
+  report.add({{"kind", "start"},
+              {"gpu", half.gpu_name()},
+              {"cudnn", cudnnGetVersion()},
+              {"batch", options.batch}});
+  fmt::print("{}, cuDNN {}, batch {}\n\n", half.gpu_name(), cudnnGetVersion(), options.batch);
+  for (Context* context : {&brain, &half}) measure_ceilings(*context, report);
+
+  fmt::print("\n{:<44}{:>10}{:>10}\n", "normalization in bfloat16", "ms", "GB/s");
+  for (const Rows size : {Rows{options.batch * 112 * 112, 64}, Rows{options.batch * 56 * 56, 256},
+                          Rows{options.batch * 14 * 14, 1024}})
+    measure_normalization(brain, size, report);
+
+  constexpr double kShareOfConvolutions = 0.8;
+  std::vector<Shape2D> shapes = shapes_of_resnet50(options.batch);
+  fmt::print("\n{:<28}{:<24}{:<10}{:>10}{:>10}{:>10}\n", "convolution", "pass", "type", "legacy ms",
+             "graph ms", "TFLOP/s");
+  for (const Shape2D& shape : shapes)
+    for (Context* context : {&brain, &half})
+      if (!report.is_over(kShareOfConvolutions, shape.input_gradient ? 4 : 2))
+        measure_convolution(*context, shape, report);
+
+  shapes.erase(shapes.begin());  // for which there are no engines
+  fmt::print("\n{:<28}{:<38}{:>10}\n", "convolution", "pattern in float16", "ms");
+  for (const Shape2D& shape : shapes)
+    if (!report.is_over(1, 4)) measure_patterns(half, shape, report);
+  report.finish();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App program(
+      "Times the convolutions of ResNet-50 on a GPU: cuDNN's legacy interface and its graph API.");
+  Options options;
+  program.add_option("--gpu", options.gpu, "N of gpu:N")
+      ->check(CLI::Range(0, 1 << 10))
+      ->capture_default_str();
+  program.add_option("--batch", options.batch, "images")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 16))
+      ->capture_default_str();
+  program.add_option("--seconds", options.seconds, "after which no further row is measured")
+      ->check(CLI::Range(1.0, 1e6))
+      ->capture_default_str();
+  program.add_option("--json", options.json, "file for a line of JSON for each row");
+  CLI11_PARSE(program, argc, argv);
+  try {
+    run(options);
+    return EXIT_SUCCESS;
+  } catch (const Error& error) {
+    fmt::print(stderr, "lockstep_bench_convolutions: error: {}\n", error.what());
+    return exit_status(error.category());
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "lockstep_bench_convolutions: error: {}\n", error.what());
+    return EXIT_FAILURE;
+  }
+}

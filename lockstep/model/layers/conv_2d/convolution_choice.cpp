@@ -1,0 +1,186 @@
+#include "lockstep/model/layers/conv_2d/convolution_choice.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/layers/batch_normalization/kernels.h"
+#include "lockstep/model/layers/conv_2d/graph_convolution.h"
+#include "lockstep/model/layers/conv_2d/legacy_convolution.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+std::string_view work_of(const Conv2DSpec& spec, ConvolutionPass pass) {
+  if (pass == ConvolutionPass::forward) return "forward";
+  if (pass == ConvolutionPass::backward_filter) return "backward filter";
+  return spec.adds_input_gradient ? "backward data that adds" : "backward data";
+}
+
+enum class Api { graph, legacy };
+
+std::unique_ptr<ConvolutionEngine> make_engine(Api api, Context& context, const Conv2DSpec& spec,
+                                               ConvolutionPass pass) {
+  if (api == Api::graph) return std::make_unique<GraphConvolution>(context, spec, pass);
+  return std::make_unique<LegacyConvolution>(context, spec, pass);
+}
+
+using Engines = std::vector<std::unique_ptr<ConvolutionEngine>>;
+
+// Those that have proposals. One that cuDNN refuses is left out if there is another.
+Engines engines_for(Context& context, const Conv2DSpec& spec, ConvolutionPass pass) {
+  const Convolutions allowed = context.options().convolutions;
+  Engines engines;
+  const auto add = [&](Api api) {
+    auto engine = make_engine(api, context, spec, pass);
+    if (!engine->proposals().empty()) engines.push_back(std::move(engine));
+    return true;
+  };
+  if (allowed == Convolutions::graph) add(Api::graph);
+  if (allowed == Convolutions::automatic) succeeds([&] { return add(Api::graph); });
+  if (allowed == Convolutions::legacy || (allowed == Convolutions::automatic && engines.empty()))
+    add(Api::legacy);
+  else if (allowed == Convolutions::automatic)
+    succeeds([&] { return add(Api::legacy); });
+  return engines;
+}
+
+// With an algorithm from the cache, which may not work here; null then.
+std::unique_ptr<ConvolutionEngine> known_engine(Context& context, const Conv2DSpec& spec,
+                                                ConvolutionPass pass,
+                                                const ConvolutionAlgorithm& algorithm) {
+  std::unique_ptr<ConvolutionEngine> engine;
+  const bool works = succeeds([&] {
+    engine =
+        make_engine(algorithm.math == kGraphMath ? Api::graph : Api::legacy, context, spec, pass);
+    return engine->select(algorithm);
+  });
+  return works ? std::move(engine) : nullptr;
+}
+
+// Without measurement and without memory.
+std::unique_ptr<ConvolutionEngine> first_that_works(Context& context, const Conv2DSpec& spec,
+                                                    Engines engines) {
+  for (auto& engine : engines)
+    for (const ConvolutionAlgorithm& algorithm : engine->proposals())
+      if (succeeds([&] { return engine->select(algorithm); })) return std::move(engine);
+  throw Error(ErrorCategory::device, "cudnn",
+              fmt::format("expected {}{}", describe(spec),
+                          context.options().deterministic ? " with a deterministic algorithm" : ""),
+              fmt::format("cuDNN {} has no algorithm for it", cudnnGetVersion()));
+}
+
+}  // namespace
+
+std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
+                                                      ConvolutionPass pass) {
+  context.made_progress();
+  if (context.options().deterministic)
+    return first_that_works(context, spec, engines_for(context, spec, pass));
+  AlgorithmCache& cache = context.algorithms();
+  const std::string name = algorithm_key(context, spec, work_of(spec, pass));
+  if (const auto known = cache.find(name))
+    if (auto engine = known_engine(context, spec, pass, *known)) return engine;
+  Engines engines = engines_for(context, spec, pass);
+  std::optional<ConvolutionAlgorithm> fastest;
+  std::unique_ptr<ConvolutionEngine>* its_engine = nullptr;
+  if (const auto memory = trial_memory(context, spec))
+    context.measured([&] {
+      float shortest = std::numeric_limits<float>::max();
+      for (auto& engine : engines) {
+        const auto enqueue = [&] { engine->run(memory->arrays(), memory->workspace.data()); };
+        const auto found = fastest_of(context, *engine, *memory, enqueue, shortest);
+        if (!found) continue;
+        fastest = found;
+        its_engine = &engine;
+      }
+      return true;
+    });
+  if (its_engine == nullptr || !(*its_engine)->select(*fastest))
+    return first_that_works(context, spec, std::move(engines));
+  cache.add(name, *fastest);
+  return std::move(*its_engine);
+}
+
+namespace {
+
+// The result in the cache if a separate convolution and statistics pass is faster.
+constexpr ConvolutionAlgorithm kApart{.number = -1};
+
+// Measures the result that the cache stores: a configuration of `summing`, or kApart.
+ConvolutionAlgorithm try_out(Context& context, const Conv2DSpec& spec, ConvolutionEngine& apart,
+                             ConvolutionEngine& summing, TrialMemory& memory) {
+  const auto allocate = [&](std::size_t bytes) { return context.allocator().allocate(bytes); };
+  const WindowGeometry& w = spec.window;
+  const Precision precision = context.options().precision;
+  const ChannelLayout rows = channel_layout(spec.batch * w.output_height * w.output_width,
+                                            spec.filters, precision, context.multiprocessors());
+  const MomentsLayout moments{.channels = static_cast<std::size_t>(spec.filters)};
+  const device::Buffer sums = allocate(channel_sums_bytes(spec.filters));
+  const device::Buffer partials = allocate(partial_bytes(rows));
+  const device::Buffer of_moments = allocate(moments.size() * sizeof(float));
+  const StatisticsArguments statistics{.layout = moments, .moments = of_moments.as<float>().data()};
+  ConvolutionArrays arrays = memory.arrays();
+  arrays.sums = channel_sums(sums.as<std::byte>().data(), spec.filters);
+
+  const TensorView written(arrays.output, static_cast<std::size_t>(rows.rows * rows.channels),
+                           precision);
+  float shortest = memory.timer.milliseconds(
+      [&] {
+        apart.run(arrays, memory.workspace.data());
+        batch_statistics(written, rows, partials.data(), statistics, 0, context.native());
+      },
+      std::numeric_limits<float>::max());
+  const auto enqueue = [&] {
+    summing.run(arrays, memory.workspace.data());
+    moments_of_sums(arrays.sums, rows.rows, statistics, 0, context.native());
+  };
+  return fastest_of(context, summing, memory, enqueue, shortest).value_or(kApart);
+}
+
+bool select_first(ConvolutionEngine& summing) {
+  for (const ConvolutionAlgorithm& algorithm : summing.proposals())
+    if (summing.select(algorithm)) return true;
+  return false;
+}
+
+}  // namespace
+
+bool may_sum_channels(const ComputeOptions& options) {
+  return options.precision != Precision::float32 && !options.deterministic &&
+         options.fused_statistics != FusedStatistics::never;
+}
+
+std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
+                                                              const Conv2DSpec& spec,
+                                                              ConvolutionEngine& apart) {
+  if (!may_sum_channels(context.options()) || spec.groups != 1) return nullptr;
+  AlgorithmCache& cache = context.algorithms();
+  const std::string name = algorithm_key(context, spec, "forward with sums");
+  const bool measures = context.options().fused_statistics == FusedStatistics::where_faster;
+  auto known = measures ? cache.find(name) : std::nullopt;
+  if (known && known->number == kApart.number) return nullptr;
+  std::unique_ptr<ConvolutionEngine> summing;
+  const bool is_selected = succeeds([&] {
+    summing = std::make_unique<GraphConvolution>(context, spec, ConvolutionPass::forward, true);
+    if (!measures) return select_first(*summing);
+    if (!known) {
+      known = kApart;
+      if (!summing->proposals().empty()) {
+        const auto memory = trial_memory(context, spec);
+        if (!memory || apart.workspace_bytes() > memory->workspace.size()) return false;
+        known = context.measured([&] { return try_out(context, spec, apart, *summing, *memory); });
+      }
+      cache.add(name, *known);
+    }
+    return summing->select(*known);
+  });
+  return is_selected ? std::move(summing) : nullptr;
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,29 @@
+// The choice between cuDNN's implementations of a convolution.
+#pragma once
+
+#include <memory>
+
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/layers/conv_2d/convolution.h"
+
+namespace lockstep::model::cuda {
+
+/// The engine and algorithm for `pass`, as ComputeOptions::convolutions allows: from the cache, or
+/// the fastest in a trial. Without memory for a trial, or if determinism is required, the first
+/// that cuDNN proposes and that works, of the graph API before the legacy one. Throws Error
+/// (device) if there is none.
+std::unique_ptr<ConvolutionEngine> choose_convolution(Context& context, const Conv2DSpec& spec,
+                                                      ConvolutionPass pass);
+
+/// Whether a convolution may compute per-channel sums of its output while writing it: only in 16
+/// bits, and not if determinism is required.
+bool may_sum_channels(const ComputeOptions& options);
+
+/// The forward pass with sums, in its fastest configuration for this shape, from the cache or by
+/// measurement, if it is faster than `apart` plus a separate pass over the output for the sums.
+/// Null if it is not, or if cuDNN or the options do not allow it.
+std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
+                                                              const Conv2DSpec& spec,
+                                                              ConvolutionEngine& apart);
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,46 @@
+// A pass of a convolution by cuDNN's legacy interface: descriptors and numbered algorithms.
+#pragma once
+
+#include <cudnn.h>
+
+#include <vector>
+
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/layers/conv_2d/convolution.h"
+
+namespace lockstep::model::cuda {
+
+using TensorDescriptor = Owned<cudnnTensorDescriptor_t, cudnnDestroyTensorDescriptor>;
+using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescriptor>;
+using ConvolutionDescriptor =
+    Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
+
+/// This interface supports only symmetric padding: if it is uneven, each pass works on a copy of
+/// the image with its zeros, in the workspace.
+class LegacyConvolution final : public ConvolutionEngine {
+ public:
+  /// Throws Error (device) if cuDNN refuses the description.
+  LegacyConvolution(Context& context, const Conv2DSpec& spec, ConvolutionPass pass);
+
+  std::vector<ConvolutionAlgorithm> proposals() override;
+  bool select(const ConvolutionAlgorithm& algorithm) override;
+  std::size_t workspace_bytes() const override { return own_bytes_ + algorithm_.workspace_bytes; }
+  void run(const ConvolutionArrays& arrays, void* workspace) override;
+
+ private:
+  bool is_exact() const;
+  void set_mathematics(cudnnMathType_t type);
+
+  Context& context_;
+  Conv2DSpec spec_;
+  ConvolutionPass pass_;
+  TensorDescriptor input_;
+  FilterDescriptor kernel_;
+  TensorDescriptor output_;
+  ConvolutionDescriptor convolution_;
+  ConvolutionAlgorithm algorithm_;
+  std::size_t padded_elements_ = 0;  // of the copy of the image; 0 without one
+  std::size_t own_bytes_ = 0;        // of the workspace, for that copy
+};
+
+}  // namespace lockstep::model::cuda

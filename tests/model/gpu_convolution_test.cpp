@@ -1,0 +1,95 @@
+// Which interface of cuDNN computes a convolution, on pretended GPUs, whose graph API knows only
+// convolutions with sums.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "lockstep/model/cuda/algorithm_cache.h"
+#include "lockstep/model/layers/layers.h"
+#include "tests/model/support/cache_folder.h"
+#include "tests/model/support/sides.h"
+#include "tests/support/device_error.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Two convolutions read the first one's output, with zeros on one side.
+std::shared_ptr<const Network> uneven_network() {
+  auto network = std::make_shared<Network>(Shape{7, 5, 3});
+  const NodeId input = network->add(Conv2D({.filters = 4, .kernel = 1}));
+  const Conv2D uneven({.filters = 5, .kernel = 4, .strides = 2, .padding = Padding::same});
+  const NodeId first = network->add(uneven, {input});
+  const NodeId second = network->add(uneven, {input});
+  network->add(Add(), {first, second});
+  network->add(Flatten());
+  network->add(Dense({.units = 5}));
+  return network;
+}
+
+class GpuConvolution : public testing::Test {
+ protected:
+  // Gradients of the second of two steps, which finds what the first has left.
+  static Values train(device::Device device, const ComputeOptions& options) {
+    Side side(device, network(), options);
+    const Data data(*network(), 3);
+    for (int step = 0; step < 2; ++step)
+      side.model().train_batch(data.of(kLoss), data.context(), kLoss);
+    return side.gradients();
+  }
+  static std::shared_ptr<const Network> network() {
+    static const std::shared_ptr<const Network> network = uneven_network();
+    return network;
+  }
+
+  CacheFolder cache_;
+};
+
+TEST_F(GpuConvolution, AddsASecondGradientWithUnevenZeros) {
+  const Values expected = train({}, {});
+  EXPECT_LE(error(train(kGpu, {}), expected), 1e-5);
+  EXPECT_LE(error(train(kGpu, {.deterministic = true}), expected), 1e-5);
+}
+
+TEST_F(GpuConvolution, IsLegacyWhereTheGraphInterfaceHasNone) {
+  const auto with = [](Convolutions convolutions) {
+    return ComputeOptions{.deterministic = true, .convolutions = convolutions};
+  };
+  EXPECT_EQ(train(kGpu, with(Convolutions::automatic)), train(kGpu, with(Convolutions::legacy)));
+  for (const bool deterministic : {true, false})
+    EXPECT_THAT(device_error_of([&] {
+                  train(kGpu,
+                        {.deterministic = deterministic, .convolutions = Convolutions::graph});
+                }),
+                HasSubstr("a graph other than a convolution and its sums"));
+}
+
+TEST_F(GpuConvolution, IsMeasuredForEachChoice) {
+  train(kGpu, {});
+  const nlohmann::json of_either = cache_.read();
+  EXPECT_EQ(of_either.size(), 6U)
+      << "two shapes, two gradients of the first one's output; none of the network's input";
+  train(kGpu, {.convolutions = Convolutions::legacy});
+  const nlohmann::json all = cache_.read();
+  EXPECT_EQ(all.size(), 12U);
+  for (const auto& [name, value] : of_either.items()) EXPECT_EQ(all.at(name), value) << name;
+}
+
+// Other processes may have written it: what is remembered may not work here.
+TEST_F(GpuConvolution, IsMeasuredAgainWhereWhatIsRememberedDoesNotWork) {
+  const Values expected = train({}, {});
+  train(kGpu, {});
+  nlohmann::json all = cache_.read();
+  for (auto& [name, value] : all.items()) value = {0, cuda::kGraphMath, 0};
+  cache_.write(all);
+  EXPECT_LE(error(train(kGpu, {}), expected), 1e-5);
+  for (const auto& [name, value] : cache_.read().items())
+    EXPECT_NE(value[1], cuda::kGraphMath) << name;
+}
+
+}  // namespace
+}  // namespace lockstep::model
