@@ -93,8 +93,8 @@ TEST_P(ConvolutionOnGpu, IsThatOfTheCpu) {
     GTEST_SKIP() << "cuDNN's legacy interface: " << error.what();
   }
   for (int step = 0; step < 2; ++step) {
-    const double expected = cpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss;
-    const double loss = gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss;
+    const double expected = cpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss_sum;
+    const double loss = gpu.model().train_batch(data.of(kLoss), data.context(), kLoss).loss_sum;
     EXPECT_NEAR(loss, expected, tolerance * expected);
     EXPECT_LE(error(gpu.gradients(), cpu.gradients()), tolerance) << step;
   }
