@@ -79,6 +79,7 @@ using job::WorkersOptions;
 using strategy::Callback;
 using strategy::EpochLogs;
 using strategy::FitOptions;
+using strategy::History;
 using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;

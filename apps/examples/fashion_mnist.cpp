@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
                 {.epochs = std::atoi(argument(3, "1").c_str())});
     const lockstep::MetricSums result = trainer.evaluate(test.batch(global_batch));
     if (session.is_chief())
-      fmt::print("accuracy {:.4f} on {} records, {} replicas\n", result.accuracy(), result.samples,
+      fmt::print("accuracy {:.4f} on {} records; replicas: {}\n", result.accuracy(), result.samples,
                  strategy->num_replicas_in_sync());
     return 0;
   });

@@ -56,6 +56,7 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
   constexpr std::size_t kLongestName =
       64;  // longer names are not typing errors, and the distance takes quadratic time
   constexpr std::size_t kShortestPrefix = 3;  // shorter names abbreviate anything
+  constexpr std::size_t kLettersPerError = 3;
   std::string text = fmt::format("got \"{}\"", name);
   if (known.empty() || name.size() > kLongestName) return text;
   const auto begins = [name](std::string_view candidate) { return candidate.starts_with(name); };
@@ -63,7 +64,10 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
     return fmt::format("{} (did you mean {}?)", text, *std::ranges::find_if(known, begins));
   const auto closest = std::ranges::min_element(
       known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });
-  const bool is_near = edit_distance(name, *closest) <= (closest->size() + 2) / 3;
+  // dashes before a name are no letters that could be right
+  const std::size_t letters =
+      closest->size() - std::min(closest->find_first_not_of('-'), closest->size());
+  const bool is_near = edit_distance(name, *closest) <= letters / kLettersPerError;
   return is_near ? fmt::format("{} (did you mean {}?)", text, *closest) : text;
 }
 

@@ -165,8 +165,8 @@ std::vector<std::string> placement_warnings(const std::vector<Placement>& placem
       },
       [&](const std::string& who, const Placement& place) {
         return fmt::format(
-            "the kernels of {} have {} threads on {} of the host's cores: start fewer ranks or "
-            "replicas there, or, if they are bound, start mpirun with --bind-to none",
+            "{}: {} compute threads on {} of the host's cores: start fewer ranks or replicas "
+            "there, or, if they are bound, start mpirun with --bind-to none",
             who, threads.at(cores_of(place)), place.processors);
       });
   warn_of(warnings, placements, is_far_from_its_gpu,

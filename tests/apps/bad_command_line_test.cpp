@@ -61,6 +61,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"misspelt_command_with_help", "data inspct --help", 2,
                 "command line] expected an option or command of lockstep data (`lockstep data "
                 "--help` lists them), got \"inspct\" (did you mean inspect?)"},
+        Refusal{"command_of_data_alone", "inspect x.csv", 2,
+                "command line] expected an option or command of lockstep (`lockstep --help` lists "
+                "them), got \"inspect\" (did you mean data inspect?)"},
+        Refusal{"gpu_as_an_option", kTrain + "--gpu 0", 2,
+                "command line] expected an option or command of lockstep train (`lockstep train "
+                "--help` lists them), got \"--gpu\" (did you mean --devices?)"},
+        Refusal{"misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
+                "got \"mpl\" (did you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
                 "none"},

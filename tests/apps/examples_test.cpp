@@ -82,7 +82,7 @@ TEST(FashionMnistExample, TrainsAndEvaluates) {
   const Result result =
       run({example("fashion_mnist"), "synthetic:28x28x1:10:640", "synthetic:28x28x1:10:100", "1"});
   EXPECT_EQ(result.status, 0) << result.errors;
-  EXPECT_THAT(result.output, ContainsRegex("accuracy [01].[0-9]+ on 100 records, 1 replicas\n"));
+  EXPECT_THAT(result.output, ContainsRegex("accuracy [01].[0-9]+ on 100 records; replicas: 1\n"));
 }
 
 TEST(CustomLoopExample, StopsWhenItsLossIsSmallAndIsTheSameOnTwoReplicasAsOnOne) {

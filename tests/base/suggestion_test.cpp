@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -36,6 +37,13 @@ TEST(GotName, AsksForTheOnlyNameThatBeginsSo) {
   EXPECT_EQ(got_name("val", kLong), "got \"val\" (did you mean validation-data?)");
   EXPECT_EQ(got_name("optim", kLong), "got \"optim\"") << "two begin so";
   EXPECT_EQ(got_name("va", kLong), "got \"va\"") << "too short";
+}
+
+TEST(GotName, DoesNotCountTheDashesOfOptions) {
+  constexpr std::array<std::string_view, 4> kOptions = {"--bn", "--help", "--beta1", "--data-dir"};
+  for (const std::string_view other : {"--bs", "-b", "--half", "--eval", "--ckpt-dir"})
+    EXPECT_EQ(got_name(other, kOptions), fmt::format("got \"{}\"", other));
+  EXPECT_EQ(got_name("--hlep", kOptions), "got \"--hlep\" (did you mean --help?)");
 }
 
 TEST(GotName, DoesNotGuessWhereNothingIsNear) {

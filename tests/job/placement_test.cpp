@@ -119,11 +119,10 @@ TEST(PlacementWarnings, NameCoresWithMoreThreadsOfKernels) {
       "none";
   EXPECT_THAT(
       placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 0, "1"), on_core(2, 2, 0, "1")}, 1),
-      ElementsAre("the kernels of rank 1 on a and 1 more have 2 threads on 1 of the host's cores" +
-                  end));
+      ElementsAre("rank 1 on a and 1 more: 2 compute threads on 1 of the host's cores" + end));
   EXPECT_THAT(
       placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 0, 0, "0"), on_core(2, 0, 0, "0")}, 1),
-      ElementsAre("the kernels of rank 0 on a have 3 threads on 1 of the host's cores" + end));
+      ElementsAre("rank 0 on a: 3 compute threads on 1 of the host's cores" + end));
   EXPECT_THAT(placement_warnings({on_core(0, 0, 0, "0"), on_core(1, 1, 1, "0")}, 1), IsEmpty())
       << "of two nodes";
 }

@@ -63,7 +63,7 @@ TEST(Trainer, GivesTheErrorOfADamagedRecord) {
             "[watched] expected a whole record; record 17 is damaged");
 }
 
-TEST(Trainer, WarnsOfASoftmaxBeforeTheCrossEntropy) {
+TEST(Trainer, WarnsOfAnActivationBeforeTheCrossEntropy) {
   const auto errors_of = [](const model::Network& network) {
     ::testing::internal::CaptureStderr();
     train(1, network, small_data(40).batch(40), {}, {.epochs = 1});
@@ -76,6 +76,11 @@ TEST(Trainer, WarnsOfASoftmaxBeforeTheCrossEntropy) {
               HasSubstr("[softmax] the network ends with a softmax, and the cross-entropy loss "
                         "applies a softmax to its outputs too: training on both is slow and keeps "
                         "the loss high; remove the layer from the network"));
+  model::Network bounded = plain_network();
+  bounded.add(model::Sigmoid());
+  EXPECT_THAT(errors_of(bounded),
+              HasSubstr("[sigmoid] the network ends with a sigmoid, and the cross-entropy loss "
+                        "applies a softmax to its outputs: training"));
 }
 
 TEST(Trainer, RefusesDataThatDoNotFit) {

@@ -138,12 +138,14 @@ void check_separator(std::string_view text, char separator, const std::string& f
   const std::string_view line = text.substr(0, text.find('\n'));
   const bool ends_in_quotes = std::ranges::count(line, '"') % 2 != 0;
   if (ends_in_quotes || line.find(separator) != std::string_view::npos) return;
-  for (const char other : {',', ';', '\t'})
+  constexpr std::array<std::pair<char, std::string_view>, 4> kNames{
+      {{',', ","}, {';', ";"}, {'\t', "tab"}, {'|', "pipe"}}};
+  for (const auto& [other, name] : kNames)
     if (line.find(other) != std::string_view::npos)
       throw Error(
           ErrorCategory::data, file,
           fmt::format("expected {} between columns, or another separator as in 'csv:FILE?sep={}'",
-                      separator_text(separator), other == '\t' ? "tab" : std::string(1, other)),
+                      separator_text(separator), name),
           fmt::format("the first row has {} instead", separator_text(other)));
 }
 

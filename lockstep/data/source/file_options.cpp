@@ -43,8 +43,8 @@ bool set_option(CsvOptions& options, std::string_view name, const std::string& v
     options.header = value == "yes"  ? CsvHeader::yes
                      : value == "no" ? CsvHeader::no
                                      : CsvHeader::automatic;
-  else if (name == "sep" && (value == "," || value == ";" || value == "tab"))
-    options.separator = value == "tab" ? '\t' : value.front();
+  else if (name == "sep" && (value == "," || value == ";" || value == "tab" || value == "pipe"))
+    options.separator = value == "tab" ? '\t' : value == "pipe" ? '|' : value.front();
   else if (name == "unknown" && (value == "column" || value == "error"))
     options.unknown_column = value == "column";
   else
@@ -64,7 +64,8 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
       throw Error(
           ErrorCategory::input, where,
           "expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
-          "header=yes|no|auto, sep=,|;|tab, unknown=column|error or like=FILE, with & between them",
+          "header=yes|no|auto, sep=,|;|tab|pipe, unknown=column|error or like=FILE, with & between "
+          "them",
           std::ranges::count(kOptions, name) > 0 ? fmt::format("got \"{}\"", piece)
                                                  : got_name(name, kOptions));
   }

@@ -38,7 +38,7 @@ enum class CsvHeader { automatic, yes, no };
 /// A column is identified by its name in the header, or by its number from 1.
 struct CsvOptions {
   CsvHeader header = CsvHeader::automatic;  ///< whether the first line is a header
-  char separator = ',';                     ///< between the columns: ',', ';' or a tab
+  char separator = ',';                     ///< between the columns: ',', ';', '|' or a tab
   std::string label = {};  ///< class column; empty: the last column, unless there are targets
   std::vector<std::string> targets = {};  ///< columns of regression targets, instead of a label
   /// Feature columns, in this order; empty: all remaining columns.

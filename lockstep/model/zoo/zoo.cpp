@@ -256,7 +256,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::vector<std::string_view> known = names();
   throw Error(ErrorCategory::input, "model",
               fmt::format("expected one of {}, or a FILE.json", list_names(known)),
-              got_name(name, known));
+              got_name(name.substr(0, name.find(':')), known));
 }
 
 }  // namespace lockstep::zoo

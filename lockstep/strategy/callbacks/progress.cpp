@@ -299,17 +299,16 @@ void ProgressBar::print_time_shares(const EpochLogs& logs) {
   const bool waits_for_ranks =
       begin_.world_size > 1 && percent(logs.communication.exposed) > kCommunicationBound;
   if (!options_.verbose && !waits_for_input && !waits_for_ranks) return;
-  std::string line =
-      fmt::format("{:.1f} % of the time waiting for input", percent(logs.input_wait_seconds));
-  if (logs.data_workers > 0) line += fmt::format(" of {}", counted(logs.data_workers, "thread"));
+  std::string line = fmt::format("waiting: {:.1f} % for input", percent(logs.input_wait_seconds));
+  if (logs.data_workers > 0) line += fmt::format(" ({})", counted(logs.data_workers, "thread"));
   if (begin_.world_size > 1)
-    line += fmt::format(", {:.1f} % communication, {:.1f} % waiting for other replicas",
+    line += fmt::format(", {:.1f} % for communication, {:.1f} % for replicas",
                         percent(logs.communication.exposed - logs.communication.waited),
                         percent(logs.communication.waited));
-  if (options_.verbose && logs.times_seen > 0)
-    line += fmt::format("; every record seen {}",
-                        logs.times_seen == 1 ? "once" : counted(logs.times_seen, "time"));
   print_line(line);
+  if (options_.verbose && logs.times_seen > 0)
+    print_line(fmt::format("every record seen {}",
+                           logs.times_seen == 1 ? "once" : counted(logs.times_seen, "time")));
   if (waits_for_input)
     print_line(
         "the training waits for its input: increase --data-threads if cores are free; lockstep "

@@ -226,7 +226,7 @@ std::string scale_warning(const data::Dataset& dataset) {
   }
   if (named.empty()) return "";
   return fmt::format(
-      "columns of {} are far from unit scale, with which a training is slow or diverges: {}{}; "
+      "{}: columns are far from unit scale, with which a training is slow or diverges: {}{}; "
       "standardize them: (x - mean) / deviation, in every table with the mean and the deviation of "
       "the training data",
       dataset.description(), fmt::join(named, ", "),
@@ -272,7 +272,8 @@ std::string not_finite_text(const data::RecordSource& source,
       return fmt::format("{}{} has {} in the {} {}",
                          record_text(source, part.record_ids[at / count]),
                          part.partner_labels.empty() ? "" : ", or the record mixed into it,",
-                         *wrong, what, column_text(at % count, count, names));
+                         std::isnan(*wrong) ? std::abs(*wrong) : *wrong, what,
+                         column_text(at % count, count, names));
     };
     std::string text = text_of(part.features, "feature", source.feature_names());
     if (text.empty()) text = text_of(part.targets, "target", source.target_names());

@@ -4,13 +4,14 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <variant>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/model/backend.h"
-#include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/layers.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/fit/fit_state.h"
@@ -29,19 +30,22 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
       to_string(wire), error.relative, error.largest);
 }
 
-/// The cross-entropy loss applies a softmax to the outputs.
-void warn_of_softmax(const Strategy& strategy, const model::Network& network,
-                     const model::Loss& loss) {
+/// The cross-entropy loss applies a softmax to the outputs, which should have no bounds before.
+void warn_of_activation(const Strategy& strategy, const model::Network& network,
+                        const model::Loss& loss) {
   if (!strategy.is_chief() || network.nodes().empty() ||
       !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss))
     return;
   const model::Node& last = network.nodes().back();
-  if (dynamic_cast<const model::Softmax*>(last.layer.get()) == nullptr) return;
+  nlohmann::json options = nlohmann::json::object();
+  const auto type = std::ranges::find_if(
+      model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
+  if (type == model::kLayerTypes.end() || !type->is_activation) return;
   strategy.session().logger()->warn(
-      "[{}] the network ends with a softmax, and the cross-entropy loss applies a softmax to its "
-      "outputs too: training on both is slow and keeps the loss high; remove the layer from the "
+      "[{}] the network ends with a {}, and the cross-entropy loss applies a softmax to its "
+      "outputs{}: training on both is slow and keeps the loss high; remove the layer from the "
       "network (evaluate and predict compute probabilities from the logits)",
-      last.name);
+      last.name, type->name, type->name == "softmax" ? " too" : "");
 }
 
 /// Only for GPUs, whose memory limits the batch size.
@@ -113,7 +117,7 @@ void FitLoop::begin() {
   buckets_.begin(plan_.trainer.tune_buckets);
   if (!position_.is_done()) {
     warn_of_scales(strategy_, plan_.dataset);
-    warn_of_softmax(strategy_, replicas_.network(), plan_.trainer.loss);
+    warn_of_activation(strategy_, replicas_.network(), plan_.trainer.loss);
     prepare();
   }
   stop_.begin();

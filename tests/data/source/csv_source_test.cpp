@@ -274,6 +274,11 @@ TEST_F(CsvTest, NamesTheSeparatorOfATable) {
         of_file() +
             "expected a comma between columns, or another separator as in 'csv:FILE?sep=tab'; "
             "the first row has a tab instead");
+  EXPECT_EQ(error("a|kind\n1|0\n"),
+            of_file() +
+                "expected a comma between columns, or another separator as in "
+                "'csv:FILE?sep=pipe'; the first row has \"|\" instead");
+  EXPECT_EQ(open("a|kind\n1|0\n", {.separator = '|'}).feature_names().at(0), "a");
   EXPECT_EQ(open("\"a;\nb\",kind\n1,0\n").feature_names().at(0), "a;\nb");
   EXPECT_EQ(error("a,b,kind\n1,2,0\n", {.separator = '\t'}),
             of_file() +
@@ -427,6 +432,7 @@ TEST(CsvOptions, AreReadFromText) {
   EXPECT_EQ(CsvOptions::parse("sep=,", "").separator, ',');
   EXPECT_EQ(CsvOptions::parse("sep=;&label=kind", "").separator, ';');
   EXPECT_EQ(CsvOptions::parse("sep=tab", "").separator, '\t');
+  EXPECT_EQ(CsvOptions::parse("sep=pipe", "").separator, '|');
   for (const auto& [text, got] :
        {std::pair("", "\"\""), std::pair("label", "\"label\""), std::pair("label=", "\"label=\""),
         std::pair("header=maybe", "\"header=maybe\""), std::pair("unknown=1", "\"unknown=1\""),
@@ -436,7 +442,7 @@ TEST(CsvOptions, AreReadFromText) {
         std::pair("label=kind&catgorical=a", "\"catgorical\" (did you mean categorical?)")})
     EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
               std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or "
-                          "categorical=COLUMN,COLUMN..., header=yes|no|auto, sep=,|;|tab, "
+                          "categorical=COLUMN,COLUMN..., header=yes|no|auto, sep=,|;|tab|pipe, "
                           "unknown=column|error or like=FILE, with & between them, got ") +
                   got);
 }

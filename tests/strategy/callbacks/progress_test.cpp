@@ -246,11 +246,12 @@ TEST(ProgressBar, TellsWhereAnEpochsTimeWentIfMuchWasLost) {
   logs.input_wait_seconds = 0.2;
   logs.communication = {.exposed = 1.5, .waited = 0.5};
   EXPECT_THAT(epoch_lines(logs, 2), Not(HasSubstr("waiting")));
-  EXPECT_THAT(epoch_lines(logs, 1, true), HasSubstr("\n2.0 % of the time waiting for input\n"));
+  EXPECT_THAT(epoch_lines(logs, 1, true), HasSubstr("\nwaiting: 2.0 % for input\n"));
   logs.communication.exposed = 2.5;
   EXPECT_THAT(epoch_lines(logs), Not(HasSubstr("waiting"))) << "of one replica";
-  EXPECT_THAT(epoch_lines(logs, 2), HasSubstr("\n2.0 % of the time waiting for input, 20.0 % "
-                                              "communication, 5.0 % waiting for other replicas\n"));
+  EXPECT_THAT(epoch_lines(logs, 2),
+              HasSubstr("\nwaiting: 2.0 % for input, 20.0 % for communication, "
+                        "5.0 % for replicas\n"));
   EXPECT_THAT(epoch_lines(logs, 2), Not(HasSubstr("the training waits for its input")));
   logs.input_wait_seconds = 0.6;
   EXPECT_THAT(epoch_lines(logs),
