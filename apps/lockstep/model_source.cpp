@@ -32,7 +32,8 @@ std::string read_description(const fs::path& file) {
     return checkpoint::read_small_file(file);
   } catch (const Error& error) {
     throw Error(ErrorCategory::input, "model",
-                "expected the name of a network or a JSON file that can be read", error.what());
+                "expected the name of a network or a JSON file that can be read",
+                fmt::format("{}: {}", file.string(), error.message().actual));
   }
 }
 

@@ -15,7 +15,10 @@ namespace {
 
 constexpr auto kWireTypes = enum_names<WireType>({{WireType::float32, "float32"},
                                                   {WireType::bfloat16, "bfloat16"},
-                                                  {WireType::float16, "float16"}});
+                                                  {WireType::float16, "float16"},
+                                                  {WireType::float32, "fp32"},
+                                                  {WireType::bfloat16, "bf16"},
+                                                  {WireType::float16, "fp16"}});
 constexpr auto kElementTypes = enum_names<ElementType>({{ElementType::float32, "float32"},
                                                         {ElementType::float64, "float64"},
                                                         {ElementType::float16, "float16"},

@@ -313,8 +313,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"absent_table", "train --model mlp --data csv:nowhere.csv", 3, ""},
         Refusal{"image_too_small_for_the_model", "train --model cnn --data synthetic:4x4x1:4:100",
                 2, ""},
-        Refusal{"absent_network_file", "train --model nowhere.json" + kData, 2,
-                "model] expected the name of a network or a JSON file that can be read"},
+        Refusal{
+            "absent_network_file", "train --model nowhere.json" + kData, 2,
+            "model] expected the name of a network or a JSON file that can be read; nowhere.json: "
+            "No such file or directory"},
         Refusal{"checkpoint_directory_that_cannot_be", kTrain + "--checkpoint-dir /proc/lockstep",
                 3, "/proc/lockstep] expected a directory for checkpoints that can be written"},
         Refusal{"summary_directory_that_cannot_be", kTrain + "--summary-dir /proc/lockstep", 3,
