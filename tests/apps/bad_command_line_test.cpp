@@ -67,8 +67,10 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"gpu_as_an_option", kTrain + "--gpu 0", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"--gpu\" (did you mean --devices?)"},
-        Refusal{"misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
-                "got \"mpl\" (did you mean mlp?)"},
+        Refusal{
+            "misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
+            "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
+            "resnet101, resnet152, or a FILE.json, got \"mpl\" (did you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
                 "none"},

@@ -85,7 +85,7 @@ TEST(ProgressBar, HasDetailsWhenVerbose) {
   EXPECT_THAT(text, ContainsRegex(
                         "\nall-reduce in-process; at most 2 samples per replica in "
                         "micro-batches of 2; 5 steps per epoch; seed 1; ready after [0-9.]+ s\n"));
-  EXPECT_THAT(text, HasSubstr("; every record seen once\n"));
+  EXPECT_THAT(text, HasSubstr("\nevery record seen once\n"));
 }
 
 TEST(ProgressBar, SaysThatReplicasIdle) {
