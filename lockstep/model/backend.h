@@ -105,6 +105,10 @@ class Backend {
   virtual void fill_with_zeros(std::span<float> target) = 0;  ///< target[i] = 0
   /// target[i] = source[i], converted from float32 to the backend's precision.
   virtual void narrow(const TensorView& target, std::span<const float> source) = 0;
+  /// Converts arrays of the backend's precision to float32.
+  virtual void widen(std::span<const Widening> arrays) {
+    for (const Widening& array : arrays) read(array.from, array.to);
+  }
   /// Creates the optimizer of this replica. `arrays` must outlive it.
   virtual std::unique_ptr<Updater> updater(const OptimizerOptions& options,
                                            const ParameterTable& table,

@@ -51,6 +51,7 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
   mark_gradients();
   assign_storage();
   if (training_) assign_gradients();
+  if (training_) assign_narrow_gradients();
   assign_workspace();
   layout_ = plan_arena(lifetimes_);
   bind_parameters(arrays, network);
@@ -231,6 +232,32 @@ void Plan::assign_workspace() {
   if (scratch > 0) scratch_ = new_storage(scratch, 0, end);
 }
 
+// The gradient of a parameter is reported once it is wide, so few of them wait for one another.
+void Plan::assign_narrow_gradients() {
+  constexpr std::size_t kElements = std::size_t{1} << 20;
+  std::vector<Step*> waiting;
+  std::size_t elements = 0;
+  const auto widen_at = [&](int time) {
+    for (const Step* step : waiting) extend(step->narrow_gradient, time);
+    widenings_.reserve(std::max(widenings_.capacity(), waiting.size()));
+    if (!waiting.empty()) waiting.back()->ends_widening = true;
+    waiting.clear();
+    elements = 0;
+  };
+  int time = 0;
+  for (std::size_t i = steps_.size(); i-- > 0;) {
+    Step& step = steps_[i];
+    if (!step.runs_backward || !step.needs.narrow_gradient) continue;
+    time = backward_time(static_cast<int>(i));
+    const std::size_t count = parameter_entries_[step.node->parameters.front()].count;
+    step.narrow_gradient = new_array(count, time, time);
+    waiting.push_back(&step);
+    elements += count;
+    if (elements >= kElements) widen_at(time);
+  }
+  widen_at(time);
+}
+
 void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
   const std::size_t bytes = element_bytes(arrays.weights.type());
   for (Step& step : steps_) {
@@ -278,6 +305,9 @@ void Plan::bind(std::byte* arena) {
         bytes(step.needs.scratch_bytes > 0 ? scratch_ : kNone, step.needs.scratch_bytes);
     if (step.statistics != kNone)
       step.operands.statistics = bytes(step.statistics, lifetimes_[step.statistics].bytes);
+    if (step.narrow_gradient != kNone)
+      step.operands.narrow_gradient =
+          view(step.narrow_gradient, parameter_entries_[step.node->parameters.front()].count);
   }
 }
 
@@ -318,6 +348,7 @@ void Plan::point_gradients_at(std::span<float> gradients) {
 void Plan::backward(const PassContext& pass, std::span<float> gradients,
                     const GradientReady& ready) {
   point_gradients_at(gradients);
+  widenings_.clear();  // of a pass that failed
   std::size_t told = 0;
   const auto tell_until = [&](std::size_t end) {
     for (; told < end; ++told)
@@ -325,10 +356,10 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
   };
   // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0
   // and is reported in order.
+  std::size_t written = 0;
   const auto pass_over_until = [&](std::size_t end) {
-    for (std::size_t p = told; p < end; ++p)
-      backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[p]));
-    tell_until(end);
+    for (; written < end; ++written)
+      backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[written]));
   };
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
@@ -343,11 +374,25 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
         backend_.copy(view(input.gradient, input.elements), step.operands.output_gradient);
     }
     if (step.operation && pass.profile != nullptr) end_layer(step, Part::backward, *pass.profile);
+    if (step.narrow_gradient != kNone)
+      widenings_.push_back({step.operands.narrow_gradient, step.operands.parameter_gradients[0]});
+    if (step.ends_widening) widen_gradients(pass.profile);
     if (step.node->parameters.empty()) continue;
     pass_over_until(step.node->parameters.front());
-    tell_until(step.node->parameters.back() + 1);
+    written = step.node->parameters.back() + 1;
+    if (widenings_.empty()) tell_until(written);
   }
   pass_over_until(parameter_entries_.size());
+  tell_until(written);
+}
+
+void Plan::widen_gradients(StepProfile* profile) {
+  backend_.widen(widenings_);
+  std::size_t bytes = 0;
+  for (const Widening& array : widenings_) bytes += array.from.size_bytes() + array.to.size_bytes();
+  widenings_.clear();
+  if (profile != nullptr)
+    profile->end("gradient conversion", {.bytes = static_cast<std::int64_t>(bytes)});
 }
 
 void Plan::end_layer(const Step& step, Part last, StepProfile& profile) const {
@@ -414,6 +459,7 @@ void Plan::forward_without_samples() {
 
 void Plan::backward_without_samples(const GradientReady& ready) {
   std::size_t told = 0;
+  bool is_waiting = false;  // for other gradients to be widened at once, as in backward()
   const auto tell_until = [&](std::size_t end) {
     for (; told < end; ++told)
       if (ready) ready(told);
@@ -422,7 +468,8 @@ void Plan::backward_without_samples(const GradientReady& ready) {
     const Step& step = steps_[i];
     if (!step.runs_backward) continue;
     if (step.operation) step.operation->backward_without_samples(step.operands);
-    if (!step.node->parameters.empty()) tell_until(step.node->parameters.back() + 1);
+    if (step.narrow_gradient != kNone) is_waiting = !step.ends_widening;
+    if (!step.node->parameters.empty() && !is_waiting) tell_until(step.node->parameters.back() + 1);
   }
   tell_until(parameter_entries_.size());
 }

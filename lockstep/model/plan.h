@@ -92,6 +92,8 @@ class Plan {
     std::vector<StorageId> addends;
     StorageId saved = kNone;
     StorageId statistics = kNone;  // read by this step or written by it
+    StorageId narrow_gradient = kNone;
+    bool ends_widening = false;  // then the narrow gradients so far are widened
     Operands operands;
   };
 
@@ -110,6 +112,8 @@ class Plan {
   void assign_storage();
   void assign_gradients();
   void assign_workspace();
+  void assign_narrow_gradients();
+  void widen_gradients(StepProfile* profile);
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
   bool has_input_statistics(const Step& step) const;
@@ -144,6 +148,7 @@ class Plan {
   std::byte* arena_ = nullptr;
   std::span<const ParameterInfo> parameter_entries_;
   float* bound_gradients_ = nullptr;
+  std::vector<Widening> widenings_;  // in backward: what is not yet widened
 };
 
 }  // namespace lockstep::model

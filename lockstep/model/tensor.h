@@ -114,4 +114,10 @@ class TensorView {
   Precision type_ = Precision::float32;
 };
 
+/// An array to convert, and the float32 array that receives its values.
+struct Widening {
+  TensorView from;      ///< read only
+  std::span<float> to;  ///< of the same size
+};
+
 }  // namespace lockstep::model

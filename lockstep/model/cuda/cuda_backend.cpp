@@ -133,6 +133,9 @@ class CudaBackend final : public Backend {
     make_current();
     cuda::convert(TensorView::reading(source), target, context_.native());
   }
+  void widen(std::span<const Widening> arrays) override {
+    cuda::widen_all(arrays, precision(), context_.native());
+  }
   std::unique_ptr<Updater> updater(const OptimizerOptions& options, const ParameterTable& table,
                                    const UpdateArrays& arrays) override {
     make_current();

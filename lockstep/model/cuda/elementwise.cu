@@ -2,6 +2,8 @@
 
 #include <Random123/philox.h>
 
+#include <algorithm>
+
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/channels.h"
 #include "lockstep/model/cuda/elements.h"
@@ -69,7 +71,7 @@ __global__ void map_two(const T* a, const T* b, T* to, std::size_t count, Functi
 }
 
 template <typename From, typename To>
-__global__ void convert_elements(const From* from, To* to, std::size_t count) {
+__device__ void convert_range(const From* from, To* to, std::size_t count) {
   constexpr std::size_t kElements = 4;  // 8 or 16 bytes of each
   struct alignas(kElements * sizeof(From)) Source {
     From elements[kElements];
@@ -88,6 +90,24 @@ __global__ void convert_elements(const From* from, To* to, std::size_t count) {
   }
   for (std::size_t i = packs * kElements + first_index(); i < count; i += index_stride())
     to[i] = narrow<To>(widen(from[i]));
+}
+
+template <typename From, typename To>
+__global__ void convert_elements(const From* from, To* to, std::size_t count) {
+  convert_range(from, to, count);
+}
+
+// A row of blocks for each array.
+constexpr std::size_t kMaxWidenings = 32;
+template <typename From>
+struct Widenings {
+  const From* from[kMaxWidenings];
+  float* to[kMaxWidenings];
+  std::size_t counts[kMaxWidenings];
+};
+template <typename From>
+__global__ void widen_arrays(Widenings<From> arrays) {
+  convert_range(arrays.from[blockIdx.y], arrays.to[blockIdx.y], arrays.counts[blockIdx.y]);
 }
 
 // Each value is a hash of its index: the multiplications of MurmurHash3's finalizer.
@@ -269,6 +289,24 @@ void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) 
       launch(convert_elements<From, To>, blocks_for(from.size() / 4), kThreads, stream,
              data<From>(from), data<To>(to), from.size());
     });
+  });
+}
+
+void widen_all(std::span<const Widening> arrays, Precision precision, cudaStream_t stream) {
+  with_type(precision, [&]<typename From>(From) {
+    for (; !arrays.empty(); arrays = arrays.subspan(std::min(arrays.size(), kMaxWidenings))) {
+      Widenings<From> some = {};
+      const std::size_t count = std::min(arrays.size(), kMaxWidenings);
+      std::size_t largest = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        some.from[i] = data<From>(arrays[i].from);
+        some.to[i] = arrays[i].to.data();
+        some.counts[i] = arrays[i].to.size();
+        largest = std::max(largest, arrays[i].to.size());
+      }
+      launch(widen_arrays<From>, dim3(blocks_for(largest / 4), static_cast<unsigned>(count)),
+             kThreads, stream, some);
+    }
   });
 }
 

@@ -36,6 +36,8 @@ void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& 
 
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
+/// Converts arrays of `precision` to float32, up to 32 of them in a kernel.
+void widen_all(std::span<const Widening> arrays, Precision precision, cudaStream_t stream);
 
 /// Random values in [-1, 1), the same in every run.
 void fill_randomly(const TensorView& to, cudaStream_t stream);

@@ -83,7 +83,10 @@ struct Operands {
   std::vector<TensorView> weights;           ///< the parameters in the plan's precision; read only
   std::vector<std::span<float>> parameters;  ///< read only, in declaration order
   std::vector<std::span<float>> parameter_gradients;  ///< written by backward
-  std::vector<std::span<float>> buffers;              ///< read and, in training, updated
+  /// With Needs::narrow_gradient: backward writes the gradient of parameter 0 here, in the plan's
+  /// precision, and not to parameter_gradients[0].
+  TensorView narrow_gradient;
+  std::vector<std::span<float>> buffers;  ///< read and, in training, updated
   /// Kept from forward to backward, Needs::saved_bytes bytes, 64-byte aligned.
   std::span<std::byte> saved;
   /// Workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned.
@@ -102,6 +105,9 @@ struct Needs {
   /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
   /// CompileContext::reads_network_input.
   std::int64_t input_channels = 0;
+  /// backward writes the gradient of parameter 0 in the plan's precision. The plan widens several
+  /// such gradients at once.
+  bool narrow_gradient = false;
   std::size_t saved_bytes = 0;    ///< bytes kept from forward to backward
   std::size_t scratch_bytes = 0;  ///< bytes of workspace during one call
   /// Bytes of statistics that forward computes about its output for its only reader, in a format

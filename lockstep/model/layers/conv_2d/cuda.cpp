@@ -56,7 +56,7 @@ class Conv2DOperation final : public Operation {
         data_ = choose_convolution(context, spec, ConvolutionPass::backward_data);
         workspace = std::max(workspace, data_->workspace_bytes());
       }
-      if (precision() != Precision::float32)
+      if (is_extended())
         gradient_at_ = scratch_.add(kernel_elements() * element_bytes(precision()));
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
     }
@@ -69,6 +69,7 @@ class Conv2DOperation final : public Operation {
             .output_in_backward = spec_.relu,
             .adds_input_gradient = true,
             .input_channels = is_extended() ? spec_.window.channels : 0,
+            .narrow_gradient = narrow_gradient(),
             .scratch_bytes = scratch_.bytes(),
             .statistics_bytes = sums_ ? channel_sums_bytes(spec_.filters) : 0};
   }
@@ -88,17 +89,15 @@ class Conv2DOperation final : public Operation {
                   o.parameter_gradients[1].data(), context_.native());
     // Parameter gradients are float32, but cuDNN writes the type that it reads: 16 bits.
     const TensorView kernel_gradient = o.parameter_gradients[0];
-    const TensorView written =
-        precision() == Precision::float32
-            ? kernel_gradient
-            : TensorView(part_of(o.scratch, gradient_at_), kernel_elements(), precision());
+    const TensorView written = narrow_gradient() ? o.narrow_gradient
+                               : is_extended()   ? TensorView(part_of(o.scratch, gradient_at_),
+                                                              kernel_elements(), precision())
+                                                 : kernel_gradient;
     filter_->run({o.inputs[0].data(), written.data(), o.output_gradient.data()},
                  part_of(o.scratch, workspace_at_));
     if (is_extended())
       convert_channels(written, spec_.window.channels, kernel_gradient, channels_,
                        context_.native());
-    else if (precision() != Precision::float32)
-      convert(written, kernel_gradient, context_.native());
     end_part(pass, Part::weight_gradient);
 
     if (o.input_gradients[0].empty()) return;
@@ -114,6 +113,8 @@ class Conv2DOperation final : public Operation {
     return static_cast<std::size_t>(spec_.filters * w.kernel_height * w.kernel_width * w.channels /
                                     spec_.groups);
   }
+
+  bool narrow_gradient() const { return precision() != Precision::float32 && !is_extended(); }
 
   bool is_extended() const { return channels_ != spec_.window.channels; }
 
