@@ -59,8 +59,8 @@ Network residual_blocks(int blocks, std::int64_t channels) {
   return network;
 }
 
-// A block costs the kernels of one normalization, and one for the kernel's gradient. The gradient
-// of its input comes from two readers, and is not added in a kernel of its own.
+// A block costs the kernels of one normalization. The gradient of its input comes from two readers,
+// and is not added in a kernel of its own.
 TEST(GpuStep, RunsSixKernelsForANormalizationAndNoneForItsReluAndAddition) {
   constexpr std::uint64_t kOfNormalization = 6;
   const StepCost two = cost_of_step(residual_blocks(2, 8), 2);
