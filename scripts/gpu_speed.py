@@ -107,7 +107,7 @@ class Speed:
 
     def resnet50(self, precision, batch, more=(), statistics="never"):
         """One training. What its algorithms cost to choose is not part of the rate, and is stored for the next one."""
-        run = self.ours([*self.resnet50_arguments(precision, 60 if self.quick else 120, batch, statistics=statistics), *more], 120)
+        run = self.ours([*self.resnet50_arguments(precision, 60 if self.quick else 120, batch, statistics=statistics), *more], 240)
         rate, figures = run["rate"], {"samples_per_second": run["rate"], "goal": RESNET_GOAL, "run": run}
         told = f"{rate:.0f} images/s, {rate / RESNET_GOAL:.0%} of the goal of {RESNET_GOAL} (H200)"
         if self.limits:
