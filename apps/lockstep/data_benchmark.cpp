@@ -215,7 +215,7 @@ class DataBenchmark {
     for (const auto& file : files) resident = std::max(resident, drop_from_page_cache(file));
     if (files.empty())
       return note(
-          "compressed files are decompressed into memory when they are opened; cold reading was "
+          "compressed files are decompressed before their first record is read; cold reading was "
           "not measured");
     if (resident > kHonouredShare)
       return note(

@@ -108,9 +108,9 @@ void add_convert_command(CLI::App& convert, const char* name, const char* help,
   add_between(*command, "--shards", shards.shards, 1, 99'999,
               "Number of files to write, 1 to 99999")
       ->default_str(std::to_string(shards.shards));
-  add_parsed(
-      *command, "--compression", shards.compression, data::compression_from_name, "none",
-      "Compression: none, gzip or zlib; compressed files are decompressed into memory when read");
+  add_parsed(*command, "--compression", shards.compression, data::compression_from_name, "none",
+             "Compression: none, gzip or zlib; compressed files are decompressed when read, to "
+             "disk if large");
   if (source == ConvertSource::images)
     add_seed(*command, options->seed, "Seed of the order in which the images are written");
   command->add_flag("--overwrite", shards.overwrite, "Replace existing shards of this part");

@@ -50,9 +50,9 @@ void index_data(const std::vector<std::string>& arguments, const std::filesystem
   std::set<std::filesystem::path> cleaned;
   for (const auto& path : files_of(arguments)) {
     const auto index_path = data::record_index_path(path, index_dir);
-    const data::RecordFile file(path);
+    data::RecordFile file(path);
     const auto kept = data::load_record_index(index_path, file.version());
-    if (kept && kept->offsets.back() == file.size()) {
+    if (kept && file.accepts_size(kept->offsets.back())) {
       fmt::print("{}: {} records, index up to date\n", path.string(), kept->records());
       continue;
     }

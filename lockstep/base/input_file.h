@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/file_descriptor.h"
@@ -39,6 +40,11 @@ class InputFile {
   /// Throws Error if `path` cannot be opened or is not a regular file. Never blocks, not even on a
   /// FIFO. `category` applies to all errors of this file.
   explicit InputFile(std::filesystem::path path, ErrorCategory category = ErrorCategory::data);
+  /// A regular file that is open already, such as an unnamed temporary one; `path` is its name in
+  /// messages.
+  InputFile(FileDescriptor descriptor, std::filesystem::path path,
+            ErrorCategory category = ErrorCategory::data)
+      : path_(std::move(path)), category_(category), descriptor_(std::move(descriptor)) {}
 
   const std::filesystem::path& path() const { return path_; }  ///< as it was opened
   /// For positional reads; owned by this object.
@@ -47,9 +53,6 @@ class InputFile {
   FileStamp stamp() const;
   /// Version of the file as it is now; reads its first and its last 4 KiB. Throws Error.
   FileVersion version() const;
-
-  /// Closes the descriptor; nothing can be read afterwards.
-  void close() noexcept { descriptor_ = FileDescriptor(); }
 
   /// Reads up to `count` bytes at byte `offset` into `into`; fewer only at the end of the file.
   /// Returns the number of bytes read. Throws Error.

@@ -211,7 +211,7 @@ TEST_F(DataBenchmarkTest, PreparesImagesAsTrainingDoes) {
 TEST_F(DataBenchmarkTest, SaysThatPackedFilesAreNotReadCold) {
   write(data::Compression::gzip);
   EXPECT_THAT(run({"--data", pattern(), "--input-shape", "2x2x3"}),
-              HasSubstr("compressed files are decompressed into memory when they are opened; cold "
+              HasSubstr("compressed files are decompressed before their first record is read; cold "
                         "reading was not measured\n"));
 }
 

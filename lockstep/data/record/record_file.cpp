@@ -58,38 +58,98 @@ std::string_view part_of(std::string_view bytes, std::uint64_t offset, std::size
   return bytes.substr(std::min<std::uint64_t>(offset, bytes.size()), count);
 }
 
+/// Of `count` bytes at `offset`, how many the file has.
+std::size_t part_size(const InflatedFile& file, std::uint64_t offset, std::size_t count) {
+  return std::min<std::uint64_t>(count, file.size - std::min(offset, file.size));
+}
+
 }  // namespace
 
-RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage)
-    : file_(std::move(path)), stamp_(file_.stamp()) {
+void throw_changed(const std::filesystem::path& path) {
+  throw Error(ErrorCategory::data, path.string(),
+              "expected the file as it was when the data set was opened",
+              "the file has changed; restart the run");
+}
+
+RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage,
+                       std::shared_ptr<InflatedStore> store)
+    : path_(std::move(path)), file_(path_), stamp_(file_->stamp()) {
   char head[kRecordHeaderBytes];
-  compression_ = detect_compression({head, file_.read_at(0, head, sizeof(head))});
+  compression_ = detect_compression({head, file_->read_at(0, head, sizeof(head))});
   if (compression_ == Compression::none) return;
-  if (damage == PackedDamage::fail) {
-    inflated_ = read_all(file_, compression_);
+  set_packed(file_->version(), damage, std::move(store));
+  file_.reset();
+}
+
+RecordFile::RecordFile(std::filesystem::path path, const KnownFile& known, PackedDamage damage,
+                       std::shared_ptr<InflatedStore> store)
+    : path_(std::move(path)), stamp_(known.stamp), compression_(known.compression) {
+  if (compression_ == Compression::none) {
+    file_.emplace(path_);
   } else {
-    auto [bytes, is_whole] = read_what_is_whole(file_, compression_);
-    inflated_ = std::move(bytes);
-    is_cut_ = !is_whole;
+    set_packed({.stamp = known.stamp}, damage, std::move(store));
+    packed_->size = known.size;
   }
-  packed_version_ = file_.version();
-  file_.close();
+}
+
+void RecordFile::set_packed(const FileVersion& version, PackedDamage damage,
+                            std::shared_ptr<InflatedStore> store) {
+  packed_ = std::make_unique<Packed>();
+  packed_->version = version;
+  packed_->damage = damage;
+  packed_->store = store ? std::move(store) : std::make_shared<InflatedStore>();
+}
+
+const InflatedFile& RecordFile::inflated() const {
+  Packed& packed = *packed_;
+  if (packed.is_inflated.load(std::memory_order_acquire)) return packed.inflated;
+  const std::lock_guard lock(packed.mutex);
+  if (packed.failure) throw Error(*packed.failure);
+  if (packed.is_inflated.load(std::memory_order_relaxed)) return packed.inflated;
+  try {
+    const InputFile file(path_);
+    if (file.stamp() != stamp_) throw_changed(path_);
+    packed.inflated =
+        packed.store->inflate(file, compression_, packed.size, packed.damage == PackedDamage::cut);
+  } catch (const Error& error) {
+    packed.failure = error;
+    throw;
+  }
+  packed.is_inflated.store(true, std::memory_order_release);
+  return packed.inflated;
 }
 
 std::uint64_t RecordFile::size() const {
-  return compression_ == Compression::none ? static_cast<std::uint64_t>(stamp_.size)
-                                           : inflated_.size();
+  return packed_ ? inflated().size : static_cast<std::uint64_t>(stamp_.size);
+}
+
+bool RecordFile::accepts_size(std::uint64_t size) {
+  if (!packed_ || packed_->is_inflated) return size == this->size();
+  packed_->size = size;
+  return true;
 }
 
 void RecordFile::map() {
-  if (compression_ == Compression::none) mapped_ = MappedFile::map(file_, size());
+  if (file_) mapped_ = MappedFile::map(*file_, size());
 }
 
 std::string_view RecordFile::read(std::uint64_t offset, std::size_t count,
                                   std::string& scratch) const {
-  if (compression_ != Compression::none) return part_of(inflated_, offset, count);
+  const InflatedFile* const inflated = packed_ ? &this->inflated() : nullptr;
+  if (inflated != nullptr && !inflated->disk) return part_of(inflated->bytes, offset, count);
   if (scratch.size() < count) scratch.resize(count);
-  return {scratch.data(), file_.read_at(offset, scratch.data(), count)};
+  if (inflated == nullptr) return {scratch.data(), file_->read_at(offset, scratch.data(), count)};
+  count = part_size(*inflated, offset, count);
+  return {scratch.data(), inflated->disk->read_at(inflated->begin + offset, scratch.data(), count)};
+}
+
+std::string_view RecordFile::frame(std::uint64_t offset, std::size_t count,
+                                   ReadWindow& window) const {
+  if (!packed_) return window.read(*file_, identity_, offset, count);
+  const InflatedFile& inflated = this->inflated();
+  if (!inflated.disk) return part_of(inflated.bytes, offset, count);
+  return window.read(*inflated.disk, identity_, inflated.begin + offset,
+                     part_size(inflated, offset, count));
 }
 
 std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, std::uint64_t length,
@@ -102,9 +162,7 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
             intact_data(part_of(mapped_->bytes(), offset, count), length, window.headers()))
       return *data;
   }
-  const std::string_view frame = compression_ == Compression::none
-                                     ? window.read(file_, identity_, offset, count)
-                                     : part_of(inflated_, offset, count);
+  const std::string_view frame = this->frame(offset, count, window);
   if (frame.size() < kRecordHeaderBytes)
     throw_truncated_length(location(record, offset), frame.size());
   if (!window.headers().is_intact(frame)) throw_length_crc(location(record, offset), frame);
@@ -124,7 +182,9 @@ std::string_view RecordFile::record(std::int64_t record, std::uint64_t offset, s
 }
 
 void RecordFile::will_need(std::uint64_t offset, std::uint64_t count) const {
-  if (compression_ == Compression::none) file_.will_need(offset, count);
+  if (file_) return file_->will_need(offset, count);
+  if (!packed_->is_inflated || !packed_->inflated.disk) return;
+  packed_->inflated.disk->will_need(packed_->inflated.begin + offset, count);
 }
 
 RecordLocation RecordFile::location(std::int64_t record, std::uint64_t offset) const {

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +17,7 @@
 
 #include "lockstep/base/input_file.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/record/inflated_store.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/sample.h"
@@ -53,27 +56,47 @@ class ReadWindow {
   std::uint64_t next_ = 0;  // end of the last read
 };
 
+/// Throws Error (data): the file has changed since the data set was opened.
+[[noreturn]] void throw_changed(const std::filesystem::path& path);
+
+/// What is known of a file without opening it, from the scan of another process.
+struct KnownFile {
+  FileStamp stamp;
+  Compression compression = Compression::none;
+  std::uint64_t size = 0;  ///< bytes after decompression
+};
+
 /// A TFRecord file with random access. A plain file is read in place: with pread, or from a mapping
-/// after map(). A gzip or zlib file is not seekable: it is decompressed into memory when it is
-/// opened. Thread-safe for reading.
+/// after map(). A gzip or zlib file is not seekable: it is decompressed into an InflatedStore when
+/// its contents are first needed, and uses no descriptor. Thread-safe for reading.
 class RecordFile {
  public:
   /// How to handle a damaged or truncated gzip or zlib file: refuse it, or use the part before the
   /// damage.
   enum class PackedDamage { fail, cut };
 
-  /// Throws Error (data) for a file that cannot be read or decompressed.
-  explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail);
+  /// Decompressed bytes are kept in `store`; null: in one of its own. Throws Error (data) for a
+  /// file that cannot be read; all functions that need the contents of a compressed file do so if
+  /// it cannot be decompressed.
+  explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail,
+                      std::shared_ptr<InflatedStore> store = nullptr);
+  /// The same without reading; a compressed file is not even opened.
+  RecordFile(std::filesystem::path path, const KnownFile& known, PackedDamage damage,
+             std::shared_ptr<InflatedStore> store);
 
-  const std::filesystem::path& path() const { return file_.path(); }
+  const std::filesystem::path& path() const { return path_; }
   Compression compression() const { return compression_; }
   const FileStamp& stamp() const { return stamp_; }  ///< stamp of the file on disk
-  /// Version of the file on disk; reads both ends of a plain file. Throws Error (data).
-  FileVersion version() const { return packed_version_ ? *packed_version_ : file_.version(); }
+  /// Version of the file on disk, which must have been opened; reads both ends of a plain file.
+  /// Throws Error (data).
+  FileVersion version() const { return packed_ ? packed_->version : file_->version(); }
   std::uint64_t size() const;  ///< bytes after decompression
+  /// Whether an index that ends at `size` can belong to the file. A compressed file is not
+  /// decompressed for that: having another size is an error when it is.
+  bool accepts_size(std::uint64_t size);
 
   /// Whether the decompressed bytes are only those before a damage.
-  bool is_cut() const { return is_cut_; }
+  bool is_cut() const { return packed_ && !inflated().is_whole; }
 
   /// Maps the file, so that records are read directly from the page cache. Touched pages count as
   /// memory of the process. A compressed file, or one that cannot be mapped, is read as before; so
@@ -107,13 +130,29 @@ class RecordFile {
   RecordLocation location(std::int64_t record, std::uint64_t offset) const;
 
  private:
-  InputFile file_;
+  /// A compressed file; what is after the mutex is protected by it until `is_inflated`.
+  struct Packed {
+    FileVersion version;
+    PackedDamage damage = PackedDamage::fail;
+    std::shared_ptr<InflatedStore> store;
+    std::optional<std::uint64_t> size;  // that its index states
+    std::atomic<bool> is_inflated = false;
+    std::mutex mutex;
+    InflatedFile inflated;
+    std::optional<Error> failure;
+  };
+
+  void set_packed(const FileVersion& version, PackedDamage damage,
+                  std::shared_ptr<InflatedStore> store);
+  const InflatedFile& inflated() const;
+  std::string_view frame(std::uint64_t offset, std::size_t count, ReadWindow& window) const;
+
+  std::filesystem::path path_;
+  std::optional<InputFile> file_;  // unless compressed
   FileIdentity identity_ = std::make_shared<char>();
   FileStamp stamp_;
-  std::optional<FileVersion> packed_version_;  // of a compressed file, which is closed
   Compression compression_ = Compression::none;
-  std::string inflated_;
-  bool is_cut_ = false;
+  std::unique_ptr<Packed> packed_;  // if compressed
   std::optional<MappedFile> mapped_;
 };
 

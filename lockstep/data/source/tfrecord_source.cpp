@@ -67,6 +67,7 @@ TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files,
     : index_dir_(options.index_dir),
       skip_damage_(options.skip_damage),
       description_(std::move(description)),
+      inflated_(std::make_shared<InflatedStore>(options.index_dir)),
       recent_([this](std::size_t shard) { return open_again(shards_[shard]); }) {
   LOCKSTEP_CHECK_OP(files.size(), >, 0u);
   open_files(files);
@@ -79,7 +80,8 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   shards_.reserve(files.size());
   for (const auto& path : files) {
     RecordFile file(path,
-                    skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail);
+                    skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail,
+                    inflated_);
     Shard& shard =
         shards_.emplace_back(Shard{path, nullptr, file.version(), {}, IndexState::kept, false});
     find_records(shard, file);
@@ -98,12 +100,9 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   }
 }
 
-void TFRecordSource::find_records(Shard& shard, const RecordFile& file) {
-  // For a decompressed file that was cut, a stored index would list records that do not exist.
-  auto kept = file.is_cut()
-                  ? std::nullopt
-                  : load_record_index(record_index_path(shard.path, index_dir_), shard.version);
-  if (kept && kept->offsets.back() == file.size()) {
+void TFRecordSource::find_records(Shard& shard, RecordFile& file) {
+  auto kept = load_record_index(record_index_path(shard.path, index_dir_), shard.version);
+  if (kept && file.accepts_size(kept->offsets.back())) {
     shard.index = *std::move(kept);
     shard.is_loaded = true;
     return;
@@ -124,10 +123,7 @@ void TFRecordSource::map_files() {
 RecordFile TFRecordSource::open_again(const Shard& shard) {
   RecordFile file(shard.path);
   // Not the whole version: on some network file systems a file's inode changes.
-  if (file.stamp() != shard.version.stamp)
-    throw Error(ErrorCategory::data, shard.path.string(),
-                "expected the file as it was when the data set was opened",
-                "the file has changed; restart the run");
+  if (file.stamp() != shard.version.stamp) throw_changed(shard.path);
   return file;
 }
 

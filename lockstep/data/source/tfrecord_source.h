@@ -20,9 +20,9 @@ namespace lockstep::data {
 /// them. Throws Error (data) if a pattern matches nothing.
 std::vector<std::filesystem::path> matching_files(const std::vector<std::string>& patterns);
 
-/// Record ids count through the files in the given order. Opening reads headers (or an index) and
-/// decompresses compressed files. If the number of classes is not given, all labels are read once
-/// and the result is stored with the index.
+/// Record ids count through the files in the given order. Opening reads headers, or an index; then
+/// a compressed file is decompressed when its first record is read. If the number of classes is not
+/// given, all labels are read once and the result is stored with the index.
 class TFRecordSource final : public RecordSource {
  public:
   /// Throws Error (data) for damage, with file, record, offset and kind; for files without any
@@ -50,8 +50,7 @@ class TFRecordSource final : public RecordSource {
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
   std::string stored(std::int64_t record_id) const;
-  /// The files of records 0 to `records` - 1 that are read in place, without compressed files,
-  /// whose records are in memory.
+  /// The files of records 0 to `records` - 1 that are read in place, without compressed files.
   std::vector<std::filesystem::path> unpacked_files(std::int64_t records) const;
   /// Releases mapped pages to the system, which can then drop them from the page cache. Reading
   /// loads them again.
@@ -64,7 +63,7 @@ class TFRecordSource final : public RecordSource {
   struct Shard {
     std::filesystem::path path;
     std::unique_ptr<RecordFile>
-        file;  // empty if there are too many files to keep open: then in recent_
+        file;  // empty if there are too many plain files to keep open: then in recent_
     FileVersion version;
     RecordIndex index;
     IndexState state = IndexState::kept;
@@ -76,7 +75,7 @@ class TFRecordSource final : public RecordSource {
   };
 
   void open_files(const std::vector<std::filesystem::path>& files);
-  void find_records(Shard& shard, const RecordFile& file);
+  void find_records(Shard& shard, RecordFile& file);
   static RecordFile open_again(const Shard& shard);
   void map_files();
   void find_decoder(const TFRecordOptions& options);
@@ -115,6 +114,7 @@ class TFRecordSource final : public RecordSource {
   std::vector<std::int64_t> first_records_;  // of each shard
   std::int64_t size_ = 0;
   std::vector<DamagedFile> damage_;
+  std::shared_ptr<InflatedStore> inflated_;  // of all compressed files
   RecentFiles recent_;
   std::optional<ExampleDecoder> decoder_;  // always set after construction
 };

@@ -1,0 +1,184 @@
+#include "lockstep/data/record/inflated_store.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/record/record_frame.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::size_t kFirstBytes = std::size_t{1} << 16;  // of a file, always in memory
+constexpr std::size_t kPieceBytes = std::size_t{1} << 20;  // written at once
+
+/// A file without a name: nobody else can open or replace it, and nothing is left of it.
+FileDescriptor create_unnamed(const std::filesystem::path& directory) {
+  FileDescriptor file(::open(directory.c_str(), O_TMPFILE | O_EXCL | O_RDWR | O_CLOEXEC, 0600));
+  if (file.is_open()) return file;
+  // Not all file systems can; mkostemp follows no link and opens no existing file.
+  std::string name = (directory / ".lockstep-inflated-XXXXXX").string();
+  file = FileDescriptor(::mkostemp(name.data(), O_CLOEXEC));
+  if (file.is_open()) ::unlink(name.c_str());
+  return file;
+}
+
+/// Half of the free space of its file system.
+std::uint64_t most_bytes_on(const InputFile& disk) {
+  struct statvfs space = {};
+  if (::fstatvfs(disk.descriptor(), &space) != 0) return std::numeric_limits<std::uint64_t>::max();
+  return static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize / 2;
+}
+
+[[noreturn]] void fail_write(const InputFile& file, const InputFile& disk,
+                             const std::string& reason) {
+  throw Error(ErrorCategory::data, file.path().string(),
+              fmt::format("expected room for the decompressed file in {} (TMPDIR sets another "
+                          "directory)",
+                          disk.path().string()),
+              reason);
+}
+
+}  // namespace
+
+/// Reads a compressed file up to its end, or up to a damage.
+class InflatedStore::Inflation {
+ public:
+  Inflation(const InputFile& file, Compression compression, bool keep_intact_part)
+      : file_(file), keep_intact_part_(keep_intact_part), source_(open_bytes(file, compression)) {}
+
+  /// Fewer than `count` bytes only at the end.
+  std::size_t read(char* into, std::size_t count) {
+    try {
+      return source_->read(into, count);
+    } catch (const Error&) {
+      if (!keep_intact_part_) throw;
+      is_whole_ = false;
+      return 0;
+    }
+  }
+
+  /// Reads until the end or `most` bytes; whether it reached the end.
+  bool read_beginning(std::size_t most, std::string& bytes) {
+    while (bytes.size() < most) {
+      const std::size_t done = bytes.size();
+      bytes.resize(std::min(most, std::max(kFirstBytes, 2 * done)));
+      const std::size_t got = read(bytes.data() + done, bytes.size() - done);
+      bytes.resize(done + got);
+      if (got == 0) return true;
+    }
+    return false;
+  }
+
+  const InputFile& file() const { return file_; }
+  bool is_whole() const { return is_whole_; }
+
+ private:
+  const InputFile& file_;
+  bool keep_intact_part_;
+  std::unique_ptr<ByteSource> source_;
+  bool is_whole_ = true;
+};
+
+/// The caller must hold the mutex.
+std::shared_ptr<const InputFile> InflatedStore::open_disk() {
+  const char* const named = std::getenv("TMPDIR");
+  std::error_code ignored;
+  if (!directory_.empty()) std::filesystem::create_directories(directory_, ignored);
+  for (const std::filesystem::path& directory :
+       {directory_, std::filesystem::path(named != nullptr ? named : ""),
+        std::filesystem::path("/var/tmp"), std::filesystem::path("/tmp")}) {
+    if (disk_ || directory.empty()) continue;
+    if (FileDescriptor file = create_unnamed(directory); file.is_open())
+      disk_ = std::make_shared<const InputFile>(std::move(file), directory);
+  }
+  return disk_;
+}
+
+/// Writes the rest of a file whose first bytes are `head`, and returns its size.
+std::uint64_t InflatedStore::write(Inflation& inflation, std::string_view head, std::uint64_t begin,
+                                   std::optional<std::uint64_t> size) const {
+  const InputFile& disk = *disk_;
+  const std::uint64_t limit = most_bytes_on(disk);
+  std::string piece(kPieceBytes, '\0');
+  std::uint64_t total = 0;
+  while (!head.empty()) {
+    total += head.size();
+    if (size && total > *size) return total;
+    if (total > limit)
+      fail_write(inflation.file(), disk,
+                 fmt::format("it has more than {} bytes, half of the free space, in {} compressed "
+                             "ones; free space, or split it",
+                             limit, inflation.file().stamp().size));
+    for (std::uint64_t at = begin + total - head.size(); !head.empty();) {
+      const ssize_t put =
+          ::pwrite(disk.descriptor(), head.data(), head.size(), static_cast<off_t>(at));
+      if (put < 0 && errno == EINTR) continue;
+      if (put <= 0)
+        fail_write(inflation.file(), disk,
+                   std::generic_category().message(put < 0 ? errno : ENOSPC));
+      head.remove_prefix(static_cast<std::size_t>(put));
+      at += static_cast<std::uint64_t>(put);
+    }
+    head = std::string_view(piece).substr(0, inflation.read(piece.data(), piece.size()));
+  }
+  return total;
+}
+
+InflatedFile InflatedStore::keep_in_memory(WholeOrPart inflated) {
+  const std::size_t size = inflated.bytes.size();
+  held_ += size;
+  return {std::move(inflated.bytes), nullptr, 0, size, inflated.is_whole};
+}
+
+/// nullopt if there is no disk to write to.
+std::optional<InflatedFile> InflatedStore::keep_on_disk(Inflation& inflation, std::string_view head,
+                                                        std::optional<std::uint64_t> size) {
+  std::unique_lock lock(mutex_);
+  InflatedFile file{{}, open_disk(), end_};
+  if (!file.disk) return std::nullopt;
+  if (size) {  // other threads can write after it at the same time
+    end_ += *size;
+    lock.unlock();
+  }
+  file.size = write(inflation, head, file.begin, size);
+  file.is_whole = inflation.is_whole();
+  if (!size) end_ += file.size;
+  return file;
+}
+
+InflatedFile InflatedStore::inflate(const InputFile& file, Compression compression,
+                                    std::optional<std::uint64_t> size, bool keep_intact_part) {
+  Inflation inflation(file, compression, keep_intact_part);
+  const bool may_hold = held_ < kMaxHeld && size.value_or(0) <= kMaxHeldFile;
+  std::string head;
+  const bool is_all = inflation.read_beginning(may_hold ? kMaxHeldFile : kFirstBytes, head);
+  std::optional<InflatedFile> result;
+  // Without an intact first header nothing is read from it, however much follows.
+  if (!is_all && header_intact(head)) {
+    result = keep_on_disk(inflation, head, size);
+    if (!result)
+      result = keep_in_memory(keep_intact_part ? read_what_is_whole(file, compression)
+                                               : WholeOrPart{read_all(file, compression), true});
+  } else {
+    head.shrink_to_fit();
+    result = keep_in_memory({std::move(head), inflation.is_whole()});
+  }
+  if (size && (result->size > *size || (result->is_whole && result->size < *size)))
+    throw Error(ErrorCategory::data, file.path().string(),
+                fmt::format("expected {} bytes after decompression, as its index states", *size),
+                result->size > *size ? std::string("there are more")
+                                     : fmt::format("there are {}", result->size));
+  return *std::move(result);
+}
+
+}  // namespace lockstep::data

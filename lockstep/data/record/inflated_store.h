@@ -1,0 +1,65 @@
+// Where the decompressed bytes of gzip and zlib record files are kept for random access.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "lockstep/base/input_file.h"
+#include "lockstep/data/record/compression.h"
+
+namespace lockstep::data {
+
+/// The decompressed bytes of one file: in memory, or a range of a temporary file.
+struct InflatedFile {
+  std::string bytes;                      ///< all of them, unless there is `disk`
+  std::shared_ptr<const InputFile> disk;  ///< the temporary file, which contains them
+  std::uint64_t begin = 0;                ///< where they begin in `disk`
+  std::uint64_t size = 0;                 ///< how many there are
+  bool is_whole = true;                   ///< false if the compressed data is damaged after them
+};
+
+/// Keeps decompressed files for as long as the process runs: small ones of 64 MiB together in
+/// memory, all others in one unnamed temporary file, which uses one descriptor and disappears with
+/// the process. Thread-safe.
+class InflatedStore {
+ public:
+  static constexpr std::size_t kMaxHeldFile = std::size_t{8} << 20;  ///< larger ones are on disk
+  static constexpr std::size_t kMaxHeld = std::size_t{64} << 20;     ///< then all are on disk
+
+  /// The temporary file is created, when it is first needed, in the first directory of these in
+  /// which that is possible: `directory` (if given), $TMPDIR, /var/tmp, /tmp. If none is possible,
+  /// all files are in memory.
+  explicit InflatedStore(std::filesystem::path directory = {}) : directory_(std::move(directory)) {}
+
+  /// Decompresses `file` with little memory. `size`: the number of bytes, if its index states it.
+  /// Throws Error (data) for another number of bytes; if a compressed file takes more than half of
+  /// the free space of the disk, or more memory than available if no temporary file is possible;
+  /// for damage, unless `keep_intact_part`.
+  InflatedFile inflate(const InputFile& file, Compression compression,
+                       std::optional<std::uint64_t> size, bool keep_intact_part);
+
+ private:
+  class Inflation;
+  InflatedFile keep_in_memory(WholeOrPart inflated);
+  std::optional<InflatedFile> keep_on_disk(Inflation& inflation, std::string_view head,
+                                           std::optional<std::uint64_t> size);
+  std::shared_ptr<const InputFile> open_disk();
+  std::uint64_t write(Inflation& inflation, std::string_view head, std::uint64_t begin,
+                      std::optional<std::uint64_t> size) const;
+
+  const std::filesystem::path directory_;
+  std::atomic<std::size_t> held_ = 0;  // bytes in memory
+  std::mutex mutex_;
+  std::shared_ptr<const InputFile> disk_;  // the temporary file
+  std::uint64_t end_ = 0;                  // of what is in it
+};
+
+}  // namespace lockstep::data
