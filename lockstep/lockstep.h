@@ -80,6 +80,7 @@ using strategy::Callback;
 using strategy::EpochLogs;
 using strategy::FitOptions;
 using strategy::History;
+using strategy::index_exchange;
 using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;

@@ -116,7 +116,9 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
-  data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
+  DataArguments data = arguments.data;
+  data.open.tfrecord.exchange = strategy::index_exchange(*strategy);
+  data::Dataset dataset = open_test_data(data, source, !names.classes.empty());
   warn_of_maps(session, source);
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};

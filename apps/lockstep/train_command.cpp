@@ -131,7 +131,8 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   const PlaceArguments& place = arguments.place;
   std::vector<device::Device> devices =
       job::choose_devices(session, place.devices, place.options.share_gpus);
-  // Before the strategy: building an index may take long, and the watchdog would report a stall.
+  // All data before the strategy: building an index may take long, and the watchdog would report a
+  // stall.
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
@@ -143,10 +144,10 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
 
   strategy::StrategyOptions strategy_options = place.options;
   strategy_options.remembered_route = remembered_route(session, arguments.fit.checkpoint);
-  const auto strategy =
-      strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
   strategy::FitOptions fit = arguments.fit;
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset);
+  const auto strategy =
+      strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it
@@ -191,6 +192,7 @@ void add_train_command(CLI::App& program, const Invocation& invocation, int& sta
                           .verbose = arguments->verbose,
                           .stall_timeout = stall_timeout});
     const job::DelayedTermination late(session);
+    arguments->data.open.tfrecord.exchange = strategy::index_exchange(session);
     status = session.guard([&] { return train(session, *arguments, options); });
   });
 }

@@ -8,6 +8,7 @@
 #include "lockstep/allreduce/groups.h"
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/job/agreement.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -93,6 +94,18 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
                 "expected exactly one device for one-device (use mirrored for several)",
                 fmt::format("got {} devices", devices.size()));
   return std::make_unique<OneDeviceStrategy>(session, devices.front(), options);
+}
+
+data::IndexExchange index_exchange(const job::Session& session) {
+  return {session.size(), session.rank(),
+          [&session](const std::string& mine) { return session.all_gather(mine); }};
+}
+
+data::IndexExchange index_exchange(const Strategy& strategy) {
+  return {strategy.ranks().size(), strategy.ranks().rank(),
+          [all = job::Agreement(strategy.ranks())](const std::string& mine) {
+            return all.gather(mine);
+          }};
 }
 
 }  // namespace lockstep::strategy

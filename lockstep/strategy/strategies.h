@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/source/file_options.h"
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::strategy {
@@ -57,5 +58,12 @@ inline constexpr std::array<std::string_view, 4> kStrategyNames = {"auto", "one-
 std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view name = "auto",
                                         std::vector<device::Device> devices = {device::Device{}},
                                         const StrategyOptions& options = {});
+
+/// For DataSpecOptions::tfrecord.exchange: the ranks of the job share the first reading of TFRecord
+/// files, so that opening is collective. Before a strategy is made; `session` must exist until the
+/// data set is open.
+data::IndexExchange index_exchange(const job::Session& session);
+/// The same when there is a strategy, on the thread that created it.
+data::IndexExchange index_exchange(const Strategy& strategy);
 
 }  // namespace lockstep::strategy

@@ -25,9 +25,10 @@ constexpr std::size_t kImageBytes = 36;
 
 class ShardedData : public ::testing::Test {
  protected:
-  /// A file of images whose brightness is their label.
+  /// A file of images whose brightness is their label; f is compressed.
   void write(const std::string& name, std::int64_t records) const {
-    data::TFRecordWriter writer(file(name));
+    data::TFRecordWriter writer(file(name),
+                                name == "f" ? data::Compression::gzip : data::Compression::none);
     for (std::int64_t record = 0; record < records; ++record) {
       const std::int64_t label = record % 3;
       writer.write(data::serialize_example(

@@ -3,11 +3,22 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::data {
+
+/// The ranks of a job that open the same data set together, so that each file is read by one of
+/// them only until its records are: strategy::index_exchange() makes it. By default this process
+/// alone.
+struct IndexExchange {
+  int members = 1;  ///< number of processes
+  int member = 0;   ///< number of this one
+  /// Returns the bytes of all members, in member order. Collective. Not called after opening.
+  std::function<std::vector<std::string>(const std::string& mine)> all_gather = {};
+};
 
 /// The features of a TFRecord data set and their meaning. Empty or 0 means: use `dataset.json` next
 /// to the shards, otherwise the first record (`image/encoded` or `image`; `image/class/label` or
@@ -27,6 +38,9 @@ struct TFRecordOptions {
   std::filesystem::path index_dir = {};
   /// Use a damaged or truncated file up to the damage; see RecordSource::damage.
   bool skip_damage = false;
+  /// If there are several members, opening is collective: all must open the same files with the
+  /// same options, and an error of one is thrown on all.
+  IndexExchange exchange = {};
 };
 
 /// Splits `text` at the separators; one empty piece for an empty text.

@@ -2,16 +2,19 @@
 
 #include <fmt/format.h>
 #include <glob.h>
+#include <xxhash.h>
 
 #include <algorithm>
 #include <limits>
 #include <set>
+#include <sstream>
 #include <system_error>
 #include <utility>
 
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/index_exchange.h"
 
 namespace lockstep::data {
 namespace {
@@ -29,6 +32,16 @@ std::vector<std::string> glob_names(const std::string& pattern) {
   if (result == 0) names.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   return names;
+}
+
+/// Equal on members that see the same file.
+std::uint64_t identity_of(const std::filesystem::path& path, const FileStamp& stamp) {
+  const std::string text = fmt::format("{} {}", stamp.size, path.filename().string());
+  return XXH3_64bits(text.data(), text.size());
+}
+
+bool has_labels(const RecordIndex& index, const std::string& feature) {
+  return index.labels && index.labels->feature == feature;
 }
 
 bool is_record_file(const std::filesystem::path& path) {
@@ -66,6 +79,7 @@ TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files,
                                const TFRecordOptions& options, std::string description)
     : index_dir_(options.index_dir),
       skip_damage_(options.skip_damage),
+      exchange_(options.exchange),
       description_(std::move(description)),
       inflated_(std::make_shared<InflatedStore>(options.index_dir)),
       recent_([this](std::size_t shard) { return open_again(shards_[shard]); }) {
@@ -73,22 +87,30 @@ TFRecordSource::TFRecordSource(const std::vector<std::filesystem::path>& files,
   open_files(files);
   find_decoder(options);
   keep_indexes();
+  exchange_ = {};
+}
+
+RecordFile::PackedDamage TFRecordSource::packed_damage() const {
+  return skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail;
+}
+
+/// A compressed file uses no descriptor, and must keep what was decompressed.
+bool TFRecordSource::keeps_open(const Shard& shard) const {
+  return shard.compression != Compression::none || shards_.size() <= RecentFiles::kMaxOpen;
 }
 
 void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files) {
-  std::int64_t records = 0;
-  shards_.reserve(files.size());
-  for (const auto& path : files) {
-    RecordFile file(path,
-                    skip_damage_ ? RecordFile::PackedDamage::cut : RecordFile::PackedDamage::fail,
-                    inflated_);
-    Shard& shard =
-        shards_.emplace_back(Shard{path, nullptr, file.version(), {}, IndexState::kept, false});
-    find_records(shard, file);
-    first_records_.push_back(std::exchange(records, records + shard.index.records()));
-    if (file.compression() != Compression::none || files.size() <= RecentFiles::kMaxOpen)
-      shard.file = std::make_unique<RecordFile>(std::move(file));
+  shards_.resize(files.size());
+  for (std::size_t i = 0; i < files.size(); ++i) shards_[i].path = files[i];
+  if (exchange_.members > 1) {
+    share_files();
+  } else {
+    for (Shard& shard : shards_)
+      if (auto damage = open_file(shard)) damage_.push_back(*std::move(damage));
   }
+  std::int64_t records = 0;
+  for (const Shard& shard : shards_)
+    first_records_.push_back(std::exchange(records, records + shard.index.records()));
   size_ = records;
   map_files();
   if (records == 0) {
@@ -100,17 +122,61 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
   }
 }
 
-void TFRecordSource::find_records(Shard& shard, RecordFile& file) {
+std::optional<DamagedFile> TFRecordSource::open_file(Shard& shard) {
+  RecordFile file(shard.path, packed_damage(), inflated_);
+  shard.version = file.version();
+  shard.compression = file.compression();
+  auto damage = find_records(shard, file);
+  shard.size = shard.is_loaded ? shard.index.offsets.back() : file.size();
+  if (keeps_open(shard)) shard.file = std::make_unique<RecordFile>(std::move(file));
+  return damage;
+}
+
+std::optional<DamagedFile> TFRecordSource::find_records(Shard& shard, RecordFile& file) {
   auto kept = load_record_index(record_index_path(shard.path, index_dir_), shard.version);
   if (kept && file.accepts_size(kept->offsets.back())) {
     shard.index = *std::move(kept);
     shard.is_loaded = true;
-    return;
+    return std::nullopt;
   }
   std::optional<DamagedFile> damage;
   shard.index = skip_damage_ ? build_record_index(file, damage) : build_record_index(file);
   shard.state = damage ? IndexState::not_worth_keeping : IndexState::new_or_changed;
-  if (damage) damage_.push_back(*std::move(damage));
+  return damage;
+}
+
+void TFRecordSource::share_files() {
+  std::vector<std::filesystem::path> files;
+  for (const Shard& shard : shards_) files.push_back(shard.path);
+  const auto scans = gather_work(exchange_, [&] {
+    std::vector<ScannedFile> scanned;
+    std::vector<std::uint64_t> identities;
+    for (std::size_t i = 0; i < shards_.size(); ++i) {
+      Shard& shard = shards_[i];
+      if (is_mine(exchange_, i)) {
+        auto damage = open_file(shard);
+        scanned.push_back({i, shard.compression, shard.size, shard.is_loaded,
+                           std::move(shard.index), std::move(damage)});
+      } else {
+        shard.version.stamp = InputFile(shard.path).stamp();
+      }
+      identities.push_back(identity_of(shard.path, shard.version.stamp));
+    }
+    return pack_scan(identities, scanned);
+  });
+  std::vector<ScannedFile> scanned = unpack_scans(scans, files);
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = shards_[i];
+    shard.index = std::move(scanned[i].index);
+    if (scanned[i].damage) damage_.push_back(*std::move(scanned[i].damage));
+    if (is_mine(exchange_, i)) continue;
+    shard.compression = scanned[i].compression;
+    shard.is_loaded = scanned[i].is_loaded;
+    if (keeps_open(shard))
+      shard.file = std::make_unique<RecordFile>(
+          shard.path, KnownFile{shard.version.stamp, shard.compression, scanned[i].size},
+          packed_damage(), inflated_);
+  }
 }
 
 void TFRecordSource::map_files() {
@@ -199,33 +265,72 @@ RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOpt
   return schema;
 }
 
-RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
-                                          const std::optional<PartDescription>& described) const {
+std::pair<std::int64_t, std::string> TFRecordSource::first_record(
+    const TFRecordOptions& options, const std::optional<PartDescription>& described) const {
   constexpr std::int64_t kMaxTried = 100;  // more than a few records are damaged
   for (std::int64_t id = 0; skip_damage_ && id < std::min(size(), kMaxTried); ++id) {
     try {
-      return schema_of(id, options, described);
+      schema_of(id, options, described);
+      return {id, stored(id)};
     } catch (const Error& error) {
       if (error.category() != ErrorCategory::data) throw;
     }
   }
-  return schema_of(0, options, described);
+  return {0, stored(0)};
+}
+
+RecordSchema TFRecordSource::first_schema(const TFRecordOptions& options,
+                                          const std::optional<PartDescription>& described) const {
+  // One member reads the record, so that the others need not open its file.
+  const std::string read = gather_work(exchange_, [&]() -> std::string {
+                             if (exchange_.member != 0) return {};
+                             const auto [id, bytes] = first_record(options, described);
+                             return fmt::format("{} {}", id, bytes);
+                           }).front();
+  const std::size_t space = read.find(' ');
+  const Place place = place_of(std::stoll(read.substr(0, space)));
+  return find_schema(options, described, std::string_view(read).substr(space + 1),
+                     location(place.shard, place.record).text());
+}
+
+std::vector<std::pair<std::size_t, LabelRange>> TFRecordSource::scan_my_labels(
+    const std::string& label_feature) {
+  std::vector<std::pair<std::size_t, LabelRange>> scanned;
+  for (std::size_t i = 0; i < shards_.size(); ++i) {
+    Shard& shard = shards_[i];
+    if (!is_mine(exchange_, i) || has_labels(shard.index, label_feature)) continue;
+    bool is_whole = true;
+    scanned.emplace_back(i, scan_labels(i, label_feature, is_whole));
+    if (!is_whole) shard.state = IndexState::not_worth_keeping;
+    if (shard.state == IndexState::kept) shard.state = IndexState::new_or_changed;
+  }
+  return scanned;
 }
 
 LabelRange TFRecordSource::find_labels(const std::string& label_feature) {
-  LabelRange all{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
-  for (std::size_t i = 0; i < shards_.size(); ++i) {
-    Shard& shard = shards_[i];
-    if (!shard.index.labels || shard.index.labels->feature != label_feature) {
-      bool is_whole = true;
-      shard.index.labels = scan_labels(i, label_feature, is_whole);
-      if (!is_whole) shard.state = IndexState::not_worth_keeping;
-      if (shard.state == IndexState::kept) shard.state = IndexState::new_or_changed;
+  // All members have the same indexes, so all come to the same answer.
+  const bool are_known = std::ranges::all_of(
+      shards_, [&](const Shard& shard) { return has_labels(shard.index, label_feature); });
+  if (!are_known) {
+    const auto all = gather_work(exchange_, [&] {
+      std::string text;
+      for (const auto& [i, range] : scan_my_labels(label_feature))
+        text += fmt::format("{} {} {} ", i, range.lowest, range.highest);
+      return text;
+    });
+    for (const std::string& text : all) {
+      std::istringstream numbers(text);
+      LabelRange range{label_feature};
+      for (std::size_t i = 0; numbers >> i >> range.lowest >> range.highest;)
+        shards_[i].index.labels = range;
     }
-    all.lowest = std::min(all.lowest, shard.index.labels->lowest);
-    all.highest = std::max(all.highest, shard.index.labels->highest);
   }
-  return all;
+  LabelRange range{label_feature, std::numeric_limits<std::int64_t>::max(), -1};
+  for (const Shard& shard : shards_) {
+    range.lowest = std::min(range.lowest, shard.index.labels->lowest);
+    range.highest = std::max(range.highest, shard.index.labels->highest);
+  }
+  return range;
 }
 
 /// Once, at the end: replacing a file just written makes some file systems wait for the disk.

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/data/record/record_file.h"
@@ -68,6 +69,8 @@ class TFRecordSource final : public RecordSource {
     RecordIndex index;
     IndexState state = IndexState::kept;
     bool is_loaded = false;  // the index was on disk
+    Compression compression = Compression::none;
+    std::uint64_t size = 0;  // bytes after decompression
   };
   struct Place {
     std::size_t shard = 0;
@@ -75,18 +78,29 @@ class TFRecordSource final : public RecordSource {
   };
 
   void open_files(const std::vector<std::filesystem::path>& files);
-  void find_records(Shard& shard, RecordFile& file);
+  /// Returns a damage that is skipped.
+  std::optional<DamagedFile> open_file(Shard& shard);
+  /// The same for all files, each of which one member of the exchange opens.
+  void share_files();
+  std::optional<DamagedFile> find_records(Shard& shard, RecordFile& file);
+  bool keeps_open(const Shard& shard) const;
+  RecordFile::PackedDamage packed_damage() const;
   static RecordFile open_again(const Shard& shard);
   void map_files();
   void find_decoder(const TFRecordOptions& options);
   RecordSchema first_schema(const TFRecordOptions& options,
                             const std::optional<PartDescription>& described) const;
+  /// The number of a record whose schema is known, and its bytes.
+  std::pair<std::int64_t, std::string> first_record(
+      const TFRecordOptions& options, const std::optional<PartDescription>& described) const;
   RecordSchema schema_of(std::int64_t record_id, const TFRecordOptions& options,
                          const std::optional<PartDescription>& described) const;
   /// Sets `is_whole` to false if records were skipped.
   LabelRange scan_labels(std::size_t shard, const std::string& label_feature, bool& is_whole) const;
   /// The range of the labels of all files.
   LabelRange find_labels(const std::string& label_feature);
+  /// Scans the labels of the files of this member whose index lacks them.
+  std::vector<std::pair<std::size_t, LabelRange>> scan_my_labels(const std::string& label_feature);
   void keep_indexes();
   Place place_of(std::int64_t record_id) const;
   void advise(std::size_t shard, std::uint64_t begin, std::uint64_t bytes) const;
@@ -106,6 +120,7 @@ class TFRecordSource final : public RecordSource {
 
   std::filesystem::path index_dir_;
   bool skip_damage_;
+  IndexExchange exchange_;                  // until it is open
   std::vector<std::string> class_names_;    // of the dataset.json, if it has them
   std::vector<std::string> feature_names_;  // likewise
   std::vector<std::string> target_names_;   // likewise

@@ -1,7 +1,9 @@
 // Data sets of more files than a process may have open.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <barrier>
 #include <iterator>
 #include <memory>
 #include <thread>
@@ -91,6 +93,129 @@ TEST_F(ManyFiles, OneThatChangedMeanwhileIsAnError) {
             "[" + paths_[299].string() +
                 "] expected the file as it was when the data set was opened; the file has changed; "
                 "restart the run");
+}
+
+/// The members of an exchange are threads. Each has its own copy of the data set, in which only
+/// the files that it must read are intact.
+class SharedFiles : public ::testing::Test {
+ protected:
+  static constexpr int kMembers = 3;
+  static constexpr int kFiles = 7;
+
+  std::filesystem::path path(int member, int file) const {
+    return directory_ / fmt::format("{}", member) / fmt::format("{}.tfrecord", file);
+  }
+
+  /// File i has i + 1 records of label i + 1.
+  void write_files() {
+    for (int member = 0; member < kMembers; ++member) {
+      std::filesystem::create_directory(directory_ / fmt::format("{}", member));
+      for (int i = 0; i < kFiles; ++i) {
+        std::string bytes;
+        for (int record = 0; record <= i; ++record)
+          append_record(bytes, image_record(i + 1, 4, static_cast<unsigned char>(i)));
+        if (i % 2 == 1) {
+          Deflater deflater(Compression::gzip);
+          std::string packed;
+          deflater.add(bytes, packed);
+          deflater.finish(packed);
+          bytes = packed;
+        }
+        write_bytes(path(member, i),
+                    i % kMembers == member ? bytes : std::string(bytes.size(), '?'));
+      }
+    }
+  }
+
+  IndexExchange exchange_of(int member) {
+    return {kMembers, member, [this, member](const std::string& mine) {
+              parts_[static_cast<std::size_t>(member)] = mine;
+              barrier_.arrive_and_wait();
+              const std::vector<std::string> all = parts_;
+              barrier_.arrive_and_wait();
+              return all;
+            }};
+  }
+
+  /// What each member gets: a source, or the text of an Error.
+  void open(bool skip_damage = false) {
+    sources_.assign(kMembers, nullptr);
+    errors_.assign(kMembers, "");
+    std::vector<std::jthread> threads;
+    for (int member = 0; member < kMembers; ++member) {
+      threads.emplace_back([this, member, skip_damage] {
+        const auto at = static_cast<std::size_t>(member);
+        std::vector<std::filesystem::path> paths;
+        for (int i = 0; i < kFiles; ++i) paths.push_back(path(member, i));
+        try {
+          sources_[at] =
+              std::make_shared<TFRecordSource>(paths,
+                                               TFRecordOptions{.input_shape = {2, 2, 1},
+                                                               .skip_damage = skip_damage,
+                                                               .exchange = exchange_of(member)},
+                                               "shared");
+        } catch (const Error& error) {
+          errors_[at] = error.what();
+        }
+      });
+    }
+  }
+
+  const TemporaryDirectory directory_;
+  std::vector<std::string> parts_ = std::vector<std::string>(kMembers);
+  std::barrier<> barrier_{kMembers};
+  std::vector<std::shared_ptr<TFRecordSource>> sources_;
+  std::vector<std::string> errors_;
+};
+
+TEST_F(SharedFiles, AreReadByOneMemberEach) {
+  write_files();
+  for (const char* from : {"the records", "the indexes"}) {
+    open();
+    for (int member = 0; member < kMembers; ++member) {
+      const auto at = static_cast<std::size_t>(member);
+      ASSERT_EQ(errors_[at], "") << from;
+      const TFRecordSource& source = *sources_[at];
+      EXPECT_EQ(source.size(), 28);
+      EXPECT_EQ(source.description(), "shared, labels from 1 to 7 (8 classes, none of class 0)");
+      int first = 0;
+      for (int i = 0; i < kFiles; first += ++i) {
+        if (i % kMembers == member)
+          EXPECT_EQ(read(source, first + i).label, i + 1) << from;
+        else
+          EXPECT_NE(data_error_of([&] { read(source, first + i); }), "");
+        EXPECT_EQ(std::filesystem::exists(path(member, i).string() + ".index"),
+                  i % kMembers == member);
+      }
+    }
+  }
+}
+
+TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
+  write_files();
+  const std::string whole = read_bytes(path(1, 1));
+  for (int member = 0; member < kMembers; ++member)
+    write_bytes(path(member, 1), member == 1 ? whole.substr(0, whole.size() - 9)
+                                             : std::string(whole.size() - 9, '?'));
+  open();
+  EXPECT_THAT(errors_, ::testing::Each(::testing::AllOf(
+                           ::testing::HasSubstr(path(1, 1).string()),
+                           ::testing::HasSubstr("expected a complete gzip stream"))));
+  open(true);
+  for (const auto& source : sources_) {
+    ASSERT_NE(source, nullptr);
+    ASSERT_EQ(source->damage().size(), 1u);
+    EXPECT_EQ(source->damage().front().location.file, path(1, 1).string());
+    EXPECT_EQ(source->size(), sources_[0]->size());
+  }
+  std::filesystem::remove(path(0, 1));  // which member 0 does not read
+  open();
+  EXPECT_THAT(errors_, ::testing::Each(::testing::HasSubstr("expected a file that can be read")));
+  write_bytes(path(0, 1), "another");
+  open(true);
+  EXPECT_THAT(errors_, ::testing::Each(::testing::HasSubstr(
+                           "1.tfrecord] expected a file of the same name and size on all ranks; "
+                           "rank 1 has another one than rank 0")));
 }
 
 TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {

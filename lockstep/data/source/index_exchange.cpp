@@ -1,0 +1,157 @@
+#include "lockstep/data/source/index_exchange.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::data {
+namespace {
+
+using nlohmann::json;
+
+// The first byte of what a member sends of its work. An error continues with its category.
+constexpr char kWorked = '+';
+constexpr char kFailed = '-';
+
+/// In pieces: a message of MPI has at most 2^31 - 1 bytes, those of all members together.
+std::vector<std::string> gather(const IndexExchange& exchange, const std::string& mine) {
+  const std::size_t piece = (std::size_t{1} << 30) / static_cast<std::size_t>(exchange.members);
+  std::vector<std::string> all(static_cast<std::size_t>(exchange.members));
+  bool is_more = true;
+  for (std::size_t at = 0; is_more; at += piece) {
+    const auto parts = exchange.all_gather(mine.substr(std::min(at, mine.size()), piece));
+    is_more = false;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      all[i] += parts[i];
+      is_more = is_more || parts[i].size() == piece;
+    }
+  }
+  return all;
+}
+
+template <typename T>
+json packed_numbers(const std::vector<T>& numbers) {
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(numbers.data());
+  return json::binary({bytes, bytes + numbers.size() * sizeof(T)});
+}
+
+template <typename T>
+std::vector<T> unpacked_numbers(const json& packed) {
+  const auto& bytes = packed.get_binary();
+  std::vector<T> numbers(bytes.size() / sizeof(T));
+  if (!numbers.empty()) std::memcpy(numbers.data(), bytes.data(), numbers.size() * sizeof(T));
+  return numbers;
+}
+
+/// The distances between offsets, which fit into 32 bits: a record has less than 2^31 bytes.
+json pack_offsets(const RecordOffsets& offsets) {
+  std::vector<std::uint32_t> steps;
+  steps.reserve(offsets.size());
+  for (std::size_t i = 1; i < offsets.size(); ++i)
+    steps.push_back(static_cast<std::uint32_t>(offsets[i] - offsets[i - 1]));
+  return packed_numbers(steps);
+}
+
+RecordOffsets unpack_offsets(const json& packed) {
+  const auto steps = unpacked_numbers<std::uint32_t>(packed);
+  RecordOffsets offsets;
+  offsets.reserve(steps.size() + 1);
+  for (const std::uint32_t step : steps) offsets.push_back(offsets.back() + step);
+  return offsets;
+}
+
+json pack(const ScannedFile& file) {
+  json packed = {{"number", file.number},
+                 {"compression", file.compression},
+                 {"size", file.size},
+                 {"is_loaded", file.is_loaded},
+                 {"offsets", pack_offsets(file.index.offsets)}};
+  if (const auto& labels = file.index.labels)
+    packed["labels"] = {labels->feature, labels->lowest, labels->highest};
+  if (const auto& damage = file.damage)
+    packed["damage"] = {damage->location.file, damage->location.record, damage->location.offset,
+                        damage->kind, damage->bytes_left_out};
+  return packed;
+}
+
+ScannedFile unpack(const json& packed) {
+  ScannedFile file{packed.at("number"), packed.at("compression").get<Compression>(),
+                   packed.at("size"), packed.at("is_loaded"),
+                   RecordIndex{unpack_offsets(packed.at("offsets")), {}}};
+  if (const auto labels = packed.find("labels"); labels != packed.end())
+    file.index.labels = LabelRange{labels->at(0), labels->at(1), labels->at(2)};
+  if (const auto damage = packed.find("damage"); damage != packed.end())
+    file.damage =
+        DamagedFile{{damage->at(0), damage->at(1), damage->at(2)}, damage->at(3), damage->at(4)};
+  return file;
+}
+
+}  // namespace
+
+bool is_mine(const IndexExchange& exchange, std::size_t file) {
+  return file % static_cast<std::size_t>(exchange.members) ==
+         static_cast<std::size_t>(exchange.member);
+}
+
+std::vector<std::string> gather_work(const IndexExchange& exchange,
+                                     const std::function<std::string()>& work) {
+  if (exchange.members == 1) return {work()};
+  std::string mine;
+  try {
+    mine = kWorked + work();
+  } catch (const Error& error) {
+    mine = {kFailed, static_cast<char>(error.category())};
+    mine += error.message().pack();
+  }
+  std::vector<std::string> results = gather(exchange, mine);
+  for (std::string& result : results) {
+    if (result.empty() || (result.front() != kWorked && result.front() != kFailed))
+      throw Error(ErrorCategory::input, "data", "expected the same data set on all ranks",
+                  fmt::format("rank {} opens another one", &result - results.data()));
+    if (result.front() == kFailed)
+      throw Error(static_cast<ErrorCategory>(result[1]), ErrorMessage::unpack(result.substr(2)));
+    result.erase(0, 1);
+  }
+  return results;
+}
+
+std::string pack_scan(const std::vector<std::uint64_t>& identities,
+                      const std::vector<ScannedFile>& scanned) {
+  json packed = {{"identities", packed_numbers(identities)}, {"files", json::array()}};
+  for (const ScannedFile& file : scanned) packed["files"].push_back(pack(file));
+  std::string bytes;
+  json::to_cbor(packed, bytes);
+  return bytes;
+}
+
+std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
+                                      const std::vector<std::filesystem::path>& files) {
+  std::vector<ScannedFile> scanned(files.size());
+  std::vector<std::uint64_t> first;
+  for (std::size_t member = 0; member < packed.size(); ++member) {
+    const json of_member = json::from_cbor(packed[member]);
+    const auto identities = unpacked_numbers<std::uint64_t>(of_member.at("identities"));
+    if (member == 0) first = identities;
+    if (identities.size() != first.size())
+      throw Error(
+          ErrorCategory::data, "data", "expected the same files on all ranks",
+          fmt::format("rank 0 has {}; rank {} has {}", first.size(), member, identities.size()));
+    const auto other = std::ranges::mismatch(first, identities).in1 - first.begin();
+    if (other < std::ssize(first))
+      throw Error(ErrorCategory::data, files[static_cast<std::size_t>(other)].string(),
+                  "expected a file of the same name and size on all ranks",
+                  fmt::format("rank {} has another one than rank 0", member));
+    for (const json& one : of_member.at("files")) {
+      ScannedFile file = unpack(one);
+      scanned.at(file.number) = std::move(file);
+    }
+  }
+  return scanned;
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,47 @@
+// How the ranks of a job share the first reading of TFRecord files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lockstep/data/record/compression.h"
+#include "lockstep/data/record/record_index.h"
+#include "lockstep/data/sample.h"
+#include "lockstep/data/source/file_options.h"
+
+namespace lockstep::data {
+
+/// Whether this member reads file number `file` of a data set.
+bool is_mine(const IndexExchange& exchange, std::size_t file);
+
+/// Runs `work` on every member and returns every result, in member order. An Error of `work` is
+/// thrown on all members, that of the first member if there are several. A single member just runs
+/// `work`.
+std::vector<std::string> gather_work(const IndexExchange& exchange,
+                                     const std::function<std::string()>& work);
+
+/// What the member that read a file knows of it.
+struct ScannedFile {
+  std::size_t number = 0;                       ///< in the data set
+  Compression compression = Compression::none;  ///< of the file
+  std::uint64_t size = 0;                       ///< bytes after decompression
+  bool is_loaded = false;                       ///< the index was on disk
+  RecordIndex index = {};                       ///< positions of its records
+  std::optional<DamagedFile> damage = {};       ///< what is left out
+};
+
+/// As bytes for unpack_scan(). `identities` has a number for each file of the data set, as this
+/// member sees it.
+std::string pack_scan(const std::vector<std::uint64_t>& identities,
+                      const std::vector<ScannedFile>& scanned);
+
+/// What every member scanned, by the number of the file. Throws Error (data), the same on all
+/// members, unless all see the same `files`.
+std::vector<ScannedFile> unpack_scans(const std::vector<std::string>& packed,
+                                      const std::vector<std::filesystem::path>& files);
+
+}  // namespace lockstep::data
