@@ -58,6 +58,18 @@ TEST(MpiStrategy, NumbersReplicasInTheOrderOfRanks) {
     EXPECT_EQ(place.rank, place.replica / 2);
 }
 
+TEST(MpiIndexExchange, GathersFromAllRanks) {
+  const auto strategy = ranks_with(2);
+  for (const data::IndexExchange& exchange :
+       {index_exchange(job::mpi_session()), index_exchange(strategy)}) {
+    ASSERT_EQ(exchange.members, job::mpi_session().size());
+    const auto all = exchange.all_gather(fmt::format("{}", exchange.member));
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(exchange.members));
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+      EXPECT_EQ(all[rank], fmt::format("{}", rank));
+  }
+}
+
 TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {
   const SharedDirectory directory;
   auto strategy = ranks_with(2);
