@@ -41,11 +41,12 @@ std::uint64_t most_bytes_on(const InputFile& disk) {
 
 [[noreturn]] void fail_write(const InputFile& file, const InputFile& disk,
                              const std::string& reason) {
-  throw Error(ErrorCategory::data, file.path().string(),
-              fmt::format("expected room for the decompressed file in {} (TMPDIR sets another "
-                          "directory)",
-                          disk.path().string()),
-              reason);
+  throw Error(
+      ErrorCategory::data, file.path().string(),
+      fmt::format("expected room for the decompressed file in {} (--index-dir or TMPDIR sets "
+                  "another directory)",
+                  disk.path().string()),
+      reason);
 }
 
 }  // namespace

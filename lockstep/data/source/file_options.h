@@ -33,8 +33,9 @@ struct TFRecordOptions {
   /// Records whose classes have names may have any number of them, because their names decide, not
   /// their numbers (Dataset::with_classes): `classes` is then not required. Also of image folders.
   bool classes_by_name = false;
-  /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not
-  /// writable.
+  /// Directory of record indexes, and of decompressed files while they are read. Empty: indexes are
+  /// next to each file, or in memory if that directory is not writable, and decompressed files in
+  /// $TMPDIR, /var/tmp or /tmp.
   std::filesystem::path index_dir = {};
   /// Use a damaged or truncated file up to the damage; see RecordSource::damage.
   bool skip_damage = false;

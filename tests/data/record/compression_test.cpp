@@ -201,7 +201,8 @@ TEST_F(InflatedFiles, OnAFullDiskSayWhatToDo) {
                         std::make_shared<InflatedStore>(directory_.path()));
   EXPECT_EQ(data_error_of([&] { file.size(); }),
             "[" + path.string() + "] expected room for the decompressed file in " +
-                directory_.path().string() + " (TMPDIR sets another directory); File too large");
+                directory_.path().string() +
+                " (--index-dir or TMPDIR sets another directory); File too large");
   ::signal(SIGXFSZ, before);
 }
 
