@@ -87,6 +87,12 @@ TEST(NetworkJson, EveryOptionReachesItsLayer) {
             Shape({8, 8, 4}));
   EXPECT_EQ(with_layers(R"({"type": "average_pool2d", "pool": [4, 2]})").output_shape(),
             Shape({2, 4, 4}));
+
+  const Network activations = with_layers(
+      R"({"type": "leaky_relu", "negative_slope": 0.25}, {"type": "flatten", "activation": "gelu", "approximate": true})");
+  EXPECT_EQ(dynamic_cast<const LeakyReLU&>(*activations.nodes()[0].layer).function().negative_slope,
+            0.25f);
+  EXPECT_TRUE(dynamic_cast<const GELU&>(*activations.nodes()[2].layer).function().approximate);
 }
 
 TEST(NetworkJson, KnowsEveryLayer) {
@@ -329,7 +335,9 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "flatten", "name": "h", "inputs": ["g"]},
     {"type": "global_average_pooling2d", "name": "i", "inputs": ["g"]},
     {"type": "dense", "name": "j", "inputs": ["h"], "units": 3, "use_bias": false, "initializer": "zeros"},
-    {"type": "softmax", "name": "k", "inputs": ["j"]})";
+    {"type": "leaky_relu", "name": "l", "inputs": ["j"], "negative_slope": 0.25},
+    {"type": "gelu", "name": "m", "inputs": ["l"], "approximate": true},
+    {"type": "softmax", "name": "k", "inputs": ["m"]})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

@@ -22,12 +22,14 @@ struct ReluGradient {
 };
 template <typename F>
 struct PointwiseForward {
-  __device__ float operator()(float x) const { return F::forward(x); }
+  F f;
+  __device__ float operator()(float x) const { return f.forward(x); }
 };
 template <typename F>
 struct PointwiseGradient {
-  __device__ float operator()(float output, float gradient) const {
-    return F::gradient(output, gradient);
+  F f;
+  __device__ float operator()(float value, float gradient) const {
+    return f.gradient(value, gradient);
   }
 };
 struct Sum {
@@ -243,14 +245,16 @@ void relu_backward(const TensorView& output, const TensorView& output_gradient,
 
 void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
                        const TensorView& output, cudaStream_t stream) {
-  visit_function(layer, [&]<typename F>(F) { map(input, output, PointwiseForward<F>(), stream); });
+  visit_function(layer, [&]<typename F>(const F& function) {
+    map(input, output, PointwiseForward<F>{function}, stream);
+  });
 }
 
-void pointwise_backward(const PointwiseLayer& layer, const TensorView& output,
+void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
                         const TensorView& output_gradient, const TensorView& input_gradient,
                         cudaStream_t stream) {
-  visit_function(layer, [&]<typename F>(F) {
-    map(output, output_gradient, input_gradient, PointwiseGradient<F>(), stream);
+  visit_function(layer, [&]<typename F>(const F& function) {
+    map(values, output_gradient, input_gradient, PointwiseGradient<F>{function}, stream);
   });
 }
 

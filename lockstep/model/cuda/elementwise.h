@@ -25,8 +25,9 @@ void relu_backward(const TensorView& output, const TensorView& output_gradient,
 /// The function of `layer` of each element, optionally in place.
 void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
                        const TensorView& output, cudaStream_t stream);
-/// The gradient of its input, from its output and the gradient of that; optionally in place.
-void pointwise_backward(const PointwiseLayer& layer, const TensorView& output,
+/// The gradient of its input, from `values`, its output or what PointwiseLayer's
+/// gradient_reads_input() says, and the output's gradient; optionally in place.
+void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
                         const TensorView& output_gradient, const TensorView& input_gradient,
                         cudaStream_t stream);
 

@@ -13,7 +13,10 @@
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
+#include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
@@ -60,6 +63,9 @@ inline constexpr std::tuple kLayers{
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
     Registration<ReLU>{.name = "relu", .is_activation = true},
+    Registration<LeakyReLU>{.name = "leaky_relu", .is_activation = true},
+    Registration<GELU>{.name = "gelu", .is_activation = true},
+    Registration<SiLU>{.name = "silu", .is_activation = true},
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
@@ -79,14 +85,14 @@ inline constexpr auto kLayerTypes = std::apply(
     },
     kLayers);
 
-/// Calls visit(F()) with the function F of `layer`, which is in kLayers.
+/// Calls visit(function) with the function of `layer`, which is in kLayers.
 template <typename Visit>
 void visit_function(const PointwiseLayer& layer, const Visit& visit) {
   const auto visit_if_same = [&]<typename L>(const Registration<L>&) {
     if constexpr (std::derived_from<L, PointwiseLayer>) {
-      if (dynamic_cast<const L*>(&layer) == nullptr) return false;
-      visit(typename L::Function());
-      return true;
+      const auto* const own = dynamic_cast<const L*>(&layer);
+      if (own != nullptr) visit(own->function());
+      return own != nullptr;
     } else {
       return false;
     }

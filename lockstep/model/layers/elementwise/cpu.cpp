@@ -49,21 +49,25 @@ struct PointwiseOf {
   template <typename T>
   class Operation final : public model::Operation {
    public:
-    Needs needs() const override {
-      return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
-    }
+    Operation(const F& function, const Needs& needs) : function_(function), needs_(needs) {}
+    Needs needs() const override { return needs_; }
     void forward(const Operands& t, const PassContext& /*pass*/) override {
-      array<T>(t.output) = widened<T>(t.inputs[0])
-                               .unaryExpr([](float x) { return F::forward(x); })
-                               .template cast<T>();
+      const auto value = [f = function_](float x) { return f.forward(x); };
+      array<T>(t.output) = widened<T>(t.inputs[0]).unaryExpr(value).template cast<T>();
     }
     void backward(const Operands& t, const PassContext& /*pass*/) override {
       if (t.input_gradients[0].empty()) return;
-      const auto gradient = [](float y, float dy) { return F::gradient(y, dy); };
-      array<T>(t.input_gradients[0]) = widened<T>(t.output)
-                                           .binaryExpr(widened<T>(t.output_gradient), gradient)
-                                           .template cast<T>();
+      const TensorView& values = needs_.inputs_in_backward ? t.inputs[0] : t.output;
+      const auto gradient = [f = function_](float value, float dy) {
+        return f.gradient(value, dy);
+      };
+      array<T>(t.input_gradients[0]) =
+          widened<T>(values).binaryExpr(widened<T>(t.output_gradient), gradient).template cast<T>();
     }
+
+   private:
+    F function_;
+    Needs needs_;
   };
 };
 
@@ -220,8 +224,8 @@ std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context,
 std::unique_ptr<Operation> PointwiseLayer::compile_cpu(const CompileContext& /*context*/,
                                                        cpu::Context& cpu) const {
   std::unique_ptr<Operation> operation;
-  visit_function(*this, [&]<typename F>(F) {
-    operation = cpu::of_type<cpu::PointwiseOf<F>::template Operation>(cpu);
+  visit_function(*this, [&]<typename F>(const F& function) {
+    operation = cpu::of_type<cpu::PointwiseOf<F>::template Operation>(cpu, function, needs());
   });
   return operation;
 }

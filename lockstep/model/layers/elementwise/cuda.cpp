@@ -31,16 +31,14 @@ class PointwiseOperation final : public Operation {
  public:
   PointwiseOperation(Context& context, const PointwiseLayer& layer)
       : context_(context), layer_(layer) {}
-  Needs needs() const override {
-    return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
-  }
+  Needs needs() const override { return layer_.needs(); }
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     pointwise_forward(layer_, o.inputs[0], o.output, context_.native());
   }
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     if (!o.input_gradients[0].empty())
-      pointwise_backward(layer_, o.output, o.output_gradient, o.input_gradients[0],
-                         context_.native());
+      pointwise_backward(layer_, layer_.gradient_reads_input() ? o.inputs[0] : o.output,
+                         o.output_gradient, o.input_gradients[0], context_.native());
   }
 
  private:

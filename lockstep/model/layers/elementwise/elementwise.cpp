@@ -4,11 +4,40 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
 
 Shape ReLU::build(BuildContext& context) const { return context.input(); }
+
+Needs PointwiseLayer::needs() const {
+  const bool reads_input = gradient_reads_input();
+  return {.inputs_in_backward = reads_input,
+          .output_in_backward = !reads_input,
+          .in_place = !reads_input};
+}
+
+LeakyReluFunction LeakyReluFunction::read(JsonObject& object) {
+  return {.negative_slope = object.number("negative_slope", LeakyReluFunction{}.negative_slope)};
+}
+
+void LeakyReluFunction::write(nlohmann::json& object) const {
+  object["negative_slope"] = negative_slope;
+}
+
+void LeakyReluFunction::check(const BuildContext& context) const {
+  if (!(negative_slope >= 0))
+    context.refuse("expected a negative_slope of at least 0",
+                   fmt::format("got {}", negative_slope));
+}
+
+GeluFunction GeluFunction::read(JsonObject& object) {
+  return {.approximate = object.flag("approximate", false)};
+}
+
+void GeluFunction::write(nlohmann::json& object) const { object["approximate"] = approximate; }
 
 Shape Dropout::build(BuildContext& context) const {
   if (!(options_.rate >= 0 && options_.rate < 1))
