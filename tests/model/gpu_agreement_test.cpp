@@ -138,6 +138,38 @@ const AgreementCase kAgreementCases[] = {
        network.add(ReLU());
        return ended(std::move(network));
      }},
+    {"multiplication",
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 1}));
+       const NodeId second = network.add(Conv2D({.filters = 4, .kernel = 1}), {kInput});
+       network.add(Multiply(), {first, second, first});
+       return ended(std::move(network));
+     }},
+    {"concatenation",  // of whole packs of channels, of rows, and of neither
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 8, .kernel = 1}));
+       const NodeId joined = network.add(Concatenate(), {first, first});
+       const NodeId rows = network.add(Concatenate({.axis = 1}), {joined, joined});
+       const NodeId narrow = network.add(Conv2D({.filters = 3, .kernel = 1}));
+       network.add(Concatenate(), {rows, narrow});
+       return ended(std::move(network));
+     }},
+    {"permutation",
+     [] {
+       return of_layer(Permute({.dims = {3, 1, 2}}));
+     }},
+    {"permutation_of_pixels",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 8, .kernel = 1}));
+       network.add(Permute({.dims = {2, 1, 3}}));
+       network.add(Reshape({.shape = {35, 8}}));
+       return ended(std::move(network));
+     }},
+    {"zero_padding",
+     [] { return of_layer(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
     {"cnn",
      [] {
        return zoo::cnn({12, 12, 1}, 5);

@@ -39,6 +39,10 @@ struct SumRelu {
   __device__ float operator()(float a, float b) const { return Relu()(a + b); }
 };
 
+struct Product {
+  __device__ float operator()(float a, float b) const { return a * b; }
+};
+
 // Whole packs first, then the remaining elements one by one.
 template <typename T, typename Function>
 __global__ void map_one(const T* from, T* to, std::size_t count, Function function) {
@@ -264,6 +268,11 @@ void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& 
     map(a, b, output, SumRelu(), stream);
   else
     map(a, b, output, Sum(), stream);
+}
+
+void multiply(const TensorView& a, const TensorView& b, const TensorView& output,
+              cudaStream_t stream) {
+  map(a, b, output, Product(), stream);
 }
 
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) {

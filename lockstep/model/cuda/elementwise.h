@@ -35,6 +35,10 @@ void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
 void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,
          cudaStream_t stream);
 
+/// output = a * b; the output may alias an input.
+void multiply(const TensorView& a, const TensorView& b, const TensorView& output,
+              cudaStream_t stream);
+
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);
 

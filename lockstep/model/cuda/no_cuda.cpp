@@ -45,6 +45,12 @@ std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext&, cuda::Con
 std::unique_ptr<Operation> Add::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
+std::unique_ptr<Operation> Multiply::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> CopyLayer::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }

@@ -19,6 +19,7 @@
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
 #include "lockstep/model/layers/pooling/pooling.h"
+#include "lockstep/model/layers/shape/shape.h"
 
 namespace lockstep::model {
 
@@ -71,6 +72,11 @@ inline constexpr std::tuple kLayers{
     Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
+    Registration<Reshape>{"reshape"},
+    Registration<Permute>{"permute"},
+    Registration<ZeroPadding2D>{"zero_padding2d"},
+    Registration<Concatenate>{"concatenate"},
+    Registration<Multiply>{"multiply"},
     Registration<Add>{"add"},
     Registration<MaxPool2D>{"max_pool2d"},
     Registration<AveragePool2D>{"average_pool2d"},

@@ -191,6 +191,39 @@ TEST(AddLayer, RefusesShapesThatDiffer) {
             "[layer add (add)] expected two inputs or more, got 1");
 }
 
+TEST(MultiplyLayer, MultipliesAllItsInputs) {
+  Network network({5});
+  const NodeId first = network.add(Shift());
+  const NodeId second = network.add(Shift(), {kInput});
+  network.add(Multiply(), {first, second, kInput});
+  Trial trial(network, 2);
+  const std::vector<float> outputs = trial.predict();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const float x = trial.features()[i];
+    EXPECT_NEAR(outputs[i],
+                x * (x + trial.parameter("shift/offset")[i % 5]) *
+                    (x + trial.parameter("shift_1/offset")[i % 5]),
+                1e-5f);
+  }
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(MultiplyLayer, TakesTheSameInputTwice) {
+  Network network({5});
+  const NodeId shifted = network.add(Shift());
+  network.add(Multiply(), {shifted, shifted, shifted});
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(MultiplyLayer, RefusesShapesThatDiffer) {
+  Network network({2, 2, 3});
+  const NodeId flat = network.add(Flatten());
+  EXPECT_EQ(input_error_of([&] {
+              network.add(Multiply(), {flat, kInput});
+            }),
+            "[layer multiply (multiply)] expected inputs of one shape, got [12] and [2, 2, 3]");
+}
+
 TEST(SoftmaxLayer, GivesProbabilities) {
   Network network({3});
   network.add(Softmax());

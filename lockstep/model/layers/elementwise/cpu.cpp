@@ -105,6 +105,36 @@ class AddOperation final : public Operation {
   bool relu_;
 };
 
+template <typename T>
+class MultiplyOperation final : public Operation {
+ public:
+  Needs needs() const override { return {.inputs_in_backward = true, .output_in_backward = false}; }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    multiply(t.inputs[0], t.inputs[1], t.output);
+    for (std::size_t k = 2; k < t.inputs.size(); ++k) multiply(t.output, t.inputs[k], t.output);
+  }
+
+  // The gradient of an input is that of the output times all other inputs.
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    for (std::size_t k = 0; k < t.inputs.size(); ++k) {
+      const TensorView& gradient = t.input_gradients[k];
+      if (gradient.empty()) continue;
+      const TensorView* product = &t.output_gradient;
+      for (std::size_t other = 0; other < t.inputs.size(); ++other) {
+        if (other == k) continue;
+        multiply(*product, t.inputs[other], gradient);
+        product = &gradient;
+      }
+    }
+  }
+
+ private:
+  static void multiply(const TensorView& a, const TensorView& b, const TensorView& product) {
+    array<T>(product) = (widened<T>(a) * widened<T>(b)).template cast<T>();
+  }
+};
+
 // The mask is stored as one byte per element. Each sample's random numbers depend on its index in
 // the global batch, with four elements per block.
 template <typename T>
@@ -239,6 +269,11 @@ std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context,
 std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context,
                                             cpu::Context& cpu) const {
   return cpu::of_type<cpu::AddOperation>(cpu, context.fused_relu);
+}
+
+std::unique_ptr<Operation> Multiply::compile_cpu(const CompileContext& /*context*/,
+                                                 cpu::Context& cpu) const {
+  return cpu::of_type<cpu::MultiplyOperation>(cpu);
 }
 
 std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context,

@@ -120,6 +120,34 @@ class AddOperation final : public Operation {
   bool relu_;
 };
 
+class MultiplyOperation final : public Operation {
+ public:
+  explicit MultiplyOperation(Context& context) : context_(context) {}
+  Needs needs() const override { return {.inputs_in_backward = true, .output_in_backward = false}; }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    for (std::size_t k = 1; k < o.inputs.size(); ++k)
+      multiply(k == 1 ? o.inputs[0] : o.output, o.inputs[k], o.output, context_.native());
+  }
+
+  // The gradient of an input is that of the output times all other inputs.
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    for (std::size_t k = 0; k < o.inputs.size(); ++k) {
+      const TensorView& gradient = o.input_gradients[k];
+      if (gradient.empty()) continue;
+      const TensorView* product = &o.output_gradient;
+      for (std::size_t other = 0; other < o.inputs.size(); ++other) {
+        if (other == k) continue;
+        multiply(*product, o.inputs[other], gradient, context_.native());
+        product = &gradient;
+      }
+    }
+  }
+
+ private:
+  Context& context_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cuda
 
@@ -144,6 +172,11 @@ std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext& context,
 std::unique_ptr<Operation> Add::compile_gpu(const CompileContext& context,
                                             cuda::Context& gpu) const {
   return std::make_unique<cuda::AddOperation>(gpu, context.fused_relu);
+}
+
+std::unique_ptr<Operation> Multiply::compile_gpu(const CompileContext& /*context*/,
+                                                 cuda::Context& gpu) const {
+  return std::make_unique<cuda::MultiplyOperation>(gpu);
 }
 
 std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext& context,

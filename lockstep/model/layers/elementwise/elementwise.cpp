@@ -9,6 +9,21 @@
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
+namespace {
+
+// The shape that two or more inputs have in common.
+Shape common_shape(const BuildContext& context) {
+  if (context.inputs().size() < 2)
+    context.refuse("expected two inputs or more", fmt::format("got {}", context.inputs().size()));
+  for (const Shape& shape : context.inputs())
+    if (shape != context.inputs().front())
+      context.refuse(
+          "expected inputs of one shape",
+          fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
+  return context.inputs().front();
+}
+
+}  // namespace
 
 Shape ReLU::build(BuildContext& context) const { return context.input(); }
 
@@ -58,16 +73,9 @@ std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/,
   return nullptr;
 }
 
-Shape Add::build(BuildContext& context) const {
-  if (context.inputs().size() < 2)
-    context.refuse("expected two inputs or more", fmt::format("got {}", context.inputs().size()));
-  for (const Shape& shape : context.inputs())
-    if (shape != context.inputs().front())
-      context.refuse(
-          "expected inputs of one shape",
-          fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
-  return context.inputs().front();
-}
+Shape Add::build(BuildContext& context) const { return common_shape(context); }
+
+Shape Multiply::build(BuildContext& context) const { return common_shape(context); }
 
 Shape Softmax::build(BuildContext& context) const { return context.input(); }
 
