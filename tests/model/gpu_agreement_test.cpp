@@ -118,6 +118,20 @@ const AgreementCase kAgreementCases[] = {
        network.add(ReLU());
        return ended(std::move(network));
      }},
+    {"layer_normalization",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 16, .kernel = 1}));
+       network.add(LayerNormalization());
+       return ended(std::move(network));
+     }},
+    {"layer_normalization_of_long_rows",
+     [] {
+       Network network({9});
+       network.add(Dense({.units = 301}));
+       network.add(LayerNormalization());
+       return ended(std::move(network));
+     }},
     {"normalized_convolutions", normalized_convolutions},
     {"addition",
      [] {

@@ -161,7 +161,8 @@ TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
   EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
               ::testing::AllOf(
                   ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
-                                        "one of conv2d, dense, batch_normalization, relu, "),
+                                        "one of conv2d, dense, batch_normalization, "
+                                        "layer_normalization, relu, "),
                   HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
                             "multiply, add, max_pool2d, average_pool2d,"),
                   ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
@@ -368,7 +369,8 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "concatenate", "name": "o", "inputs": ["n", "n"], "axis": 1},
     {"type": "multiply", "name": "p", "inputs": ["o", "o"]},
     {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
-    {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]})";
+    {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
+    {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

@@ -18,6 +18,7 @@
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
+#include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 #include "lockstep/model/layers/shape/shape.h"
 
@@ -63,6 +64,7 @@ inline constexpr std::tuple kLayers{
     Registration<Conv2D>{"conv2d"},
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
+    Registration<LayerNormalization>{"layer_normalization"},
     Registration<ReLU>{.name = "relu", .is_activation = true},
     Registration<LeakyReLU>{.name = "leaky_relu", .is_activation = true},
     Registration<GELU>{.name = "gelu", .is_activation = true},
