@@ -108,6 +108,14 @@ const AgreementCase kAgreementCases[] = {
     {"average_pooling",
      [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
     {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
+    {"global_max_pooling",
+     [] {
+       return of_layer(GlobalMaxPooling2D(), {1, 2, 3});
+     }},
+    {"up_sampling",
+     [] {
+       return of_layer(UpSampling2D({.size = {3, 2}}));
+     }},
     {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
     {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
     {"batch_normalization_relu",

@@ -370,7 +370,9 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "multiply", "name": "p", "inputs": ["o", "o"]},
     {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
     {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
-    {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25})";
+    {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
+    {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
+    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

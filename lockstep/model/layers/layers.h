@@ -82,6 +82,8 @@ inline constexpr std::tuple kLayers{
     Registration<Add>{"add"},
     Registration<MaxPool2D>{"max_pool2d"},
     Registration<AveragePool2D>{"average_pool2d"},
+    Registration<UpSampling2D>{"up_sampling2d"},
+    Registration<GlobalMaxPooling2D>{"global_max_pooling2d"},
     Registration<GlobalAveragePooling2D>{"global_average_pooling2d"},
 };
 
