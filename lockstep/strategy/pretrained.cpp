@@ -165,14 +165,21 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const std::string kind = nodes[i].layer->kind();
     const model::Shape& image = network.shape(nodes[i].inputs.front());
-    if (kind == "flatten" && image.size() == 3 && image[0] * image[1] > 1 && image[2] > 1)
+    const auto depends_on_order = [](const model::Shape& shape) {
+      return shape.size() == 3 && shape[0] * shape[1] > 1 && shape[2] > 1;
+    };
+    const bool is_flat = nodes[i].output_shape.size() == 1;
+    if ((kind == "flatten" || (kind == "reshape" && is_flat)) && depends_on_order(image))
       ordered[i] = image[2];
+    else if (kind == "permute" || kind == "reshape")
+      if (depends_on_order(image) || depends_on_order(nodes[i].output_shape)) refuse(nodes[i]);
     for (const model::NodeId input : nodes[i].inputs) {
       const std::int64_t channels = input == model::kInput ? 0 : ordered[input];
       if (channels == 0) continue;
       if (kind == "dense")
         read[i] = channels;
       else if (kind == "re_lu" || kind == "dropout" || kind == "flatten" ||
+               (kind == "reshape" && is_flat) ||
                dynamic_cast<const model::PointwiseLayer*>(nodes[i].layer.get()) != nullptr)
         ordered[i] = channels;
       else

@@ -108,6 +108,14 @@ const AgreementCase kAgreementCases[] = {
     {"average_pooling",
      [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
     {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
+    {"global_max_pooling",
+     [] {
+       return of_layer(GlobalMaxPooling2D(), {1, 2, 3});
+     }},
+    {"up_sampling",
+     [] {
+       return of_layer(UpSampling2D({.size = {3, 2}}));
+     }},
     {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
     {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
     {"batch_normalization_relu",
@@ -116,6 +124,20 @@ const AgreementCase kAgreementCases[] = {
        network.add(Conv2D({.filters = 16, .kernel = 3, .use_bias = false}));
        network.add(BatchNormalization());
        network.add(ReLU());
+       return ended(std::move(network));
+     }},
+    {"layer_normalization",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 16, .kernel = 1}));
+       network.add(LayerNormalization());
+       return ended(std::move(network));
+     }},
+    {"layer_normalization_of_long_rows",
+     [] {
+       Network network({9});
+       network.add(Dense({.units = 301}));
+       network.add(LayerNormalization());
        return ended(std::move(network));
      }},
     {"normalized_convolutions", normalized_convolutions},
@@ -138,6 +160,38 @@ const AgreementCase kAgreementCases[] = {
        network.add(ReLU());
        return ended(std::move(network));
      }},
+    {"multiplication",
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 1}));
+       const NodeId second = network.add(Conv2D({.filters = 4, .kernel = 1}), {kInput});
+       network.add(Multiply(), {first, second, first});
+       return ended(std::move(network));
+     }},
+    {"concatenation",  // of whole packs of channels, of rows, and of neither
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 8, .kernel = 1}));
+       const NodeId joined = network.add(Concatenate(), {first, first});
+       const NodeId rows = network.add(Concatenate({.axis = 1}), {joined, joined});
+       const NodeId narrow = network.add(Conv2D({.filters = 3, .kernel = 1}));
+       network.add(Concatenate(), {rows, narrow});
+       return ended(std::move(network));
+     }},
+    {"permutation",
+     [] {
+       return of_layer(Permute({.dims = {3, 1, 2}}));
+     }},
+    {"permutation_of_pixels",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 8, .kernel = 1}));
+       network.add(Permute({.dims = {2, 1, 3}}));
+       network.add(Reshape({.shape = {35, 8}}));
+       return ended(std::move(network));
+     }},
+    {"zero_padding",
+     [] { return of_layer(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
     {"cnn",
      [] {
        return zoo::cnn({12, 12, 1}, 5);

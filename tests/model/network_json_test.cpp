@@ -87,6 +87,28 @@ TEST(NetworkJson, EveryOptionReachesItsLayer) {
             Shape({8, 8, 4}));
   EXPECT_EQ(with_layers(R"({"type": "average_pool2d", "pool": [4, 2]})").output_shape(),
             Shape({2, 4, 4}));
+
+  EXPECT_EQ(with_layers(R"({"type": "reshape", "shape": [2, 128]})").output_shape(),
+            Shape({2, 128}));
+  EXPECT_EQ(with_layers(R"({"type": "flatten"}, {"type": "reshape", "shape": [32, 4, 2]},
+                           {"type": "permute", "dims": [3, 1, 2]})")
+                .output_shape(),
+            Shape({2, 32, 4}));
+  EXPECT_EQ(with_layers(R"({"type": "concatenate", "inputs": ["input", "input"], "axis": -2})")
+                .output_shape(),
+            Shape({8, 16, 4}));
+  for (const auto& [padding, shape] :
+       {std::pair("2", Shape{12, 12, 4}), std::pair("[0, 1]", Shape{8, 10, 4}),
+        std::pair("[[1, 2], [3, 4]]", Shape{11, 15, 4})})
+    EXPECT_EQ(with_layers(fmt::format(R"({{"type": "zero_padding2d", "padding": {}}})", padding))
+                  .output_shape(),
+              shape);
+
+  const Network activations = with_layers(
+      R"({"type": "leaky_relu", "negative_slope": 0.25}, {"type": "flatten", "activation": "gelu", "approximate": true})");
+  EXPECT_EQ(dynamic_cast<const LeakyReLU&>(*activations.nodes()[0].layer).function().negative_slope,
+            0.25f);
+  EXPECT_TRUE(dynamic_cast<const GELU&>(*activations.nodes()[2].layer).function().approximate);
 }
 
 TEST(NetworkJson, KnowsEveryLayer) {
@@ -136,13 +158,15 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
 }
 
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
-  EXPECT_THAT(
-      refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
-      ::testing::AllOf(::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
-                                             "one of conv2d, dense, batch_normalization, relu, "),
-                       HasSubstr(", dropout, flatten, add, max_pool2d, average_pool2d,"),
-                       ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
-                                           "dense?)")));
+  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
+              ::testing::AllOf(
+                  ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
+                                        "one of conv2d, dense, batch_normalization, "
+                                        "layer_normalization, relu, "),
+                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
+                            "multiply, add, max_pool2d, average_pool2d,"),
+                  ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
+                                      "dense?)")));
 }
 
 TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
@@ -178,6 +202,15 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("expected \"use_bias\" to be true or false, got 1"));
   EXPECT_THAT(refusal(R"({"type": "dropout", "rate": "half"})"),
               HasSubstr("expected \"rate\" to be a number, got \"half\""));
+  for (const char* const padding : {"-1", "[1, 2, 3]", "[[1], 1]", "true"})
+    EXPECT_THAT(
+        refusal(fmt::format(R"({{"type": "zero_padding2d", "padding": {}}})", padding)),
+        HasSubstr(
+            "expected \"padding\" to be a number of zeros, [height, width] or [[top, bottom], "
+            "[left, right]], got "));
+  for (const char* const axis : {"1.5", "99999999999", "-99999999999"})
+    EXPECT_THAT(refusal(fmt::format(R"({{"type": "concatenate", "axis": {}}})", axis)),
+                HasSubstr("expected \"axis\" to be an integer, got "));
   EXPECT_THAT(refusal(R"({"type": 3})"), HasSubstr("expected \"type\" to be a string, got 3"));
   EXPECT_THAT(refusal(R"({"type": "flatten", "inputs": "input"})"),
               HasSubstr("expected \"inputs\" to be a list of strings, got \"input\""));
@@ -329,7 +362,17 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "flatten", "name": "h", "inputs": ["g"]},
     {"type": "global_average_pooling2d", "name": "i", "inputs": ["g"]},
     {"type": "dense", "name": "j", "inputs": ["h"], "units": 3, "use_bias": false, "initializer": "zeros"},
-    {"type": "softmax", "name": "k", "inputs": ["j"]})";
+    {"type": "leaky_relu", "name": "l", "inputs": ["j"], "negative_slope": 0.25},
+    {"type": "gelu", "name": "m", "inputs": ["l"], "approximate": true},
+    {"type": "softmax", "name": "k", "inputs": ["m"]},
+    {"type": "zero_padding2d", "name": "n", "inputs": ["input"], "padding": [[0, 1], [2, 3]]},
+    {"type": "concatenate", "name": "o", "inputs": ["n", "n"], "axis": 1},
+    {"type": "multiply", "name": "p", "inputs": ["o", "o"]},
+    {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
+    {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
+    {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
+    {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
+    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

@@ -162,6 +162,7 @@ TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   network.add(model::Flatten());
   network.add(model::ReLU());
   network.add(model::Sigmoid());
+  network.add(model::Reshape({.shape = {12}}));
   network.add(model::Dense({.units = 2}));
   Begun begun(std::move(network));
   begun.trainer().initialize_from({.path = path});
@@ -188,6 +189,13 @@ TEST(Pretrained, RefusesFlattenedImagesThatOtherLayersRead) {
                         "read, for {}, which has PyTorch's names and order of values, got "
                         "normalized, where batch_normalization passes them on",
                         path.string()));
+
+  model::Network permuted({2, 2, 3}, "permuted");
+  permuted.add(model::Permute({.dims = {3, 1, 2}}));
+  permuted.add(model::Flatten());
+  permuted.add(model::Dense({.units = 2}));
+  EXPECT_THAT(Begun(std::move(permuted)).refusal({.path = path}),
+              ::testing::EndsWith("got permuted, where permute passes them on"));
 }
 
 TEST(Pretrained, RoundsFloat64) {
