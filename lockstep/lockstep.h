@@ -41,6 +41,7 @@ using data::ImageTransform;
 using data::open_data;
 using data::Sample;
 
+using model::Adagrad;
 using model::Adam;
 using model::AdamW;
 using model::Lamb;
@@ -48,6 +49,7 @@ using model::Lars;
 using model::MeanSquaredError;
 using model::MetricSums;
 using model::Network;
+using model::RmsProp;
 using model::Schedule;
 using model::Sgd;
 using model::SparseCategoricalCrossentropy;

@@ -48,19 +48,6 @@ double norm_of(std::size_t size, const Value& value) {
   return std::sqrt(sum);
 }
 
-// function(w, one argument per slot of Update, g) for element `i`.
-template <typename Update, typename Function>
-auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
-                const Function& function) {
-  static_assert(Update::kSlots.size() <= 2);
-  if constexpr (Update::kSlots.size() == 0)
-    return function(w[i], g[i]);
-  else if constexpr (Update::kSlots.size() == 1)
-    return function(w[i], first[i], g[i]);
-  else
-    return function(w[i], first[i], second[i], g[i]);
-}
-
 // Takes the constants of the update by value, so that the compiler knows that the loops do not
 // change them.
 template <typename Update>

@@ -117,8 +117,12 @@ TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
         "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",
         "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
         "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
-        "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5",
-        "--accumulate 7"}) {
+        "--optimizer rmsprop --momentum 0.5 --rho 0.99 --lr-schedule one-cycle",
+        "--optimizer adagrad --initial-accumulator 0 --learning-rate 0.01 --lr-schedule polynomial "
+        "--lr-power 2",
+        "--lr-schedule exponential --lr-step-every 5",
+        "--lr-schedule inverse-sqrt --warmup-steps 3", "--lr-scaling sqrt --lr-base-batch 64",
+        "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;

@@ -124,6 +124,7 @@ std::vector<OptimizerOptions> trial_optimizers() {
   std::vector<OptimizerOptions> options = all_optimizers();
   options.push_back(Sgd{.momentum = 0.9F});
   options.push_back(Sgd{.momentum = 0.9F, .nesterov = true});
+  options.push_back(RmsProp{.momentum = 0.9F});
   return options;
 }
 const Report kGood = report_of({.loss_sum = 2, .samples = 4});

@@ -65,19 +65,6 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
-// function(w, one argument per slot of Update, g) for element `i`.
-template <typename Update, typename Function>
-__device__ auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
-                           const Function& function) {
-  static_assert(Update::kSlots.size() <= 2);
-  if constexpr (Update::kSlots.size() == 0)
-    return function(w[i], g[i]);
-  else if constexpr (Update::kSlots.size() == 1)
-    return function(w[i], first[i], g[i]);
-  else
-    return function(w[i], first[i], second[i], g[i]);
-}
-
 template <typename Weight, typename Update>
 __global__ void __launch_bounds__(kThreads)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers,

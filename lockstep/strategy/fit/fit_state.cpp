@@ -52,10 +52,8 @@ void check_same(const std::string& path, std::string_view what, std::int64_t sav
 void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
                          const FitPlan& plan, Logger& log) {
   const model::Schedule& schedule = plan.schedule;
-  const bool depends_on_end = schedule.kind == model::Schedule::Kind::cosine ||
-                              schedule.kind == model::Schedule::Kind::linear;
   const std::int64_t end = state.configuration->value(kStepsKey, schedule.total_steps);
-  if (depends_on_end && end != schedule.total_steps)
+  if (schedule.depends_on_end() && end != schedule.total_steps)
     log.warn(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
