@@ -66,6 +66,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"devices", "DEVICE[,DEVICE...]"},
     {"dtype", "TYPE"},
     {"files", "PATH"},
+    {"freeze", "PATTERN[,PATTERN...]"},
     {"fused-statistics", "measure|never"},
     {"host", "NAME"},
     {"images", "none|cifar10|imagenet"},

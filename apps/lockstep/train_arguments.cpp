@@ -115,6 +115,15 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
                    "number of classes may differ");
+  command
+      .add_option(
+          "--freeze", a.trainer.freeze,
+          "Parameters that are not trained: patterns of names such as 'conv*' or '*/bias'. "
+          "May be given several times. Batch normalization whose parameters are frozen uses "
+          "its moving statistics (default: none)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->delimiter(',');
   add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
              "Loss function: sparse-categorical-crossentropy or mean-squared-error");
   add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,

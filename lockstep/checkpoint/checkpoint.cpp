@@ -30,6 +30,10 @@ void read_tensors(const SafetensorsFile& file, const std::string& prefix,
   }
 }
 
+const model::ParameterTable& slot_table(const ReplicaArrays& arrays) {
+  return arrays.slot_table != nullptr ? *arrays.slot_table : *arrays.parameter_table;
+}
+
 std::string described(const std::string& name, const model::Shape& shape) {
   return name + " " + model::to_string(shape);
 }
@@ -85,7 +89,7 @@ std::vector<TensorView> model_tensors(const ReplicaArrays& arrays) {
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays) {
   std::vector<TensorView> tensors;
   for (const Slot& slot : arrays.slots)
-    append_tensors(tensors, slot.name + "/", *arrays.parameter_table, slot.values);
+    append_tensors(tensors, slot.name + "/", slot_table(arrays), slot.values);
   return tensors;
 }
 
@@ -118,7 +122,7 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory,
   if (!arrays.slots.empty()) {
     const SafetensorsFile optimizer(directory / kOptimizerFile);
     for (const Slot& slot : arrays.slots)
-      read_tensors(optimizer, slot.name + "/", *arrays.parameter_table, slot.values);
+      read_tensors(optimizer, slot.name + "/", slot_table(arrays), slot.values);
   }
   return state;
 }

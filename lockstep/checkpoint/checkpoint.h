@@ -15,7 +15,7 @@
 
 namespace lockstep::checkpoint {
 
-/// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the parameters.
+/// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the trained parameters.
 struct Slot {
   std::string name;         ///< in the optimizer
   std::span<float> values;  ///< flat
@@ -28,6 +28,8 @@ struct ReplicaArrays {
   const model::ParameterTable* buffer_table = nullptr;     ///< null if there are none
   std::span<float> buffers;                                ///< flat
   std::vector<Slot> slots;  ///< empty to restore only the model, for evaluation
+  /// Names and offsets in slots, of the trained parameters; null: parameter_table
+  const model::ParameterTable* slot_table = nullptr;
 };
 
 /// Upper bound of the disk space of a checkpoint of `arrays`, in bytes.

@@ -77,13 +77,27 @@ class Network {
   const Shape& shape(NodeId node) const {
     return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;
   }
+  /// Excludes the parameters whose names match one of `patterns` (ParameterTable::matching) from
+  /// training: they have no gradients and no optimizer slots, and never change. A batch
+  /// normalization without trained parameters uses its moving statistics in training, too, and does
+  /// not change them. Throws Error (input) if a pattern matches nothing, or nothing would be
+  /// trained.
+  void freeze(std::span<const std::string> patterns);
+  /// Whether the layer has parameters, all of them frozen.
+  bool is_frozen(const Node& node) const;
+
   /// In the order in which they were added, which is a valid execution order.
   std::span<const Node> nodes() const { return nodes_; }
 
   /// Tables of the flat arrays; see ParameterTable for their order.
   const ParameterTable& parameters() const { return parameters_; }
+  /// The beginning of parameters(): those that are not frozen. Gradients and optimizer slots have
+  /// this layout.
+  const ParameterTable& trained() const { return trained_; }
   /// Arrays that are stored but not trained, such as moving means, in flat memory.
   const ParameterTable& buffers() const { return buffers_; }
+  /// Elements at the beginning of the flat buffers that training may change.
+  std::size_t changing_buffers() const { return changing_buffers_; }
 
   /// A human-readable table: layer, output shape, parameters.
   std::string summary() const;
@@ -97,7 +111,9 @@ class Network {
   std::vector<std::vector<ParameterInfo>> node_parameters_;
   std::vector<std::vector<ParameterInfo>> node_buffers_;
   ParameterTable parameters_;
+  ParameterTable trained_;
   ParameterTable buffers_;
+  std::size_t changing_buffers_ = 0;
 };
 
 }  // namespace lockstep::model

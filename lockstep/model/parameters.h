@@ -53,11 +53,13 @@ struct ParameterInfo {
   /// Whether weight decay applies; false for biases and normalization parameters.
   bool decay = true;
   Initializer initializer;  ///< how its initial values are drawn
+  bool trained = true;      ///< false: frozen, see Network::freeze()
 };
 
 /// Parameters in flat order, which is the order in which backward completes their gradients: last
-/// layer first. Thus the completed gradients form a growing prefix, and a gradient bucket is a
-/// contiguous range. Between parameters are up to 15 elements of padding, always zero.
+/// layer first, and frozen ones, which have none, at the end. Thus the completed gradients form a
+/// growing prefix, and a gradient bucket is a contiguous range. Between parameters are up to 15
+/// elements of padding, always zero.
 class ParameterTable {
  public:
   /// Lays out `parameters` in the given order and sets their offsets and counts.
@@ -71,6 +73,9 @@ class ParameterTable {
   std::size_t element_count() const { return element_count_; }
   std::vector<std::size_t> indices_by_name() const;  ///< indices into entries(), sorted by name
   const ParameterInfo* find(std::string_view name) const;  ///< nullptr if absent
+  /// Indices of the parameters whose names match `pattern`, a glob in which * also matches "/":
+  /// "conv*", "*/kernel". Throws Error (input) of `where` that lists names if there are none.
+  std::vector<std::size_t> matching(std::string_view where, const std::string& pattern) const;
 
   /// The part of a flat array that belongs to `entry`.
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {

@@ -63,8 +63,8 @@ class Plan {
   TensorView output() const;
   /// Written by the loss between forward and backward; empty if nothing is trained.
   TensorView output_gradient() const;
-  /// Writes every parameter's gradient to the flat array `gradients` and calls `ready` (may be
-  /// empty) after each.
+  /// Writes every trained parameter's gradient to the flat array `gradients` and calls `ready` (may
+  /// be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
   /// Takes part in the communication between replicas, without samples of its own.
@@ -87,6 +87,9 @@ class Plan {
     Needs needs;
     std::int64_t flop = 0;  // of forward
     bool runs_backward = false;
+    bool frozen = false;               // Network::is_frozen()
+    StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
+    std::vector<std::size_t> trained;  // of node->parameters, ascending and without gaps
     // Per input: where its gradient is written before it is added, if another reader has already
     // written a gradient.
     std::vector<StorageId> addends;
@@ -110,6 +113,7 @@ class Plan {
   void assign_storage();
   void assign_gradients();
   void assign_workspace();
+  std::size_t discarded_bytes(const Step& step) const;
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
   bool has_input_statistics(const Step& step) const;
@@ -142,7 +146,8 @@ class Plan {
   ArenaLayout layout_;
   StorageId scratch_ = kNone;
   std::byte* arena_ = nullptr;
-  std::span<const ParameterInfo> parameter_entries_;
+  std::span<const ParameterInfo> parameter_entries_;  // of those that are trained, then the others
+  std::size_t trained_;                               // number of those that are trained
   float* bound_gradients_ = nullptr;
 };
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -41,6 +42,9 @@ struct TrainerOptions {
   RateScaling rate_scaling = RateScaling::none;
   /// Global batch that the learning rate refers to; required unless rate_scaling is none.
   std::int64_t base_batch = 0;
+  /// Globs over parameter names, such as "conv*": parameters that are not trained
+  /// (model::Network::freeze).
+  std::vector<std::string> freeze = {};
   double clip_norm = 0;  ///< maximum norm of the reduced gradient; 0 disables clipping
   /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
   /// micro-batch.

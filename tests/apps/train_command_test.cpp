@@ -139,6 +139,16 @@ TEST(TrainCommand, ScalesTheLossWithoutAChangeOfTheResult) {
   EXPECT_FALSE(run_lockstep(train).event("step").contains("loss_scale"));
 }
 
+TEST(TrainCommand, TrainsWithoutFrozenParameters) {
+  const Result result =
+      run_lockstep(kTrain + "--steps 5 --freeze dense/* --freeze dense_1/kernel,dense_1/bias");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("start")["trained_parameters"], 4 * 128 + 4);
+  EXPECT_GT(result.event("start")["parameters"], 4 * 128 + 4);
+  EXPECT_THAT(run_lockstep("train --model linear --steps 1 --freeze */bias" + kData).output,
+              HasSubstr(", 256 of them trained;"));
+}
+
 TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
   const ScratchDirectory directory;
   const std::string run = directory.path() / "run";

@@ -89,6 +89,9 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
   const std::int64_t part = (dataset.global_batch() + world - 1) / world;
   return {.model = replicas.network().name(),
           .parameters = static_cast<std::int64_t>(replicas.network().parameters().element_count()),
+          .frozen_parameters =
+              static_cast<std::int64_t>(replicas.network().parameters().element_count() -
+                                        replicas.network().trained().element_count()),
           .precision = to_string(trainer.precision),
           .normalization = to_string(trainer.normalization),
           .strategy = strategy.name(),

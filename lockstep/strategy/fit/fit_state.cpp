@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -31,6 +32,7 @@ constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
+constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given,
@@ -99,6 +101,31 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
          fmt::format(", with --init-from {} to begin with its weights", path));
 }
 
+std::vector<std::string> frozen_parameters(const model::Network& network) {
+  std::vector<std::string> names;
+  for (const model::ParameterInfo& entry : network.parameters().entries())
+    if (!entry.trained) names.push_back(entry.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Throws unless two configurations freeze the same parameters.
+void check_same_frozen(const std::string& path, const nlohmann::json& saved,
+                       const nlohmann::json& given) {
+  using Names = std::vector<std::string>;
+  const auto names = saved.value(kFrozenKey, Names());
+  const auto others = given.value(kFrozenKey, Names());
+  if (names == others) return;
+  Names differences;
+  std::ranges::set_symmetric_difference(names, others, std::back_inserter(differences));
+  const bool was_frozen = std::ranges::binary_search(names, differences.front());
+  refuse(fmt::format("expected the frozen parameters of {}, {}", path,
+                     was_frozen ? fmt::format("with {}", differences.front())
+                                : fmt::format("without {}", differences.front())),
+         fmt::format("{} that {}", differences.front(), was_frozen ? "is trained" : "is frozen"),
+         fmt::format(", with --init-from {} to begin with its weights", path));
+}
+
 /// Throws for the first difference between two descriptions of networks (network_json.h).
 void check_same_network(const std::string& path, const nlohmann::json& saved,
                         const nlohmann::json& given) {
@@ -148,6 +175,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "global batch", state.global_batch, dataset.global_batch());
   check_same(path, "seed", static_cast<std::int64_t>(state.seed),
              static_cast<std::int64_t>(plan.trainer.seed));
+  check_same_frozen(path, saved, {{kFrozenKey, frozen_parameters(replicas.network())}});
   check_same_slots(path, saved,
                    {{kSlotsKey, replicas[0].optimizer().slot_names()},
                     {kOptimizerKey, to_string(plan.trainer.optimizer)}});
@@ -254,6 +282,8 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
   DataNames::of(dataset).add_to(written.configuration);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
+  if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
+    configuration[kFrozenKey] = std::move(frozen);
   describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
 }
@@ -266,6 +296,7 @@ void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
   if (saved.contains(kNetworkKey) && ours.contains(kNetworkKey))
     check_same_network(path, saved.at(kNetworkKey).at("description"),
                        ours.at(kNetworkKey).at("description"));
+  check_same_frozen(path, saved, ours);
   check_same_slots(path, saved, ours);
 } catch (const nlohmann::json::exception&) {
   return;  // a program stored something else under these keys
