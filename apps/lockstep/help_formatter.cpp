@@ -68,6 +68,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"files", "PATH"},
     {"freeze", "PATTERN[,PATTERN...]"},
     {"fused-statistics", "measure|never"},
+    {"group", "PATTERN:lr=X,decay=Y"},
     {"host", "NAME"},
     {"images", "none|cifar10|imagenet"},
     {"index-dir", "DIR"},

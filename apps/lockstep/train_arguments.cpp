@@ -225,6 +225,33 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
       ->default_str(std::to_string(a.fit.check_replicas));
 }
 
+/// The groups of "a/*:lr=0.1,decay=0,b/*:lr=0.2": a part with a colon begins the next one.
+void add_groups(std::vector<strategy::ParameterGroup>& groups, const std::string& text) {
+  const auto refuse_group = [&] {
+    refuse("expected --group PATTERN:lr=X,decay=Y, or one of the two",
+           fmt::format("got \"{}\"", text));
+  };
+  std::string_view rest = text;
+  bool is_first = true;
+  while (is_first || !rest.empty()) {
+    std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    if (const std::size_t colon = part.rfind(':'); colon != std::string_view::npos) {
+      groups.push_back({.pattern = std::string(part.substr(0, colon))});
+      part.remove_prefix(colon + 1);
+    } else if (is_first) {
+      refuse_group();
+    }
+    is_first = false;
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) refuse_group();
+    const std::optional<float> value = parse_number<float>(part.substr(equals + 1));
+    const std::string_view key = part.substr(0, equals);
+    if (!value || (key != "lr" && key != "decay")) refuse_group();
+    (key == "lr" ? groups.back().learning_rate : groups.back().weight_decay) = value;
+  }
+}
+
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Optimizer");
   OptimizerArguments& optimizer = a.optimizer;
@@ -272,6 +299,18 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
       "Weight decay of all parameters except biases and normalization, decoupled for adamw and "
       "lamb, L2 for the others: " +
           list_defaults("weight_decay"));
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--group",
+          [&groups = a.trainer.groups](const std::vector<std::string>& texts) {
+            groups.clear();
+            for (const std::string& text : texts) add_groups(groups, text);
+          },
+          "Parameters with a peak learning rate or a weight decay of their own, such as "
+          "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that match, the "
+          "last one counts (default: none)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
 }
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/base/error.h"
 
@@ -55,16 +56,30 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
 
 void Network::freeze(std::span<const std::string> patterns) {
   for (const std::string& pattern : patterns)
-    for (const std::size_t index : parameters_.matching("freeze", pattern))
-      for (auto& parameters : node_parameters_)
-        for (ParameterInfo& parameter : parameters)
-          if (parameter.name == parameters_.entries()[index].name) parameter.trained = false;
-  if (patterns.empty()) return;
-  lay_out();
-  if (trained_.entries().empty())
+    change("freeze", pattern, [](ParameterInfo& parameter) { parameter.trained = false; });
+  if (!patterns.empty() && trained_.entries().empty())
     throw Error(ErrorCategory::input, "freeze", "expected patterns that leave parameters to train",
                 fmt::format("got {}, which freeze all {}", fmt::join(patterns, ", "),
                             parameters_.entries().size()));
+}
+
+void Network::set_group(const std::string& pattern, float rate_factor,
+                        std::optional<float> weight_decay) {
+  change("group", pattern, [&](ParameterInfo& parameter) {
+    parameter.rate_factor = rate_factor;
+    parameter.weight_decay = weight_decay;
+  });
+}
+
+void Network::change(std::string_view where, const std::string& pattern,
+                     const std::function<void(ParameterInfo&)>& change) {
+  std::set<std::string_view> names;
+  for (const std::size_t index : parameters_.matching(where, pattern))
+    names.insert(parameters_.entries()[index].name);
+  for (auto& parameters : node_parameters_)
+    for (ParameterInfo& parameter : parameters)
+      if (names.contains(parameter.name)) change(parameter);
+  lay_out();
 }
 
 bool Network::is_frozen(const Node& node) const {

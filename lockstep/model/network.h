@@ -3,8 +3,10 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -83,6 +85,10 @@ class Network {
   /// not change them. Throws Error (input) if a pattern matches nothing, or nothing would be
   /// trained.
   void freeze(std::span<const std::string> patterns);
+  /// Multiplies the learning rate of the parameters that match `pattern` by `rate_factor`, and
+  /// replaces the weight decay of those that have decay. Of several calls that match a parameter
+  /// the last one counts. Throws Error (input) if the pattern matches nothing.
+  void set_group(const std::string& pattern, float rate_factor, std::optional<float> weight_decay);
   /// Whether the layer has parameters, all of them frozen.
   bool is_frozen(const Node& node) const;
 
@@ -103,6 +109,8 @@ class Network {
   std::string summary() const;
 
  private:
+  void change(std::string_view where, const std::string& pattern,
+              const std::function<void(ParameterInfo&)>& change);
   void lay_out();
 
   std::string name_;

@@ -81,9 +81,9 @@ std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
   for (const ParameterInfo& entry : table.entries()) {
     // The padding after a parameter belongs to its range, so adjacent ranges touch and can be
     // merged.
-    if (ranges.empty() || !join || ranges.back().decay != entry.decay) {
+    if (ranges.empty() || !join || ranges.back().group != entry.group()) {
       if (!ranges.empty()) ranges.back().end = entry.offset;
-      ranges.push_back({.begin = entry.offset, .end = 0, .decay = entry.decay});
+      ranges.push_back({.begin = entry.offset, .end = 0, .group = entry.group()});
     }
     ranges.back().end = table.flat_size();
   }
@@ -108,7 +108,8 @@ void Optimizer::apply(std::span<float> parameters, std::span<const float> gradie
     };
     const Arrays arrays{range.end - range.begin, parameters.data() + range.begin,
                         gradients.data() + range.begin, slot_at(0), slot_at(1)};
-    const UpdateContext context{learning_rate, step, gradient_scale, range.decay};
+    const UpdateContext context{learning_rate * range.group.rate_factor, step, gradient_scale,
+                                range.group.decay, range.group.weight_decay};
     std::visit([&](const auto& update) { descend(arrays, update); }, update_of(options_, context));
   }
 }

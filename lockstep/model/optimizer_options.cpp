@@ -207,7 +207,11 @@ std::vector<OptimizerOptions> defaults_of(std::variant<Options...>* /*type*/) {
 
 OptimizerUpdate update_of(const OptimizerOptions& options, const UpdateContext& context) {
   return std::visit(
-      [&](const auto& chosen) -> OptimizerUpdate { return constants(chosen, context); }, options);
+      [&](auto chosen) -> OptimizerUpdate {
+        if (context.weight_decay) chosen.weight_decay = *context.weight_decay;
+        return constants(chosen, context);
+      },
+      options);
 }
 
 std::vector<OptimizerOptions> all_optimizers() {

@@ -22,6 +22,7 @@ struct UpdateContext {
   std::int64_t step = 1;     ///< counted from 1; used for bias correction
   float gradient_scale = 1;  ///< factor on the stored gradients
   bool decays = true;  ///< whether the parameters have decay: neither biases nor normalization
+  std::optional<float> weight_decay = {};  ///< replaces that of the options
 };
 
 // In every update, `kSlots` names the arrays that are stored in addition to the parameters, at most

@@ -41,11 +41,6 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .records_steps = options.records_steps};
 }
 
-model::Network frozen(model::Network network, const TrainerOptions& options) {
-  network.freeze(options.freeze);
-  return network;
-}
-
 bool shows_progress(const job::Session& session, const FitOptions& options) {
   return options.progress && session.is_chief() &&
          session.logger()->should_log(spdlog::level::info) &&
@@ -58,7 +53,7 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(options),
-      network_(std::make_shared<const model::Network>(frozen(std::move(network), options))),
+      network_(std::make_shared<const model::Network>(prepared(std::move(network), options))),
       replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))),
       names_(std::make_unique<DataNames>()) {
   replicas_->initialize(options.seed);

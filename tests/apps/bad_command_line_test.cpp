@@ -175,6 +175,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "bn] expected local, sync or group:K with K replicas, 1 or more, got \"global\""},
         Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0",
                 2, "bn] expected groups whose size divides the number of replicas, 1, got group:3"},
+        Refusal{"group_without_values", kTrain + "--group dense/*", 2,
+                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "
+                "\"dense/*\""},
+        Refusal{"group_with_another_value", kTrain + "--group dense/*:lr=0.1,momentum=2", 2,
+                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "},
         Refusal{
             "momentum_without_sgd", kTrain + "--momentum 0.9", 2,
             "command line] expected --optimizer sgd, lars or rmsprop with --momentum, got adam"},

@@ -122,7 +122,8 @@ TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
         "--lr-power 2",
         "--lr-schedule exponential --lr-step-every 5",
         "--lr-schedule inverse-sqrt --warmup-steps 3", "--lr-scaling sqrt --lr-base-batch 64",
-        "--label-smoothing 0.1 --clip-norm 0.5", "--accumulate 7"}) {
+        "--label-smoothing 0.1 --clip-norm 0.5",
+        "--group dense/*:lr=0.01,decay=0.1 --group *_1/bias:decay=0", "--accumulate 7"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;

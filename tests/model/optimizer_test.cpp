@@ -284,7 +284,7 @@ TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
   const auto bounds = [&](const OptimizerOptions& options) {
     std::vector<std::tuple<std::size_t, std::size_t, bool>> result;
     for (const UpdateRange& range : update_ranges(options, table))
-      result.emplace_back(range.begin, range.end, range.decay);
+      result.emplace_back(range.begin, range.end, range.group.decay);
     return result;
   };
   using Range = std::tuple<std::size_t, std::size_t, bool>;
@@ -293,6 +293,39 @@ TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
   EXPECT_THAT(bounds(Lamb{}),
               ElementsAre(Range{0, 16, true}, Range{16, 48, true}, Range{48, 64, false},
                           Range{64, 80, false}, Range{80, 96, true}));
+}
+
+TEST(Optimizer, UpdatesEachGroupWithItsOwnRateAndDecay) {
+  std::vector<ParameterInfo> entries(3);
+  for (ParameterInfo& entry : entries) {
+    entry.name = fmt::format("parameter_{}", &entry - entries.data());
+    entry.shape = {20};
+  }
+  entries[1].rate_factor = 0.5f;
+  entries[2].rate_factor = 2;
+  entries[2].weight_decay = 0.25f;
+  const ParameterTable table(entries);
+  const std::vector<float> gradients = numbers(table.flat_size(), 1);
+  for (OptimizerOptions options : many_options()) {
+    Optimizer grouped(options, table);
+    std::vector<float> parameters = numbers(table.flat_size(), 2);
+    const std::vector<float> start = parameters;
+    grouped.apply(parameters, gradients, 0.1f, 1);
+    for (const ParameterInfo& entry : table.entries()) {
+      if (entry.weight_decay) *find_hyperparameter(options, "weight_decay") = *entry.weight_decay;
+      const ParameterTable alone = table_of({{20, true}});
+      const auto part = [&](const std::vector<float>& flat) {
+        return std::vector<float>(flat.begin() + static_cast<std::ptrdiff_t>(entry.offset),
+                                  flat.begin() + static_cast<std::ptrdiff_t>(entry.offset + 32));
+      };
+      std::vector<float> expected = part(start);
+      Optimizer(options, alone).apply(expected, part(gradients), 0.1f * entry.rate_factor, 1);
+      expected.resize(20);
+      std::vector<float> updated = part(parameters);
+      updated.resize(20);
+      EXPECT_EQ(updated, expected) << to_string(options) << ", " << entry.name;
+    }
+  }
 }
 
 TEST(Optimizer, KeepsPaddingAtZero) {

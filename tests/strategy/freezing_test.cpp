@@ -164,6 +164,38 @@ TEST(Freezing, ResumesExactlyWithTheSameFrozenParametersAlone) {
       << "also without slots";
 }
 
+TEST(ParameterGroups, FollowTheScheduleWithTheirOwnPeakAndDecay) {
+  TrainerOptions options{.optimizer = model::Sgd{.weight_decay = 0.5F},
+                         .schedule = {.peak = 0.1F, .warmup_steps = 4}};
+  const model::Network network = prepared(plain_network(), options);
+  EXPECT_EQ(network.trained().find("dense/kernel")->group(), model::UpdateGroup{});
+  options.groups = {{.pattern = "dense/*", .learning_rate = 0.2F, .weight_decay = 0.0F},
+                    {.pattern = "*/bias", .learning_rate = 0.0F}};
+  options.freeze = {"dense_1/kernel"};
+  for (const int replicas : {1, 2}) {
+    const Outcome outcome =
+        train(replicas, plain_network(), shuffled_data(), options, {.steps = 3});
+    TrainerOptions plain = options;
+    plain.groups.clear();
+    plain.optimizer = model::Sgd{.learning_rate = 0.2F};
+    plain.schedule.peak = model::Schedule{}.peak;
+    plain.freeze = {"dense_1/kernel", "*/bias"};
+    // The same parameter by two trainings: with a group, and with its options for all.
+    EXPECT_THAT(
+        outcome.losses,
+        Pointwise(::testing::DoubleNear(1e-6),
+                  train(replicas, plain_network(), shuffled_data(), plain, {.steps = 3}).losses));
+  }
+  EXPECT_EQ(to_string(options.groups[0]), "dense/*:lr=0.2,decay=0");
+  EXPECT_EQ(to_string(options.groups[1]), "*/bias:lr=0");
+  options.groups = {{.pattern = "dens/*", .learning_rate = 0.2F}};
+  EXPECT_THAT(error_of([&] { prepared(plain_network(), options); }),
+              HasSubstr("[group] expected a pattern of parameter names, which are "));
+  options.groups = {{.pattern = "dense/*", .learning_rate = -1.0F}};
+  EXPECT_EQ(error_of([&] { prepared(plain_network(), options); }),
+            "[group] expected a learning rate and a weight decay of 0 or more, got dense/*:lr=-1");
+}
+
 TEST(Freezing, RefusesPatternsThatMatchNothingOrEverything) {
   const auto error = [](std::vector<std::string> patterns) {
     return error_of([&] {

@@ -71,16 +71,16 @@ __global__ void __launch_bounds__(kThreads)
                 const Decision* decision, const std::uint32_t* parameter_of, const float* rates) {
   if (decision->applied == 0) return;
   constexpr std::size_t kSlots = Update::kSlots.size();
-  __shared__ Update of_kind[2];
-  if (threadIdx.x < 2) {
-    of_kind[threadIdx.x] = (*numbers)[threadIdx.x];
-    of_kind[threadIdx.x].scale *= decision->scale;
+  __shared__ Update of_group[kMaxGroups];
+  if (threadIdx.x < kMaxGroups) {
+    of_group[threadIdx.x] = (*numbers)[threadIdx.x];
+    of_group[threadIdx.x].scale *= decision->scale;
   }
   __syncthreads();
   for (std::size_t pack = first_index(); pack < a.count / kTake; pack += index_stride()) {
     const std::size_t at = pack * kTake;
     const std::size_t block = at / kFlatBlock;
-    Update update = of_kind[a.decays[block]];
+    Update update = of_group[a.groups[block]];
     if constexpr (LayerWise<Update>) update.rate = rates[parameter_of[block]];
     Values<float, kTake> w = load<float, kTake>(a.parameters + at);
     const Values<float, kTake> g = load<float, kTake>(a.gradients + at);
@@ -123,7 +123,7 @@ __global__ void norms_of_chunks(FlatArrays a, Layers layers, const Numbers<Updat
                                 const Decision* decision) {
   if (decision->applied == 0) return;
   const Chunk chunk = layers.chunks[blockIdx.x];
-  Update update = (*numbers)[a.decays[chunk.begin / kFlatBlock]];
+  Update update = (*numbers)[a.groups[chunk.begin / kFlatBlock]];
   update.scale *= decision->scale;
   sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& other) {
     parameter = a.parameters[i];
@@ -147,7 +147,7 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
     second += layers.partials[2 * chunk + 1];
   }
   const std::size_t begin = layers.chunks[layers.first_chunks[parameter]].begin;
-  const Update update = (*numbers)[a.decays[begin / kFlatBlock]];
+  const Update update = (*numbers)[a.groups[begin / kFlatBlock]];
   layers.rates[parameter] =
       update.adapts ? update.layer_rate(sqrt(first), sqrt(second)) : update.rate;
 }

@@ -28,9 +28,12 @@ struct Chunk {
   std::size_t begin = 0;
 };
 
-/// The constants of an update in GPU memory: for parameters without and with decay.
+/// Maximum number of groups of parameters with different constants.
+constexpr std::size_t kMaxGroups = 16;
+
+/// The constants of an update in GPU memory, for each group of parameters.
 template <typename Update>
-using Numbers = std::array<Update, 2>;
+using Numbers = std::array<Update, kMaxGroups>;
 
 template <typename... Updates>
 std::variant<const Numbers<Updates>*...> pointers_to_numbers(const std::variant<Updates...>&);
@@ -73,7 +76,7 @@ struct FlatArrays {
   float* second = nullptr;  ///< the second slot, or null
   TensorView weights;       ///< 16 bits, or empty
   std::size_t count = 0;
-  const std::uint8_t* decays = nullptr;  ///< [count / kFlatBlock]
+  const std::uint8_t* groups = nullptr;  ///< [count / kFlatBlock], indices into Numbers
 };
 
 /// Additional arrays of layer-wise optimizers.

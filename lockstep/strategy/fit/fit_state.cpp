@@ -32,6 +32,7 @@ constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
+constexpr const char* kGroupsKey = "groups";  // only if there are some
 constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
@@ -48,6 +49,13 @@ void check_same(const std::string& path, std::string_view what, std::int64_t sav
     refuse(fmt::format("expected the {} of {}, {}, on which the position in the data depends", what,
                        path, saved),
            std::to_string(given));
+}
+
+/// "a/*:lr=0.1; b/*:decay=0", or "none".
+std::string describe_groups(const TrainerOptions& options) {
+  std::vector<std::string> texts;
+  for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
 }
 
 /// The run that resumes decides; a difference is worth a warning.
@@ -71,6 +79,8 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   warn_of("learning-rate schedule", saved.value(kScheduleKey, kind), kind);
   const std::string optimizer = to_string(plan.trainer.optimizer);
   warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
+  const std::string groups = describe_groups(plan.trainer);
+  warn_of("groups of parameters", saved.value(kGroupsKey, std::string("none")), groups);
   if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
     log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
              precision);
@@ -280,6 +290,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kPeakKey] = plan.schedule.peak;
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
+  if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
   DataNames::of(dataset).add_to(written.configuration);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
