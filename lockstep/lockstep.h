@@ -86,6 +86,7 @@ using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::ParameterGroup;
 using strategy::Predictions;
 using strategy::Pretrained;
 using strategy::ProgressBar;

@@ -300,6 +300,11 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
       "lamb, L2 for the others: " +
           list_defaults("weight_decay"));
   command
+      .add_option("--ema", a.trainer.ema,
+                  "Decay per update of an exponential moving average of the parameters, such as "
+                  "0.999, with which validation, evaluate and predict compute; 0: none")
+      ->capture_default_str();
+  command
       .add_option_function<std::vector<std::string>>(
           "--group",
           [&groups = a.trainer.groups](const std::vector<std::string>& texts) {

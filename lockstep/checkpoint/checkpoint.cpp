@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/updater.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -119,8 +120,14 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory,
   const SafetensorsFile model(directory / kModelFile);
   read_tensors(model, "", *arrays.parameter_table, arrays.parameters);
   if (arrays.buffer_table != nullptr) read_tensors(model, "", *arrays.buffer_table, arrays.buffers);
-  if (!arrays.slots.empty()) {
-    const SafetensorsFile optimizer(directory / kOptimizerFile);
+  const SafetensorsFile optimizer(directory / kOptimizerFile);
+  if (arrays.slots.empty()) {
+    for (const model::ParameterInfo& entry : arrays.parameter_table->entries())
+      if (const auto* average =
+              optimizer.find(fmt::format("{}/{}", model::kAverageSlot, entry.name));
+          average != nullptr && average->shape == entry.shape)
+        optimizer.read(*average, model::ParameterTable::slice(arrays.parameters, entry));
+  } else {
     for (const Slot& slot : arrays.slots)
       read_tensors(optimizer, slot.name + "/", slot_table(arrays), slot.values);
   }

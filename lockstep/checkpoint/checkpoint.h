@@ -53,8 +53,9 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
 /// model and in the checkpoint.
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Throws Error
-/// (checkpoint).
+/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Without slots,
+/// which is for evaluation, the parameters are their moving averages if the checkpoint has them.
+/// Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory,
                                     const ReplicaArrays& arrays);
 

@@ -26,6 +26,9 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
   if (!(options.clip_norm >= 0))
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
+  if (!(options.ema >= 0 && options.ema < 1))
+    throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
+                fmt::format("got {}", options.ema));
   return {.loss = options.loss,
           .precision = options.precision,
           .tf32 = options.tf32,
@@ -34,6 +37,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .convolutions = options.convolutions,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
+          .ema = options.ema,
           .accumulate = options.accumulate,
           .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
           .normalization = options.normalization,

@@ -54,6 +54,10 @@ struct TrainerOptions {
   RateScaling rate_scaling = RateScaling::none;
   /// Global batch that the learning rate refers to; required unless rate_scaling is none.
   std::int64_t base_batch = 0;
+  /// Decay per update of the exponential moving average of the parameters, such as 0.999, with
+  /// which validation, evaluate() and predict() compute; 0: no average. Training continues from the
+  /// parameters themselves.
+  float ema = 0;
   /// Globs over parameter names, such as "conv*": parameters that are not trained
   /// (model::Network::freeze).
   std::vector<std::string> freeze = {};

@@ -123,7 +123,7 @@ TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
         "--lr-schedule exponential --lr-step-every 5",
         "--lr-schedule inverse-sqrt --warmup-steps 3", "--lr-scaling sqrt --lr-base-batch 64",
         "--label-smoothing 0.1 --clip-norm 0.5",
-        "--group dense/*:lr=0.01,decay=0.1 --group *_1/bias:decay=0", "--accumulate 7"}) {
+        "--group dense/*:lr=0.01,decay=0.1 --group *_1/bias:decay=0", "--accumulate 7 --ema 0.9"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;

@@ -58,7 +58,8 @@ class UpdaterTrial {
                                     .gradients = gradients_.as<float>(),
                                     .weights = {},
                                     .statistics = statistics_.as<float>(),
-                                    .kept_statistics = kept_.as<float>()})) {
+                                    .kept_statistics = kept_.as<float>(),
+                                    .average_decay = 0.5F})) {
     write(kept_, std::array{1.0F, 2.0F, 3.0F, 4.0F, 5.0F});
   }
 
@@ -71,7 +72,7 @@ class UpdaterTrial {
     gradients.write_back(backend_->stream());
     write(statistics_, std::array{9.0F, 9.0F, 9.0F, 9.0F, 9.0F});
     write(report_, report);
-    updater_->begin({.learning_rate = 0.1F, .update = 1, .clip_norm = clip_norm});
+    updater_->begin({.learning_rate = 0.1F, .update = 2, .clip_norm = clip_norm});
     updater_->update(report_.as<float>());
     const bool applied = updater_->outcome().applied;
     gradients.values()[place] = before;

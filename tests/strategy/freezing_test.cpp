@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -194,6 +196,95 @@ TEST(ParameterGroups, FollowTheScheduleWithTheirOwnPeakAndDecay) {
   options.groups = {{.pattern = "dense/*", .learning_rate = -1.0F}};
   EXPECT_EQ(error_of([&] { prepared(plain_network(), options); }),
             "[group] expected a learning rate and a weight decay of 0 or more, got dense/*:lr=-1");
+}
+
+/// After each step: the average of the parameters, in double.
+class Averages final : public Callback {
+ public:
+  Averages(Trainer& trainer, double decay) : trainer_(trainer), decay_(decay) {}
+  void on_batch_end(const StepLogs& /*logs*/) override {
+    for (const auto& [name, values] : parameters_of(trainer_)) {
+      std::vector<double>& average = averages[name];
+      if (average.empty()) average.assign(values.begin(), values.end());
+      for (std::size_t i = 0; i < values.size(); ++i)
+        average[i] = decay_ * average[i] + (1 - decay_) * static_cast<double>(values[i]);
+    }
+  }
+  std::map<std::string, std::vector<double>> averages;
+
+ private:
+  Trainer& trainer_;
+  double decay_;
+};
+
+TEST(MovingAverage, IsWhatEvaluationComputesWith) {
+  for (const int replicas : {1, 3}) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    TrainerOptions options = freezing({"dense/bias"});
+    Trainer plain(*strategy, plain_network(), options);
+    options.ema = 0.75F;
+    Trainer trainer(*strategy, plain_network(), options);
+    EXPECT_EQ(trainer.evaluate(small_data().batch(40)).loss_sum,
+              plain.evaluate(small_data().batch(40)).loss_sum)
+        << "before the first update";
+    const auto recorder = std::make_shared<Averages>(trainer, 0.75);
+    FitOptions fit{.steps = 5, .progress = false};
+    fit.validation = small_data().batch(40);
+    plain.fit(shuffled_data(), fit);
+    fit.callbacks.push_back(recorder);
+    const History history = trainer.fit(shuffled_data(), fit);
+    EXPECT_EQ(trainer.parameter_hash(), plain.parameter_hash()) << "training goes on without it";
+
+    // The parameters replaced by their averages, in a model that has none.
+    const double raw = plain.evaluate(small_data().batch(40)).loss_sum;
+    for (int local = 0; local < replicas; ++local)
+      for (const auto& [name, values] : recorder->averages) {
+        model::CompiledModel& model = plain.replicas()[local].model();
+        const auto into =
+            model::ParameterTable::slice(model.parameters(), *model.parameter_table().find(name));
+        std::ranges::transform(values, into.begin(),
+                               [](double value) { return static_cast<float>(value); });
+      }
+    const double expected = plain.evaluate(small_data().batch(40)).loss_sum;
+    EXPECT_GT(std::abs(expected - raw), 1e-2);
+    EXPECT_NEAR(trainer.evaluate(small_data().batch(40)).loss_sum, expected, 1e-3);
+    EXPECT_NEAR(history.epochs.back().validation->loss_sum, expected, 1e-3);
+  }
+}
+
+TEST(MovingAverage, IsInCheckpointsAndResumesExactly) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  const checkpoint::ScratchDirectory straight;
+  const checkpoint::ScratchDirectory directory;
+  const auto loss_after = [&](const checkpoint::ScratchDirectory& where, std::int64_t steps,
+                              float ema) {
+    TrainerOptions options = freezing({});
+    options.ema = ema;
+    Trainer trainer(*strategy, plain_network(), options);
+    FitOptions fit{.epochs = 2, .steps = steps, .progress = false};
+    fit.checkpoint.directory = where.path();
+    trainer.fit(shuffled_data(), fit);
+    return trainer.evaluate(small_data().batch(40)).loss_sum;
+  };
+  const double expected = loss_after(straight, 9, 0.9F);
+  loss_after(directory, 4, 0.9F);
+  EXPECT_EQ(loss_after(directory, 9, 0.9F), expected);
+  Trainer reader(*strategy, plain_network());
+  reader.restore(directory.path());
+  EXPECT_EQ(reader.evaluate(small_data().batch(40)).loss_sum, expected);
+  EXPECT_THAT(error_of([&] {
+                train(1, plain_network(), shuffled_data(), freezing({}), [&] {
+                  FitOptions fit{.steps = 12};
+                  fit.checkpoint.directory = directory.path();
+                  return fit;
+                }());
+              }),
+              HasSubstr("expected a checkpoint without a moving average of the parameters, got one "
+                        "with; use another --checkpoint-dir to start over, with --init-from "));
+  EXPECT_EQ(error_of([&] { Trainer(*strategy, plain_network(), {.ema = 1.0F}); }),
+            "[ema] expected a decay from 0 to below 1, got 1");
 }
 
 TEST(Freezing, RefusesPatternsThatMatchNothingOrEverything) {

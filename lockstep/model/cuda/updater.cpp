@@ -73,7 +73,7 @@ class GpuUpdater final : public Updater {
  public:
   GpuUpdater(Context& context, const OptimizerOptions& options, const ParameterTable& table,
              const UpdateArrays& arrays)
-      : Updater(options),
+      : Updater(options, arrays.average_decay),
         context_(context),
         arrays_(arrays),
         numbers_(context),
@@ -112,7 +112,9 @@ class GpuUpdater final : public Updater {
                                 .decays = groups_[i].decay,
                                 .weight_decay = groups_[i].weight_decay}));
     numbers_.set(numbers);
-    decision_numbers_.set({.clip_norm = request.clip_norm, .loss_scale = request.loss_scale});
+    decision_numbers_.set({.clip_norm = request.clip_norm,
+                           .loss_scale = request.loss_scale,
+                           .average_decay = average_decay(request.update)});
   }
 
   void update(std::span<const float> summable) override {
@@ -146,13 +148,15 @@ class GpuUpdater final : public Updater {
   }
 
   FlatArrays flat_arrays() const {
-    const auto slot_at = [&](std::size_t index) {
-      return index < slots_.size() ? slots_[index].template as<float>().data() : nullptr;
+    const std::size_t kept = Update::kSlots.size();  // those of the optimizer; the average follows
+    const auto slot_at = [&](std::size_t index, bool exists) {
+      return exists ? slots_[index].template as<float>().data() : nullptr;
     };
     return {.parameters = arrays_.parameters.data(),
             .gradients = arrays_.gradients.data(),
-            .first = slot_at(0),
-            .second = slot_at(1),
+            .first = slot_at(0, kept > 0),
+            .second = slot_at(1, kept > 1),
+            .average = slot_at(kept, averages()),
             .weights = arrays_.weights,
             .count = arrays_.parameters.size(),
             .groups = groups_of_blocks_.as<std::uint8_t>().data()};

@@ -35,6 +35,7 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   if (threadIdx.x != 0) return;
   Decision made;
   made.scale = 1 / numbers->loss_scale;
+  made.average_decay = numbers->average_decay;
   const double norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
   made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // finite
   if (numbers->clip_norm > 0 && made.applied != 0) {
@@ -93,6 +94,13 @@ __global__ void __launch_bounds__(kThreads)
       at_element<Update>(i, w.elements, first.elements, second.elements, g.elements,
                          [&](auto&... element) { update.descend(element...); });
     store_parameters(w, at, a.parameters, weights);
+    if (a.average != nullptr) {
+      Values<float, kTake> average = load<float, kTake>(a.average + at);
+#pragma unroll
+      for (int i = 0; i < kTake; ++i)
+        average.elements[i] = follow(average.elements[i], w.elements[i], decision->average_decay);
+      store<float, kTake>(a.average + at, average);
+    }
     if constexpr (kSlots > 0) store<float, kTake>(a.first + at, first);
     if constexpr (kSlots > 1) store<float, kTake>(a.second + at, second);
   }

@@ -44,6 +44,7 @@ using AnyNumbers = decltype(pointers_to_numbers(std::declval<OptimizerUpdate>())
 struct DecisionNumbers {
   double clip_norm = 0;
   float loss_scale = 1;
+  float average_decay = 0;  ///< see model::follow()
 };
 
 /// The decision, in GPU memory.
@@ -51,6 +52,7 @@ struct Decision {
   double norm = 0;  ///< of the gradient, before clipping and without the loss scale
   float scale = 1;  ///< factor on the gradient
   int applied = 1;
+  float average_decay = 0;
 };
 
 /// Number of partial sums that square_sums() computes for `count` values.
@@ -72,9 +74,10 @@ void restore_unless_applied(const Decision* decision, const float* kept, float* 
 struct FlatArrays {
   float* parameters = nullptr;
   const float* gradients = nullptr;
-  float* first = nullptr;   ///< the first slot, or null
-  float* second = nullptr;  ///< the second slot, or null
-  TensorView weights;       ///< 16 bits, or empty
+  float* first = nullptr;    ///< the first slot, or null
+  float* second = nullptr;   ///< the second slot, or null
+  float* average = nullptr;  ///< moving average of the parameters, or null
+  TensorView weights;        ///< 16 bits, or empty
   std::size_t count = 0;
   const std::uint8_t* groups = nullptr;  ///< [count / kFlatBlock], indices into Numbers
 };

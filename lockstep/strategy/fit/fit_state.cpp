@@ -32,6 +32,7 @@ constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
+constexpr const char* kEmaKey = "ema";        // only if there is an average
 constexpr const char* kGroupsKey = "groups";  // only if there are some
 constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
@@ -80,6 +81,7 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   const std::string optimizer = to_string(plan.trainer.optimizer);
   warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
   const std::string groups = describe_groups(plan.trainer);
+  warn_of("decay of the moving average", saved.value(kEmaKey, plan.trainer.ema), plan.trainer.ema);
   warn_of("groups of parameters", saved.value(kGroupsKey, std::string("none")), groups);
   if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
     log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
@@ -97,6 +99,14 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
   const auto slots = given.at(kSlotsKey).get<std::vector<std::string>>();
   const auto others = saved.value(kSlotsKey, slots);
   if (slots == others) return;
+  const auto averages = [](const std::vector<std::string>& names) {
+    return std::ranges::count(names, model::kAverageSlot) > 0;
+  };
+  if (averages(slots) != averages(others))
+    refuse(fmt::format("expected a checkpoint {} a moving average of the parameters",
+                       averages(slots) ? "with" : "without"),
+           fmt::format("one {}", averages(slots) ? "without" : "with"),
+           fmt::format(", with --init-from {} to begin with its weights", path));
   std::string expected = given.at(kOptimizerKey);
   std::string got = saved.value(kOptimizerKey, "");
   if (got.empty()) {  // of an early version
@@ -290,6 +300,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kPeakKey] = plan.schedule.peak;
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
+  if (plan.trainer.ema > 0) configuration[kEmaKey] = plan.trainer.ema;
   if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
   DataNames::of(dataset).add_to(written.configuration);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();

@@ -134,7 +134,10 @@ void LocalReplicas::run(const std::function<void(Replica&, int)>& body) {
 }
 
 void LocalReplicas::initialize(std::uint64_t seed) {
-  run([&](Replica& replica, int) { replica.model().initialize(seed); });
+  run([&](Replica& replica, int) {
+    replica.model().initialize(seed);
+    replica.reset_average();
+  });
 }
 
 void LocalReplicas::spread() {
@@ -153,6 +156,8 @@ void LocalReplicas::spread() {
       view.write_back(replica.model().backend().stream());
     }
     replica.model().parameters_changed();
+    constexpr std::size_t kWithoutSlots = 2;
+    if (views_.size() == kWithoutSlots) replica.reset_average();
   });
 }
 

@@ -72,14 +72,17 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
       updater_(model_.backend().updater(
           options.optimizer, model_.trained_table(),
-          {.parameters = model_.parameters().first(model_.gradients().size()),
+          {.parameters = trained_parameters(),
            .gradients = model_.gradients(),
            .weights = options.precision == model::Precision::float32
                           ? model::TensorView()
                           : model::TensorView(model_.weights().data(), model_.gradients().size(),
                                               options.precision),
            .statistics = model_.buffers(),
-           .kept_statistics = moving_statistics_->kept()})),
+           .kept_statistics = moving_statistics_->kept(),
+           .average_decay = options.ema})),
+      kept_parameters_(model_.backend().allocator().allocate(
+          options.ema > 0 ? model_.gradients().size_bytes() : 0)),
       step_scalars_(memory_, group_, device) {
   // Each micro-batch is loaded in the middle of its step.
   if (options.records_steps && options.accumulate == 1 &&
@@ -274,9 +277,31 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
 void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }
-void Replica::install_mean_statistics() { moving_statistics_->install_mean(); }
+std::span<float> Replica::trained_parameters() {
+  return model_.parameters().first(model_.gradients().size());
+}
+
+void Replica::install_mean_statistics() {
+  moving_statistics_->install_mean();
+  if (options_.ema == 0) return;
+  model::Backend& backend = model_.backend();
+  backend.copy(kept_parameters_.as<float>(), trained_parameters());
+  backend.copy(trained_parameters(), updater_->slot(model::kAverageSlot));
+  model_.parameters_changed();
+}
+
+void Replica::reset_average() {
+  if (options_.ema > 0)
+    model_.backend().copy(updater_->slot(model::kAverageSlot), trained_parameters());
+}
+
 bool Replica::statistics_agree() const { return moving_statistics_->agree(); }
-void Replica::restore_statistics() { moving_statistics_->restore(); }
+void Replica::restore_statistics() {
+  moving_statistics_->restore();
+  if (options_.ema == 0) return;
+  model_.backend().copy(trained_parameters(), kept_parameters_.as<float>());
+  model_.parameters_changed();
+}
 
 device::HostView Replica::host_view(std::span<float> values) {
   return {values, model_.backend().stream()};
