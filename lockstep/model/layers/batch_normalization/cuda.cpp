@@ -87,13 +87,12 @@ class BatchNormalizationOperation final : public Operation {
               o.output, spec_.training ? mask(o) : nullptr, context_.native());
   }
 
-  // The gradient of the input for sums of 0: those are by which the batch's statistics depend on
-  // it.
+  // The gradient of the input with sums of 0, which are what the batch's statistics add to it.
   void backward_of_moving(const Operands& o) {
     const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
     if (o.input_gradients[0].empty() && of_added.empty()) return;
     clear(o, 2 * moments_.channels);
-    constexpr int kAboveZero = 0x3f;  // four of these bytes are 0.75, by which the sums are divided
+    constexpr int kAboveZero = 0x3f;  // four of these bytes are a float above 0
     device::cuda::check(cudaMemsetAsync(count(o), kAboveZero, sizeof(float), context_.native()),
                         "count");
     input_gradient(o.inputs[0], mask(o), o.output_gradient,
