@@ -109,21 +109,21 @@ TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
 }
 
 TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
-  for (const char* options :
-       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1 --beta1 0.9 --beta2 0.999",
-        "--optimizer adamw --weight-decay 0.1 --momentum 0",
-        "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay "
-        "0",
-        "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",
-        "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
-        "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
-        "--optimizer rmsprop --momentum 0.5 --rho 0.99 --lr-schedule one-cycle",
-        "--optimizer adagrad --initial-accumulator 0 --learning-rate 0.01 --lr-schedule polynomial "
-        "--lr-power 2",
-        "--lr-schedule exponential --lr-step-every 5",
-        "--lr-schedule inverse-sqrt --warmup-steps 3", "--lr-scaling sqrt --lr-base-batch 64",
-        "--label-smoothing 0.1 --clip-norm 0.5",
-        "--group dense/*:lr=0.01,decay=0.1 --group *_1/bias:decay=0", "--accumulate 7 --ema 0.9"}) {
+  for (
+      const char* options :
+      {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1 --beta1 0.9 --beta2 0.999",
+       "--optimizer adamw --weight-decay 0.1 --momentum 0",
+       "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay "
+       "0",
+       "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",
+       "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
+       "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
+       "--optimizer rmsprop --lr 0.0003 --momentum 0.5 --rho 0.99 --lr-schedule one-cycle",
+       "--optimizer adagrad --initial-accumulator 0 --learning-rate 0.003 --lr-schedule polynomial "
+       "--lr-power 2",
+       "--lr-schedule exponential --lr-step-every 5", "--lr-schedule inverse-sqrt --warmup-steps 3",
+       "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5",
+       "--group dense/*:lr=0.002,decay=0.1 --group *_1/bias:decay=0", "--accumulate 7 --ema 0.9"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;
