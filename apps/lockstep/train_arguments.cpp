@@ -115,6 +115,15 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
                    "number of classes may differ");
+  command
+      .add_option(
+          "--freeze", a.trainer.freeze,
+          "Parameters that are not trained: patterns of names such as 'conv*' or '*/bias'. "
+          "May be given several times. Batch normalization whose parameters are frozen uses "
+          "its moving statistics (default: none)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->delimiter(',');
   add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
              "Loss function: sparse-categorical-crossentropy or mean-squared-error");
   add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
@@ -216,6 +225,33 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
       ->default_str(std::to_string(a.fit.check_replicas));
 }
 
+/// The groups of "a/*:lr=0.1,decay=0,b/*:lr=0.2": a part with a colon begins the next one.
+void add_groups(std::vector<strategy::ParameterGroup>& groups, const std::string& text) {
+  const auto refuse_group = [&] {
+    refuse("expected --group PATTERN:lr=X,decay=Y, or one of the two",
+           fmt::format("got \"{}\"", text));
+  };
+  std::string_view rest = text;
+  bool is_first = true;
+  while (is_first || !rest.empty()) {
+    std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    if (const std::size_t colon = part.rfind(':'); colon != std::string_view::npos) {
+      groups.push_back({.pattern = std::string(part.substr(0, colon))});
+      part.remove_prefix(colon + 1);
+    } else if (is_first) {
+      refuse_group();
+    }
+    is_first = false;
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) refuse_group();
+    const std::optional<float> value = parse_number<float>(part.substr(equals + 1));
+    const std::string_view key = part.substr(0, equals);
+    if (!value || (key != "lr" && key != "decay")) refuse_group();
+    (key == "lr" ? groups.back().learning_rate : groups.back().weight_decay) = value;
+  }
+}
+
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Optimizer");
   OptimizerArguments& optimizer = a.optimizer;
@@ -238,11 +274,17 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
       command, "--beta2", given["beta2"], 0.0F, 1.0F,
       "Decay rate of the second moment, for " + list_optimizers(optimizers_with("beta2"), " and "))
       ->default_str("0.999");
-  command.add_option("--epsilon", given["epsilon"],
-                     "Term added to a denominator, which is the norm that divides a layer's "
-                     "learning rate for lars, and the square root of the second moment for the "
-                     "others: " +
-                         list_defaults("epsilon"));
+  add_between(command, "--rho", given["rho"], 0.0F, 1.0F,
+              "Decay rate of the mean square of the gradient, for " + list_defaults("rho"));
+  command.add_option(
+      "--initial-accumulator", given["initial_accumulator"],
+      "Initial sum of squared gradients, for " + list_defaults("initial_accumulator"));
+  command.add_option(
+      "--epsilon", given["epsilon"],
+      "Term added to a denominator, which is the norm that divides a layer's "
+      "learning rate for lars, and the square root of the second moment or of the sum "
+      "of squares for the others: " +
+          list_defaults("epsilon"));
   command.add_option("--trust-coefficient", given["trust_coefficient"],
                      "Update size of a layer as a fraction of its weight norm at learning rate 1, "
                      "for " +
@@ -257,30 +299,54 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
       "Weight decay of all parameters except biases and normalization, decoupled for adamw and "
       "lamb, L2 for the others: " +
           list_defaults("weight_decay"));
+  command
+      .add_option("--ema", a.trainer.ema,
+                  "Decay per update of an exponential moving average of the parameters, such as "
+                  "0.999, with which validation, evaluate and predict compute; 0: none")
+      ->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--group",
+          [&groups = a.trainer.groups](const std::vector<std::string>& texts) {
+            groups.clear();
+            for (const std::string& text : texts) add_groups(groups, text);
+          },
+          "Parameters with a peak learning rate or a weight decay of their own, such as "
+          "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that match, the "
+          "last one counts (default: none)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
 }
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Learning rate");
   model::Schedule& schedule = a.trainer.schedule;
   add_parsed(command, "--lr-schedule", schedule.kind, model::parse_schedule, "constant",
-             "Learning-rate schedule: constant, cosine, step or linear");
+             "Learning-rate schedule: constant, cosine, step, linear, polynomial, exponential, "
+             "inverse-sqrt or one-cycle");
   command
       .add_option("--warmup-steps", schedule.warmup_steps,
-                  "Number of steps over which the learning rate rises to its peak")
+                  "Number of steps over which the learning rate rises to its peak; for "
+                  "--lr-schedule one-cycle, 0 means 30 % of the steps")
       ->capture_default_str();
   command
       .add_option(
           "--lr-final", schedule.final_fraction,
-          "Final learning rate as a fraction of the peak, for --lr-schedule cosine and linear")
+          "Final learning rate as a fraction of the peak, for --lr-schedule cosine, linear and "
+          "polynomial")
       ->capture_default_str();
   command
       .add_option("--lr-step-every", schedule.step_every,
                   "Number of steps between reductions of the learning rate; required by "
-                  "--lr-schedule step")
+                  "--lr-schedule step and exponential")
       ->capture_default_str();
   command
       .add_option("--lr-step-factor", schedule.step_factor,
-                  "Factor of each reduction of the learning rate, for --lr-schedule step")
+                  "Factor of each reduction of the learning rate, for --lr-schedule step (at once) "
+                  "and exponential (smoothly over --lr-step-every steps)")
+      ->capture_default_str();
+  command
+      .add_option("--lr-power", schedule.power, "Exponent of --lr-schedule polynomial; 1 is linear")
       ->capture_default_str();
   add_parsed(command, "--lr-scaling", a.trainer.rate_scaling, strategy::parse_rate_scaling, "none",
              "How the learning rate scales with --global-batch: none, linear or sqrt");
@@ -375,11 +441,14 @@ void check_schedule_options(const strategy::TrainerOptions& trainer) {
   const model::Schedule defaults;
   const std::string given = fmt::format("got {}", to_string(schedule.kind));
   if (schedule.final_fraction != defaults.final_fraction && schedule.kind != Kind::cosine &&
-      schedule.kind != Kind::linear)
-    refuse("expected --lr-schedule cosine or linear with --lr-final", given);
-  if (schedule.kind != Kind::step &&
+      schedule.kind != Kind::linear && schedule.kind != Kind::polynomial)
+    refuse("expected --lr-schedule cosine, linear or polynomial with --lr-final", given);
+  if (schedule.power != defaults.power && schedule.kind != Kind::polynomial)
+    refuse("expected --lr-schedule polynomial with --lr-power", given);
+  if (schedule.kind != Kind::step && schedule.kind != Kind::exponential &&
       (schedule.step_every != defaults.step_every || schedule.step_factor != defaults.step_factor))
-    refuse("expected --lr-schedule step with --lr-step-every or --lr-step-factor", given);
+    refuse("expected --lr-schedule step or exponential with --lr-step-every or --lr-step-factor",
+           given);
   if (trainer.base_batch != strategy::TrainerOptions{}.base_batch &&
       trainer.rate_scaling == strategy::RateScaling::none)
     refuse("expected --lr-scaling linear or sqrt with --lr-base-batch", "got none");

@@ -35,7 +35,7 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
                 "got none");
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
-  gradients_ = allocate_floats(gradients, parameter_table().flat_size());
+  gradients_ = allocate_floats(gradients, trained_table().flat_size());
   if (options.precision != Precision::float32)
     weights_ = backend_->allocator().allocate(parameter_table().flat_size() *
                                               element_bytes(options.precision));
@@ -161,10 +161,10 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
         "loss", {.bytes = static_cast<std::int64_t>(output.size_bytes() + gradient.size_bytes())});
   if (!accumulate) return active.backward(pass, gradients(), ready);
   if (micro_gradients_.size() == 0)
-    micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
+    micro_gradients_ = allocate_floats(backend_->allocator(), trained_table().flat_size());
   const auto micro = micro_gradients_.as<float>();
   active.backward(pass, micro, [&](std::size_t parameter) {
-    const ParameterInfo& entry = parameter_table().entries()[parameter];
+    const ParameterInfo& entry = trained_table().entries()[parameter];
     backend_->accumulate(ParameterTable::slice(gradients(), entry),
                          ParameterTable::slice(micro, entry));
     if (ready) ready(parameter);
@@ -179,7 +179,7 @@ void CompiledModel::train_without_samples(bool accumulate, const GradientReady& 
     active.backward_without_samples(ready);
     return;
   }
-  for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
+  for (std::size_t p = 0; ready && p < trained_table().entries().size(); ++p) ready(p);
 }
 
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {

@@ -55,8 +55,10 @@ class CompiledModel {
   /// Sets every parameter and buffer to its initial value, a pure function of (seed, name).
   void initialize(std::uint64_t seed);
 
-  /// Names, shapes and offsets of parameters() and gradients().
+  /// Names, shapes and offsets of parameters().
   const ParameterTable& parameter_table() const { return network_->parameters(); }
+  /// Those of gradients(): the parameters that are not frozen, the first in parameters().
+  const ParameterTable& trained_table() const { return network_->trained(); }
   /// Names, shapes and offsets of buffers().
   const ParameterTable& buffer_table() const { return network_->buffers(); }
   // Flat arrays in device memory. The host reads and writes them through device::HostView.

@@ -1,8 +1,10 @@
 #include "lockstep/model/network.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <set>
 
 #include "lockstep/base/error.h"
 
@@ -52,23 +54,71 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
   return last();
 }
 
+void Network::freeze(std::span<const std::string> patterns) {
+  for (const std::string& pattern : patterns)
+    change("freeze", pattern, [](ParameterInfo& parameter) { parameter.trained = false; });
+  if (!patterns.empty() && trained_.entries().empty())
+    throw Error(ErrorCategory::input, "freeze", "expected patterns that leave parameters to train",
+                fmt::format("got {}, which freeze all {}", fmt::join(patterns, ", "),
+                            parameters_.entries().size()));
+}
+
+void Network::set_group(const std::string& pattern, float rate_factor,
+                        std::optional<float> weight_decay) {
+  change("group", pattern, [&](ParameterInfo& parameter) {
+    parameter.rate_factor = rate_factor;
+    parameter.weight_decay = weight_decay;
+  });
+}
+
+void Network::change(std::string_view where, const std::string& pattern,
+                     const std::function<void(ParameterInfo&)>& change) {
+  std::set<std::string_view> names;
+  for (const std::size_t index : parameters_.matching(where, pattern))
+    names.insert(parameters_.entries()[index].name);
+  for (auto& parameters : node_parameters_)
+    for (ParameterInfo& parameter : parameters)
+      if (names.contains(parameter.name)) change(parameter);
+  lay_out();
+}
+
+bool Network::is_frozen(const Node& node) const {
+  return !node.parameters.empty() && std::ranges::none_of(node.parameters, [&](std::size_t p) {
+    return parameters_.entries()[p].trained;
+  });
+}
+
 void Network::lay_out() {
   std::vector<ParameterInfo> parameters;
+  std::vector<ParameterInfo> trained;
   std::vector<ParameterInfo> buffers;
-  // The flat arrays are in backward order: from the last layer to the first.
-  for (std::size_t i = nodes_.size(); i-- > 0;) {
-    nodes_[i].parameters.clear();
-    nodes_[i].buffers.clear();
-    for (const ParameterInfo& parameter : node_parameters_[i]) {
-      nodes_[i].parameters.push_back(parameters.size());
-      parameters.push_back(parameter);
+  // The flat arrays are in backward order: from the last layer to the first; frozen ones follow.
+  for (const bool frozen : {false, true}) {
+    for (std::size_t i = nodes_.size(); i-- > 0;) {
+      Node& node = nodes_[i];
+      const std::vector<ParameterInfo>& declared = node_parameters_[i];
+      node.parameters.resize(declared.size());
+      for (std::size_t p = 0; p < declared.size(); ++p) {
+        if (declared[p].trained == frozen) continue;
+        node.parameters[p] = parameters.size();
+        parameters.push_back(declared[p]);
+      }
+      const bool keeps_buffers = node.layer->traits().keeps_buffers_if_frozen &&
+                                 !declared.empty() &&
+                                 std::ranges::none_of(declared, &ParameterInfo::trained);
+      if (keeps_buffers != frozen) continue;
+      node.buffers.clear();
+      for (const ParameterInfo& buffer : node_buffers_[i]) {
+        node.buffers.push_back(buffers.size());
+        buffers.push_back(buffer);
+      }
     }
-    for (const ParameterInfo& buffer : node_buffers_[i]) {
-      nodes_[i].buffers.push_back(buffers.size());
-      buffers.push_back(buffer);
-    }
+    if (frozen) break;
+    trained = parameters;
+    changing_buffers_ = ParameterTable(buffers).flat_size();
   }
   parameters_ = ParameterTable(std::move(parameters));
+  trained_ = ParameterTable(std::move(trained));
   buffers_ = ParameterTable(std::move(buffers));
 }
 
@@ -82,6 +132,8 @@ std::string Network::summary() const {
                         count ? fmt::format("{}", count) : "");
   }
   text += fmt::format("{:<32} {:<20} {:>12}\n", "total", "", parameters_.element_count());
+  if (trained_.element_count() != parameters_.element_count())
+    text += fmt::format("{:<32} {:<20} {:>12}\n", "trained", "", trained_.element_count());
   return text;
 }
 

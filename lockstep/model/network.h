@@ -3,8 +3,10 @@
 #pragma once
 
 #include <concepts>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -77,18 +79,38 @@ class Network {
   const Shape& shape(NodeId node) const {
     return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;
   }
+  /// Excludes the parameters whose names match one of `patterns` (ParameterTable::matching) from
+  /// training: they have no gradients and no optimizer slots, and never change. A batch
+  /// normalization without trained parameters uses its moving statistics in training, too, and does
+  /// not change them. Throws Error (input) if a pattern matches nothing, or nothing would be
+  /// trained.
+  void freeze(std::span<const std::string> patterns);
+  /// Multiplies the learning rate of the parameters that match `pattern` by `rate_factor`, and
+  /// replaces the weight decay of those that have decay. Of several calls that match a parameter
+  /// the last one counts. Throws Error (input) if the pattern matches nothing.
+  void set_group(const std::string& pattern, float rate_factor, std::optional<float> weight_decay);
+  /// Whether the layer has parameters, all of them frozen.
+  bool is_frozen(const Node& node) const;
+
   /// In the order in which they were added, which is a valid execution order.
   std::span<const Node> nodes() const { return nodes_; }
 
   /// Tables of the flat arrays; see ParameterTable for their order.
   const ParameterTable& parameters() const { return parameters_; }
+  /// The beginning of parameters(): those that are not frozen. Gradients and optimizer slots have
+  /// this layout.
+  const ParameterTable& trained() const { return trained_; }
   /// Arrays that are stored but not trained, such as moving means, in flat memory.
   const ParameterTable& buffers() const { return buffers_; }
+  /// Elements at the beginning of the flat buffers that training may change.
+  std::size_t changing_buffers() const { return changing_buffers_; }
 
   /// A human-readable table: layer, output shape, parameters.
   std::string summary() const;
 
  private:
+  void change(std::string_view where, const std::string& pattern,
+              const std::function<void(ParameterInfo&)>& change);
   void lay_out();
 
   std::string name_;
@@ -97,7 +119,9 @@ class Network {
   std::vector<std::vector<ParameterInfo>> node_parameters_;
   std::vector<std::vector<ParameterInfo>> node_buffers_;
   ParameterTable parameters_;
+  ParameterTable trained_;
   ParameterTable buffers_;
+  std::size_t changing_buffers_ = 0;
 };
 
 }  // namespace lockstep::model

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,15 @@ Initializer::Kind parse_initializer(std::string_view name);
 /// The name that parse_initializer() accepts.
 std::string_view to_string(Initializer::Kind kind);
 
+/// What of an update differs between parameters.
+struct UpdateGroup {
+  bool decay = true;      ///< whether weight decay applies; false for biases and normalization
+  float rate_factor = 1;  ///< on the learning rate
+  std::optional<float> weight_decay = {};  ///< replaces that of the optimizer
+
+  bool operator==(const UpdateGroup&) const = default;
+};
+
 // The layout of a flat array: the name, shape and offset of each parameter.
 
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
@@ -52,12 +62,21 @@ struct ParameterInfo {
   std::size_t count = 0;  ///< elements
   /// Whether weight decay applies; false for biases and normalization parameters.
   bool decay = true;
-  Initializer initializer;  ///< how its initial values are drawn
+  Initializer initializer;                 ///< how its initial values are drawn
+  bool trained = true;                     ///< false: frozen, see Network::freeze()
+  float rate_factor = 1;                   ///< see Network::set_group()
+  std::optional<float> weight_decay = {};  ///< see Network::set_group()
+
+  /// How it is updated.
+  UpdateGroup group() const {
+    return {.decay = decay, .rate_factor = rate_factor, .weight_decay = weight_decay};
+  }
 };
 
 /// Parameters in flat order, which is the order in which backward completes their gradients: last
-/// layer first. Thus the completed gradients form a growing prefix, and a gradient bucket is a
-/// contiguous range. Between parameters are up to 15 elements of padding, always zero.
+/// layer first, and frozen ones, which have none, at the end. Thus the completed gradients form a
+/// growing prefix, and a gradient bucket is a contiguous range. Between parameters are up to 15
+/// elements of padding, always zero.
 class ParameterTable {
  public:
   /// Lays out `parameters` in the given order and sets their offsets and counts.
@@ -71,6 +90,9 @@ class ParameterTable {
   std::size_t element_count() const { return element_count_; }
   std::vector<std::size_t> indices_by_name() const;  ///< indices into entries(), sorted by name
   const ParameterInfo* find(std::string_view name) const;  ///< nullptr if absent
+  /// Indices of the parameters whose names match `pattern`, a glob in which * also matches "/":
+  /// "conv*", "*/kernel". Throws Error (input) of `where` that lists names if there are none.
+  std::vector<std::size_t> matching(std::string_view where, const std::string& pattern) const;
 
   /// The part of a flat array that belongs to `entry`.
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -42,7 +43,8 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
     : backend_(backend),
       batch_(batch),
       training_(training),
-      parameter_entries_(network.parameters().entries()) {
+      parameter_entries_(network.parameters().entries()),
+      trained_(network.trained().entries().size()) {
   Fusions fusions = backend.fusions();
   fusions.statistics &= training;
   Graph graph = make_graph(network, fusions);
@@ -80,7 +82,10 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
       output.needs_gradient |= value(input).needs_gradient;
     }
     const bool input_gradients = output.needs_gradient;
-    output.needs_gradient |= !step.node->parameters.empty();
+    std::ranges::copy_if(step.node->parameters, std::back_inserter(step.trained),
+                         [&](std::size_t p) { return p < trained_; });
+    step.frozen = network.is_frozen(*step.node);
+    output.needs_gradient |= !step.trained.empty();
     if (step.graph.absorbed) continue;
     const NodeId first_input = step.graph.inputs.front();
     const bool is_read_later = std::any_of(
@@ -97,6 +102,7 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
         .fused_statistics = step.graph.fused_statistics,
         .input_statistics = has_input_statistics(step),
         .input_gradients = input_gradients,
+        .frozen = step.frozen,
         .adds_input_gradient = input_gradients && is_read_later,
         .reads_network_input = first_input == kInput && input_readers == 1};
     step.operation = step.node->layer->compile(context, backend_);
@@ -122,7 +128,7 @@ void Plan::pad_input(std::int64_t channels, std::int64_t padded) {
       input.elements * element_bytes(backend_.precision());
 }
 
-// Backward of a step runs if the step or a step before it has parameters.
+// Backward of a step runs if the step or a step before it has trained parameters.
 void Plan::mark_gradients() {
   for (Step& step : steps_) step.runs_backward = training_ && value(step.graph.node).needs_gradient;
 }
@@ -224,6 +230,8 @@ void Plan::assign_workspace() {
     if (step.needs.saved_bytes > 0)
       step.saved = new_storage(step.needs.saved_bytes, time,
                                step.runs_backward ? backward_time(time) : time);
+    if (const std::size_t discarded = discarded_bytes(step); discarded > 0)
+      step.discarded = new_storage(discarded, backward_time(time), backward_time(time));
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
@@ -247,15 +255,28 @@ void Plan::assign_narrow_gradients() {
   int time = 0;
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
-    if (!step.runs_backward || !step.needs.narrow_gradient) continue;
-    time = backward_time(static_cast<int>(i));
-    const std::size_t count = parameter_entries_[step.node->parameters.front()].count;
-    step.narrow_gradient = new_array(count, time, time);
+    if (!step.runs_backward || !step.needs.narrow_gradient || step.frozen) continue;
+    const std::size_t kernel = step.node->parameters.front();
+    const std::size_t count = parameter_entries_[kernel].count;
+    const int now = backward_time(static_cast<int>(i));
+    step.narrow_gradient = new_array(count, now, now);
+    step.widens = kernel < trained_;
+    if (!step.widens) continue;
+    time = now;
     waiting.push_back(&step);
     elements += count;
     if (elements >= kElements) widen_at(time);
   }
   widen_at(time);
+}
+
+// Room for the gradients of frozen parameters, which an operation writes without being asked.
+std::size_t Plan::discarded_bytes(const Step& step) const {
+  if (!step.runs_backward || !step.operation || (step.frozen && step.needs.skips_frozen)) return 0;
+  std::size_t elements = 0;
+  for (const std::size_t p : step.node->parameters)
+    if (p >= trained_) elements = std::max(elements, parameter_entries_[p].count);
+  return elements * sizeof(float);
 }
 
 void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
@@ -308,6 +329,11 @@ void Plan::bind(std::byte* arena) {
     if (step.narrow_gradient != kNone)
       step.operands.narrow_gradient =
           view(step.narrow_gradient, parameter_entries_[step.node->parameters.front()].count);
+    if (step.discarded == kNone) continue;
+    auto* const discarded = reinterpret_cast<float*>(bytes(step.discarded, 0).data());
+    for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
+      if (const std::size_t index = step.node->parameters[p]; index >= trained_)
+        step.operands.parameter_gradients[p] = {discarded, parameter_entries_[index].count};
   }
 }
 
@@ -341,8 +367,9 @@ void Plan::point_gradients_at(std::span<float> gradients) {
   bound_gradients_ = gradients.data();
   for (Step& step : steps_)
     for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
-      step.operands.parameter_gradients[p] =
-          ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
+      if (const std::size_t index = step.node->parameters[p]; index < trained_)
+        step.operands.parameter_gradients[p] =
+            ParameterTable::slice(gradients, parameter_entries_[index]);
 }
 
 void Plan::backward(const PassContext& pass, std::span<float> gradients,
@@ -374,15 +401,15 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
         backend_.copy(view(input.gradient, input.elements), step.operands.output_gradient);
     }
     if (step.operation && pass.profile != nullptr) end_layer(step, Part::backward, *pass.profile);
-    if (step.narrow_gradient != kNone)
+    if (step.widens)
       widenings_.push_back({step.operands.narrow_gradient, step.operands.parameter_gradients[0]});
     if (step.ends_widening) widen_gradients(pass.profile);
-    if (step.node->parameters.empty()) continue;
-    pass_over_until(step.node->parameters.front());
-    written = step.node->parameters.back() + 1;
+    if (step.trained.empty()) continue;
+    pass_over_until(step.trained.front());
+    written = step.trained.back() + 1;
     if (widenings_.empty()) tell_until(written);
   }
-  pass_over_until(parameter_entries_.size());
+  pass_over_until(trained_);
   tell_until(written);
 }
 
@@ -436,7 +463,7 @@ Work Plan::work_of(const Step& step, Part part) {
       break;
     case Part::backward:
       moved = kept + bytes(o.weights) + output_gradient + parameter_gradients + input_gradients;
-      flop = input_gradients > 0 ? 2 * step.flop : step.flop;
+      flop = input_gradients > 0 && parameter_gradients > 0 ? 2 * step.flop : step.flop;
       break;
     case Part::gradient_sums:
     case Part::weight_gradient:
@@ -468,10 +495,10 @@ void Plan::backward_without_samples(const GradientReady& ready) {
     const Step& step = steps_[i];
     if (!step.runs_backward) continue;
     if (step.operation) step.operation->backward_without_samples(step.operands);
-    if (step.narrow_gradient != kNone) is_waiting = !step.ends_widening;
-    if (!step.node->parameters.empty() && !is_waiting) tell_until(step.node->parameters.back() + 1);
+    if (step.widens) is_waiting = !step.ends_widening;
+    if (!step.trained.empty() && !is_waiting) tell_until(step.trained.back() + 1);
   }
-  tell_until(parameter_entries_.size());
+  tell_until(trained_);
 }
 
 }  // namespace lockstep::model

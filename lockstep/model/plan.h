@@ -63,8 +63,8 @@ class Plan {
   TensorView output() const;
   /// Written by the loss between forward and backward; empty if nothing is trained.
   TensorView output_gradient() const;
-  /// Writes every parameter's gradient to the flat array `gradients` and calls `ready` (may be
-  /// empty) after each.
+  /// Writes every trained parameter's gradient to the flat array `gradients` and calls `ready` (may
+  /// be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
   /// Takes part in the communication between replicas, without samples of its own.
@@ -87,12 +87,16 @@ class Plan {
     Needs needs;
     std::int64_t flop = 0;  // of forward
     bool runs_backward = false;
+    bool frozen = false;               // Network::is_frozen()
+    StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
+    std::vector<std::size_t> trained;  // of node->parameters, ascending and without gaps
     // Per input: where its gradient is written before it is added, if another reader has already
     // written a gradient.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
     StorageId statistics = kNone;  // read by this step or written by it
     StorageId narrow_gradient = kNone;
+    bool widens = false;         // the narrow gradient is that of a trained parameter
     bool ends_widening = false;  // then the narrow gradients so far are widened
     Operands operands;
   };
@@ -114,6 +118,7 @@ class Plan {
   void assign_workspace();
   void assign_narrow_gradients();
   void widen_gradients(StepProfile* profile);
+  std::size_t discarded_bytes(const Step& step) const;
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
   bool has_input_statistics(const Step& step) const;
@@ -146,7 +151,8 @@ class Plan {
   ArenaLayout layout_;
   StorageId scratch_ = kNone;
   std::byte* arena_ = nullptr;
-  std::span<const ParameterInfo> parameter_entries_;
+  std::span<const ParameterInfo> parameter_entries_;  // of those that are trained, then the others
+  std::size_t trained_;                               // number of those that are trained
   float* bound_gradients_ = nullptr;
   std::vector<Widening> widenings_;  // in backward: what is not yet widened
 };

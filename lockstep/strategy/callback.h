@@ -19,7 +19,8 @@ namespace lockstep::strategy {
 /// Passed to Callback::on_train_begin().
 struct TrainBegin {
   std::string model;                    ///< name of the model
-  std::int64_t parameters = 0;          ///< number of trainable parameters
+  std::int64_t parameters = 0;          ///< number of parameters
+  std::int64_t frozen_parameters = 0;   ///< those that are not trained
   std::string precision = "float32";    ///< data type of the computation
   std::string normalization = "local";  ///< scope of batch normalization, in the syntax of `--bn`
   std::string strategy;                 ///< name of the strategy, as for `--strategy`

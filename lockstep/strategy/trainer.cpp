@@ -26,6 +26,9 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
   if (!(options.clip_norm >= 0))
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
+  if (!(options.ema >= 0 && options.ema < 1))
+    throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
+                fmt::format("got {}", options.ema));
   return {.loss = options.loss,
           .precision = options.precision,
           .tf32 = options.tf32,
@@ -34,6 +37,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .convolutions = options.convolutions,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
+          .ema = options.ema,
           .accumulate = options.accumulate,
           .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
           .normalization = options.normalization,
@@ -53,7 +57,7 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(options),
-      network_(std::make_shared<const model::Network>(std::move(network))),
+      network_(std::make_shared<const model::Network>(prepared(std::move(network), options))),
       replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))),
       names_(std::make_unique<DataNames>()) {
   replicas_->initialize(options.seed);

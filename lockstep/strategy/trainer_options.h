@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/network.h"
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/tensor.h"
@@ -31,6 +33,17 @@ enum class RateScaling { none, linear, sqrt };
 /// Parses "none", "linear" or "sqrt". Throws Error (input).
 RateScaling parse_rate_scaling(std::string_view name);
 
+/// Parameters whose updates differ from the others.
+struct ParameterGroup {
+  std::string pattern;  ///< a glob over parameter names, such as "head/*"
+  /// Their peak learning rate, which follows the same schedule and scaling; none: that of all.
+  std::optional<float> learning_rate = {};
+  /// Weight decay of those that have decay; none: that of the optimizer.
+  std::optional<float> weight_decay = {};
+};
+/// "head/*:lr=0.1,decay=0", as `--group` reads it.
+std::string to_string(const ParameterGroup& group);
+
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
@@ -41,6 +54,15 @@ struct TrainerOptions {
   RateScaling rate_scaling = RateScaling::none;
   /// Global batch that the learning rate refers to; required unless rate_scaling is none.
   std::int64_t base_batch = 0;
+  /// Decay per update of the exponential moving average of the parameters, such as 0.999, with
+  /// which validation, evaluate() and predict() compute; 0: no average. Training continues from the
+  /// parameters themselves.
+  float ema = 0;
+  /// Globs over parameter names, such as "conv*": parameters that are not trained
+  /// (model::Network::freeze).
+  std::vector<std::string> freeze = {};
+  /// Own learning rates and weight decays; of several groups with a parameter the last one counts.
+  std::vector<ParameterGroup> groups = {};
   double clip_norm = 0;  ///< maximum norm of the reduced gradient; 0 disables clipping
   /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
   /// micro-batch.
@@ -66,6 +88,9 @@ struct TrainerOptions {
   /// before.
   bool tune_buckets = false;
 };
+
+/// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
+model::Network prepared(model::Network network, const TrainerOptions& options);
 
 /// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if
 /// base_batch is required and missing, if the optimizer and the schedule set different learning

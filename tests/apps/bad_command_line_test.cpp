@@ -175,8 +175,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "bn] expected local, sync or group:K with K replicas, 1 or more, got \"global\""},
         Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0",
                 2, "bn] expected groups whose size divides the number of replicas, 1, got group:3"},
-        Refusal{"momentum_without_sgd", kTrain + "--momentum 0.9", 2,
-                "command line] expected --optimizer sgd or lars with --momentum, got adam"},
+        Refusal{"group_without_values", kTrain + "--group dense/*", 2,
+                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "
+                "\"dense/*\""},
+        Refusal{"group_with_another_value", kTrain + "--group dense/*:lr=0.1,momentum=2", 2,
+                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "},
+        Refusal{
+            "momentum_without_sgd", kTrain + "--momentum 0.9", 2,
+            "command line] expected --optimizer sgd, lars or rmsprop with --momentum, got adam"},
         Refusal{"nesterov_without_sgd", kTrain + "--optimizer lars --nesterov", 2,
                 "command line] expected --optimizer sgd with --nesterov, got lars"},
         Refusal{"trust_coefficient_without_lars",
@@ -295,11 +301,14 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"moments_of_sgd", kTrain + "--optimizer sgd --beta1 0.8", 2,
                 "command line] expected --optimizer adam, adamw or lamb with --beta1, got sgd"},
         Refusal{"final_rate_of_a_constant_schedule", kTrain + "--lr-final 0.1", 2,
-                "command line] expected --lr-schedule cosine or linear with --lr-final, got "
+                "command line] expected --lr-schedule cosine, linear or polynomial with "
+                "--lr-final, got "
                 "constant"},
+        Refusal{"power_of_another_schedule", kTrain + "--lr-power 2", 2,
+                "command line] expected --lr-schedule polynomial with --lr-power, got constant"},
         Refusal{"reductions_of_another_schedule", kTrain + "--lr-schedule cosine --lr-step-every 3",
                 2,
-                "command line] expected --lr-schedule step with --lr-step-every or "
+                "command line] expected --lr-schedule step or exponential with --lr-step-every or "
                 "--lr-step-factor, got cosine"},
         Refusal{"base_batch_without_scaling", kTrain + "--lr-base-batch 64", 2,
                 "command line] expected --lr-scaling linear or sqrt with --lr-base-batch, got "

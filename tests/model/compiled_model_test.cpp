@@ -31,9 +31,8 @@ std::vector<float> copy_of(std::span<const float> values) { return {values.begin
 // A model of cnn on 16x16 images, its data, and calls on parts of it.
 class Cnn {
  public:
-  explicit Cnn(std::int64_t samples = 6)
-      : model_(std::make_shared<const Network>(zoo::cnn(kInputShape, 10)), device::Device{},
-               allocator_),
+  explicit Cnn(std::int64_t samples = 6, const std::vector<std::string>& freeze = {})
+      : model_(network(freeze), device::Device{}, allocator_),
         features_(numbers(static_cast<std::size_t>(samples * 512), 1)),
         labels_(labels(static_cast<std::size_t>(samples), 10, 2)) {
     set_thread_budget(1);
@@ -60,6 +59,12 @@ class Cnn {
   static inline const Shape kInputShape = {16, 16, 2};
 
  private:
+  static std::shared_ptr<const Network> network(const std::vector<std::string>& freeze) {
+    auto network = std::make_shared<Network>(zoo::cnn(kInputShape, 10));
+    network->freeze(freeze);
+    return network;
+  }
+
   device::HostAllocator allocator_;
   CompiledModel model_;
   std::vector<float> features_;
@@ -90,6 +95,30 @@ TEST(CompiledModel, AGradientIsCompleteWhenItIsReady) {
     });
     EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(when_ready))
         << "accumulate: " << accumulate;
+  }
+}
+
+TEST(CompiledModel, FrozenParametersLeaveTheOtherGradientsAsTheyAre) {
+  Cnn whole;
+  whole.train(0, 4);
+  whole.train(4, 2, true);
+  const std::vector<std::vector<std::string>> frozen = {
+      {"conv2d/*"}, {"dense/*"}, {"dense_1/*", "conv2d_1/*"}, {"conv2d_1/kernel", "*/bias"}};
+  for (const std::vector<std::string>& patterns : frozen) {
+    Cnn cnn(6, patterns);
+    std::vector<std::size_t> heard;
+    cnn.train(0, 4);
+    cnn.train(4, 2, true, [&](std::size_t parameter) { heard.push_back(parameter); });
+    const std::span<const ParameterInfo> trained = cnn.model().trained_table().entries();
+    EXPECT_THAT(heard, ElementsAreArray(counting(trained.size())));
+    EXPECT_LT(cnn.model().gradients().size(), whole.model().gradients().size());
+    for (const ParameterInfo& entry : trained) {
+      const ParameterInfo& same = *whole.model().parameter_table().find(entry.name);
+      EXPECT_THAT(
+          ParameterTable::slice(cnn.model().gradients(), entry),
+          Pointwise(FloatNear(1e-6f), ParameterTable::slice(whole.model().gradients(), same)))
+          << entry.name << " without " << patterns.front();
+    }
   }
 }
 

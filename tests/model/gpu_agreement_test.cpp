@@ -141,6 +141,14 @@ const AgreementCase kAgreementCases[] = {
        return ended(std::move(network));
      }},
     {"normalized_convolutions", normalized_convolutions},
+    {"frozen",
+     [] {
+       Network network = normalized_convolutions();
+       const std::vector<std::string> patterns = {"batch_normalization*", "conv2d_1/*",
+                                                  "dense/kernel"};
+       network.freeze(patterns);
+       return network;
+     }},
     {"addition",
      [] {
        Network network = image_network();

@@ -54,6 +54,29 @@ TEST(Network, KeepsParametersOfTheLastLayerFirst) {
   EXPECT_THAT(network.nodes()[1].buffers, ElementsAre(0, 1));
 }
 
+TEST(Network, KeepsFrozenParametersAtTheEnd) {
+  Network network({4});
+  network.add(Dense({.units = 3}));
+  network.add(BatchNormalization());
+  network.add(Dense({.units = 2}));
+  network.add(BatchNormalization());
+  const std::vector<std::string> patterns = {"dense_1/kernel", "batch_normalization_1/*"};
+  network.freeze(patterns);
+  EXPECT_THAT(names_of(network.parameters().entries()),
+              ElementsAre("dense_1/bias", "batch_normalization/gamma", "batch_normalization/beta",
+                          "dense/kernel", "dense/bias", "batch_normalization_1/gamma",
+                          "batch_normalization_1/beta", "dense_1/kernel"));
+  EXPECT_THAT(network.nodes()[2].parameters, ElementsAre(7, 0));
+  EXPECT_EQ(network.trained().entries().size(), 5U);
+  EXPECT_EQ(network.trained().flat_size(), network.parameters().entries()[5].offset);
+  EXPECT_EQ(network.buffers().entries()[2].name, "batch_normalization_1/moving_mean");
+  EXPECT_EQ(network.changing_buffers(), network.buffers().entries()[2].offset);
+  EXPECT_THAT(network.nodes()[3].buffers, ElementsAre(2, 3));
+  EXPECT_TRUE(network.is_frozen(network.nodes()[3]));
+  EXPECT_FALSE(network.is_frozen(network.nodes()[2]));
+  EXPECT_THAT(network.summary(), ::testing::ContainsRegex("trained +23\n"));
+}
+
 TEST(Network, RefusesATakenName) {
   Network network({4});
   network.add(ReLU(), {kInput}, "x");

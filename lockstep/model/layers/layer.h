@@ -82,7 +82,8 @@ struct Operands {
   bool add_input_gradient = false;
   std::vector<TensorView> weights;           ///< the parameters in the plan's precision; read only
   std::vector<std::span<float>> parameters;  ///< read only, in declaration order
-  std::vector<std::span<float>> parameter_gradients;  ///< written by backward
+  /// Written by backward. All empty if no parameter is trained, with Needs::skips_frozen.
+  std::vector<std::span<float>> parameter_gradients;
   /// With Needs::narrow_gradient: backward writes the gradient of parameter 0 here, in the plan's
   /// precision, and not to parameter_gradients[0].
   TensorView narrow_gradient;
@@ -102,6 +103,9 @@ struct Needs {
   bool in_place = false;
   /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
   bool adds_input_gradient = false;
+  /// backward does not compute parameter gradients that are all empty; otherwise those of frozen
+  /// parameters are written to memory that nobody reads
+  bool skips_frozen = false;
   /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
   /// CompileContext::reads_network_input.
   std::int64_t input_channels = 0;
@@ -148,11 +152,15 @@ struct CompileContext {
   bool fused_statistics = false;
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
+  bool frozen = false;            ///< the layer has parameters, none of which is trained
   /// Another layer's backward writes the gradient of input 0 before: Operands::add_input_gradient,
   /// if the operation has Needs::adds_input_gradient.
   bool adds_input_gradient = false;
   /// Input 0 is the network's input, which no other layer reads.
   bool reads_network_input = false;
+
+  /// Whether backward() is called.
+  bool has_backward() const { return training && (input_gradients || !frozen); }
 };
 
 /// What the fusion pass (graph.h) has to know about a layer.
@@ -168,6 +176,8 @@ struct Traits {
   bool absorbs_relu = false;            ///< compile() honors `fused_relu`
   bool absorbs_addition = false;  ///< compile() honors `fused_add` on devices that fuse additions
   Statistics statistics = Statistics::none;  ///< its part in fused statistics
+  /// With CompileContext::frozen the layer does not change its buffers.
+  bool keeps_buffers_if_frozen = false;
   /// max(x, 0) can move from before this layer to after it without changing any result, as with max
   /// pooling.
   bool commutes_with_relu = false;

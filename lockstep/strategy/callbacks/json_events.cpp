@@ -78,6 +78,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"micro_batch", begin.micro_batch},
                 {"model", begin.model},
                 {"parameters", begin.parameters},
+                {"trained_parameters", begin.parameters - begin.frozen_parameters},
                 {"precision", begin.precision},
                 {"bn", begin.normalization},
                 {"data", begin.data},

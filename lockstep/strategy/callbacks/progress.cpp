@@ -154,10 +154,13 @@ void ProgressBar::print_details() {
 
 void ProgressBar::on_train_begin(const TrainBegin& begin) {
   begin_ = begin;
-  print_line(fmt::format("model {}, {}{}; {}, {}", begin.model,
-                         counted(begin.parameters, "parameter"),
-                         begin.precision == "float32" ? "" : ", computed in " + begin.precision,
-                         begin.data, counted(begin.records, "record")));
+  print_line(fmt::format(
+      "model {}, {}{}{}; {}, {}", begin.model, counted(begin.parameters, "parameter"),
+      begin.frozen_parameters == 0
+          ? ""
+          : fmt::format(", {} of them trained", begin.parameters - begin.frozen_parameters),
+      begin.precision == "float32" ? "" : ", computed in " + begin.precision, begin.data,
+      counted(begin.records, "record")));
   print_line(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
                          counted(begin.world_size, "replica"), begin.global_batch,
                          counted(begin.last_step, "step"), begin.learning_rate));

@@ -56,7 +56,7 @@ void log_memory(LocalReplicas& replicas) {
   constexpr double kMebibyte = 1 << 20;
   const model::CompiledModel::Memory memory = replicas[0].model().memory();
   const std::size_t slots = replicas[0].optimizer().slot_names().size() *
-                            replicas.network().parameters().flat_size() * sizeof(float);
+                            replicas.network().trained().flat_size() * sizeof(float);
   const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
   strategy.session().logger()->info(
       "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "

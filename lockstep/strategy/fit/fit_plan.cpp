@@ -77,6 +77,8 @@ std::string FitPlan::describe() const {
   if (fit.pretrained)
     plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
                         fit.pretrained->reset_head ? " without the head" : "");
+  for (const ParameterGroup& group : trainer.groups) plan += ", group " + to_string(group);
+  if (trainer.ema > 0) plan += fmt::format(", moving average {}", trainer.ema);
   if (!fit.profile.empty()) plan += ", a profile";
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
@@ -89,6 +91,9 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
   const std::int64_t part = (dataset.global_batch() + world - 1) / world;
   return {.model = replicas.network().name(),
           .parameters = static_cast<std::int64_t>(replicas.network().parameters().element_count()),
+          .frozen_parameters =
+              static_cast<std::int64_t>(replicas.network().parameters().element_count() -
+                                        replicas.network().trained().element_count()),
           .precision = to_string(trainer.precision),
           .normalization = to_string(trainer.normalization),
           .strategy = strategy.name(),

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -31,6 +32,9 @@ constexpr const char* kBucketKey = "bucket_bytes";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
+constexpr const char* kEmaKey = "ema";        // only if there is an average
+constexpr const char* kGroupsKey = "groups";  // only if there are some
+constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given,
@@ -48,14 +52,19 @@ void check_same(const std::string& path, std::string_view what, std::int64_t sav
            std::to_string(given));
 }
 
+/// "a/*:lr=0.1; b/*:decay=0", or "none".
+std::string describe_groups(const TrainerOptions& options) {
+  std::vector<std::string> texts;
+  for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
+}
+
 /// The run that resumes decides; a difference is worth a warning.
 void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
                          const FitPlan& plan, Logger& log) {
   const model::Schedule& schedule = plan.schedule;
-  const bool depends_on_end = schedule.kind == model::Schedule::Kind::cosine ||
-                              schedule.kind == model::Schedule::Kind::linear;
   const std::int64_t end = state.configuration->value(kStepsKey, schedule.total_steps);
-  if (depends_on_end && end != schedule.total_steps)
+  if (schedule.depends_on_end() && end != schedule.total_steps)
     log.warn(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
@@ -71,6 +80,9 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   warn_of("learning-rate schedule", saved.value(kScheduleKey, kind), kind);
   const std::string optimizer = to_string(plan.trainer.optimizer);
   warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
+  const std::string groups = describe_groups(plan.trainer);
+  warn_of("decay of the moving average", saved.value(kEmaKey, plan.trainer.ema), plan.trainer.ema);
+  warn_of("groups of parameters", saved.value(kGroupsKey, std::string("none")), groups);
   if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
     log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
              precision);
@@ -87,6 +99,14 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
   const auto slots = given.at(kSlotsKey).get<std::vector<std::string>>();
   const auto others = saved.value(kSlotsKey, slots);
   if (slots == others) return;
+  const auto averages = [](const std::vector<std::string>& names) {
+    return std::ranges::count(names, model::kAverageSlot) > 0;
+  };
+  if (averages(slots) != averages(others))
+    refuse(fmt::format("expected a checkpoint {} a moving average of the parameters",
+                       averages(slots) ? "with" : "without"),
+           fmt::format("one {}", averages(slots) ? "without" : "with"),
+           fmt::format(", with --init-from {} to begin with its weights", path));
   std::string expected = given.at(kOptimizerKey);
   std::string got = saved.value(kOptimizerKey, "");
   if (got.empty()) {  // of an early version
@@ -98,6 +118,31 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
     got = "one of " + (differ ? optimizer_name(got) : got);
   }
   refuse("expected a checkpoint of " + expected, got,
+         fmt::format(", with --init-from {} to begin with its weights", path));
+}
+
+std::vector<std::string> frozen_parameters(const model::Network& network) {
+  std::vector<std::string> names;
+  for (const model::ParameterInfo& entry : network.parameters().entries())
+    if (!entry.trained) names.push_back(entry.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Throws unless two configurations freeze the same parameters.
+void check_same_frozen(const std::string& path, const nlohmann::json& saved,
+                       const nlohmann::json& given) {
+  using Names = std::vector<std::string>;
+  const auto names = saved.value(kFrozenKey, Names());
+  const auto others = given.value(kFrozenKey, Names());
+  if (names == others) return;
+  Names differences;
+  std::ranges::set_symmetric_difference(names, others, std::back_inserter(differences));
+  const bool was_frozen = std::ranges::binary_search(names, differences.front());
+  refuse(fmt::format("expected the frozen parameters of {}, {}", path,
+                     was_frozen ? fmt::format("with {}", differences.front())
+                                : fmt::format("without {}", differences.front())),
+         fmt::format("{} that {}", differences.front(), was_frozen ? "is trained" : "is frozen"),
          fmt::format(", with --init-from {} to begin with its weights", path));
 }
 
@@ -150,6 +195,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "global batch", state.global_batch, dataset.global_batch());
   check_same(path, "seed", static_cast<std::int64_t>(state.seed),
              static_cast<std::int64_t>(plan.trainer.seed));
+  check_same_frozen(path, saved, {{kFrozenKey, frozen_parameters(replicas.network())}});
   check_same_slots(path, saved,
                    {{kSlotsKey, replicas[0].optimizer().slot_names()},
                     {kOptimizerKey, to_string(plan.trainer.optimizer)}});
@@ -254,8 +300,12 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kPeakKey] = plan.schedule.peak;
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
+  if (plan.trainer.ema > 0) configuration[kEmaKey] = plan.trainer.ema;
+  if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
   DataNames::of(dataset).add_to(written.configuration);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
+  if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
+    configuration[kFrozenKey] = std::move(frozen);
   describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
 }
@@ -268,6 +318,7 @@ void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
   if (saved.contains(kNetworkKey) && ours.contains(kNetworkKey))
     check_same_network(path, saved.at(kNetworkKey).at("description"),
                        ours.at(kNetworkKey).at("description"));
+  check_same_frozen(path, saved, ours);
   check_same_slots(path, saved, ours);
 } catch (const nlohmann::json::exception&) {
   return;  // a program stored something else under these keys

@@ -16,7 +16,8 @@ namespace {
 
 constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
 
-/// The offsets of the parameters in the flat gradient, followed by that of the step scalars.
+/// The offsets of the trained parameters in the flat gradient, followed by that of the step
+/// scalars.
 std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table,
                                         const GradientMemory& memory) {
   std::vector<std::size_t> offsets;
@@ -62,7 +63,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
                     if (group_.activity() != nullptr) group_.activity()->tick();
                   }}),
       loss_scaler_(options.loss_scaling),
-      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_),
+      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.trained_table(), memory_),
                options.buckets, kStepScalarEntries,
                device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
@@ -70,13 +71,18 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       moving_statistics_(std::make_unique<MovingStatistics>(
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
       updater_(model_.backend().updater(
-          options.optimizer, model_.parameter_table(),
-          {.parameters = model_.parameters(),
+          options.optimizer, model_.trained_table(),
+          {.parameters = trained_parameters(),
            .gradients = model_.gradients(),
-           .weights = options.precision == model::Precision::float32 ? model::TensorView()
-                                                                     : model_.weights(),
+           .weights = options.precision == model::Precision::float32
+                          ? model::TensorView()
+                          : model::TensorView(model_.weights().data(), model_.gradients().size(),
+                                              options.precision),
            .statistics = model_.buffers(),
-           .kept_statistics = moving_statistics_->kept()})),
+           .kept_statistics = moving_statistics_->kept(),
+           .average_decay = options.ema})),
+      kept_parameters_(model_.backend().allocator().allocate(
+          options.ema > 0 ? model_.gradients().size_bytes() : 0)),
       step_scalars_(memory_, group_, device) {
   // Each micro-batch is loaded in the middle of its step.
   if (options.records_steps && options.accumulate == 1 &&
@@ -110,7 +116,7 @@ StepKind Replica::agree_on_kind(StepKind mine) {
 void Replica::describe_buckets() {
   if (group_.activity() == nullptr) return;
   std::vector<std::pair<std::size_t, std::string_view>> names;
-  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+  for (const model::ParameterInfo& entry : model_.trained_table().entries())
     names.emplace_back(names.size(), entry.name);
   group_.activity()->describe_buckets(buckets_.contents(names, "the step's report"));
 }
@@ -129,7 +135,7 @@ void Replica::measure_wire_error() {
 
 void Replica::check_layout() const {
   std::vector<allreduce::LayoutEntry> layout;
-  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+  for (const model::ParameterInfo& entry : model_.trained_table().entries())
     layout.push_back({entry.name, entry.count});
   allreduce::check_layout(group_, layout);
 }
@@ -208,7 +214,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   }
   step_scalars_.write(backend.stream());
   backend.write_sums(memory_.report());
-  buckets_.ready(model_.parameter_table().entries().size());
+  buckets_.ready(model_.trained_table().entries().size());
   buckets_.finish();
   buckets_.set_host_waits(false);
   end_piece("reduction");
@@ -229,7 +235,7 @@ model::Work Replica::work_of_update() {
                                  : model::element_bytes(options_.precision);
   const std::size_t of_parameter = (3 + 2 * slots) * sizeof(float) + narrow;
   return {.bytes =
-              static_cast<std::int64_t>(model_.parameter_table().element_count() * of_parameter)};
+              static_cast<std::int64_t>(model_.trained_table().element_count() * of_parameter)};
 }
 
 double Replica::seconds_in_exchange() const {
@@ -271,9 +277,31 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
 void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }
-void Replica::install_mean_statistics() { moving_statistics_->install_mean(); }
+std::span<float> Replica::trained_parameters() {
+  return model_.parameters().first(model_.gradients().size());
+}
+
+void Replica::install_mean_statistics() {
+  moving_statistics_->install_mean();
+  if (options_.ema == 0) return;
+  model::Backend& backend = model_.backend();
+  backend.copy(kept_parameters_.as<float>(), trained_parameters());
+  backend.copy(trained_parameters(), updater_->slot(model::kAverageSlot));
+  model_.parameters_changed();
+}
+
+void Replica::reset_average() {
+  if (options_.ema > 0)
+    model_.backend().copy(updater_->slot(model::kAverageSlot), trained_parameters());
+}
+
 bool Replica::statistics_agree() const { return moving_statistics_->agree(); }
-void Replica::restore_statistics() { moving_statistics_->restore(); }
+void Replica::restore_statistics() {
+  moving_statistics_->restore();
+  if (options_.ema == 0) return;
+  model_.backend().copy(trained_parameters(), kept_parameters_.as<float>());
+  model_.parameters_changed();
+}
 
 device::HostView Replica::host_view(std::span<float> values) {
   return {values, model_.backend().stream()};

@@ -41,6 +41,7 @@ struct ReplicaOptions {
   model::Convolutions convolutions = model::Convolutions::automatic;  ///< on a GPU
   model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
   double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
+  float ema = 0;                      ///< decay of the moving average of the parameters; 0: none
   int accumulate = 1;                 ///< micro-batches per step
   LossScaling loss_scaling = {};      ///< how the loss is scaled
   NormalizationScope normalization = {};  ///< of each micro-batch
@@ -136,10 +137,13 @@ class Replica {
   /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and
   /// training continues from. With sync normalization they are already the same. Collective.
   void adopt_mean_statistics();
-  /// Installs that mean for evaluation; restore_statistics() restores the values for training.
-  /// Collective.
+  /// Installs that mean for evaluation, and the moving average of the parameters if there is one;
+  /// restore_statistics() restores the values for training. Collective.
   void install_mean_statistics();
   void restore_statistics();  ///< see install_mean_statistics()
+  /// Sets the moving average of the parameters, if there is one, to the parameters: after these
+  /// have been set other than by an update.
+  void reset_average();
   /// Whether the moving statistics must be the same on all replicas now: with sync normalization,
   /// and until the first step after they were. The same on all replicas.
   bool statistics_agree() const;
@@ -164,6 +168,7 @@ class Replica {
   void end_piece(std::string_view name, const model::Work& work = {});
   model::Work work_of_update();
   double seconds_in_exchange() const;
+  std::span<float> trained_parameters();
   void describe_buckets();
 
   ReplicaOptions options_;
@@ -177,6 +182,7 @@ class Replica {
   MicroBatches micro_batches_;
   std::unique_ptr<MovingStatistics> moving_statistics_;
   std::unique_ptr<model::Updater> updater_;
+  device::Buffer kept_parameters_;  // while the average is installed
   StepScalars step_scalars_;
   std::optional<StepRecordings>
       recordings_;  // after group_: NCCL's communicators end once no recording holds them

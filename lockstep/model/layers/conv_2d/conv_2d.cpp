@@ -34,7 +34,7 @@ Conv2DSpec Conv2D::spec(const CompileContext& context) const {
           .groups = options_.groups,
           .bias = options_.use_bias,
           .relu = context.fused_relu,
-          .training = context.training,
+          .training = context.has_backward(),
           .input_gradient = context.input_gradients,
           .adds_input_gradient = context.adds_input_gradient,
           .reads_network_input = context.reads_network_input,
