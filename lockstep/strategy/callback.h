@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
@@ -105,6 +106,10 @@ struct EpochLogs {
   int data_workers = 0;  ///< active background threads of this rank at the end of the epoch
   allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
   float learning_rate = 0;                           ///< of the last step
+
+  /// The value under its name in JSON events: "loss", "accuracy", "top5", and with the prefix
+  /// "validation_" that of the validation. nullopt if this epoch has none of that name.
+  std::optional<double> metric(std::string_view name) const;
 };
 
 /// Passed to Callback::on_checkpoint().
