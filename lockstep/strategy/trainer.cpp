@@ -82,6 +82,11 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   // Threads that still read ahead must finish.
   const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
   loop.reset();
+  const CheckpointPlan& saving = options.checkpoint;
+  if (saving.restore_best && history.end.signal == 0) {
+    restore(saving.directory.native() + ":best");
+    history.end.parameter_hash = parameter_hash();
+  }
   return history;
 }
 

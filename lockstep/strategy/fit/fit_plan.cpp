@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
@@ -25,6 +26,25 @@ void check_trainable(const model::Network& network) {
   if (network.parameters().element_count() == 0)
     throw Error(ErrorCategory::input, "model", "expected a layer with parameters to train",
                 fmt::format("got none in {}", network.name()));
+}
+
+/// Throws Error (input) for a validation or a metric that this training does not have.
+void check_monitoring(const FitOptions& fit, const model::Loss& loss) {
+  if (fit.validate_every < 0 || (fit.validate_every > 0 && !fit.validation))
+    throw Error(ErrorCategory::input, "validate-every",
+                "expected validation data and a number of steps, or 0",
+                fmt::format("got {}{}", fit.validate_every,
+                            fit.validation ? "" : " and no validation data"));
+  const CheckpointPlan& saving = fit.checkpoint;
+  if (saving.restore_best && !saving.keep_best)
+    throw Error(ErrorCategory::input, "restore-best", "expected keep_best with restore_best",
+                "it is not set");
+  if (!saving.keep_best) return;
+  if (saving.directory.empty())
+    throw Error(ErrorCategory::input, "keep-best", "expected a directory for checkpoints",
+                "it is not set");
+  const bool has_accuracy = std::holds_alternative<model::SparseCategoricalCrossentropy>(loss);
+  saving.keep_best->check("keep-best", metric_names(has_accuracy, fit.validation.has_value()));
 }
 
 /// Shard policies that distribute records over ranks require the same number of replicas on every
@@ -57,6 +77,7 @@ void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
     validation = matched(*fit.validation, DataNames::of(dataset));
     check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
   }
+  check_monitoring(fit, trainer.loss);
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
@@ -80,6 +101,8 @@ std::string FitPlan::describe() const {
   if (!fit.profile.empty()) plan += ", a profile";
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
+  if (saving.keep_best) plan += fmt::format(", the best {} kept", saving.keep_best->text());
+  if (fit.validate_every > 0) plan += fmt::format(", validated every {} steps", fit.validate_every);
   return plan;
 }
 
@@ -107,6 +130,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().damage(),
           .has_validation = fit.validation.has_value(),
+          .metrics = metric_names(replicas.has_accuracy(), fit.validation.has_value()),
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,

@@ -18,6 +18,8 @@ struct Position {
   std::int64_t first_step = 0;   ///< completed steps at the beginning of this run
   std::int64_t updates = 0;      ///< completed steps that were not skipped
   std::int64_t epochs_done = 0;  ///< epochs whose end was reported
+  /// Completed steps at the last validation within an epoch.
+  std::int64_t validated_step = 0;
 
   bool is_at_epoch_begin() const { return step == epochs_done * steps_per_epoch; }
   bool is_at_epoch_end() const { return step == (epochs_done + 1) * steps_per_epoch; }
