@@ -221,10 +221,10 @@ void add_control_options(CLI::App& command, TrainArguments& a) {
       ->type_name("METRIC");
   add_parsed(command, "--reduce-on-plateau", a.plateau, unless_empty(strategy::parse_plateau),
              "Multiply the learning rate by `factor` (default 0.1) when a metric has not improved "
-             "for `patience` epochs (default 3): "
-             "METRIC[:factor=F,patience=N,min_delta=X,cooldown=N,min_lr=X], such as "
-             "validation_loss:factor=0.5. After a reduction, `cooldown` epochs do not count "
-             "(default 0); min_lr is the lower bound of the rate (default 0) (default: none)")
+             "for `patience` epochs (default 3): METRIC[:KEY=VALUE,...], such as "
+             "validation_loss:factor=0.5,patience=2. Further keys are min_delta, as for "
+             "--early-stop, cooldown (epochs after a reduction that do not count, default 0) and "
+             "min_lr (lower bound of the reduced rate, default 0) (default: none)")
       ->type_name("METRIC");
 }
 

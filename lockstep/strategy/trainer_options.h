@@ -90,7 +90,7 @@ struct CheckpointPlan {
   checkpoint::Resume resume = checkpoint::Resume::automatic;
   /// How the ranks' replicas are compared at each save.
   checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
-  checkpoint::Configuration configuration;  ///< stored in state.json
+  checkpoint::Configuration configuration = {};  ///< stored in state.json
 };
 
 /// Options of Trainer::fit().

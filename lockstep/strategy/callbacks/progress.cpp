@@ -154,6 +154,7 @@ void ProgressBar::print_details() {
 
 void ProgressBar::on_train_begin(const TrainBegin& begin) {
   begin_ = begin;
+  on_epoch_begin(0);  // a run that resumes may validate before a step
   print_line(fmt::format("model {}, {}{}; {}, {}", begin.model,
                          counted(begin.parameters, "parameter"),
                          begin.precision == "float32" ? "" : ", computed in " + begin.precision,
