@@ -1,7 +1,5 @@
 #include "lockstep/strategy/callback.h"
 
-#include <fmt/format.h>
-
 namespace lockstep::strategy {
 namespace {
 
@@ -16,15 +14,6 @@ std::optional<double> find_value(const model::MetricSums& sums, std::string_view
 }
 
 }  // namespace
-
-std::vector<std::string> metric_names(bool has_accuracy, bool has_validation) {
-  std::vector<std::string> names = {"loss"};
-  if (has_accuracy) names.insert(names.end(), {"accuracy", "top5_accuracy"});
-  const std::size_t count = names.size();
-  for (std::size_t i = 0; has_validation && i < count; ++i)
-    names.push_back(fmt::format("{}{}", kValidationPrefix, names[i]));
-  return names;
-}
 
 std::optional<double> EpochLogs::metric(std::string_view name) const {
   if (!name.starts_with(kValidationPrefix)) return find_value(metrics, name);

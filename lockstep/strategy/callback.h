@@ -42,9 +42,7 @@ struct TrainBegin {
   std::vector<data::WorkerShare> shares;
   /// Files that are used only up to a damaged position.
   std::vector<data::DamagedFile> damaged_files;
-  bool has_validation = false;  ///< whether epochs end with a validation
-  /// The names that EpochLogs::metric() knows in this training.
-  std::vector<std::string> metrics;
+  bool has_validation = false;         ///< whether epochs end with a validation
   std::int64_t global_batch = 0;       ///< samples per step over all replicas
   std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
   std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
@@ -54,6 +52,8 @@ struct TrainBegin {
   float learning_rate = 0;      ///< peak learning rate, after scaling with the global batch
   std::uint64_t seed = 1;       ///< seed of order, dropout and initial weights
   double start_seconds = 0;     ///< seconds since the start of the session
+  /// The names that EpochLogs::metric() knows in this training.
+  std::vector<std::string> known_metrics = {};
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
   std::string kept_head;  ///< layer that was not initialized from the file; empty if all were
@@ -116,9 +116,6 @@ struct EpochLogs {
   /// "validation_" that of the validation. nullopt if this epoch has none of that name.
   std::optional<double> metric(std::string_view name) const;
 };
-
-/// The names of metrics as in JSON events, those of the validation with the prefix "validation_".
-std::vector<std::string> metric_names(bool has_accuracy, bool has_validation);
 
 /// Passed to Callback::on_scalar().
 struct ScalarLogs {

@@ -41,7 +41,7 @@ CsvLog::CsvLog(std::filesystem::path file, std::shared_ptr<Logger> logger)
     : file_(std::move(file)), logger_(logger ? std::move(logger) : make_logger()) {}
 
 void CsvLog::on_train_begin(const TrainBegin& begin) {
-  metrics_ = columns_ = begin.metrics;
+  metrics_ = columns_ = begin.known_metrics;
   columns_.insert(columns_.end(), {"learning_rate", "samples_per_second", "seconds"});
   rows_.clear();
   scalars_.clear();

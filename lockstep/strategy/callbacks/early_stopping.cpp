@@ -31,7 +31,7 @@ EarlyStopping::EarlyStopping(EarlyStoppingOptions options) : options_(std::move(
 }
 
 void EarlyStopping::on_train_begin(const TrainBegin& begin) {
-  options_.metric.check(kEarlyStop, begin.metrics);
+  options_.metric.check(kEarlyStop, begin.known_metrics);
   best_.reset();
   best_step_ = wait_ = 0;
 }

@@ -33,6 +33,17 @@ std::optional<Direction> known_direction(std::string_view name) {
 
 }  // namespace
 
+std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
+                                      const std::vector<std::string>& further) {
+  std::vector<std::string> names = {"loss"};
+  if (has_accuracy) names.insert(names.end(), {"accuracy", "top5_accuracy"});
+  names.insert(names.end(), further.begin(), further.end());
+  const std::size_t count = names.size();
+  for (std::size_t i = 0; has_validation && i < count; ++i)
+    names.push_back(fmt::format("{}{}", kOfValidation, names[i]));
+  return names;
+}
+
 void MonitoredMetric::check(std::string_view where, std::span<const std::string> names) const {
   const auto is_named = [this](const std::string& known) {
     return known == name || known == name + "_accuracy";  // top5 is short for top5_accuracy

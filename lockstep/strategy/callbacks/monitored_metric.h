@@ -10,6 +10,11 @@
 
 namespace lockstep::strategy {
 
+/// The names of metrics in JSON events, those of the validation with the prefix "validation_".
+/// `further`: beside loss, accuracy and top5_accuracy.
+std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
+                                      const std::vector<std::string>& further = {});
+
 /// Which values of a metric are better.
 enum class Direction { min, max };
 

@@ -38,7 +38,7 @@ ReduceOnPlateau::ReduceOnPlateau(PlateauOptions options) : options_(std::move(op
 }
 
 void ReduceOnPlateau::on_train_begin(const TrainBegin& begin) {
-  options_.metric.check(kPlateau, begin.metrics);
+  options_.metric.check(kPlateau, begin.known_metrics);
   factor_ = 1;
   best_.reset();
   wait_ = cooldown_ = 0;

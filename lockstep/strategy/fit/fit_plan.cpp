@@ -29,7 +29,7 @@ void check_trainable(const model::Network& network) {
 }
 
 /// Throws Error (input) for a validation or a metric that this training does not have.
-void check_monitoring(const FitOptions& fit, const model::Loss& loss) {
+void check_monitoring(const FitOptions& fit, const std::vector<std::string>& known_metrics) {
   if (fit.validate_every < 0 || (fit.validate_every > 0 && !fit.validation))
     throw Error(ErrorCategory::input, "validate-every",
                 "expected validation data and a number of steps, or 0",
@@ -43,8 +43,7 @@ void check_monitoring(const FitOptions& fit, const model::Loss& loss) {
   if (saving.directory.empty())
     throw Error(ErrorCategory::input, "keep-best", "expected a directory for checkpoints",
                 "it is not set");
-  const bool has_accuracy = std::holds_alternative<model::SparseCategoricalCrossentropy>(loss);
-  saving.keep_best->check("keep-best", metric_names(has_accuracy, fit.validation.has_value()));
+  saving.keep_best->check("keep-best", known_metrics);
 }
 
 /// Shard policies that distribute records over ranks require the same number of replicas on every
@@ -77,10 +76,16 @@ void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
     validation = matched(*fit.validation, DataNames::of(dataset));
     check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
   }
-  check_monitoring(fit, trainer.loss);
+  check_monitoring(fit, known_metrics());
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
+}
+
+std::vector<std::string> FitPlan::known_metrics() const {
+  const bool has_accuracy =
+      std::holds_alternative<model::SparseCategoricalCrossentropy>(trainer.loss);
+  return metric_names(has_accuracy, fit.validation.has_value());
 }
 
 std::string FitPlan::describe() const {
@@ -130,7 +135,6 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().damage(),
           .has_validation = fit.validation.has_value(),
-          .metrics = metric_names(replicas.has_accuracy(), fit.validation.has_value()),
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,
@@ -140,6 +144,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .learning_rate = schedule.peak,
           .seed = trainer.seed,
           .start_seconds = strategy.session().seconds(),
+          .known_metrics = known_metrics(),
           .restored_from = {},
           .initialized_from = {},
           .kept_head = ""};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/trainer_options.h"
@@ -42,6 +43,8 @@ struct FitPlan {
 
   /// The beginning of a training that does not resume.
   Position start() const { return {.steps_per_epoch = steps_per_epoch, .last_step = last_step}; }
+  /// The names that EpochLogs::metric() knows in this training.
+  std::vector<std::string> known_metrics() const;
   /// For callbacks; without the files that the training begins from.
   TrainBegin announcement(LocalReplicas& replicas, const Position& position) const;
 

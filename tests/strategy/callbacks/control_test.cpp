@@ -41,7 +41,7 @@ EpochLogs epoch_with(std::int64_t epoch, double validation_loss) {
 
 TrainBegin begin_with_validation() {
   TrainBegin begin;
-  begin.metrics = metric_names(true, true);
+  begin.known_metrics = metric_names(true, true);
   return begin;
 }
 
