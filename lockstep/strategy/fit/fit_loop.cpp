@@ -120,7 +120,7 @@ void FitLoop::run_steps() {
 
 void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
-  plan_.agree(strategy_, replicas_.network());
+  plan_.agree(replicas_);
   restore();
   profiling_.begin(position_);
   const auto initialized_from = initialize();

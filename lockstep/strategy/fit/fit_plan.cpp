@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <variant>
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
@@ -69,23 +68,23 @@ FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options
       layout(layout_of(strategy, dataset.shard_policy())),
       steps_per_epoch(dataset.steps_per_epoch(layout)) {}
 
-void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
+void FitPlan::agree(const LocalReplicas& replicas) {
+  const Strategy& strategy = replicas.strategy();
+  const model::Network& network = replicas.network();
   check_trainable(network);
   check_data_fits(dataset, network, trainer.loss);
   if (fit.validation) {
     validation = matched(*fit.validation, DataNames::of(dataset));
     check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
   }
-  check_monitoring(fit, known_metrics());
+  check_monitoring(fit, known_metrics(replicas));
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
 }
 
-std::vector<std::string> FitPlan::known_metrics() const {
-  const bool has_accuracy =
-      std::holds_alternative<model::SparseCategoricalCrossentropy>(trainer.loss);
-  return metric_names(has_accuracy, fit.validation.has_value());
+std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) const {
+  return metric_names(replicas.has_accuracy(), fit.validation.has_value());
 }
 
 std::string FitPlan::describe() const {
@@ -144,7 +143,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .learning_rate = schedule.peak,
           .seed = trainer.seed,
           .start_seconds = strategy.session().seconds(),
-          .known_metrics = known_metrics(),
+          .known_metrics = known_metrics(replicas),
           .restored_from = {},
           .initialized_from = {},
           .kept_head = ""};

@@ -39,12 +39,12 @@ struct FitPlan {
   /// Computes validation, last_step and the schedule. Throws Error (data) if the data do not fit
   /// the network or the loss, Error (input) for options that make no sense, and Error
   /// (communication) if ranks differ in data or options. Collective.
-  void agree(const Strategy& strategy, const model::Network& network);
+  void agree(const LocalReplicas& replicas);
 
   /// The beginning of a training that does not resume.
   Position start() const { return {.steps_per_epoch = steps_per_epoch, .last_step = last_step}; }
   /// The names that EpochLogs::metric() knows in this training.
-  std::vector<std::string> known_metrics() const;
+  std::vector<std::string> known_metrics(const LocalReplicas& replicas) const;
   /// For callbacks; without the files that the training begins from.
   TrainBegin announcement(LocalReplicas& replicas, const Position& position) const;
 
