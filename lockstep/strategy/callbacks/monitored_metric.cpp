@@ -15,14 +15,16 @@ namespace {
 
 constexpr std::string_view kOfValidation = "validation_";
 
-constexpr auto kMinimized = std::to_array<std::string_view>({"loss", "mae", "mse", "rmse"});
+constexpr auto kMinimized =
+    std::to_array<std::string_view>({"loss", "mae", "mse", "rmse", "perplexity"});
 constexpr auto kMaximized = std::to_array<std::string_view>(
-    {"accuracy", "top5", "top5_accuracy", "auc", "f1", "precision", "recall", "r2"});
+    {"accuracy", "top5_accuracy", "auc", "auc_pr", "f1", "precision", "recall", "r2"});
 
 std::optional<Direction> known_direction(std::string_view name) {
   if (name.starts_with(kOfValidation)) name.remove_prefix(kOfValidation.size());
   if (std::ranges::find(kMinimized, name) != kMinimized.end()) return Direction::min;
-  if (std::ranges::find(kMaximized, name) != kMaximized.end()) return Direction::max;
+  const bool is_top = name.starts_with("top") && parse_number<int>(name.substr(3));  // top5
+  if (is_top || std::ranges::find(kMaximized, name) != kMaximized.end()) return Direction::max;
   return std::nullopt;
 }
 

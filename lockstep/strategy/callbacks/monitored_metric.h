@@ -21,8 +21,8 @@ enum class Direction { min, max };
 /// A metric by its name in JSON events, such as "validation_loss".
 struct MonitoredMetric {
   std::string name = {};
-  /// nullopt: the known one. Errors and losses are minimized; accuracy, top5, auc, f1, precision,
-  /// recall and r2 are maximized.
+  /// nullopt: the known one. Loss, mae, mse, rmse and perplexity are minimized; accuracy, top5 and
+  /// the like, auc, auc_pr, f1, precision, recall and r2 are maximized.
   std::optional<Direction> direction = {};
 
   /// Throws Error (input) with `where` unless `names` (metric_names()) has the name, and if the

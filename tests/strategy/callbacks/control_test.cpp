@@ -95,6 +95,8 @@ TEST(Monitored, NamesWhatIsWrong) {
   EXPECT_EQ(error("validation_loss"),
             "[keep-best] expected validation data for validation_loss; there are none");
   const std::vector<std::string> others = {"score"};
+  EXPECT_TRUE(MonitoredMetric{.name = "validation_top3"}.improves(2, 1));
+  EXPECT_FALSE(MonitoredMetric{.name = "validation_rmse"}.improves(2, 1));
   EXPECT_THAT(error_of([&] { MonitoredMetric{.name = "score"}.check("keep-best", others); }),
               HasSubstr("expected score:max or score:min"));
 }
