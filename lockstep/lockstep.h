@@ -26,6 +26,9 @@
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "lockstep/strategy/callbacks/csv_log.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
@@ -90,9 +93,12 @@ using job::SessionOptions;
 using job::Workers;
 using job::WorkersOptions;
 using strategy::Callback;
+using strategy::CsvLog;
+using strategy::EarlyStopping;
 using strategy::EpochLogs;
 using strategy::FitOptions;
 using strategy::History;
+using strategy::LearningRate;
 using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
@@ -101,6 +107,7 @@ using strategy::ParameterGroup;
 using strategy::Predictions;
 using strategy::Pretrained;
 using strategy::ProgressBar;
+using strategy::ReduceOnPlateau;
 using strategy::StepLogs;
 using strategy::Strategy;
 using strategy::Trainer;

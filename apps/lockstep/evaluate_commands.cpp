@@ -68,7 +68,8 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments, const
   command
       .add_option(
           "--checkpoint", arguments.checkpoint,
-          "A directory of checkpoints (the newest is used), or a single checkpoint; required")
+          "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
+          "with --keep-best), or a single checkpoint; required")
       ->type_name("DIR")
       ->group(kCommonOptions);
   add_data_options(command, arguments.data);

@@ -38,8 +38,9 @@ std::string read_description(const fs::path& file) {
 }
 
 /// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory
-/// `path`.
-std::string read_state(const fs::path& path) {
+/// `path`; DIR:best is the best one.
+std::string read_state(const fs::path& given) {
+  const fs::path path = checkpoint::resolve_best(given);
   // An unreadable path is reported below, when it is read.
   std::error_code unreadable;
   if (fs::exists(path / checkpoint::kManifestName, unreadable))

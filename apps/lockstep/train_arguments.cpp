@@ -109,7 +109,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
-                  "a checkpoint, or a directory of checkpoints. Ignored when the run resumes from "
+                  "a checkpoint, a directory of checkpoints, or DIR:best. Ignored when the run "
+                  "resumes from "
                   "a checkpoint")
       ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
@@ -204,6 +205,36 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
           "--clip-norm", a.trainer.clip_norm,
           "Maximum norm of the gradient over all parameters and replicas; 0 disables clipping")
       ->capture_default_str();
+}
+
+/// `parse` for an option that an empty text leaves out, as in a file of --print-config.
+template <typename Parse>
+auto unless_empty(Parse parse) {
+  return [parse](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional(parse(text));
+  };
+}
+
+void add_control_options(CLI::App& command, TrainArguments& a) {
+  command.option_defaults()->group("Training");
+  add_at_least(command, "--validate-every", a.fit.validate_every, 0,
+               "Number of steps between validations within epochs, in addition to that at the end "
+               "of each epoch; 0 disables them")
+      ->default_str("0");
+  add_parsed(command, "--early-stop", a.early_stopping,
+             unless_empty(strategy::parse_early_stopping),
+             "End the training when a metric has not improved by more than min_delta (default 0) "
+             "for `patience` epochs (default 3), or validations with --validate-every: "
+             "METRIC[:patience=N,min_delta=X], such as validation_loss:patience=5; METRIC:max or "
+             "METRIC:min sets the better direction (default: none)")
+      ->type_name("METRIC");
+  add_parsed(command, "--reduce-on-plateau", a.plateau, unless_empty(strategy::parse_plateau),
+             "Multiply the learning rate by `factor` (default 0.1) when a metric has not improved "
+             "for `patience` epochs (default 3): METRIC[:KEY=VALUE,...], such as "
+             "validation_loss:factor=0.5,patience=2. Further keys are min_delta, as for "
+             "--early-stop, cooldown (epochs after a reduction that do not count, default 0) and "
+             "min_lr (lower bound of the reduced rate, default 0) (default: none)")
+      ->type_name("METRIC");
 }
 
 void add_communication_options(CLI::App& command, TrainArguments& a) {
@@ -382,6 +413,11 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       ->default_str("0");
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
       ->default_str(std::to_string(checkpoint.keep));
+  add_parsed(command, "--keep-best", checkpoint.keep_best, unless_empty(strategy::parse_keep_best),
+             "Save the checkpoint of each epoch, or validation, in which a metric is the best so "
+             "far, and keep the best one beside the newest: METRIC, such as validation_accuracy, "
+             "METRIC:max or METRIC:min. DIR:best names it in other commands (default: none)")
+      ->type_name("METRIC");
   add_parsed(command, "--resume", checkpoint.resume, parse_resume_option, "auto",
              "Resume from the newest checkpoint: auto (if there is one), never, or require (fail "
              "without one)");
@@ -395,6 +431,12 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       .add_option("--summary-dir", a.summary_dir,
                   "Directory for TensorBoard event files, which rank 0 writes (default: none)")
       ->type_name("DIR");
+  command
+      .add_option(
+          "--csv-log", a.csv_log,
+          "CSV file with a row of all metrics per epoch, which rank 0 writes, and continues "
+          "when the run resumes (default: none)")
+      ->type_name("FILE");
   add_at_least(command, "--log-every", a.log_every, 0,
                "Number of steps between progress reports; 0 disables them")
       ->default_str(std::to_string(a.log_every))
@@ -461,6 +503,7 @@ void check_checkpoint_options(const strategy::CheckpointPlan& checkpoint) {
   const char* const option = checkpoint.resume == checkpoint::Resume::must  ? "--resume require"
                              : checkpoint.save_every != defaults.save_every ? "--save-every"
                              : checkpoint.keep != defaults.keep             ? "--keep"
+                             : checkpoint.keep_best                         ? "--keep-best"
                                                                             : nullptr;
   if (option != nullptr)
     refuse(fmt::format("expected --checkpoint-dir with {}", option), "it was not given");
@@ -472,6 +515,7 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   add_model_options(command, a);
   add_data_options(command, a.data);
   add_run_options(command, a);
+  add_control_options(command, a);
   add_place_options(command, a.place);
   add_communication_options(command, a);
   add_optimizer_options(command, a);
@@ -493,6 +537,8 @@ void complete(TrainArguments& a) {
   if (a.loss.kind != LossKind::sparse_categorical_crossentropy && a.loss.label_smoothing > 0)
     refuse("expected --loss sparse-categorical-crossentropy with --label-smoothing",
            "got mean-squared-error");
+  if (a.fit.validate_every > 0 && a.validation_data.empty())
+    refuse("expected --validation-data with --validate-every", "it was not given");
   if (a.pretrained.reset_head && a.pretrained.path.empty())
     refuse("expected --init-from with --reset-head", "it was not given");
   a.trainer.loss = a.loss.loss();

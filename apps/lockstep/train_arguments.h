@@ -9,6 +9,8 @@
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
@@ -41,6 +43,10 @@ struct TrainArguments {
   strategy::FitOptions fit;
   strategy::Pretrained pretrained;  ///< an empty path: none
 
+  std::optional<strategy::EarlyStoppingOptions> early_stopping;
+  std::optional<strategy::PlateauOptions> plateau;
+
+  std::string csv_log;
   std::string summary_dir;
   std::int64_t log_every = 100;
 };

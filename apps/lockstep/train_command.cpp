@@ -22,7 +22,10 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/strategy/callbacks/csv_log.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
 #include "lockstep/strategy/callbacks/summaries.h"
@@ -65,10 +68,19 @@ std::string run_name(const TrainArguments& arguments) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
+/// First those that every rank has, so that a wrong metric is an error before any output.
 std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
                                                                 const strategy::Strategy& strategy,
                                                                 const std::string& markdown) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
+  if (arguments.early_stopping)
+    callbacks.push_back(std::make_shared<strategy::EarlyStopping>(*arguments.early_stopping));
+  if (arguments.plateau)
+    callbacks.push_back(std::make_shared<strategy::ReduceOnPlateau>(*arguments.plateau));
+  if (!strategy.is_chief()) return callbacks;
+  if (!arguments.csv_log.empty())
+    callbacks.push_back(
+        std::make_shared<strategy::CsvLog>(arguments.csv_log, strategy.session().logger()));
   if (arguments.output.json)
     callbacks.push_back(
         std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run_name(arguments)));
@@ -150,8 +162,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it
-  if (session.is_chief())
-    fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
+  fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
   if (session.is_chief())
     for (const std::string& warning :

@@ -122,7 +122,8 @@ std::string head_of(const model::Network& network) {
 
 /// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is
 /// no other.
-std::filesystem::path weights_file(const std::filesystem::path& path, Logger& log) {
+std::filesystem::path weights_file(const std::filesystem::path& given, Logger& log) {
+  const std::filesystem::path path = checkpoint::resolve_best(given);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::vector<checkpoint::CheckpointInfo> checkpoints = checkpoint::list_checkpoints(path);

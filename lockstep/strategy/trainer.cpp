@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/job/agreement.h"
@@ -83,6 +86,11 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   // Threads that still read ahead must finish.
   const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
   loop.reset();
+  const CheckpointPlan& saving = options.checkpoint;
+  if (saving.restore_best && history.end.signal == 0) {
+    restore(saving.directory.native() + ":best");
+    history.end.parameter_hash = parameter_hash();
+  }
   return history;
 }
 
@@ -126,13 +134,15 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   const checkpoint::ReplicaArrays arrays = replicas_->arrays(false);
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
+        if (!strategy.is_chief()) return {};
+        const std::filesystem::path one = checkpoint::resolve_best(path);
         std::error_code unreadable;  // reported when the directory is listed
-        if (!strategy.is_chief() ||
-            !std::filesystem::exists(path / checkpoint::kManifestName, unreadable))
-          return {};
-        checkpoint::check_contents(path, checkpoint::read_manifest(path));
-        checkpoint::check_checkpoint_fits(path, arrays);
-        return checkpoint::to_json_text(checkpoint::read_checkpoint_files(path, arrays));
+        if (!std::filesystem::exists(one / checkpoint::kManifestName, unreadable)) return {};
+        checkpoint::check_contents(one, checkpoint::read_manifest(one));
+        checkpoint::check_checkpoint_fits(one, arrays);
+        const std::string state =
+            checkpoint::to_json_text(checkpoint::read_checkpoint_files(one, arrays));
+        return dump_json(nlohmann::json{{"path", encode_bytes(one.native())}, {"state", state}});
       }).front();
   checkpoint::RestoredCheckpoint restored;
   if (single.empty()) {
@@ -142,7 +152,9 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   } else {
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
-    restored = {path, checkpoint::parse_training_state(single, path.string())};
+    const nlohmann::json told = parse_json(single, ErrorCategory::communication, "restore");
+    const std::string one = decode_bytes(told["path"].get<std::string>());
+    restored = {one, checkpoint::parse_training_state(told["state"].get<std::string>(), one)};
   }
   replicas_->spread();
   *names_ = DataNames::of(restored.state.configuration);

@@ -56,8 +56,9 @@ class Trainer {
                const ReadOptions& options = {});
 
   /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable
-  /// checkpoint in the directory `path`. Returns the checkpoint. Throws Error (checkpoint) if there
-  /// is none, or if it belongs to another model.
+  /// checkpoint in the directory `path`; DIR:best is the best one (CheckpointPlan::keep_best).
+  /// Returns the checkpoint. Throws Error (checkpoint) if there is none, or if it belongs to
+  /// another model.
   checkpoint::RestoredCheckpoint restore(const std::filesystem::path& path);
 
   /// Loads parameters and moving statistics from a file or checkpoint of another training; see

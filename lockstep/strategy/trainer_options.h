@@ -21,6 +21,7 @@
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/tensor.h"
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/callbacks/monitored_metric.h"
 #include "lockstep/strategy/pretrained.h"
 #include "lockstep/strategy/replica/loss_scaler.h"
 #include "lockstep/strategy/replica/normalization.h"
@@ -104,11 +105,17 @@ struct CheckpointPlan {
   /// In steps; 0: at the end of each epoch. The end of the training is always saved.
   std::int64_t save_every = 0;
   int keep = 3;  ///< number of healthy checkpoints to keep
+  /// The checkpoint of the epoch, or validation, with the best value of this metric is kept beside
+  /// the newest ones, until a better one is saved; it is saved also if `save_every` would not.
+  std::optional<MonitoredMetric> keep_best = {};
+  /// With `keep_best`: fit() ends with the parameters and moving statistics of the best checkpoint,
+  /// like Keras's restore_best_weights, unless a signal ended it.
+  bool restore_best = false;
   /// Whether to resume from an existing checkpoint.
   checkpoint::Resume resume = checkpoint::Resume::automatic;
   /// How the ranks' replicas are compared at each save.
   checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
-  checkpoint::Configuration configuration;  ///< stored in state.json
+  checkpoint::Configuration configuration = {};  ///< stored in state.json
 };
 
 /// Options of Trainer::fit().
@@ -117,7 +124,9 @@ struct FitOptions {
   std::int64_t epochs = 1;  ///< 0: no limit; then `steps` is required
   std::int64_t steps = 0;   ///< 0: no limit. The limit that is reached first applies
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
-  CheckpointPlan checkpoint = {};                ///< where and when to save
+  /// Number of steps between further validations within epochs; 0: none.
+  std::int64_t validate_every = 0;
+  CheckpointPlan checkpoint = {};                         ///< where and when to save
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
   /// The chief prints the progress to standard output (ProgressBar), unless `callbacks` has a
   /// ProgressBar or the session is quiet.

@@ -316,6 +316,25 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"label_smoothing_of_a_regression", kTrain + "--loss mse --label-smoothing 0.1", 2,
                 "command line] expected --loss sparse-categorical-crossentropy with "
                 "--label-smoothing, got mean-squared-error"},
+        Refusal{"early_stop_without_a_metric", kTrain + "--early-stop :patience=3", 2,
+                "--early-stop] expected METRIC, or METRIC:OPTIONS, such as validation_loss, got "
+                "\":patience=3\""},
+        Refusal{"early_stop_with_a_misspelt_key", kTrain + "--early-stop loss:patence=3", 2,
+                "--early-stop] expected max, min, patience or min_delta, got \"patence\" (did you "
+                "mean patience?)"},
+        Refusal{"early_stop_after_half_an_epoch", kTrain + "--early-stop loss:patience=0.5", 2,
+                "--early-stop] expected patience to be at least 1, got 0.5"},
+        Refusal{"early_stop_on_a_misspelt_metric", kTrain + "--early-stop acuracy", 2,
+                "early-stop] expected loss, accuracy or top5_accuracy, got \"acuracy\" (did you "
+                "mean accuracy?)"},
+        Refusal{"plateau_without_validation", kTrain + "--reduce-on-plateau validation_loss", 2,
+                "reduce-on-plateau] expected validation data for validation_loss; there are none"},
+        Refusal{"plateau_that_increases", kTrain + "--reduce-on-plateau loss:factor=2", 2,
+                "--reduce-on-plateau] expected factor to be above 0 and below 1, got 2"},
+        Refusal{"validate_every_without_data", kTrain + "--validate-every 10", 2,
+                "command line] expected --validation-data with --validate-every; it was not given"},
+        Refusal{"keep_best_without_directory", kTrain + "--keep-best loss", 2,
+                "command line] expected --checkpoint-dir with --keep-best; it was not given"},
         Refusal{"save_every_without_directory", kTrain + "--save-every 10", 2,
                 "command line] expected --checkpoint-dir with --save-every; it was not given"},
         Refusal{"absent_data_set", "train --model mlp --data fashion_mnist", 2,

@@ -61,6 +61,22 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
 }
 
+TEST_F(Saved, KeepsItsBestAndStopsEarly) {
+  const std::string options =
+      "--epochs 9 --keep 1 --keep-best loss:max --early-stop loss:patience=2,min_delta=1e9 "
+      "--csv-log " +
+      directory("log.csv");
+  const Result result = run_lockstep(train() + options);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("end")["steps"], 33) << "one epoch is the best, two are waited for";
+  EXPECT_THAT(result.event("end").value("stop_reason", ""),
+              HasSubstr("loss has not improved since step 11, when it was "));
+  const Result best =
+      run_lockstep("evaluate --log-format json --checkpoint " + directory() + ":best" + kData);
+  EXPECT_EQ(best.event("evaluate")["step"], 11) << "the loss was the largest";
+  EXPECT_EQ(numbers_of(checkpoint::contents_of(directory("log.csv"))).size(), 3U);
+}
+
 TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
   const std::string train =

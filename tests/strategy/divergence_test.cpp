@@ -368,6 +368,33 @@ TEST_F(Retention, IsLeftToTheCallerWhereItAsks) {
   EXPECT_THAT(steps_of(scratch_), ElementsAre(2));
 }
 
+TEST_F(Retention, KeepsTheBestUntilABetterOneIsComplete) {
+  const auto save_best = [&](checkpoint::CheckpointDirectory& checkpoints, std::int64_t step,
+                             double value, bool prune) {
+    checkpoints.save(replica_.arrays(), checkpoint::at_step(step),
+                     {.prune = prune, .best = checkpoint::BestMark{"validation_loss", value}});
+  };
+  const auto best = [&] {
+    return checkpoint::resolve_best(scratch_.path().string() + ":best").filename();
+  };
+  EXPECT_THAT(allreduce::error_of(best), HasSubstr("which train --keep-best marks"));
+  {
+    checkpoint::CheckpointDirectory checkpoints = directory(1);
+    save_best(checkpoints, 1, 0.5, true);
+    for (std::int64_t step = 2; step <= 4; ++step) save(checkpoints, step);
+    EXPECT_THAT(steps_of(scratch_), ElementsAre(4, 1));
+    EXPECT_EQ(best(), "step-00000001");
+    save_best(checkpoints, 5, 0.25, false);  // killed before it removes the others
+  }
+  EXPECT_EQ(best(), "step-00000005");
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(5, 4, 1));
+  checkpoint::CheckpointDirectory checkpoints = directory(1);
+  save(checkpoints, 6);
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(6, 5));
+  checkpoints.mark_unhealthy(scratch_.path() / checkpoint::checkpoint_name(5));
+  EXPECT_THAT(allreduce::error_of(best), HasSubstr("none of its checkpoints is marked"));
+}
+
 TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   checkpoint::CheckpointDirectory checkpoints = directory(3);
   save(checkpoints, 1);

@@ -6,6 +6,8 @@
 #include <csignal>
 #include <limits>
 
+#include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -163,6 +165,27 @@ TEST(MpiTrainer, StopsEverywhereWhenOneRankAsks) {
   FitOptions fit{.epochs = 3};
   fit.callbacks = {std::make_shared<StopOnLastRank>()};
   EXPECT_EQ(train(strategy, plain_network(), shuffled_data(), {}, fit).history.end.steps, 4);
+}
+
+TEST(MpiTrainer, TakesTheRateAndTheStatesOfTheChief) {
+  const SharedDirectory directory;
+  auto strategy = ranks_with(1);
+  const auto fit_to = [&](std::int64_t steps) {
+    FitOptions fit{.epochs = 9, .steps = steps};
+    fit.checkpoint.directory = directory.path();
+    fit.callbacks = {std::make_shared<LearningRate>([](std::int64_t, float rate) {
+                       return job::mpi_session().is_chief() ? rate / 2 : rate;
+                     }),
+                     std::make_shared<EarlyStopping>(EarlyStoppingOptions{
+                         .metric = {.name = "loss"}, .patience = 2, .min_delta = 1e9})};
+    return fit;
+  };
+  const Outcome first =
+      train(strategy, plain_network(), shuffled_data(), {.schedule = {.peak = 0.25F}}, fit_to(14));
+  EXPECT_EQ(first.steps.back().learning_rate, 0.125F);
+  const Outcome last =
+      train(strategy, plain_network(), shuffled_data(), {.schedule = {.peak = 0.25F}}, fit_to(0));
+  EXPECT_EQ(last.history.end.steps, 18) << "the first epoch was the best, two did not improve";
 }
 
 class RaiseOnLastRank final : public Callback {

@@ -180,6 +180,18 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   write(std::move(event));
 }
 
+void JsonEvents::on_validation(const EpochLogs& logs) {
+  Json event = {{"event", "validation"}, {"step", logs.step}, {"epoch", logs.epoch}};
+  add_metrics(event, "validation_", *logs.validation);
+  event["validation_samples"] = logs.validation->samples;
+  event["validation_seconds"] = logs.validation_seconds;
+  write(std::move(event));
+}
+
+void JsonEvents::on_scalar(const ScalarLogs& logs) {
+  write({{"event", "scalar"}, {"step", logs.step}, {"name", logs.name}, {"value", logs.value}});
+}
+
 void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
   write({{"event", "checkpoint"},
          {"step", logs.step},
@@ -196,6 +208,7 @@ void JsonEvents::on_train_end(const TrainEnd& end) {
                 {"healthy", end.healthy}};
   if (end.signal != 0) event["signal"] = end.signal;
   if (end.stopped) event["stopped"] = true;
+  if (!end.stop_reason.empty()) event["stop_reason"] = end.stop_reason;
   event["resident_bytes"] = resident_bytes();
   if (best_) {
     event["best_epoch"] = best_->epoch;

@@ -154,6 +154,7 @@ void ProgressBar::print_details() {
 
 void ProgressBar::on_train_begin(const TrainBegin& begin) {
   begin_ = begin;
+  on_epoch_begin(0);  // a run that resumes may validate before a step
   print_line(fmt::format(
       "model {}, {}{}{}; {}, {}", begin.model, counted(begin.parameters, "parameter"),
       begin.frozen_parameters == 0
@@ -293,6 +294,15 @@ void ProgressBar::on_epoch_end(const EpochLogs& logs) {
         counted(bad.records, "bad record"), bad.records == 1 ? "" : ", each", bad.first));
 }
 
+void ProgressBar::on_validation(const EpochLogs& logs) {
+  print_row({.epoch = logs.epoch,
+             .step = logs.step,
+             .metrics = sums_,
+             .validation = logs.validation,
+             .samples_per_second = static_cast<double>(samples_) / epoch_seconds(),
+             .seconds = epoch_seconds()});
+}
+
 void ProgressBar::print_time_shares(const EpochLogs& logs) {
   const auto percent = [&](double seconds) {
     return logs.seconds > 0 ? 100 * seconds / logs.seconds : 0;
@@ -349,6 +359,8 @@ void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.profile) print_profile(*end.profile);
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
+  if (!end.stop_reason.empty())
+    print_line(fmt::format("stopped after step {}: {}", end.steps, end.stop_reason));
   if (end.skipped_steps > 0)
     print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
                            end.skipped_steps, counted(end.steps - begin_.first_step, "step")));

@@ -45,10 +45,11 @@ class ProgressBar final : public Callback {
 
   /// Prints model, data, replicas and options.
   void on_train_begin(const TrainBegin& begin) override;
-  void on_train_end(const TrainEnd& end) override;    ///< prints the totals
-  void on_epoch_begin(std::int64_t epoch) override;   ///< resets the sums of the epoch
-  void on_epoch_end(const EpochLogs& logs) override;  ///< prints the row of an epoch
-  void on_batch_end(const StepLogs& logs) override;   ///< prints the progress within the epoch
+  void on_train_end(const TrainEnd& end) override;     ///< prints the totals
+  void on_epoch_begin(std::int64_t epoch) override;    ///< resets the sums of the epoch
+  void on_epoch_end(const EpochLogs& logs) override;   ///< prints the row of an epoch
+  void on_batch_end(const StepLogs& logs) override;    ///< prints the progress within the epoch
+  void on_validation(const EpochLogs& logs) override;  ///< prints a row within the epoch
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< prints the path of the checkpoint
   bool may_stop_at_batches() const override { return false; }
 

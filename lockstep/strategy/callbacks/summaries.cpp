@@ -254,6 +254,19 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
   flush(*validation_);
 }
 
+// To train_, which begins at the step where a run resumes: validation_ begins at an epoch, from
+// which TensorBoard would drop all steps of the earlier run.
+void Summaries::on_validation(const EpochLogs& logs) {
+  const model::MetricSums& metrics = *logs.validation;
+  add(train_, "evaluation_loss_vs_iterations", logs.step, metrics.loss());
+  if (metrics.has_accuracy)
+    add(train_, "evaluation_accuracy_vs_iterations", logs.step, metrics.accuracy());
+}
+
+void Summaries::on_scalar(const ScalarLogs& logs) {
+  add(train_, logs.name.c_str(), logs.step, logs.value);
+}
+
 void Summaries::on_checkpoint(const CheckpointLogs& /*logs*/) { flush(train_); }
 
 void Summaries::on_train_end(const TrainEnd& /*end*/) {

@@ -90,6 +90,10 @@ class Summaries final : public Callback {
   void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
+  /// Writes evaluation_loss_vs_iterations and evaluation_accuracy_vs_iterations over steps, to
+  /// DIR/train.
+  void on_validation(const EpochLogs& logs) override;
+  void on_scalar(const ScalarLogs& logs) override;  ///< writes the scalar, to DIR/train
   /// Flushes, so that the curves are complete up to the checkpoint.
   void on_checkpoint(const CheckpointLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }

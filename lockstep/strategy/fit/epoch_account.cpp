@@ -1,7 +1,5 @@
 #include "lockstep/strategy/fit/epoch_account.h"
 
-#include <algorithm>
-
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/strategy/replica/replica.h"
@@ -41,7 +39,6 @@ EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
                  .validation = {},
                  .samples = totals_.sums.samples + totals_.skipped_samples,
                  .skipped_samples = totals_.skipped_samples};
-  logs.learning_rate = plan_.schedule.rate(std::max<std::int64_t>(0, position.step - 1));
   if (has_begun_) {
     logs.seconds = seconds_since(start_) - paused_;
     logs.samples_per_second = static_cast<double>(samples_of_run_) / logs.seconds;

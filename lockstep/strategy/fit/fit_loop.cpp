@@ -82,6 +82,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       strategy_(replicas.strategy()),
       stop_(strategy_, fit),
       plan_(strategy_, trainer, dataset, fit),
+      callbacks_(strategy_, fit.callbacks),
       checkpoints_(replicas, fit.checkpoint),
       epoch_(replicas, plan_),
       health_(strategy_),
@@ -89,25 +90,37 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       profiling_(replicas, fit.profile),
       steps_(replicas, plan_) {}
 
-History FitLoop::run() {
+History FitLoop::run() try {
   begin();
+  run_steps();
+  end();
+  return std::move(history_);
+} catch (const std::exception& error) {
+  callbacks_.notify(error);
+  throw;
+}
+
+void FitLoop::run_steps() {
   for (;;) {
-    // First, so that a training that was stopped during validation reports the epoch when it is
-    // resumed.
-    if (position_.is_at_epoch_end()) end_epoch(true);
+    // First, so that a training that was stopped during validation reports the epoch, or validates
+    // again, when it is resumed.
+    if (position_.is_at_epoch_end())
+      end_epoch(true);
+    else if (must_validate())
+      validate_within_epoch();
     if (checkpoints_.must_save(position_, is_ending(), health_.last_was_skipped())) save();
     if (is_ending()) break;
     train_step();
   }
-  if (stop_.signal() == 0 && position_.is_in_epoch() && position_.step > position_.first_step)
-    end_epoch(false);
-  end();
-  return std::move(history_);
+  if (stop_.signal() != 0 || !position_.is_in_epoch() || position_.step == position_.first_step)
+    return;
+  end_epoch(false);
+  if (checkpoints_.must_save(position_, true, health_.last_was_skipped())) save();
 }
 
 void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
-  plan_.agree(strategy_, replicas_.network());
+  plan_.agree(replicas_);
   restore();
   profiling_.begin(position_);
   const auto initialized_from = initialize();
@@ -121,6 +134,7 @@ void FitLoop::begin() {
     prepare();
   }
   stop_.begin();
+  callbacks_.begin();
   if (!position_.is_done()) steps_.begin(position_);
   TrainBegin begin = plan_.announcement(replicas_, position_);
   begin.restored_from = checkpoints_.restored_from();
@@ -129,6 +143,10 @@ void FitLoop::begin() {
     begin.kept_head = initialized_from->kept_head;
   }
   notify([&](Callback& callback) { callback.on_train_begin(begin); });
+  callbacks_.restore(restored_callbacks_);
+  const std::int64_t last = std::max<std::int64_t>(0, position_.step - 1);
+  rate_ = callbacks_.learning_rate(last, plan_.schedule.rate(last));
+  agree_on_requests();
 }
 
 void FitLoop::restore() {
@@ -140,6 +158,8 @@ void FitLoop::restore() {
   position_ = saved.position;
   epoch_.restore(saved.epoch);
   buckets_.restore(saved.tuned_bytes);
+  checkpoints_.restore_best(saved.best);
+  restored_callbacks_ = saved.callbacks;
 }
 
 std::optional<PretrainedWeights> FitLoop::initialize() {
@@ -196,7 +216,8 @@ void FitLoop::train_step() {
   for (int local = 0; local < strategy_.local_replicas(); ++local)
     strategy_.activity(local).set_step(position_.step + 1);
   notify([this](Callback& callback) { callback.on_batch_begin(position_.step); });
-  const StepResult& result = steps_.run(position_, stop_.received());
+  rate_ = callbacks_.learning_rate(position_.step, plan_.schedule.rate(position_.step));
+  const StepResult& result = steps_.run(position_, rate_, stop_.received());
   buckets_.add_step(steps_.seconds());
   ++position_.step;
   if (result.applied) ++position_.updates;
@@ -225,15 +246,23 @@ void FitLoop::end_step(const StepResult& result) {
   const StepLogs logs = steps_.logs(position_);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });
   stop_.after_step();
+  if (stop_.take_save()) checkpoints_.request();
+}
+
+void FitLoop::agree_on_requests() {
+  stop_.agree_on_callbacks();
+  if (stop_.take_save()) checkpoints_.request();
 }
 
 void FitLoop::end_epoch(bool is_complete) {
   EpochLogs logs = epoch_.logs(position_, is_complete, steps_.stream());
+  logs.learning_rate = rate_;
   if (!validate(logs)) return;
+  checkpoints_.note(logs, health_.last_was_skipped());
   notify([&](Callback& callback) { callback.on_epoch_end(logs); });
   history_.epochs.push_back(logs);
   if (!is_complete) return;
-  stop_.agree_on_callbacks();
+  agree_on_requests();
   ++position_.epochs_done;
   epoch_.end();
 }
@@ -257,12 +286,36 @@ bool FitLoop::validate(EpochLogs& logs) {
   return true;
 }
 
+bool FitLoop::must_validate() const {
+  const std::int64_t every = plan_.fit.validate_every;
+  return every > 0 && position_.is_in_epoch() && position_.step % every == 0 &&
+         position_.step != position_.validated_step && !is_ending();
+}
+
+void FitLoop::validate_within_epoch() {
+  const auto start = std::chrono::steady_clock::now();
+  EpochLogs logs;
+  logs.epoch = position_.epochs_done;
+  logs.step = position_.step;
+  logs.complete = false;
+  logs.learning_rate = rate_;
+  if (!validate(logs)) return;
+  position_.validated_step = position_.step;
+  if (plan_.fit.checkpoint.keep_best && plan_.fit.checkpoint.keep_best->is_of_validation())
+    checkpoints_.note(logs, health_.last_was_skipped());
+  notify([&](Callback& callback) { callback.on_validation(logs); });
+  agree_on_requests();
+  if (epoch_.has_begun()) epoch_.pause(seconds_since(start));
+}
+
 void FitLoop::save() {
   const auto start = std::chrono::steady_clock::now();
   const allreduce::PhaseScope saving(&strategy_.activity(0), allreduce::Phase::saving);
   epoch_.collect();
+  FitState now = state();
+  now.callbacks = callbacks_.states();
   const auto path =
-      checkpoints_.save(to_training_state(state(), plan_, replicas_), health_, is_ending());
+      checkpoints_.save(to_training_state(now, plan_, replicas_), health_, is_ending());
   const double seconds = seconds_since(start);
   epoch_.pause(seconds);
   if (!path) return;
@@ -280,6 +333,7 @@ void FitLoop::end() {
                   .healthy = health_.is_healthy(),
                   .signal = stop_.signal(),
                   .stopped = stop_.by_callback(),
+                  .stop_reason = stop_.reason(),
                   .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
   if (history_.end.profile) profiling_.write(*history_.end.profile);
@@ -287,7 +341,10 @@ void FitLoop::end() {
 }
 
 FitState FitLoop::state() const {
-  return {.position = position_, .epoch = epoch_.totals(), .tuned_bytes = buckets_.chosen()};
+  return {.position = position_,
+          .epoch = epoch_.totals(),
+          .tuned_bytes = buckets_.chosen(),
+          .best = checkpoints_.best()};
 }
 
 }  // namespace lockstep::strategy

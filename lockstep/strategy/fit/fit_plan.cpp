@@ -27,6 +27,24 @@ void check_trainable(const model::Network& network) {
                 fmt::format("got none in {}", network.name()));
 }
 
+/// Throws Error (input) for a validation or a metric that this training does not have.
+void check_monitoring(const FitOptions& fit, const std::vector<std::string>& known_metrics) {
+  if (fit.validate_every < 0 || (fit.validate_every > 0 && !fit.validation))
+    throw Error(ErrorCategory::input, "validate-every",
+                "expected validation data and a number of steps, or 0",
+                fmt::format("got {}{}", fit.validate_every,
+                            fit.validation ? "" : " and no validation data"));
+  const CheckpointPlan& saving = fit.checkpoint;
+  if (saving.restore_best && !saving.keep_best)
+    throw Error(ErrorCategory::input, "restore-best", "expected keep_best with restore_best",
+                "it is not set");
+  if (!saving.keep_best) return;
+  if (saving.directory.empty())
+    throw Error(ErrorCategory::input, "keep-best", "expected a directory for checkpoints",
+                "it is not set");
+  saving.keep_best->check("keep-best", known_metrics);
+}
+
 /// Shard policies that distribute records over ranks require the same number of replicas on every
 /// rank. All ranks see the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
@@ -50,16 +68,23 @@ FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options
       layout(layout_of(strategy, dataset.shard_policy())),
       steps_per_epoch(dataset.steps_per_epoch(layout)) {}
 
-void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
+void FitPlan::agree(const LocalReplicas& replicas) {
+  const Strategy& strategy = replicas.strategy();
+  const model::Network& network = replicas.network();
   check_trainable(network);
   check_data_fits(dataset, network, trainer.loss);
   if (fit.validation) {
     validation = matched(*fit.validation, DataNames::of(dataset));
     check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
   }
+  check_monitoring(fit, known_metrics(replicas));
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
+}
+
+std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) const {
+  return metric_names(replicas.has_accuracy(), fit.validation.has_value());
 }
 
 std::string FitPlan::describe() const {
@@ -82,6 +107,8 @@ std::string FitPlan::describe() const {
   if (!fit.profile.empty()) plan += ", a profile";
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
+  if (saving.keep_best) plan += fmt::format(", the best {} kept", saving.keep_best->text());
+  if (fit.validate_every > 0) plan += fmt::format(", validated every {} steps", fit.validate_every);
   return plan;
 }
 
@@ -121,6 +148,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .learning_rate = schedule.peak,
           .seed = trainer.seed,
           .start_seconds = strategy.session().seconds(),
+          .known_metrics = known_metrics(replicas),
           .restored_from = {},
           .initialized_from = {},
           .kept_head = ""};

@@ -28,7 +28,10 @@ namespace {
 /// training in the same directory would remove the old checkpoints one by one.
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
+constexpr const char* kBestKey = "best";  // metric and value
 constexpr const char* kBucketKey = "bucket_bytes";
+constexpr const char* kCallbacksKey = "callbacks";
+constexpr const char* kValidatedKey = "validated_step";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
@@ -296,6 +299,11 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   describe_changes(configuration, plan);
   remember_route(configuration, replicas.strategy().selection().route);
   if (state.tuned_bytes > 0) configuration[kBucketKey] = state.tuned_bytes;
+  if (state.position.validated_step > 0)
+    configuration[kValidatedKey] = state.position.validated_step;
+  if (state.best)
+    configuration[kBestKey] = {{"metric", state.best->metric}, {"value", state.best->value}};
+  if (!state.callbacks->empty()) configuration[kCallbacksKey] = *state.callbacks;
   configuration[kStepsKey] = plan.schedule.total_steps;
   configuration[kPeakKey] = plan.schedule.peak;
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
@@ -344,6 +352,12 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
     replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {
       replica.loss_scaler().restore(static_cast<float>(saved.loss_scale), good_steps);
     });
+  const nlohmann::json& configuration = *saved.configuration;
+  state.position.validated_step = configuration.value(kValidatedKey, std::int64_t{0});
+  if (configuration.contains(kBestKey))
+    state.best = {configuration.at(kBestKey).at("metric").get<std::string>(),
+                  configuration.at(kBestKey).at("value").get<double>()};
+  if (configuration.contains(kCallbacksKey)) state.callbacks = configuration.at(kCallbacksKey);
   if (plan.trainer.tune_buckets)
     state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});
   return state;
