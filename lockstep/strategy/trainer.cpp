@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/checkpoint/agreement.h"
@@ -27,6 +28,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,
+          .metrics = options.metrics,
           .precision = options.precision,
           .tf32 = options.tf32,
           .deterministic = options.deterministic,
@@ -82,12 +84,14 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   return history;
 }
 
-model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
+Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
   replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
-  job::Agreement(replicas_->strategy().ranks())
-      .require_same("ranks", "data and options", describe_plan(records));
+  std::string plan = describe_plan(records);
+  if (!options_.metrics.empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(options_.metrics));
+  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", plan);
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(

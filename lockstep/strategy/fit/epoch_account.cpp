@@ -29,6 +29,7 @@ void EpochAccount::add_step(const std::vector<data::Batch>& parts, bool applied)
 void EpochAccount::collect() {
   totals_.sums += replicas_.take_metrics();
   totals_.sums.has_accuracy = replicas_.has_accuracy();
+  model::add_totals(replicas_.metrics(), replicas_.take_metric_totals(), totals_.metrics);
 }
 
 EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
@@ -41,6 +42,7 @@ EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
                  .validation = {},
                  .samples = totals_.sums.samples + totals_.skipped_samples,
                  .skipped_samples = totals_.skipped_samples};
+  logs.values = model::values_of(replicas_.metrics(), totals_.metrics);
   logs.learning_rate = plan_.schedule.rate(std::max<std::int64_t>(0, position.step - 1));
   if (has_begun_) {
     logs.seconds = seconds_since(start_) - paused_;
