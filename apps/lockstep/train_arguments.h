@@ -41,6 +41,7 @@ struct TrainArguments {
   strategy::FitOptions fit;
   strategy::Pretrained pretrained;  ///< an empty path: none
 
+  std::string metrics;  ///< names
   std::string summary_dir;
   std::int64_t log_every = 100;
 };

@@ -22,6 +22,7 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
@@ -157,7 +158,11 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
     for (const std::string& warning :
          job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
-  strategy::Trainer trainer(*strategy, source.make(), arguments.trainer);
+  model::Network network = source.make();
+  strategy::TrainerOptions options_of_trainer = arguments.trainer;
+  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
+                                                   model::element_count(network.output_shape()));
+  strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
   const strategy::History history = trainer.fit(dataset, fit);
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
 }
