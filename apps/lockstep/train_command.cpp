@@ -138,6 +138,10 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   require_classes(dataset, arguments);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
                                           arguments.data.images.value_or(ImagePreparation::none));
+  model::Network network = source.make();
+  strategy::TrainerOptions options_of_trainer = arguments.trainer;
+  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
+                                                   model::element_count(network.output_shape()));
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);
@@ -158,10 +162,6 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
     for (const std::string& warning :
          job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
-  model::Network network = source.make();
-  strategy::TrainerOptions options_of_trainer = arguments.trainer;
-  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
-                                                   model::element_count(network.output_shape()));
   strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
   const strategy::History history = trainer.fit(dataset, fit);
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;

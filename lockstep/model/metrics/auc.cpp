@@ -17,7 +17,7 @@ constexpr double kNoArea = std::numeric_limits<double>::quiet_NaN();
 
 double divided(double value, double divisor) { return divisor == 0 ? 0 : value / divisor; }
 
-std::string name_of(Curve curve) { return curve == Curve::roc ? "auc" : "auc_pr"; }
+std::string curve_name(Curve curve) { return curve == Curve::roc ? "auc" : "auc_pr"; }
 
 /// The number of thresholds below a score, less one: threshold i is i / 199, the first is below all
 /// scores.
@@ -31,7 +31,7 @@ class BucketedAuc final : public Metric {
  public:
   BucketedAuc(const ClassReader& reader, Curve curve) : reader_(reader), curve_(curve) {}
 
-  std::string name() const override { return name_of(curve_); }
+  std::string name() const override { return curve_name(curve_); }
   // Counts by bucket, of the first class and then of the second.
   std::size_t sums() const override { return 2 * kThresholds; }
 
@@ -88,7 +88,7 @@ class ExactAuc final : public Metric {
  public:
   ExactAuc(const ClassReader& reader, Curve curve) : reader_(reader), curve_(curve) {}
 
-  std::string name() const override { return name_of(curve_); }
+  std::string name() const override { return curve_name(curve_); }
   std::size_t sums() const override { return 0; }  // a list of scores and labels
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,

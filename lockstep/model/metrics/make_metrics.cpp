@@ -140,9 +140,9 @@ struct MetricFactory {
   }
 
   std::shared_ptr<const Metric> confusion() const {
-    constexpr std::int64_t kMostClasses = 2000;  // 32 MB of counts
-    if (reader.classes() > kMostClasses)
-      refuse_metric(fmt::format("expected at most {} classes with confusion", kMostClasses),
+    constexpr std::int64_t kMaxClasses = 2000;  // 32 MB of counts
+    if (reader.classes() > kMaxClasses)
+      refuse_metric(fmt::format("expected at most {} classes with confusion", kMaxClasses),
                     fmt::format("got {}", reader.classes()));
     return make_confusion(reader);
   }

@@ -12,10 +12,10 @@
 namespace lockstep::strategy {
 namespace {
 
-constexpr std::size_t kColumns = 80;
+constexpr std::size_t kTableColumns = 80;
 constexpr std::size_t kLongestName = 20;
-constexpr std::size_t kMostLines = 20;
-constexpr std::size_t kMostExtremes = 10;
+constexpr std::size_t kMaxLines = 20;
+constexpr std::size_t kMaxExtremes = 10;
 
 /// The first `longest` bytes of a text, without a part of a character of UTF-8.
 std::string shortened(const std::string& text, std::size_t longest) {
@@ -49,11 +49,11 @@ std::string class_table(const model::MetricValue& value, const std::vector<std::
   const std::vector<std::string> classes = names_of(value.shape[0], names);
   std::vector<std::pair<double, std::size_t>> lines;
   for (std::size_t i = 0; i < classes.size(); ++i) lines.emplace_back(value.values[i], i);
-  const bool all = lines.size() <= kMostLines;
+  const bool all = lines.size() <= kMaxLines;
   std::string text = value.name;
   if (!all) {
     std::ranges::stable_sort(lines, {}, &std::pair<double, std::size_t>::first);
-    lines.resize(kMostExtremes);
+    lines.resize(kMaxExtremes);
     text += fmt::format(", the lowest of {} classes", classes.size());
   }
   text += '\n';
@@ -80,7 +80,7 @@ std::string confusions(const model::MetricValue& value, const std::vector<std::s
   std::ranges::stable_sort(cells, std::ranges::greater{}, &Cell::count);
   std::string text = fmt::format("{}, the most frequent of {} classes{}\n", value.name,
                                  classes.size(), cells.empty() ? ": none" : "");
-  cells.resize(std::min(cells.size(), kMostExtremes));
+  cells.resize(std::min(cells.size(), kMaxExtremes));
   for (const Cell& cell : cells)
     text +=
         fmt::format("  {:.0f} of {} predicted as {} ({:.1f} %)\n", cell.count, classes[cell.label],
@@ -94,7 +94,7 @@ std::string confusion_table(const model::MetricValue& value,
   const std::vector<std::string> rows = names_of(value.shape[0], names);
   const auto largest = static_cast<std::int64_t>(std::ranges::max(value.values));
   const std::size_t first = longest_of(rows);
-  const std::size_t left = kColumns - std::min(kColumns, 2 + first);
+  const std::size_t left = kTableColumns - std::min(kTableColumns, 2 + first);
   // Columns as wide as the names, if they fit, and not narrower than the numbers.
   const std::size_t room = std::min(left / rows.size(), kWidestCell + 2);
   const std::size_t digits = std::max(std::to_string(largest).size(), rows.size() > 10 ? 2UL : 1UL);

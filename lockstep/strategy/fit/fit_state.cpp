@@ -201,10 +201,10 @@ void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
 
 /// The sums of the epoch's metrics by name. No lists: they grow with the samples.
 nlohmann::json metrics_to_json(const model::Metrics& metrics, const model::MetricTotals& totals) {
-  constexpr std::size_t kMostSums = 4096;
+  constexpr std::size_t kMaxSums = 4096;
   auto json = nlohmann::json::object();
   for (std::size_t i = 0; i < totals.size(); ++i)
-    if (metrics[i]->sums() > 0 && totals[i].size() <= kMostSums &&
+    if (metrics[i]->sums() > 0 && totals[i].size() <= kMaxSums &&
         std::ranges::all_of(totals[i], [](double sum) { return std::isfinite(sum); }))
       json[metrics[i]->name()] = totals[i];
   return json;
