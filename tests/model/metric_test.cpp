@@ -103,7 +103,7 @@ MetricData binary_data() {
   return data;
 }
 
-// 1000 samples whose probabilities are within 14 of the 200 thresholds.
+// 1000 samples whose probabilities are between 16 of the 200 thresholds.
 MetricData close_data() {
   MetricData data{.outputs = {}, .labels = {}, .values = {}, .samples = 1000};
   std::uint32_t x = 1;
