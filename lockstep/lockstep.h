@@ -21,6 +21,7 @@
 #include "lockstep/model/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/network.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/optimizer_options.h"
@@ -49,13 +50,17 @@ using model::Adam;
 using model::AdamW;
 using model::Lamb;
 using model::Lars;
+using model::make_metrics;
 using model::MeanSquaredError;
+using model::Metric;
 using model::MetricSums;
+using model::MetricValue;
 using model::Network;
 using model::RmsProp;
 using model::Schedule;
 using model::Sgd;
 using model::SparseCategoricalCrossentropy;
+using model::Targets;
 
 using model::Add;
 using model::AveragePool2D;
@@ -96,6 +101,7 @@ using strategy::Callback;
 using strategy::CsvLog;
 using strategy::EarlyStopping;
 using strategy::EpochLogs;
+using strategy::Evaluation;
 using strategy::FitOptions;
 using strategy::History;
 using strategy::LearningRate;

@@ -14,6 +14,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
@@ -185,6 +186,17 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
                   "missing rank; 0 disables the timeout")
       ->capture_default_str()
       ->group(group);
+}
+
+void add_metrics_option(CLI::App& command, std::string& metrics) {
+  command
+      .add_option("--metrics", metrics,
+                  fmt::format("Further metrics, such as auc,confusion: {}. top5 can be any number; "
+                              "precision, recall and f1 take :average=binary, macro or none (each "
+                              "class), auc and auc_pr take :exact=true (default: none)",
+                              model::metric_names()))
+      ->type_name("LIST")
+      ->group("Model");
 }
 
 void add_precision_option(CLI::App& command, model::Precision& precision) {

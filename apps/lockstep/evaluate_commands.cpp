@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
@@ -25,6 +26,9 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
@@ -39,6 +43,7 @@ struct RestoredArguments {
   PlaceArguments place;
   OutputArguments output;
   model::Precision precision = model::Precision::float32;
+  std::string metrics;  ///< of evaluate
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -112,9 +117,14 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       session, place.strategy,
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
-  auto trainer = std::make_unique<strategy::Trainer>(
-      *strategy, source.make(),
-      strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
+  model::Network network = source.make();
+  const model::Loss loss = source.loss.loss();
+  const strategy::TrainerOptions options{
+      .loss = loss,
+      .metrics = model::make_metrics(arguments.metrics, loss,
+                                     model::element_count(network.output_shape())),
+      .precision = arguments.precision};
+  auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
   data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
@@ -125,7 +135,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
 
 // ---- evaluate
 
-void print_json(const Restored& restored, const model::MetricSums& sums) {
+void print_json(const Restored& restored, const strategy::Evaluation& sums) {
   nlohmann::ordered_json event = {{"event", "evaluate"},
                                   {"checkpoint", restored.checkpoint.path.string()},
                                   {"step", restored.checkpoint.state.step},
@@ -137,13 +147,14 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
     event["top5_accuracy"] = sums.top5_accuracy();
     event["correct"] = sums.correct;
   }
+  strategy::add_metric_values(event, "", sums.values);
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
   event["time"] = seconds_since_1970();
   fmt::print("{}\n", dump_json(event));
 }
 
-void print_text(const Restored& restored, const model::MetricSums& sums) {
+void print_text(const Restored& restored, const strategy::Evaluation& sums) {
   fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
              restored.checkpoint.state.step, restored.dataset.description());
   const double loss = sums.loss();
@@ -151,12 +162,16 @@ void print_text(const Restored& restored, const model::MetricSums& sums) {
   if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
   if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1
     fmt::print(", top-5 accuracy {:.4f}", sums.top5_accuracy());
-  fmt::print("\nevaluated {} of {}\n", sums.samples, restored.dataset.size());
+  fmt::print("\n");
+  if (const std::string line = strategy::metric_line(sums.values); !line.empty())
+    fmt::print("{}\n", line);
+  fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes));
+  fmt::print("evaluated {} of {}\n", sums.samples, restored.dataset.size());
 }
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
-  const model::MetricSums sums =
+  const strategy::Evaluation sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
   if (arguments.output.json)
@@ -357,6 +372,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
+  add_metrics_option(*command, arguments->metrics);
   command->callback([=, &status] {
     status = run_restored(invocation, *arguments,
                           [&](job::Session& session) { return evaluate(session, *arguments); });

@@ -127,6 +127,7 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       ->delimiter(',');
   add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
              "Loss function: sparse-categorical-crossentropy or mean-squared-error");
+  add_metrics_option(command, a.metrics);
   add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
               "Fraction of the label that is spread over all classes, 0 to 1")
       ->default_str("0");

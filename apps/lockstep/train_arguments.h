@@ -47,6 +47,7 @@ struct TrainArguments {
   std::optional<strategy::PlateauOptions> plateau;
 
   std::string csv_log;
+  std::string metrics;  ///< names
   std::string summary_dir;
   std::int64_t log_every = 100;
 };

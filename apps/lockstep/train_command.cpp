@@ -22,6 +22,7 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
@@ -149,6 +150,10 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   require_classes(dataset, arguments);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
                                           arguments.data.images.value_or(ImagePreparation::none));
+  model::Network network = source.make();
+  strategy::TrainerOptions options_of_trainer = arguments.trainer;
+  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
+                                                   model::element_count(network.output_shape()));
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);
@@ -168,7 +173,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
     for (const std::string& warning :
          job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
-  strategy::Trainer trainer(*strategy, source.make(), arguments.trainer);
+  strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
   const strategy::History history = trainer.fit(dataset, fit);
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
 }

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+#include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/plan.h"
@@ -156,6 +158,12 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
   const TensorView output = active.output();
   const TensorView gradient = active.output_gradient();
   backend_->compute_loss(loss, output, samples, gradient);
+  // Before the backward pass, which reuses the memory.
+  if (copied_bytes_ + output.size_bytes() <= kept_bytes_) {
+    device::copy(kept_.as<std::byte>().data() + copied_bytes_, output.data(), output.size_bytes(),
+                 backend_->stream());
+    copied_bytes_ += output.size_bytes();
+  }
   if (context.profile != nullptr)
     context.profile->end(
         "loss", {.bytes = static_cast<std::int64_t>(output.size_bytes() + gradient.size_bytes())});
@@ -189,21 +197,51 @@ Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
   return active;
 }
 
-MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss) {
+MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss,
+                                         std::span<const float>* outputs) {
   if (batch.samples == 0) return {};
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   backend_->clear_sums();
-  backend_->compute_loss(loss, forward_in_inference(batch).output(), batch.samples, {});
+  const TensorView output = forward_in_inference(batch).output();
+  backend_->compute_loss(loss, output, batch.samples, {});
   backend_->fetch_sums();
-  return backend_->read_sums();
+  const MetricSums sums = backend_->read_sums();
+  if (outputs != nullptr) *outputs = on_host(output);
+  return sums;
 }
 
 std::span<const float> CompiledModel::predict_batch(const BatchView& batch) {
   if (batch.samples == 0) return {};
-  const TensorView outputs = forward_in_inference(batch).output();
+  return on_host(forward_in_inference(batch).output());
+}
+
+std::span<const float> CompiledModel::on_host(const TensorView& outputs) {
   if (backend_->runs_on_host() && outputs.type() == Precision::float32) return outputs.as<float>();
   host_outputs_.resize(outputs.size());
   backend_->read(outputs, host_outputs_);
+  return host_outputs_;
+}
+
+void CompiledModel::keep_outputs(std::int64_t samples) {
+  copied_bytes_ = 0;
+  kept_bytes_ = static_cast<std::size_t>(samples * element_count(network_->output_shape())) *
+                element_bytes(backend_->precision());
+  if (kept_bytes_ <= kept_.size()) return;
+  backend_->stream().synchronize();  // work in flight may use the old memory
+  kept_ = backend_->runs_on_host() ? device::HostAllocator().allocate(kept_bytes_)
+                                   : device::make_pinned_allocator()->allocate(kept_bytes_);
+  ++arenas_;
+}
+
+std::span<const float> CompiledModel::kept_outputs() {
+  const Precision type = backend_->precision();
+  const TensorView kept(kept_.data(), kept_bytes_ / element_bytes(type), type);
+  if (type == Precision::float32) return kept.as<float>();
+  host_outputs_.resize(kept.size());
+  if (type == Precision::bfloat16)
+    widen(kept.as<BFloat16>(), host_outputs_);
+  else
+    widen(kept.as<Float16>(), host_outputs_);
   return host_outputs_;
 }
 

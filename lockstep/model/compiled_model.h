@@ -96,8 +96,17 @@ class CompiledModel {
   /// computes in host memory.
   void stage(const BatchView& batch);
 
-  /// Forward and loss in inference mode: moving statistics, no dropout.
-  MetricSums evaluate_batch(const BatchView& batch, const Loss& loss);
+  /// Forward and loss in inference mode: moving statistics, no dropout. `outputs`, if given, is set
+  /// to what predict_batch() returns.
+  MetricSums evaluate_batch(const BatchView& batch, const Loss& loss,
+                            std::span<const float>* outputs = nullptr);
+
+  /// Makes the next train_loaded() calls, for `samples` samples together, copy their outputs to
+  /// host memory, which a recording does too. 0: none.
+  void keep_outputs(std::int64_t samples);
+  /// The outputs [samples, output shape...] since keep_outputs(), once the work on the backend's
+  /// stream is complete; valid until the next call on this model.
+  std::span<const float> kept_outputs();
 
   /// Outputs [samples, output shape...] in inference mode, valid until the next call on this model.
   std::span<const float> predict_batch(const BatchView& batch);
@@ -131,6 +140,7 @@ class CompiledModel {
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
   void grow_arena(std::size_t bytes, std::int64_t samples);
+  std::span<const float> on_host(const TensorView& outputs);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
@@ -142,11 +152,14 @@ class CompiledModel {
   device::Buffer
       micro_gradients_;   // receives the gradients of a further micro-batch before they are added
   device::Buffer arena_;  // shared by all plans: only one runs at a time
-  std::uint64_t arenas_ = 0;  // number of arenas allocated so far
+  std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
   TensorView loaded_;  // features of the current batch
   std::vector<float>
-      host_outputs_;  // of predict_batch, if the outputs are not float32 in host memory
+      host_outputs_;              // of predict_batch, if the outputs are not float32 in host memory
+  device::Buffer kept_;           // outputs of keep_outputs(), in the model's precision
+  std::size_t kept_bytes_ = 0;    // of its samples
+  std::size_t copied_bytes_ = 0;  // by train_loaded(), except in replayed recordings
 };
 
 }  // namespace lockstep::model

@@ -1,11 +1,12 @@
 #include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {
-namespace {
 
-constexpr std::string_view kValidationPrefix = "validation_";
-
-std::optional<double> find_value(const model::MetricSums& sums, std::string_view name) {
+std::optional<double> find_metric(const model::MetricSums& sums,
+                                  std::span<const model::MetricValue> values,
+                                  std::string_view name) {
+  for (const model::MetricValue& value : values)
+    if (value.is_single() && value.name == name) return value.values.front();
   if (name == "loss") return sums.loss();
   if (!sums.has_accuracy) return std::nullopt;
   if (name == "accuracy") return sums.accuracy();
@@ -13,12 +14,11 @@ std::optional<double> find_value(const model::MetricSums& sums, std::string_view
   return std::nullopt;
 }
 
-}  // namespace
-
 std::optional<double> EpochLogs::metric(std::string_view name) const {
-  if (!name.starts_with(kValidationPrefix)) return find_value(metrics, name);
+  constexpr std::string_view kPrefix = "validation_";
+  if (!name.starts_with(kPrefix)) return find_metric(metrics, values, name);
   if (!validation) return std::nullopt;
-  return find_value(*validation, name.substr(kValidationPrefix.size()));
+  return find_metric(*validation, validation_values, name.substr(kPrefix.size()));
 }
 
 }  // namespace lockstep::strategy

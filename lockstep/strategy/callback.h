@@ -16,6 +16,7 @@
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::strategy {
@@ -43,11 +44,14 @@ struct TrainBegin {
   std::vector<data::WorkerShare> shares;
   /// Files that are used only up to a damaged position.
   std::vector<data::DamagedFile> damaged_files;
-  bool has_validation = false;         ///< whether epochs end with a validation
-  std::int64_t global_batch = 0;       ///< samples per step over all replicas
-  std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
-  std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
-  std::int64_t steps_per_epoch = 0;    ///< including a smaller last step
+  bool has_validation = false;  ///< whether epochs end with a validation
+  /// The names of the single numbers of TrainerOptions::metrics.
+  std::vector<std::string> metrics = {};
+  std::vector<std::string> class_names = {};  ///< of the training data; empty if they have none
+  std::int64_t global_batch = 0;              ///< samples per step over all replicas
+  std::int64_t per_replica_batch = 0;         ///< maximum number of samples per step of a replica
+  std::int64_t micro_batch = 0;               ///< maximum number of samples per micro-batch
+  std::int64_t steps_per_epoch = 0;           ///< including a smaller last step
   std::int64_t first_step = 0;  ///< completed steps at the beginning: 0, or that of the checkpoint
   std::int64_t last_step = 0;   ///< completed steps at the end
   float learning_rate = 0;      ///< peak learning rate, after scaling with the global batch
@@ -112,12 +116,21 @@ struct EpochLogs {
   int data_workers = 0;  ///< active background threads of this rank at the end of the epoch
   allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
   float learning_rate = 0;                           ///< of the last step
+  /// Of TrainerOptions::metrics, over the samples that `metrics` covers, and over all validation
+  /// records. A run that resumes within the epoch continues the sums of at most 4096 numbers that
+  /// a checkpoint keeps; other values (auc:exact=true) are of the steps of that run.
+  std::vector<model::MetricValue> values = {};
+  std::vector<model::MetricValue> validation_values = {};  ///< likewise
 
-  /// The value under its name in JSON events: "loss", "accuracy", "top5", and with the prefix
-  /// "validation_" that of the validation. nullopt if this epoch has none of that name.
+  /// The value under its name in JSON events: "loss", "accuracy", "top5", "f1", and with the prefix
+  /// "validation_" that of the validation. nullopt if this epoch has no single number of that name.
   std::optional<double> metric(std::string_view name) const;
 };
 
+/// The number called `name` among `values`, or among "loss", "accuracy" and "top5" of `sums`.
+std::optional<double> find_metric(const model::MetricSums& sums,
+                                  std::span<const model::MetricValue> values,
+                                  std::string_view name);
 /// Passed to Callback::on_scalar().
 struct ScalarLogs {
   std::int64_t step = 0;  ///< completed steps

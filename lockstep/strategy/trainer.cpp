@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -33,6 +34,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
     throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
                 fmt::format("got {}", options.ema));
   return {.loss = options.loss,
+          .metrics = options.metrics,
           .precision = options.precision,
           .tf32 = options.tf32,
           .deterministic = options.deterministic,
@@ -94,12 +96,14 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   return history;
 }
 
-model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
+Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
   replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
-  job::Agreement(replicas_->strategy().ranks())
-      .require_same("ranks", "data and options", describe_plan(records));
+  std::string plan = describe_plan(records);
+  if (!options_.metrics.empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(options_.metrics));
+  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", plan);
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(

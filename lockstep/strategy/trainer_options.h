@@ -16,6 +16,7 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/network.h"
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
@@ -48,6 +49,9 @@ std::string to_string(const ParameterGroup& group);
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
+  /// Metrics beyond loss and accuracy, of training and evaluation: those of model::make_metrics(),
+  /// and the user's own. The same names on all ranks.
+  model::Metrics metrics = {};
   /// The optimizer. Its learning_rate, if set, is the peak of `schedule`.
   model::OptimizerOptions optimizer = model::Adam{};
   model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training
@@ -158,6 +162,16 @@ struct ReadOptions {
 struct History {
   std::vector<EpochLogs> epochs;  ///< the epochs of this run
   TrainEnd end;                   ///< how it ended
+};
+
+/// The result of Trainer::evaluate().
+struct Evaluation : model::MetricSums {
+  std::vector<model::MetricValue> values = {};  ///< of TrainerOptions::metrics, in their order
+
+  /// The value called `name`, as EpochLogs::metric().
+  std::optional<double> metric(std::string_view name) const {
+    return find_metric(*this, values, name);
+  }
 };
 
 /// The outputs for one global batch.

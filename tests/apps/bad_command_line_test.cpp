@@ -313,6 +313,12 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"base_batch_without_scaling", kTrain + "--lr-base-batch 64", 2,
                 "command line] expected --lr-scaling linear or sqrt with --lr-base-batch, got "
                 "none"},
+        Refusal{"misspelt_metric", kTrain + "--metrics f1,conf", 2,
+                "metrics] expected accuracy, top5, precision, recall, f1, auc, auc_pr, confusion, "
+                "perplexity, mae, mse, rmse or r2, got \"conf\" (did you mean confusion?)"},
+        Refusal{"metric_of_values_for_classes", kTrain + "--metrics mae", 2,
+                "metrics] expected a loss of values, such as mean_squared_error, with mae, got "
+                "sparse_categorical_crossentropy"},
         Refusal{"label_smoothing_of_a_regression", kTrain + "--loss mse --label-smoothing 0.1", 2,
                 "command line] expected --loss sparse-categorical-crossentropy with "
                 "--label-smoothing, got mean-squared-error"},

@@ -429,12 +429,21 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   const model::MetricSums expected = trainer.evaluate(data.batch(50));
 
   const Result result = run_lockstep(
-      "evaluate --json --data synthetic:8x8x1:4:500:train --checkpoint " + directory());
+      "evaluate --json --metrics f1,confusion --data synthetic:8x8x1:4:500:train --checkpoint " +
+      directory());
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto evaluated = result.event("evaluate");
   EXPECT_EQ(evaluated["correct"], expected.correct);
   EXPECT_NEAR(evaluated["loss"].get<double>(), expected.loss(), 1e-5);
   EXPECT_EQ(evaluated["parameter_hash"], checkpoint::hex16(trainer.parameter_hash()));
+  double right = 0;
+  for (std::size_t i = 0; i < 4; ++i) right += evaluated["confusion"][i][i].get<double>();
+  EXPECT_EQ(right, static_cast<double>(expected.correct));
+  EXPECT_GT(evaluated["f1"], 0);
+  const Result text = run_lockstep("evaluate --metrics f1,confusion,top2 --checkpoint " +
+                                   directory() + " --data synthetic:8x8x1:4:500:train");
+  EXPECT_THAT(text.output, ::testing::ContainsRegex("\nf1 0\\.[0-9]+, top2 0\\.[0-9]+\n"
+                                                    "confusion .rows: labels, columns: pred"));
 }
 
 /// Trains a linear model on `training` for an epoch, with checkpoints in `directory`, and returns

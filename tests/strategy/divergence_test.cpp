@@ -459,5 +459,35 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
   EXPECT_THAT(error("updates", 2), Not(HasSubstr("expected")));
 }
 
+/// A metric of a user: how many samples it has seen.
+class SamplesSeen final : public model::Metric {
+ public:
+  std::string name() const override { return "seen"; }
+  std::size_t sums() const override { return 1; }
+  void add(std::span<const float> outputs, const model::Targets& targets, std::int64_t samples,
+           std::vector<double>& sums) const override {
+    EXPECT_EQ(outputs.size(), targets.values.size());
+    for (const float target : targets.values) EXPECT_TRUE(std::isfinite(target));
+    sums[0] += static_cast<double>(samples);
+  }
+  std::vector<model::MetricValue> values(std::span<const double> sums) const override {
+    return {{.name = name(), .values = {sums[0]}}};
+  }
+};
+
+TEST(Divergence, LeavesSkippedStepsOutOfMetrics) {
+  const data::Dataset dataset = spoilt(5, [](std::int64_t step, auto) {
+    return step == 2 ? Damage::loss : step == 4 ? Damage::gradient : Damage::none;
+  });
+  TrainerOptions options = slow();
+  options.metrics = {std::make_shared<SamplesSeen>()};
+  for (const int replicas : {1, 3}) {
+    const EpochLogs epoch =
+        train(replicas, flat_network(), dataset, options).history.epochs.front();
+    EXPECT_EQ(epoch.skipped_samples, 2 * kBatch);
+    EXPECT_EQ(epoch.metric("seen"), 3 * kBatch) << replicas << " replicas";
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::strategy

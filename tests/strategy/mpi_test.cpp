@@ -5,7 +5,9 @@
 
 #include <csignal>
 #include <limits>
+#include <numeric>
 
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/fit/data_fit.h"
@@ -248,6 +250,26 @@ TEST(MpiTrainer, EvaluatesEachRecordOnce) {
   auto strategy = ranks_with(1);
   Trainer trainer(strategy, plain_network());
   EXPECT_EQ(trainer.evaluate(small_data(101).batch(10)).samples, 101);
+}
+
+TEST(MpiTrainer, HasTheSameMetricsOnAllRanks) {
+  auto strategy = ranks_with(2);
+  model::Network network({16}, "two");
+  network.add(model::Dense({.units = 2}));
+  TrainerOptions options;
+  options.metrics = model::make_metrics("auc:exact=true,confusion", options.loss, 2);
+  const data::Dataset dataset = data::Dataset::synthetic({16}, 2, 101).batch(10);
+  Trainer trainer(strategy, network, options);
+  const EpochLogs epoch = trainer.fit(dataset).epochs.front();
+  const Evaluation evaluation = trainer.evaluate(dataset);
+  for (const auto& values : {epoch.values, evaluation.values}) {
+    const double auc = values[0].values[0];
+    EXPECT_TRUE(auc >= 0 && auc <= 1) << auc;
+    const auto& counts = values[1].values;
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0.0), 101);
+    const std::string mine = fmt::format("{} {}", auc, counts[0]);
+    for (const std::string& other : job::mpi_session().all_gather(mine)) EXPECT_EQ(other, mine);
+  }
 }
 
 TEST(MpiTrainer, RefusesRanksWithDifferentData) {

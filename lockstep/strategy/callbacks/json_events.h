@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lockstep/strategy/callback.h"
@@ -55,5 +56,10 @@ class JsonEvents final : public Callback {
   allreduce::CommunicationTimes communication_;  // at the last step event
   std::chrono::steady_clock::time_point since_;
 };
+
+/// Adds values of metrics to `event`, each under its name behind `prefix`: a number, an array with
+/// one of each class, or a matrix as an array of rows.
+void add_metric_values(nlohmann::ordered_json& event, const std::string& prefix,
+                       std::span<const model::MetricValue> values);
 
 }  // namespace lockstep::strategy

@@ -13,6 +13,7 @@ namespace lockstep::strategy {
 /// The part of an epoch's account that a checkpoint keeps; over all replicas.
 struct EpochTotals {
   model::MetricSums sums = {};       ///< over the good steps
+  model::MetricTotals metrics = {};  ///< of TrainerOptions::metrics, over the same samples
   std::int64_t skipped_samples = 0;  ///< of the skipped steps
 };
 

@@ -273,14 +273,17 @@ bool FitLoop::validate(EpochLogs& logs) {
   const auto start = std::chrono::steady_clock::now();
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  logs.validation = evaluate(replicas_, *plan_.validation,
-                             one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
-                             [this] { return stop_.any_received(); });
+  const auto validation =
+      evaluate(replicas_, *plan_.validation,
+               one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
+               [this] { return stop_.any_received(); });
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
-  if (!logs.validation) {
+  if (!validation) {
     stop_.agree_on_signal();
     return false;
   }
+  logs.validation = *validation;
+  logs.validation_values = validation->values;
   logs.validation_seconds = seconds_since(start);
   notify([&](Callback& callback) { callback.on_test_end(*logs.validation); });
   return true;

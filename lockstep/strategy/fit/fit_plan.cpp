@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
@@ -58,6 +59,13 @@ data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy
   return {strategy.num_replicas_in_sync(), least == most ? least : strategy.num_replicas_in_sync()};
 }
 
+std::vector<std::string> single_metrics(const model::Metrics& metrics) {
+  std::vector<std::string> names;
+  for (const model::MetricValue& value : model::values_of(metrics, {}))
+    if (value.is_single()) names.push_back(value.name);
+  return names;
+}
+
 }  // namespace
 
 FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
@@ -84,7 +92,8 @@ void FitPlan::agree(const LocalReplicas& replicas) {
 }
 
 std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) const {
-  return metric_names(replicas.has_accuracy(), fit.validation.has_value());
+  return metric_names(replicas.has_accuracy(), fit.validation.has_value(),
+                      single_metrics(trainer.metrics));
 }
 
 std::string FitPlan::describe() const {
@@ -94,6 +103,8 @@ std::string FitPlan::describe() const {
                   describe_plan(dataset), last_step, trainer.seed, trainer.accumulate,
                   to_string(trainer.precision), to_string(trainer.normalization));
   if (!trainer.records_steps) plan += ", steps not recorded";
+  if (!trainer.metrics.empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(trainer.metrics));
   plan += fmt::format(", {}, shard policy {}", dataset.order(layout),
                       to_string(dataset.shard_policy()));
   if (const auto allowed = dataset.bad_records_allowed())
@@ -139,6 +150,8 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().damage(),
           .has_validation = fit.validation.has_value(),
+          .metrics = single_metrics(trainer.metrics),
+          .class_names = DataNames::of(dataset).classes,
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,

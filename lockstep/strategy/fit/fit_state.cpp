@@ -38,6 +38,7 @@ constexpr const char* kSlotsKey = "slots";
 constexpr const char* kEmaKey = "ema";        // only if there is an average
 constexpr const char* kGroupsKey = "groups";  // only if there are some
 constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
+constexpr const char* kMetricsKey = "epoch_metrics";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given,
@@ -247,6 +248,28 @@ void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
   }
 }
 
+/// The sums of the epoch's metrics by name. No lists: they grow with the samples.
+nlohmann::json metrics_to_json(const model::Metrics& metrics, const model::MetricTotals& totals) {
+  constexpr std::size_t kMaxSums = 4096;
+  auto json = nlohmann::json::object();
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    if (metrics[i]->sums() > 0 && totals[i].size() <= kMaxSums &&
+        std::ranges::all_of(totals[i], [](double sum) { return std::isfinite(sum); }))
+      json[metrics[i]->name()] = totals[i];
+  return json;
+}
+
+/// What a checkpoint has of them; the others begin at 0.
+model::MetricTotals metrics_of_json(const model::Metrics& metrics, const nlohmann::json& json) {
+  model::MetricTotals totals;
+  for (const auto& metric : metrics) {
+    totals.emplace_back(metric->sums());
+    const auto saved = json.value(metric->name(), std::vector<double>());
+    if (saved.size() == totals.back().size()) totals.back() = saved;
+  }
+  return totals;
+}
+
 /// The numbers of a checkpoint; one that is missing is 0.
 struct Numbers {
   const checkpoint::RestoredCheckpoint& of;
@@ -314,6 +337,8 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
     configuration[kFrozenKey] = std::move(frozen);
+  if (!state.epoch.metrics.empty())
+    configuration[kMetricsKey] = metrics_to_json(plan.trainer.metrics, state.epoch.metrics);
   describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
 }
@@ -348,6 +373,9 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .correct_top5 = numbers.count("epoch_correct_top5"),
                           .has_accuracy = replicas.has_accuracy()},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
+  if (saved.configuration->contains(kMetricsKey))
+    state.epoch.metrics =
+        metrics_of_json(plan.trainer.metrics, saved.configuration->at(kMetricsKey));
   if (saved.metrics.contains(kGoodStepsKey))
     replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {
       replica.loss_scaler().restore(static_cast<float>(saved.loss_scale), good_steps);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
@@ -115,6 +116,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
     : strategy_(strategy),
       network_(std::move(network)),
       has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
+      metrics_(options.metrics),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
   static_cast<void>(options.normalization.members(
       strategy_.num_replicas_in_sync()));  // throws before threads start
@@ -206,6 +208,17 @@ model::MetricSums LocalReplicas::take_metrics() {
   });
   sums.has_accuracy = has_accuracy_;
   return sums;
+}
+
+model::MetricTotals LocalReplicas::take_metric_totals() {
+  model::MetricTotals totals;
+  if (metrics_.empty()) return totals;
+  run([&](Replica& replica, int local) {
+    model::MetricTotals all =
+        reduce_totals(replica.group(), metrics_, replica.take_metric_totals());
+    if (local == 0) totals = std::move(all);
+  });
+  return totals;
 }
 
 }  // namespace lockstep::strategy

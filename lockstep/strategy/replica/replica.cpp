@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
@@ -161,6 +162,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const bool is_timed =
       profile_ != nullptr && profile_->begin_step(part.samples, request.input_seconds);
   timing_ = is_timed ? profile_ : nullptr;
+  if (!options_.metrics.empty()) model_.keep_outputs(part.samples);
   enqueue_step(part, request);
   if (next != nullptr) model_.stage(micro_batches_.view(*next, micro_batches_.range(*next, 0)));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
@@ -178,6 +180,9 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
     result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
   metrics_ += mine;
+  if (!options_.metrics.empty())
+    model::add_batch(options_.metrics, model_.kept_outputs(), micro_batches_.view(part).targets,
+                     part.samples, metric_totals_);
   moving_statistics_->add_samples(part.samples);
   return result;
 }
@@ -276,6 +281,17 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
 
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
+model::MetricTotals Replica::take_metric_totals() { return std::exchange(metric_totals_, {}); }
+
+model::MetricSums Replica::evaluate(const data::Batch& part, model::MetricTotals& totals) {
+  const model::BatchView batch = micro_batches_.view(part);
+  if (options_.metrics.empty()) return model_.evaluate_batch(batch, options_.loss);
+  std::span<const float> outputs;
+  const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss, &outputs);
+  model::add_batch(options_.metrics, outputs, batch.targets, batch.samples, totals);
+  return sums;
+}
+
 void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }
 std::span<float> Replica::trained_parameters() {
   return model_.parameters().first(model_.gradients().size());
@@ -318,6 +334,27 @@ model::MetricSums reduce_metrics(const allreduce::Communicator& group,
           .correct = counts[1],
           .correct_top5 = counts[2],
           .has_accuracy = mine.has_accuracy};
+}
+
+model::MetricTotals reduce_totals(const allreduce::Communicator& group,
+                                  const model::Metrics& metrics, const model::MetricTotals& mine) {
+  model::MetricTotals totals;
+  model::add_totals(metrics, mine, totals);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    std::vector<double>& sums = totals[i];
+    if (metrics[i]->sums() > 0) {
+      group.all_reduce(std::span(sums)).wait();
+      continue;
+    }
+    const auto lists = group.all_gather(std::as_bytes(std::span(sums)));
+    sums.clear();
+    for (const std::vector<std::byte>& list : lists) {
+      const std::size_t begin = sums.size();
+      sums.resize(begin + list.size() / sizeof(double));
+      if (!list.empty()) std::memcpy(&sums[begin], list.data(), list.size());
+    }
+  }
+  return totals;
 }
 
 }  // namespace lockstep::strategy

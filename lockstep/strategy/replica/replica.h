@@ -16,6 +16,7 @@
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
 #include "lockstep/model/updater.h"
 #include "lockstep/strategy/replica/gradient_memory.h"
@@ -31,7 +32,8 @@ class ReplicaStatistics;
 
 /// How a replica computes.
 struct ReplicaOptions {
-  model::Loss loss;  ///< the loss to minimize
+  model::Loss loss;             ///< the loss to minimize
+  model::Metrics metrics = {};  ///< metrics beyond those of MetricSums
   /// Of activations and of the weights in products.
   model::Precision precision = model::Precision::float32;
   bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
@@ -133,6 +135,8 @@ class Replica {
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
+  /// The totals of ReplicaOptions::metrics over the same samples.
+  model::MetricTotals take_metric_totals();
 
   /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and
   /// training continues from. With sync normalization they are already the same. Collective.
@@ -148,10 +152,8 @@ class Replica {
   /// and until the first step after they were. The same on all replicas.
   bool statistics_agree() const;
 
-  /// Sums of loss and metrics in inference mode.
-  model::MetricSums evaluate(const data::Batch& part) {
-    return model_.evaluate_batch(micro_batches_.view(part), options_.loss);
-  }
+  /// Sums of loss and metrics in inference mode. Adds those of ReplicaOptions::metrics to `totals`.
+  model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
   /// Outputs [samples, outputs] in inference mode; valid until the next call.
   std::span<const float> predict(const data::Batch& part) {
     return model_.predict_batch(micro_batches_.view(part));
@@ -189,6 +191,7 @@ class Replica {
   std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   model::MetricSums metrics_;
+  model::MetricTotals metric_totals_;  // of options_.metrics
   model::StepProfile* profile_ = nullptr;
   model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };
@@ -197,5 +200,10 @@ class Replica {
 /// everywhere. Collective.
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine);
+
+/// The totals of `metrics` over all members of `group`: sums in double, lists in the order of the
+/// members. Collective.
+model::MetricTotals reduce_totals(const allreduce::Communicator& group,
+                                  const model::Metrics& metrics, const model::MetricTotals& mine);
 
 }  // namespace lockstep::strategy
