@@ -143,12 +143,15 @@ std::string metrics_text(const checkpoint::TrainingState& state) {
   const auto& metrics = state.metrics;
   const auto samples = metrics.find(strategy::kEpochSamplesKey);
   const auto loss = metrics.find(strategy::kEpochLossKey);
+  const auto excess = metrics.find(strategy::kEpochWeightKey);
   std::string text;
   if (samples == metrics.end() || loss == metrics.end())
     for (const auto& [name, value] : metrics) text += fmt::format("  {} = {}\n", name, value);
   else if (samples->second > 0)
-    text = fmt::format("  loss {:.6g} over {} samples of the epoch\n",
-                       loss->second / samples->second, samples->second);
+    text = fmt::format(
+        "  loss {:.6g} over {} samples of the epoch\n",
+        loss->second / (samples->second + (excess == metrics.end() ? 0 : excess->second)),
+        samples->second);
   return text;
 }
 

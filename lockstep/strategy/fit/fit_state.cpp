@@ -236,6 +236,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
                      {kEpochSamplesKey, static_cast<double>(sums.samples)},
                      {"epoch_correct", static_cast<double>(sums.correct)},
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
+                     {kEpochWeightKey, sums.weight_excess},
                      {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
   if (scaler.is_dynamic())
     written.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
@@ -287,7 +288,8 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .samples = numbers.count(kEpochSamplesKey),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
-                          .has_accuracy = replicas.has_accuracy()},
+                          .has_accuracy = replicas.has_accuracy(),
+                          .weight_excess = numbers.number(kEpochWeightKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
   if (saved.metrics.contains(kGoodStepsKey))
     replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {

@@ -281,15 +281,16 @@ device::HostView Replica::host_view(std::span<float> values) {
 
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine) {
-  double loss = mine.loss_sum;
+  std::array<double, 2> sums{mine.loss_sum, mine.weight_excess};
   std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
-  group.all_reduce(std::span(&loss, 1)).wait();
+  group.all_reduce(std::span<double>(sums)).wait();
   group.all_reduce(std::span<std::int64_t>(counts)).wait();
-  return {.loss_sum = loss,
+  return {.loss_sum = sums[0],
           .samples = counts[0],
           .correct = counts[1],
           .correct_top5 = counts[2],
-          .has_accuracy = mine.has_accuracy};
+          .has_accuracy = mine.has_accuracy,
+          .weight_excess = sums[1]};
 }
 
 }  // namespace lockstep::strategy

@@ -187,8 +187,8 @@ class Replica {
   model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };
 
-/// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same
-/// everywhere. Collective.
+/// Sums over all members of `group`: loss and weights in double, counts as integers, so exact and
+/// the same everywhere. Collective.
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine);
 
