@@ -108,7 +108,7 @@ std::string network_text(const checkpoint::TrainingState& state) {
   try {
     const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
     const model::Network network = source.make();
-    const bool has_classes = source.loss.kind != LossKind::mean_squared_error;
+    const bool has_classes = model::activation_of(source.loss) == "softmax";
     const auto classes = strategy::DataNames::of(state.configuration).classes;
     const bool lists_classes = has_classes && !classes.empty() && classes.size() <= kMaxNames;
     return fmt::format(

@@ -85,7 +85,7 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 /// `has_names`: whether the names of its classes are known.
 data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool has_names) {
   std::int64_t& classes = data.open.tfrecord.classes;
-  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) {
+  if (classes == 0 && std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
     classes = source.outputs;
     data.open.tfrecord.classes_by_name = has_names;
   }
@@ -113,7 +113,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
   auto trainer = std::make_unique<strategy::Trainer>(
       *strategy, source.make(),
-      strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
+      strategy::TrainerOptions{.loss = source.loss, .precision = arguments.precision});
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
   data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
@@ -331,7 +331,7 @@ void report_predictions(const PredictArguments& arguments, const Restored& resto
 int predict(job::Session& session, const PredictArguments& arguments) {
   const OutputArguments& output = arguments.restored.output;
   const Restored restored = restore(session, arguments.restored);
-  const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
+  const bool classes = model::activation_of(restored.source.loss) == "softmax";
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, output.json,

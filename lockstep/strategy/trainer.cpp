@@ -27,6 +27,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
   return {.loss = options.loss,
+          .class_weights = options.class_weights,
           .precision = options.precision,
           .tf32 = options.tf32,
           .deterministic = options.deterministic,

@@ -34,6 +34,10 @@ RateScaling parse_rate_scaling(std::string_view name);
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
+  /// A factor on loss and gradient for the samples of each class, in training alone; empty: all are
+  /// 1. The mean is over the sum of weights, so only their ratios matter. balanced_class_weights()
+  /// computes them from data.
+  std::vector<float> class_weights = {};
   /// The optimizer. Its learning_rate, if set, is the peak of `schedule`.
   model::OptimizerOptions optimizer = model::Adam{};
   model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training

@@ -556,7 +556,7 @@ TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
     const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
     EXPECT_EQ(source.input_shape, model::Shape({4}));
     EXPECT_EQ(source.outputs, 3);
-    EXPECT_EQ(source.loss.label_smoothing, 0.25);
+    EXPECT_EQ(std::get<model::SparseCategoricalCrossentropy>(source.loss).label_smoothing, 0.25F);
     EXPECT_EQ(source.make().nodes().front().name, "out");
   }
 }

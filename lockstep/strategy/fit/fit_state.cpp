@@ -179,11 +179,13 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
                       const model::Loss& loss) {
   const auto description = model::network_to_json(network);
   if (!description) return;
-  const auto* const entropy = std::get_if<model::SparseCategoricalCrossentropy>(&loss);
-  configuration[kNetworkKey] = {
-      {"description", *description},
-      {"loss", entropy ? "sparse-categorical-crossentropy" : "mean-squared-error"},
-      {"label_smoothing", entropy ? entropy->label_smoothing : 0}};
+  if (std::holds_alternative<model::CustomLossPointer>(loss)) return;
+  model::Loss copy = loss;
+  nlohmann::json& network_and_loss = configuration[kNetworkKey];
+  network_and_loss = {{"description", *description},
+                      {"loss", model::name_of(loss)},
+                      {"label_smoothing", 0}};  // earlier versions require it
+  for (const auto& [name, value] : model::loss_parameters(copy)) network_and_loss[name] = *value;
 }
 
 /// What the evaluation of a checkpoint repeats, or cannot.

@@ -156,7 +156,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
       profile_ != nullptr && profile_->begin_step(part.samples, request.input_seconds);
   timing_ = is_timed ? profile_ : nullptr;
   enqueue_step(part, request);
-  if (next != nullptr) model_.stage(micro_batches_.view(*next, micro_batches_.range(*next, 0)));
+  if (next != nullptr) model_.stage(view(*next, 0));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   StepResult result;
   result.report = step_scalars_.read(model_.backend().stream());
@@ -246,11 +246,18 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
           .profile = timing_};
 }
 
+model::BatchView Replica::view(const data::Batch& part, std::int64_t number) {
+  model::BatchView view = micro_batches_.view(part, micro_batches_.range(part, number));
+  if (options_.class_weights.empty()) return view;
+  model::weigh_by_class(view.targets, options_.class_weights, view.samples, sample_weights_);
+  view.targets.sample_weights = sample_weights_;
+  return view;
+}
+
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
-  const data::Range range = micro_batches_.range(part, number);
-  const bool staged = request.staged && number == 0 && range.size() > 0;
-  model_.load(micro_batches_.view(part, range), context(part, request, number), options_.loss,
-              staged);
+  const model::BatchView batch = view(part, number);
+  const bool staged = request.staged && number == 0 && batch.samples > 0;
+  model_.load(batch, context(part, request, number), options_.loss, staged);
 }
 
 void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,

@@ -32,6 +32,8 @@ class ReplicaStatistics;
 /// How a replica computes.
 struct ReplicaOptions {
   model::Loss loss;  ///< the loss to minimize
+  /// Factors on the samples of each class in training; empty: all are 1.
+  std::vector<float> class_weights = {};
   /// Of activations and of the weights in products.
   model::Precision precision = model::Precision::float32;
   bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
@@ -159,6 +161,8 @@ class Replica {
   void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request,
                              std::int64_t number) const;
+  /// Micro-batch `number` of `part`, with weights; valid until the next call.
+  model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
   void end_piece(std::string_view name, const model::Work& work = {});
@@ -175,6 +179,7 @@ class Replica {
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   MicroBatches micro_batches_;
+  std::vector<float> sample_weights_;  // of the micro-batch loaded last, with class weights
   std::unique_ptr<MovingStatistics> moving_statistics_;
   std::unique_ptr<model::Updater> updater_;
   StepScalars step_scalars_;
