@@ -113,10 +113,12 @@ void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
 void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const float> weights) {
   if (weights.empty()) return;
   const std::int64_t classes = class_count(loss, outputs);
+  if (classes == 0)
+    throw Error(ErrorCategory::input, "class-weights", "expected a loss with classes",
+                fmt::format("got {}", to_string(loss)));
   if (static_cast<std::int64_t>(weights.size()) != classes)
     throw Error(ErrorCategory::input, "class-weights",
-                classes > 0 ? fmt::format("expected {} weights, one for each class", classes)
-                            : fmt::format("expected a loss with classes, got {}", to_string(loss)),
+                fmt::format("expected {} weights, one for each class", classes),
                 fmt::format("got {} weights", weights.size()));
   for (std::size_t k = 0; k < weights.size(); ++k)
     if (!(weights[k] >= 0 && std::isfinite(weights[k])))

@@ -278,6 +278,21 @@ TEST(DataFit, NamesTheLossOfTargets) {
               HasSubstr("targets= selects columns of a table"));
 }
 
+TEST(DataFit, BalancesTheWeightsOfClasses) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  const auto data = [](data::MemoryLabels labels, const data::SampleSpec& spec) {
+    return data::Dataset::from_memory(std::vector<float>(8), std::move(labels), spec);
+  };
+  EXPECT_EQ(balanced_class_weights(
+                *strategy, data(std::vector<std::int32_t>{0, 0, 3, 0, 0, 0, 1, 1}, {{1}, 4, 0})),
+            std::vector<float>({8.0F / (4 * 5), 1, 0, 2}));
+  EXPECT_THAT(error_of([&] {
+                balanced_class_weights(*strategy, data(std::vector<float>(8), {{1}, 0, 1}));
+              }),
+              HasSubstr("[class-weights] expected class labels to balance; "));
+}
+
 TEST_F(ScaleWarning, IsLoggedOnceByATraining) {
   model::Network network({2}, "linear");
   network.add(model::Dense({.units = 2}));
