@@ -43,11 +43,17 @@ using data::Sample;
 
 using model::Adam;
 using model::AdamW;
+using model::BinaryCrossentropy;
+using model::CategoricalCrossentropy;
+using model::CustomLoss;
+using model::Huber;
 using model::Lamb;
 using model::Lars;
+using model::MeanAbsoluteError;
 using model::MeanSquaredError;
 using model::MetricSums;
 using model::Network;
+using model::SampleTargets;
 using model::Schedule;
 using model::Sgd;
 using model::SparseCategoricalCrossentropy;
