@@ -121,7 +121,7 @@ struct Sample {
 
   Row values() const { return targets.values.subspan(index * outputs.size(), outputs.size()); }
   float target(std::size_t output) const {
-    return targets.labels.empty() ? values()[output] : static_cast<float>(targets.labels[index]);
+    return targets.values.empty() ? static_cast<float>(targets.labels[index]) : values()[output];
   }
 };
 

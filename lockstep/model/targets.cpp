@@ -57,7 +57,7 @@ void check_values(const Loss& loss, std::size_t samples, std::size_t width,
 
 void check(const BinaryCrossentropy& loss, std::size_t samples, std::size_t width,
            const Targets& targets) {
-  if (width != 1 || targets.labels.size() != samples)
+  if (width != 1 || !targets.values.empty() || targets.labels.size() != samples)
     return check_values(Loss(loss), samples, width, targets);
   check_labels(Loss(loss), targets.labels, 2);
 }

@@ -168,6 +168,41 @@ INSTANTIATE_TEST_SUITE_P(MicroBatches, Accumulation,
                          ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)),
                          name_of_pieces);
 
+/// The squared distance from the label as a vector of 0 and 1.
+class DistanceFromLabel final : public model::CustomLoss {
+ public:
+  double value(std::span<const float> outputs, const model::SampleTargets& targets) const override {
+    double sum = 0;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const auto difference = static_cast<double>(difference_of(outputs, targets, k));
+      sum += difference * difference;
+    }
+    return sum;
+  }
+  void gradient(std::span<const float> outputs, const model::SampleTargets& targets,
+                std::span<float> gradient) const override {
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      gradient[k] = 2 * difference_of(outputs, targets, k);
+  }
+
+ private:
+  static float difference_of(std::span<const float> outputs, const model::SampleTargets& targets,
+                             std::size_t k) {
+    return outputs[k] - (static_cast<std::size_t>(targets.label) == k ? 1.0F : 0.0F);
+  }
+};
+
+TEST(LossOfTheUser, IsTheSameForAnyNumberOfReplicas) {
+  const TrainerOptions options{.loss = std::make_shared<DistanceFromLabel>(),
+                               .optimizer = model::Sgd{},
+                               .schedule = {.peak = 0.02F}};
+  const Outcome one = train(1, plain_network(), ragged_data(), options, {.epochs = 2});
+  const Outcome three = train(3, plain_network(), ragged_data(), options, {.epochs = 2});
+  expect_close(three.losses, one.losses, 1e-5);
+  EXPECT_LT(one.history.epochs[1].metrics.loss(), one.history.epochs[0].metrics.loss());
+  EXPECT_FALSE(one.history.epochs[1].metrics.has_accuracy);
+}
+
 TEST(ClassWeights, CountByTheirRatios) {
   const FitOptions fit{.epochs = 1};
   const auto with = [&](std::vector<float> weights) {
