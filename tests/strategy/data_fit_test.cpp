@@ -276,6 +276,10 @@ TEST(DataFit, NamesTheLossOfTargets) {
   two.add(model::Dense({.units = 1}));
   EXPECT_THAT(error_of([&] { check_data_fits(fruit(), two, model::MeanSquaredError()); }),
               HasSubstr("targets= selects columns of a table"));
+  EXPECT_EQ(error_of([&] { check_data_fits(fruit(), two, model::BinaryCrossentropy()); }),
+            "[fruit] expected 2 classes and a network with 1 output for binary_crossentropy, or "
+            "targets, got 3 classes, and model two has 1 output");
+  EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
 }
 
 TEST(DataFit, BalancesTheWeightsOfClasses) {

@@ -12,6 +12,7 @@
 #include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/job/agreement.h"
 #include "lockstep/model/tensor.h"
@@ -88,8 +89,8 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
     if (spec.classes > 2 || outputs != 1)
       refuse(fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
                          model::to_string(loss)),
-             fmt::format("got {} classes, and model {} has {} outputs", spec.classes,
-                         network.name(), outputs));
+             fmt::format("got {} classes, and model {} has {}", spec.classes, network.name(),
+                         counted(outputs, "output")));
   } else if (spec.targets != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
