@@ -111,7 +111,7 @@ std::string network_text(const checkpoint::TrainingState& state) {
   try {
     const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
     const model::Network network = source.make();
-    const bool has_classes = source.loss.kind != LossKind::mean_squared_error;
+    const bool has_classes = model::activation_of(source.loss) == "softmax";
     const auto classes = strategy::DataNames::of(state.configuration).classes;
     const bool lists_classes = has_classes && !classes.empty() && classes.size() <= kMaxNames;
     return fmt::format(
@@ -146,12 +146,15 @@ std::string metrics_text(const checkpoint::TrainingState& state) {
   const auto& metrics = state.metrics;
   const auto samples = metrics.find(strategy::kEpochSamplesKey);
   const auto loss = metrics.find(strategy::kEpochLossKey);
+  const auto excess = metrics.find(strategy::kEpochWeightKey);
   std::string text;
   if (samples == metrics.end() || loss == metrics.end())
     for (const auto& [name, value] : metrics) text += fmt::format("  {} = {}\n", name, value);
   else if (samples->second > 0)
-    text = fmt::format("  loss {:.6g} over {} samples of the epoch\n",
-                       loss->second / samples->second, samples->second);
+    text = fmt::format(
+        "  loss {:.6g} over {} samples of the epoch\n",
+        loss->second / (samples->second + (excess == metrics.end() ? 0 : excess->second)),
+        samples->second);
   return text;
 }
 

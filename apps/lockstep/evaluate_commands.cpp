@@ -91,7 +91,7 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 /// `has_names`: whether the names of its classes are known.
 data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool has_names) {
   std::int64_t& classes = data.open.tfrecord.classes;
-  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) {
+  if (classes == 0 && std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
     classes = source.outputs;
     data.open.tfrecord.classes_by_name = has_names;
   }
@@ -118,7 +118,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
   model::Network network = source.make();
-  const model::Loss loss = source.loss.loss();
+  const model::Loss loss = source.loss;
   const strategy::TrainerOptions options{
       .loss = loss,
       .metrics = model::make_metrics(arguments.metrics, loss,
@@ -347,7 +347,7 @@ void report_predictions(const PredictArguments& arguments, const Restored& resto
 int predict(job::Session& session, const PredictArguments& arguments) {
   const OutputArguments& output = arguments.restored.output;
   const Restored restored = restore(session, arguments.restored);
-  const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
+  const bool classes = model::activation_of(restored.source.loss) == "softmax";
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, output.json,

@@ -96,6 +96,33 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
   options.buckets = buckets;
 }
 
+void set_label_smoothing(model::Loss& loss, double smoothing) {
+  if (smoothing == 0) return;
+  for (const auto& [name, value] : model::loss_parameters(loss))
+    if (name == "label_smoothing") {
+      *value = static_cast<float>(smoothing);
+      return;
+    }
+  refuse("expected a cross-entropy as --loss with --label-smoothing",
+         fmt::format("got {}", model::name_of(loss)));
+}
+
+/// Of the numbers "1,2.5"; none for "auto" and "".
+std::vector<float> class_weights_of(std::string_view text) {
+  std::vector<float> weights;
+  if (text.empty() || text == "auto") return weights;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const auto weight = parse_number<float>(rest.substr(0, comma));
+    if (!weight)
+      refuse("expected --class-weights to be auto or a number for each class, such as 1,2.5",
+             fmt::format("got \"{}\"", text));
+    weights.push_back(*weight);
+    if (comma == std::string_view::npos) return weights;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 void add_model_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Model");
   const auto names = zoo::names();
@@ -125,12 +152,20 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false)
       ->delimiter(',');
-  add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
-             "Loss function: sparse-categorical-crossentropy or mean-squared-error");
+  const auto losses = model::loss_names();
+  add_parsed(command, "--loss", a.trainer.loss, model::parse_loss,
+             "sparse-categorical-crossentropy",
+             fmt::format("Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
+                         "binary-crossentropy:label_smoothing=0.1",
+                         list_names(losses)));
   add_metrics_option(command, a.metrics);
-  add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
+  add_between(command, "--label-smoothing", a.label_smoothing, 0.0, 1.0,
               "Fraction of the label that is spread over all classes, 0 to 1")
       ->default_str("0");
+  command.add_option("--class-weights", a.class_weights,
+                     "Factors on loss and gradient of the samples of each class, in training "
+                     "alone: W0,W1,..., or auto, with which all classes count the same (reads "
+                     "every record once before the training, each rank its part)");
   add_between(command, "--mixup", a.mixup, 0.0, 4.0,
               "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), "
               "0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy only the sample's "
@@ -535,14 +570,12 @@ void complete(TrainArguments& a) {
   require_given("--data", a.data.data);
   check_schedule_options(a.trainer);
   check_checkpoint_options(a.fit.checkpoint);
-  if (a.loss.kind != LossKind::sparse_categorical_crossentropy && a.loss.label_smoothing > 0)
-    refuse("expected --loss sparse-categorical-crossentropy with --label-smoothing",
-           "got mean-squared-error");
+  set_label_smoothing(a.trainer.loss, a.label_smoothing);
+  a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse("expected --validation-data with --validate-every", "it was not given");
   if (a.pretrained.reset_head && a.pretrained.path.empty())
     refuse("expected --init-from with --reset-head", "it was not given");
-  a.trainer.loss = a.loss.loss();
   a.trainer.optimizer = optimizer_options(a.optimizer);
   if (a.fit.epochs == 0 && a.fit.steps == 0) a.fit.epochs = 1;
   a.fit.prefetch = a.data.prefetch;

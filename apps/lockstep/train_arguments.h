@@ -30,9 +30,10 @@ struct TrainArguments {
   bool verbose = false;
 
   std::string model;
-  LossChoice loss;
   OptimizerArguments optimizer;
-  strategy::TrainerOptions trainer;  ///< complete() sets the loss and the optimizer
+  strategy::TrainerOptions trainer;  ///< complete() sets the optimizer and the class weights
+  double label_smoothing = 0;
+  std::string class_weights;  ///< "auto": as balanced_class_weights(); else also in `trainer`
 
   double mixup = 0;
   std::string validation_data;

@@ -30,6 +30,7 @@
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
 #include "lockstep/strategy/callbacks/summaries.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
@@ -148,7 +149,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
-  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
+  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.trainer.loss,
                                           arguments.data.images.value_or(ImagePreparation::none));
   model::Network network = source.make();
   strategy::TrainerOptions options_of_trainer = arguments.trainer;
@@ -173,6 +174,8 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
     for (const std::string& warning :
          job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
+  if (arguments.class_weights == "auto")
+    options_of_trainer.class_weights = strategy::balanced_class_weights(*strategy, dataset);
   strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
   const strategy::History history = trainer.fit(dataset, fit);
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;

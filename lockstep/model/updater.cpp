@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/metric_sums.h"
 #include "lockstep/model/optimizer.h"
 
 namespace lockstep::model {
@@ -35,10 +35,11 @@ class HostUpdater final : public Updater {
 
   void update(std::span<const float> summable) override {
     outcome_ = {.applied = SummableMetrics::is_finite(summable.data())};
-    float scale = 1 / request_.loss_scale;
+    const float of_weights = SummableMetrics::gradient_factor(summable.data());
+    float scale = of_weights / request_.loss_scale;
     if (outcome_.applied && request_.clip_norm > 0) {
-      outcome_.gradient_norm =
-          global_norm(arrays_.gradients) / static_cast<double>(request_.loss_scale);
+      outcome_.gradient_norm = global_norm(arrays_.gradients) * static_cast<double>(of_weights) /
+                               static_cast<double>(request_.loss_scale);
       outcome_.applied = std::isfinite(outcome_.gradient_norm);
       scale *= clip_scale(outcome_.gradient_norm, request_.clip_norm);
     } else if (outcome_.applied) {

@@ -60,8 +60,8 @@ class Updater {
   /// Sets the arguments of the next update; not part of the work that can be recorded and replayed.
   virtual void begin(const UpdateRequest& request) = 0;
   /// Enqueues the update on the model's stream. `summable` is the sum over all replicas of
-  /// SummableMetrics. The step is not applied if their loss or an element of the gradient is not
-  /// finite, in every precision.
+  /// SummableMetrics; the gradient is multiplied by its gradient_factor(). The step is not applied
+  /// if their loss or an element of the gradient is not finite, in every precision.
   virtual void update(std::span<const float> summable) = 0;
   /// The result of the last update. Waits for it.
   virtual UpdateOutcome outcome() = 0;

@@ -35,6 +35,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
                 fmt::format("got {}", options.ema));
   return {.loss = options.loss,
           .metrics = options.metrics,
+          .class_weights = options.class_weights,
           .precision = options.precision,
           .tf32 = options.tf32,
           .deterministic = options.deterministic,

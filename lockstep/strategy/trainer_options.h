@@ -52,6 +52,10 @@ struct TrainerOptions {
   /// Metrics beyond loss and accuracy, of training and evaluation: those of model::make_metrics(),
   /// and the user's own. The same names on all ranks.
   model::Metrics metrics = {};
+  /// A factor on loss and gradient for the samples of each class, in training alone; empty: all are
+  /// 1. The mean is over the sum of weights, so only their ratios matter. balanced_class_weights()
+  /// computes them from data.
+  std::vector<float> class_weights = {};
   /// The optimizer. Its learning_rate, if set, is the peak of `schedule`.
   model::OptimizerOptions optimizer = model::Adam{};
   model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training

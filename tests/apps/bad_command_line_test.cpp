@@ -190,16 +190,28 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --optimizer lars with --trust-coefficient, got lamb"},
         Refusal{"trust_coefficient_of_0", kTrain + "--optimizer lars --trust-coefficient 0", 2,
                 "lars] expected a trust coefficient above 0, got 0"},
-        Refusal{
-            "unknown_loss", kTrain + "--loss hinge", 2,
-            "loss] expected sparse-categorical-crossentropy or mean-squared-error, got \"hinge\""},
+        Refusal{"unknown_loss", kTrain + "--loss hinge", 2,
+                "loss] expected sparse-categorical-crossentropy, mean-squared-error, "
+                "binary-crossentropy, "
+                "categorical-crossentropy, mean-absolute-error or huber, got \"hinge\""},
+        Refusal{"unknown_parameter_of_a_loss", kTrain + "--loss huber:beta=2", 2,
+                "loss] expected delta=X as parameters of huber, got \"beta=2\""},
+        Refusal{"parameter_of_a_loss_without", kTrain + "--loss mae:delta=2", 2,
+                "loss] expected no parameter of mean-absolute-error, got \"delta=2\""},
+        Refusal{"parameter_of_a_loss_out_of_range", kTrain + "--loss huber:delta=0", 2,
+                "huber] expected delta above 0, got 0"},
+        Refusal{"class_weights_that_are_none", kTrain + "--class-weights 1,b", 2,
+                "command line] expected --class-weights to be auto or a number for each class, "
+                "such as 1,2.5, got \"1,b\""},
         Refusal{"unknown_schedule", kTrain + "--lr-schedule triangle", 2, ""},
         Refusal{"scaled_rate_without_its_batch", kTrain + "--lr-scaling linear", 2,
                 "lr-scaling] expected the global batch size that the learning rate refers to "
                 "(--lr-base-batch), got 0"},
         Refusal{"misspelt_alias_of_a_loss", kTrain + "--loss mes", 2,
-                "loss] expected sparse-categorical-crossentropy or mean-squared-error, got \"mes\" "
-                "(did you mean mse?)"},
+                "loss] expected sparse-categorical-crossentropy, mean-squared-error, "
+                "binary-crossentropy, "
+                "categorical-crossentropy, mean-absolute-error or huber, got \"mes\" (did you mean "
+                "mse?)"},
         Refusal{"label_smoothing_above_1", kTrain + "--label-smoothing 2", 2,
                 "command line] expected --label-smoothing to be from 0 to 1, got 2"},
         Refusal{"unknown_precision", kTrain + "--precision bfloat", 2,
@@ -320,8 +332,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "metrics] expected a loss of values, such as mean_squared_error, with mae, got "
                 "sparse_categorical_crossentropy"},
         Refusal{"label_smoothing_of_a_regression", kTrain + "--loss mse --label-smoothing 0.1", 2,
-                "command line] expected --loss sparse-categorical-crossentropy with "
-                "--label-smoothing, got mean-squared-error"},
+                "command line] expected a cross-entropy as --loss with --label-smoothing, got "
+                "mean-squared-error"},
         Refusal{"early_stop_without_a_metric", kTrain + "--early-stop :patience=3", 2,
                 "--early-stop] expected METRIC, or METRIC:OPTIONS, such as validation_loss, got "
                 "\":patience=3\""},

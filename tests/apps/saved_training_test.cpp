@@ -190,6 +190,28 @@ TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
               ::testing::StartsWith("record,output_0,output_1\n0,"));
 }
 
+TEST_F(Saved, KnowsItsLoss) {
+  std::ofstream(directory("a.csv")) << "x,kind\n1,0\n-1,1\n2,0\n-2,1\n0.5,0\n";
+  const std::string data = " --data csv:" + directory("a.csv");
+  const std::string train =
+      "train --model linear --epochs 2 --log-format json --validation-data csv:" +
+      directory("a.csv") + data + " --loss binary-crossentropy:label_smoothing=0.25";
+  const Result trained =
+      run_lockstep(train + " --class-weights auto --checkpoint-dir " + directory());
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_NE(hash_of(trained), hash_of(run_lockstep(train)));
+  const Result evaluated = run_lockstep("evaluate --json --checkpoint " + directory() + data);
+  ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+  const auto sums = evaluated.event("evaluate");
+  EXPECT_NEAR(sums["loss"], trained.event("epoch")["validation_loss"].get<double>(), 1e-6);
+  EXPECT_EQ(sums["accuracy"], trained.event("epoch")["validation_accuracy"]);
+  EXPECT_EQ(hash_of(trained), hash_of(run_lockstep(train + " --class-weights 0.833333333,1.25")))
+      << "5 records, 3 and 2 of the classes";
+  const Result refused = run_lockstep(train + " --class-weights 1,2,3");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("[class-weights] expected 2 weights, one for each class"));
+}
+
 TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
@@ -581,7 +603,7 @@ TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
     const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
     EXPECT_EQ(source.input_shape, model::Shape({4}));
     EXPECT_EQ(source.outputs, 3);
-    EXPECT_EQ(source.loss.label_smoothing, 0.25);
+    EXPECT_EQ(std::get<model::SparseCategoricalCrossentropy>(source.loss).label_smoothing, 0.25F);
     EXPECT_EQ(source.make().nodes().front().name, "out");
   }
 }

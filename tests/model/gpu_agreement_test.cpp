@@ -443,6 +443,50 @@ TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
     }
 }
 
+/// With and without weights of the samples, in turn.
+TEST_P(GpuInput, OfTargetsAndWeightsHasTheLossOfTheCpu) {
+  const bool is_exact = GetParam() == Precision::float32;
+  const std::vector<float> weights = {0.5f, 2, 0, 1, 3, 0, 0, 0.25f, 1, 1, 2, 0.5f};
+  std::vector<float> values = numbers(60, 6);
+  for (float& value : values) value = (value + 1) / 2;
+  auto one_output = std::make_shared<Network>(Shape{1, 7, 3});
+  one_output->add(Flatten());
+  one_output->add(Dense({.units = 1}));
+  const std::vector<std::int32_t> two_classes = {0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0, 0};
+  struct Kind {
+    Loss loss;
+    std::shared_ptr<const Network> network;
+    Targets targets;
+  };
+  std::vector<Kind> kinds;
+  for (const std::string_view name : loss_names())
+    if (is_exact || name != MeanAbsoluteError::kName)  // a sign depends on the last bit
+      kinds.push_back({parse_loss(name), network_, {.values = values}});
+  kinds.front().targets = images(12, 3).targets;
+  kinds.push_back({CategoricalCrossentropy{0.1f}, network_, {.values = values}});
+  kinds.push_back({BinaryCrossentropy{0.1f}, one_output, {.labels = two_classes}});
+  for (const auto& [loss, network, targets] : kinds) {
+    SCOPED_TRACE(to_string(loss));
+    Side gpu(kGpu, network, {.precision = GetParam()});
+    Side cpu(Device{}, network, {});
+    BatchView batch = images(12, 3);
+    batch.targets = targets;
+    for (const bool weighted : {false, true, false}) {
+      batch.targets.sample_weights =
+          weighted ? std::span<const float>(weights) : decltype(batch.targets.sample_weights)();
+      const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
+      const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+      EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
+      EXPECT_EQ(of_gpu.weight_sum(), weighted ? 11.25 : 12);
+      EXPECT_EQ(of_gpu.has_accuracy, of_cpu.has_accuracy);
+      if (is_exact) {
+        EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+      }
+      EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
+    }
+  }
+}
+
 /// What was recorded for samples of one kind must not be done again for those of the other.
 TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
@@ -458,8 +502,14 @@ TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   train(gpu, plain);
   EXPECT_EQ(gpu.model().placement(), of_plain);
   train(gpu, mixed);
-  const std::uint64_t of_mixed = gpu.model().placement();
+  std::uint64_t of_mixed = gpu.model().placement();
   EXPECT_NE(of_mixed, of_plain);
+  BatchView weighted = mixed;
+  weighted.targets.sample_weights = weights;
+  train(gpu, weighted);
+  EXPECT_NE(gpu.model().placement(), of_mixed);
+  train(gpu, mixed);
+  of_mixed = gpu.model().placement();
   gpu.model().evaluate_batch(plain, kLoss);  // between epochs
   train(gpu, mixed);
   EXPECT_EQ(gpu.model().placement(), of_mixed);

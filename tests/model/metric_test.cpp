@@ -46,6 +46,31 @@ TEST(MetricSums, HaveANanWithoutASign) {
   EXPECT_FALSE(std::signbit(MetricSums({.loss_sum = negative, .samples = 2}).loss()));
 }
 
+TEST(MetricSums, LossIsTheMeanByWeight) {
+  MetricSums total{.loss_sum = 6, .samples = 4, .correct = 1, .weight_excess = 8};
+  EXPECT_EQ(total.loss(), 0.5);
+  EXPECT_EQ(total.accuracy(), 0.25) << "of samples";
+  total += MetricSums{.loss_sum = 0, .samples = 12, .weight_excess = -12};
+  EXPECT_EQ(total.loss(), 0.5) << "samples of weight 0";
+  EXPECT_TRUE(std::isnan(MetricSums({.samples = 3, .weight_excess = -3}).loss()));
+}
+
+TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {
+  const auto factor = [](const MetricSums& sums) {
+    std::array<float, SummableMetrics::kSize> values{};
+    SummableMetrics(sums).write(values.data());
+    EXPECT_EQ(SummableMetrics(std::span<const float, SummableMetrics::kSize>(values))
+                  .sums()
+                  .weight_excess,
+              sums.weight_excess);
+    return SummableMetrics::gradient_factor(values.data());
+  };
+  EXPECT_EQ(factor({.samples = 61}), 1);
+  EXPECT_EQ(factor({.samples = 0}), 1);
+  EXPECT_EQ(factor({.samples = 6, .weight_excess = 2}), 0.75F);
+  EXPECT_EQ(factor({.samples = 6, .weight_excess = -6}), 0) << "all weights are 0";
+}
+
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
   std::array<float, SummableMetrics::kSize> values{};
   SummableMetrics({.loss_sum = 123.456789012, .samples = 61, .correct = 40, .correct_top5 = 60})

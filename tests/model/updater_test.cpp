@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -135,6 +136,18 @@ std::vector<OptimizerOptions> trial_optimizers() {
   return options;
 }
 const Report kGood = report_of({.loss_sum = 2, .samples = 4});
+
+/// The gradient is that of the sum over samples / samples; the mean is over the sum of weights.
+TEST_P(UpdaterOn, MultipliesTheGradientBySamplesOverWeights) {
+  for (const auto& [excess, clip_norm, step] :
+       {std::tuple(4.0, 0.0, 0.0125F), std::tuple(-2.0, 0.0, 0.05F), std::tuple(-4.0, 0.0, 0.0F),
+        std::tuple(4.0, 1e3, 0.0125F), std::tuple(-4.0, 1e3, 0.0F)}) {
+    UpdaterTrial trial(GetParam(), Sgd{});
+    EXPECT_TRUE(trial.update(
+        0, 0.25F, report_of({.loss_sum = 2, .samples = 4, .weight_excess = excess}), clip_norm));
+    EXPECT_FLOAT_EQ(trial.state()[0], 1.5F - step) << excess;
+  }
+}
 
 TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
   for (const OptimizerOptions& options : trial_optimizers()) {

@@ -276,6 +276,25 @@ TEST(DataFit, NamesTheLossOfTargets) {
   two.add(model::Dense({.units = 1}));
   EXPECT_THAT(error_of([&] { check_data_fits(fruit(), two, model::MeanSquaredError()); }),
               HasSubstr("targets= selects columns of a table"));
+  EXPECT_EQ(error_of([&] { check_data_fits(fruit(), two, model::BinaryCrossentropy()); }),
+            "[fruit] expected 2 classes and a network with 1 output for binary_crossentropy, or "
+            "targets, got 3 classes, and model two has 1 output");
+  EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
+}
+
+TEST(DataFit, BalancesTheWeightsOfClasses) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  const auto data = [](data::MemoryLabels labels, const data::SampleSpec& spec) {
+    return data::Dataset::from_memory(std::vector<float>(8), std::move(labels), spec);
+  };
+  EXPECT_EQ(balanced_class_weights(
+                *strategy, data(std::vector<std::int32_t>{0, 0, 3, 0, 0, 0, 1, 1}, {{1}, 4, 0})),
+            std::vector<float>({8.0F / (4 * 5), 1, 0, 2}));
+  EXPECT_THAT(error_of([&] {
+                balanced_class_weights(*strategy, data(std::vector<float>(8), {{1}, 0, 1}));
+              }),
+              HasSubstr("[class-weights] expected class labels to balance; "));
 }
 
 TEST_F(ScaleWarning, IsLoggedOnceByATraining) {

@@ -24,11 +24,12 @@ Bytes inputs_of(const BatchView& batch) {
 }
 
 /// The arrays that follow the inputs, one after another.
-std::array<Bytes, 3> targets_of(const BatchView& batch) {
+std::array<Bytes, 4> targets_of(const BatchView& batch) {
   const Targets& targets = batch.targets;
-  if (targets.labels.empty()) return {std::as_bytes(targets.values)};
+  const Bytes weights = std::as_bytes(targets.sample_weights);
+  if (targets.labels.empty()) return {std::as_bytes(targets.values), {}, {}, weights};
   return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels),
-          std::as_bytes(targets.weights)};
+          std::as_bytes(targets.weights), weights};
 }
 
 std::size_t target_bytes_of(const BatchView& batch) {
@@ -107,7 +108,11 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
   if (bytes > 0)
     device::copy(targets_.data(), data + targets_at(inputs_of(batch).size()), bytes,
                  context_.stream());
+  has_labels_ = !batch.targets.labels.empty();
   mixed_samples_ = batch.targets.partner_labels.size();
+  weights_at_.reset();
+  if (!batch.targets.sample_weights.empty())
+    weights_at_ = bytes / sizeof(float) - batch.targets.sample_weights.size();
   slot.taken = context_.stream().record();
 }
 

@@ -33,22 +33,27 @@ class InputFeed {
   /// least_channels() of its type, the additional ones zero.
   void load(const TensorView& input, const BatchView& batch, bool staged);
 
-  // Labels of the batch loaded last, on the GPU.
-  const std::int32_t* labels() const { return targets_.as<std::int32_t>().data(); }
+  // Targets of the batch loaded last, on the GPU.
+  /// Null if it has values instead.
+  const std::int32_t* labels() const {
+    return has_labels_ ? targets_.as<std::int32_t>().data() : nullptr;
+  }
   const float* values() const { return targets_.as<float>().data(); }
   /// Null without mixup.
   const std::int32_t* partner_labels() const {
-    return mixed_samples_ > 0 ? labels() + mixed_samples_ : nullptr;
+    return mixed_samples_ > 0 ? targets_.as<std::int32_t>().data() + mixed_samples_ : nullptr;
   }
   const float* weights() const {
     return mixed_samples_ > 0 ? values() + 2 * mixed_samples_ : nullptr;
   }
+  /// Null if all samples have weight 1.
+  const float* sample_weights() const { return weights_at_ ? values() + *weights_at_ : nullptr; }
   /// Increases when these arrays have moved.
   std::uint64_t placement() const { return placement_; }
 
  private:
   /// One batch: features or pixels, followed by labels, with mixup also partner labels and weights,
-  /// or by target values.
+  /// or by target values; then by the weights of the samples.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;
@@ -66,7 +71,10 @@ class InputFeed {
   std::size_t next_ = 0;
   std::optional<std::size_t> staged_;
   device::Buffer targets_;
-  std::size_t mixed_samples_ = 0;  // of the batch loaded last; 0 without mixup
+  // Of the batch loaded last:
+  bool has_labels_ = false;
+  std::size_t mixed_samples_ = 0;          // 0 without mixup
+  std::optional<std::size_t> weights_at_;  // offset of the samples' weights, in floats
   std::uint64_t placement_ = 0;
 };
 

@@ -4,7 +4,7 @@
 
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/metric_sums.h"
 #include "lockstep/model/optimizer_options.h"
 
 namespace lockstep::model::cuda {
@@ -34,9 +34,11 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
   Decision made;
-  made.scale = 1 / numbers->loss_scale;
+  const float of_weights = SummableMetrics::gradient_factor(summable);
+  made.scale = of_weights / numbers->loss_scale;
   made.average_decay = numbers->average_decay;
-  const double norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
+  const double norm =
+      sqrt(sum) * static_cast<double>(of_weights) / static_cast<double>(numbers->loss_scale);
   made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // finite
   if (numbers->clip_norm > 0 && made.applied != 0) {
     made.norm = norm;

@@ -7,9 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/order/batch_plan.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/model/tensor.h"
 #include "lockstep/strategy/strategy.h"
 
@@ -78,6 +83,14 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
     if (spec.classes != outputs && !may_lack_classes)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
              fmt::format("got {} classes", spec.classes));
+  } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
+    return;  // it compares what it likes
+  } else if (spec.classes > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
+    if (spec.classes > 2 || outputs != 1)
+      refuse(fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
+                         model::to_string(loss)),
+             fmt::format("got {} classes, and model {} has {}", spec.classes, network.name(),
+                         counted(outputs, "output")));
   } else if (spec.targets != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
@@ -280,6 +293,68 @@ std::string not_finite_text(const data::RecordSource& source,
     if (!text.empty()) return text;
   }
   return "";
+}
+
+namespace {
+
+/// Encoded images are not decoded where only labels are read.
+class WithoutImages final : public data::ImageStep {
+ public:
+  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
+  void take_encoded(std::span<const std::uint8_t> /*file*/, data::Sample& /*sample*/) override {}
+};
+
+/// The records of each class among `records`.
+std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range records,
+                                       const std::function<void()>& tick) {
+  const data::RecordSource& source = dataset.source();
+  std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
+  WithoutImages without_images;
+  data::Sample sample{.features = features,
+                      .targets = {},
+                      .images = source.has_encoded_images() ? &without_images : nullptr};
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(source.spec().classes));
+  for (std::int64_t record = records.begin; record < records.end; ++record) {
+    tick();
+    try {
+      source.read(record, sample);
+    } catch (const data::RecordError&) {
+      if (!dataset.bad_records_allowed()) throw;
+      continue;
+    }
+    ++counts[static_cast<std::size_t>(sample.label)];
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset) {
+  const auto classes = static_cast<std::size_t>(dataset.spec().classes);
+  if (classes == 0)
+    throw Error(ErrorCategory::input, "class-weights", "expected class labels to balance",
+                fmt::format("{} has targets", dataset.description()));
+  const allreduce::Communicator& ranks = strategy.ranks();
+  const auto tick = [&] {
+    if (ranks.activity() != nullptr) ranks.activity()->tick();
+  };
+  std::vector<std::int64_t> counts;
+  const auto count = [&]() -> std::string {
+    counts = count_labels(dataset, data::split(dataset.size(), ranks.size(), ranks.rank()), tick);
+    return {};
+  };
+  job::Agreement(ranks).all_or_none(ErrorCategory::data, dataset.description(),
+                                    "expected every rank to read its labels", count,
+                                    job::Agreement::Own::rethrown);
+  ranks.all_reduce(std::span<std::int64_t>(counts)).wait();
+  const auto records = static_cast<double>(std::accumulate(counts.begin(), counts.end(), 0LL));
+  std::vector<float> weights;
+  for (const std::int64_t records_of_class : counts)
+    weights.push_back(records_of_class == 0
+                          ? 0
+                          : static_cast<float>(records / (static_cast<double>(classes) *
+                                                          static_cast<double>(records_of_class))));
+  return weights;
 }
 
 std::string describe_plan(const data::Dataset& dataset) {

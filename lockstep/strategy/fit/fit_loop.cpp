@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -30,22 +31,22 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
       to_string(wire), error.relative, error.largest);
 }
 
-/// The cross-entropy loss applies a softmax to the outputs, which should have no bounds before.
+/// A cross-entropy loss applies a softmax or a sigmoid to the outputs, which should have no bounds
+/// before.
 void warn_of_activation(const Strategy& strategy, const model::Network& network,
                         const model::Loss& loss) {
-  if (!strategy.is_chief() || network.nodes().empty() ||
-      !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss))
-    return;
+  const std::string_view applied = model::activation_of(loss);
+  if (!strategy.is_chief() || network.nodes().empty() || applied.empty()) return;
   const model::Node& last = network.nodes().back();
   nlohmann::json options = nlohmann::json::object();
   const auto type = std::ranges::find_if(
       model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
   if (type == model::kLayerTypes.end() || !type->is_activation) return;
   strategy.session().logger()->warn(
-      "[{}] the network ends with a {}, and the cross-entropy loss applies a softmax to its "
+      "[{}] the network ends with a {}, and the cross-entropy loss applies a {} to its "
       "outputs{}: training on both is slow and keeps the loss high; remove the layer from the "
       "network (evaluate and predict compute probabilities from the logits)",
-      last.name, type->name, type->name == "softmax" ? " too" : "");
+      last.name, type->name, applied, type->name == applied ? " too" : "");
 }
 
 /// Only for GPUs, whose memory limits the batch size.

@@ -229,11 +229,13 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
                       const model::Loss& loss) {
   const auto description = model::network_to_json(network);
   if (!description) return;
-  const auto* const entropy = std::get_if<model::SparseCategoricalCrossentropy>(&loss);
-  configuration[kNetworkKey] = {
-      {"description", *description},
-      {"loss", entropy ? "sparse-categorical-crossentropy" : "mean-squared-error"},
-      {"label_smoothing", entropy ? entropy->label_smoothing : 0}};
+  if (std::holds_alternative<model::CustomLossPointer>(loss)) return;
+  model::Loss copy = loss;
+  nlohmann::json& network_and_loss = configuration[kNetworkKey];
+  network_and_loss = {{"description", *description},
+                      {"loss", model::name_of(loss)},
+                      {"label_smoothing", 0}};  // earlier versions require it
+  for (const auto& [name, value] : model::loss_parameters(copy)) network_and_loss[name] = *value;
 }
 
 /// What the evaluation of a checkpoint repeats, or cannot.
@@ -308,6 +310,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
                      {kEpochSamplesKey, static_cast<double>(sums.samples)},
                      {"epoch_correct", static_cast<double>(sums.correct)},
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
+                     {kEpochWeightKey, sums.weight_excess},
                      {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
   if (scaler.is_dynamic())
     written.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
@@ -371,7 +374,8 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .samples = numbers.count(kEpochSamplesKey),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
-                          .has_accuracy = replicas.has_accuracy()},
+                          .has_accuracy = replicas.has_accuracy(),
+                          .weight_excess = numbers.number(kEpochWeightKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
   if (saved.configuration->contains(kMetricsKey))
     state.epoch.metrics =

@@ -28,6 +28,8 @@ inline constexpr const char* kOptimizerKey = "optimizer_options";
 // Among the metrics of a checkpoint: the totals of the epoch, which are 0 between two epochs.
 inline constexpr const char* kEpochLossKey = "epoch_loss_sum";
 inline constexpr const char* kEpochSamplesKey = "epoch_samples";
+/// MetricSums::weight_excess.
+inline constexpr const char* kEpochWeightKey = "epoch_weight_excess";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {

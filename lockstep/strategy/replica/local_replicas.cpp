@@ -115,11 +115,16 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
                              const ReplicaOptions& options)
     : strategy_(strategy),
       network_(std::move(network)),
-      has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
+      has_accuracy_(
+          model::class_count(options.loss, model::element_count(network_->output_shape())) > 0),
       metrics_(options.metrics),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
-  static_cast<void>(options.normalization.members(
-      strategy_.num_replicas_in_sync()));  // throws before threads start
+  // Throw before threads start.
+  static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
+  model::check_options(options.loss);
+  model::check_class_weights(options.loss, model::element_count(network_->output_shape()),
+                             options.class_weights);
+  if (strategy_.has_gpu()) model::check_runs_on_gpu(options.loss);
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local),

@@ -164,7 +164,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   timing_ = is_timed ? profile_ : nullptr;
   if (!options_.metrics.empty()) model_.keep_outputs(part.samples);
   enqueue_step(part, request);
-  if (next != nullptr) model_.stage(micro_batches_.view(*next, micro_batches_.range(*next, 0)));
+  if (next != nullptr) model_.stage(view(*next, 0));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   StepResult result;
   result.report = step_scalars_.read(model_.backend().stream());
@@ -257,11 +257,18 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
           .profile = timing_};
 }
 
+model::BatchView Replica::view(const data::Batch& part, std::int64_t number) {
+  model::BatchView view = micro_batches_.view(part, micro_batches_.range(part, number));
+  if (options_.class_weights.empty()) return view;
+  model::weigh_by_class(view.targets, options_.class_weights, view.samples, sample_weights_);
+  view.targets.sample_weights = sample_weights_;
+  return view;
+}
+
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
-  const data::Range range = micro_batches_.range(part, number);
-  const bool staged = request.staged && number == 0 && range.size() > 0;
-  model_.load(micro_batches_.view(part, range), context(part, request, number), options_.loss,
-              staged);
+  const model::BatchView batch = view(part, number);
+  const bool staged = request.staged && number == 0 && batch.samples > 0;
+  model_.load(batch, context(part, request, number), options_.loss, staged);
 }
 
 void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,
@@ -325,15 +332,16 @@ device::HostView Replica::host_view(std::span<float> values) {
 
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine) {
-  double loss = mine.loss_sum;
+  std::array<double, 2> sums{mine.loss_sum, mine.weight_excess};
   std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
-  group.all_reduce(std::span(&loss, 1)).wait();
+  group.all_reduce(std::span<double>(sums)).wait();
   group.all_reduce(std::span<std::int64_t>(counts)).wait();
-  return {.loss_sum = loss,
+  return {.loss_sum = sums[0],
           .samples = counts[0],
           .correct = counts[1],
           .correct_top5 = counts[2],
-          .has_accuracy = mine.has_accuracy};
+          .has_accuracy = mine.has_accuracy,
+          .weight_excess = sums[1]};
 }
 
 model::MetricTotals reduce_totals(const allreduce::Communicator& group,

@@ -34,6 +34,8 @@ class ReplicaStatistics;
 struct ReplicaOptions {
   model::Loss loss;             ///< the loss to minimize
   model::Metrics metrics = {};  ///< metrics beyond those of MetricSums
+  /// Factors on the samples of each class in training; empty: all are 1.
+  std::vector<float> class_weights = {};
   /// Of activations and of the weights in products.
   model::Precision precision = model::Precision::float32;
   bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
@@ -165,6 +167,8 @@ class Replica {
   void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request,
                              std::int64_t number) const;
+  /// Micro-batch `number` of `part`, with weights; valid until the next call.
+  model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
   void end_piece(std::string_view name, const model::Work& work = {});
@@ -182,6 +186,7 @@ class Replica {
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   MicroBatches micro_batches_;
+  std::vector<float> sample_weights_;  // of the micro-batch loaded last, with class weights
   std::unique_ptr<MovingStatistics> moving_statistics_;
   std::unique_ptr<model::Updater> updater_;
   device::Buffer kept_parameters_;  // while the average is installed
@@ -196,8 +201,8 @@ class Replica {
   model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };
 
-/// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same
-/// everywhere. Collective.
+/// Sums over all members of `group`: loss and weights in double, counts as integers, so exact and
+/// the same everywhere. Collective.
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine);
 
