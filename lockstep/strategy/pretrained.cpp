@@ -168,7 +168,7 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
     if (kind == "flatten" && image.size() == 3 && image[0] * image[1] > 1 && image[2] > 1)
       ordered[i] = image[2];
     for (const model::NodeId input : nodes[i].inputs) {
-      const std::int64_t channels = input == model::kInput ? 0 : ordered[input];
+      const std::int64_t channels = model::is_input(input) ? 0 : ordered[input];
       if (channels == 0) continue;
       if (kind == "dense")
         read[i] = channels;
@@ -179,7 +179,8 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
         refuse(nodes[i]);
     }
   }
-  if (!nodes.empty() && ordered.back() > 0) refuse(nodes.back());
+  for (const model::NetworkOutput& output : network.outputs())
+    if (!nodes.empty() && ordered[output.node] > 0) refuse(nodes[output.node]);
   return read;
 }
 

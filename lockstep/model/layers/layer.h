@@ -165,6 +165,9 @@ struct Traits {
   /// max(x, 0) can move from before this layer to after it without changing any result, as with max
   /// pooling.
   bool commutes_with_relu = false;
+  /// Nonzero: input 0 is an int32 input of the network, with values from 0 to index_count - 1, and
+  /// is read as Operands::indices. Each batch is checked before its pass.
+  std::int64_t index_count = 0;
 };
 
 /// Fusions that the operations of a device support.

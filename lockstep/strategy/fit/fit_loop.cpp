@@ -36,7 +36,7 @@ void warn_of_activation(const Strategy& strategy, const model::Network& network,
   if (!strategy.is_chief() || network.nodes().empty() ||
       !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss))
     return;
-  const model::Node& last = network.nodes().back();
+  const model::Node& last = network.nodes()[network.outputs().front().node];
   nlohmann::json options = nlohmann::json::object();
   const auto type = std::ranges::find_if(
       model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
