@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
@@ -29,9 +30,9 @@ class InputFeed {
   /// Stage one of a batch, for the next load() with `staged`. Does not wait for the context's
   /// stream.
   void stage(const BatchView& batch);
-  /// Stage two of `batch`; also stage one unless `staged`. `input` has its size, or images with
-  /// least_channels() of its type, the additional ones zero.
-  void load(const TensorView& input, const BatchView& batch, bool staged);
+  /// Stage two of `batch`; also stage one unless `staged`. `inputs` have the sizes of its inputs,
+  /// or images with least_channels() of their type, the additional ones zero.
+  void load(std::span<const LoadedInput> inputs, const BatchView& batch, bool staged);
 
   // Labels of the batch loaded last, on the GPU.
   const std::int32_t* labels() const { return targets_.as<std::int32_t>().data(); }
@@ -47,8 +48,8 @@ class InputFeed {
   std::uint64_t placement() const { return placement_; }
 
  private:
-  /// One batch: features or pixels, followed by labels, with mixup also partner labels and weights,
-  /// or by target values.
+  /// One batch: its inputs, each features, pixels or indices, followed by labels, with mixup also
+  /// partner labels and weights, or by target values.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;
@@ -56,6 +57,7 @@ class InputFeed {
     std::optional<device::Event> taken;  // by stage two
   };
 
+  void convert_features(const InputView& input, const std::byte* data, const TensorView& target);
   void bring(const BatchView& batch, Slot& slot);
   void reserve(std::size_t bytes, Slot& slot);
   void reserve_targets(std::size_t bytes);

@@ -105,7 +105,7 @@ class DistantBackend : public Backend {
   MOCK_METHOD(std::unique_ptr<Operation>, compile, (const BuiltinLayer&, const CompileContext&),
               (override));
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
-  MOCK_METHOD(TensorView, load, (const TensorView&, const BatchView&, bool), (override));
+  MOCK_METHOD(void, load, (std::span<LoadedInput>, const BatchView&, bool), (override));
   MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&),
               (override));
   MOCK_METHOD(void, write_sums, (std::span<float>), (override));
@@ -113,7 +113,7 @@ class DistantBackend : public Backend {
   MOCK_METHOD(MetricSums, read_sums, (), (override));
   MOCK_METHOD(void, accumulate, (const TensorView&, const TensorView&), (override));
   MOCK_METHOD(void, copy, (const TensorView&, const TensorView&), (override));
-  MOCK_METHOD(void, fill_with_zeros, (std::span<float>), (override));
+  MOCK_METHOD(void, fill_with_zeros, (const TensorView&), (override));
   MOCK_METHOD(void, narrow, (const TensorView&, std::span<const float>), (override));
   MOCK_METHOD(std::unique_ptr<Updater>, updater,
               (const OptimizerOptions&, const ParameterTable&, const UpdateArrays&), (override));
