@@ -243,6 +243,14 @@ TEST(NetworkJson, HasNamedInputsAndOutputs) {
   EXPECT_EQ(by_name.outputs()[0].name, "columns") << "an object has the order of its names";
   expect_equal(by_name, read_back(by_name));
 
+  const Network words = network_from_json(
+      R"({"inputs": {"word": {"shape": [], "type": "int32"}},
+          "layers": [{"type": "embedding", "vocabulary": 5, "dimension": 3}]})",
+      "net");
+  EXPECT_EQ(words.output_shape(), Shape({3}));
+  EXPECT_EQ(words.parameters().element_count(), 15U);
+  expect_equal(words, read_back(words));
+
   Network unordered({{.name = "z", .shape = {3}}, {.name = "a", .shape = {3}}});
   unordered.add(Add(), {unordered.input("a"), unordered.input("z")});
   const Network read = read_back(unordered);
@@ -341,7 +349,7 @@ TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {
     EXPECT_EQ(network.output_shape(), Shape({10}));
     parameters.push_back(network.parameters().element_count());
   }
-  EXPECT_THAT(parameters, ElementsAre(225'034, 5290)) << "the first is cnn";
+  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 75'963)) << "the first is cnn";
   for (const LayerType& type : kLayerTypes)
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", type.name)));
 }

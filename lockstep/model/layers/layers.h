@@ -15,6 +15,7 @@
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
+#include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
 namespace lockstep::model {
@@ -63,6 +64,7 @@ inline constexpr std::tuple kLayers{
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
+    Registration<Embedding>{"embedding"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Add>{"add"},
