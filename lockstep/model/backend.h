@@ -37,8 +37,8 @@ class StatisticsExchange {
 
 /// Where a pass reads an input of the network: as features in the plan's type, or as indices.
 struct LoadedInput {
-  TensorView features;
-  std::span<std::int32_t> indices;
+  TensorView features;              ///< of a float32 input
+  std::span<std::int32_t> indices;  ///< of an int32 input
 };
 
 /// How the loss of a part is scaled into gradients.

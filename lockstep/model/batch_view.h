@@ -14,9 +14,9 @@ namespace lockstep::model {
 /// host memory owned by the caller. An int32 input has indices. Others have features, or uint8
 /// images that are converted to features on the model's device.
 struct InputView {
-  std::span<const float> features = {};
-  std::span<const std::uint8_t> pixels = {};
-  std::span<const std::int32_t> indices = {};
+  std::span<const float> features = {};        ///< of a float32 input
+  std::span<const std::uint8_t> pixels = {};   ///< instead of features
+  std::span<const std::int32_t> indices = {};  ///< of an int32 input
   /// Applied to the pixels when they are converted to features.
   ChannelNormalization normalization = {};
 };
@@ -24,12 +24,12 @@ struct InputView {
 /// The part of a global batch that one model processes.
 struct BatchView {
   std::int64_t samples = 0;  ///< may be 0: the gradients are then zero
-  // The input of a network that has one, as in InputView.
-  std::span<const float> features = {};
-  std::span<const std::uint8_t> pixels = {};
-  std::span<const std::int32_t> indices = {};
-  ChannelNormalization normalization = {};
-  Targets targets = {};  ///< targets of the same samples
+  // The input of a network that has one.
+  std::span<const float> features = {};        ///< as in InputView
+  std::span<const std::uint8_t> pixels = {};   ///< as in InputView
+  std::span<const std::int32_t> indices = {};  ///< as in InputView
+  ChannelNormalization normalization = {};     ///< as in InputView
+  Targets targets = {};                        ///< targets of the same samples
   /// All inputs, in the order of Network::inputs(), instead of the four above.
   std::span<const InputView> inputs = {};
 

@@ -294,12 +294,15 @@ TEST_P(GpuAgreement, AddsUpMicroBatches) {
 
 TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
   for (const Data& data : batches()) {
-    const auto run = [&] {
+    const auto run = [&](bool staged) {
       Side gpu(kGpu, network_, options());
-      gpu.model().train_batch(data.of(entropy_), data.context(), entropy_);
+      const BatchView batch = data.of(entropy_);
+      if (staged) gpu.model().stage(batch);
+      gpu.model().load(batch, data.context(), entropy_, staged);
+      gpu.model().train_loaded(data.samples, data.context(), entropy_);
       return gpu.gradients();
     };
-    EXPECT_EQ(run(), run());
+    EXPECT_EQ(run(false), run(true));
   }
 }
 
