@@ -6,6 +6,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
+#include "lockstep/base/text.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
@@ -32,9 +33,14 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
     : network_(std::move(network)),
       backend_(make_backend(device, options)),
       normalizes_together_(options.statistics != nullptr) {
-  if (network_->nodes().empty())
-    throw Error(ErrorCategory::input, network_->name(), "expected a network of at least one layer",
-                "got none");
+  network_->check_complete();
+  index_limits_.resize(network_->inputs().size());
+  for (const Node& node : network_->nodes()) {
+    const std::int64_t count = node.layer->traits().index_count;
+    if (count == 0) continue;
+    IndexLimit& limit = index_limits_[input_index(node.inputs.front())];
+    if (count < limit.count) limit = {.count = count, .layer = node.name};
+  }
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
   gradients_ = allocate_floats(gradients, trained_table().flat_size());
@@ -131,14 +137,15 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context, con
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   if (batch.samples == 0)
     return prepare(0, true);  // not in the step, where the other replicas wait
+  check_inputs(batch);
   // first, because compiling a plan registers its layers with the backend
-  const TensorView input = plan(batch.samples, true).input();
+  Plan& active = plan(batch.samples, true);
   backend_->begin_pass({.training = true,
                         .seed = context.seed,
                         .step = context.step,
                         .first_sample = context.first_sample},
                        {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  loaded_ = backend_->load(input, batch, staged);
+  active.load(batch, staged);
 }
 
 void CompiledModel::stage(const BatchView& batch) {
@@ -154,7 +161,9 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
                          .step = context.step,
                          .first_sample = context.first_sample,
                          .profile = context.profile};
-  active.forward(loaded_, pass);
+  active.forward(pass);
+  for (std::size_t k = 1; k < network_->outputs().size(); ++k)  // the loss is of the first
+    backend_->fill_with_zeros(active.output_gradient(k));
   const TensorView output = active.output();
   const TensorView gradient = active.output_gradient();
   backend_->compute_loss(loss, output, samples, gradient);
@@ -191,10 +200,38 @@ void CompiledModel::train_without_samples(bool accumulate, const GradientReady& 
 }
 
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
+  check_inputs(batch);
   Plan& active = plan(batch.samples, false);
   backend_->begin_pass({}, {});
-  active.forward(backend_->load(active.input(), batch, false), {});
+  active.load(batch, false);
+  active.forward({});
   return active;
+}
+
+void CompiledModel::check_inputs(const BatchView& batch) const {
+  const std::span<const NetworkInput> inputs = network_->inputs();
+  if (batch.input_count() != inputs.size())
+    throw Error(ErrorCategory::data, network_->name(),
+                fmt::format("expected a batch of {}", counted(std::ssize(inputs), "input")),
+                fmt::format("got {}", batch.input_count()));
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (inputs[k].type != ElementType::int32) continue;
+    const std::span<const std::int32_t> indices = batch.input(k).indices;
+    const std::int64_t expected = batch.samples * element_count(inputs[k].shape);
+    if (std::ssize(indices) != expected)
+      throw Error(ErrorCategory::data, network_->name(),
+                  fmt::format("expected {} indices for the input \"{}\"", expected, inputs[k].name),
+                  fmt::format("got {}", indices.size()));
+    const IndexLimit& limit = index_limits_[k];
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      if (indices[i] < 0 || indices[i] >= limit.count)
+        throw Error(
+            ErrorCategory::data, fmt::format("layer {}", limit.layer),
+            fmt::format("expected indices 0 .. {} for the input \"{}\"", limit.count - 1,
+                        inputs[k].name),
+            fmt::format("sample {} of the batch has {}",
+                        static_cast<std::int64_t>(i) * batch.samples / expected, indices[i]));
+  }
 }
 
 MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss,
@@ -210,9 +247,10 @@ MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& los
   return sums;
 }
 
-std::span<const float> CompiledModel::predict_batch(const BatchView& batch) {
+std::span<const float> CompiledModel::predict_batch(const BatchView& batch, std::size_t output) {
+  LOCKSTEP_CHECK_OP(output, <, network_->outputs().size());
   if (batch.samples == 0) return {};
-  return on_host(forward_in_inference(batch).output());
+  return on_host(forward_in_inference(batch).output(output));
 }
 
 std::span<const float> CompiledModel::on_host(const TensorView& outputs) {

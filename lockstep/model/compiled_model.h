@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -108,8 +110,9 @@ class CompiledModel {
   /// stream is complete; valid until the next call on this model.
   std::span<const float> kept_outputs();
 
-  /// Outputs [samples, output shape...] in inference mode, valid until the next call on this model.
-  std::span<const float> predict_batch(const BatchView& batch);
+  /// The output with the index `output` of Network::outputs(), [samples, output shape...], in
+  /// inference mode, valid until the next call on this model.
+  std::span<const float> predict_batch(const BatchView& batch, std::size_t output = 0);
   /// Outputs [samples, width] for float32 features, in inference mode, valid until the next pass.
   std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features) {
     return predict_batch({.samples = samples, .features = features});
@@ -136,7 +139,14 @@ class CompiledModel {
   Memory memory() const;  ///< bytes that this model has allocated on its device
 
  private:
+  /// The values that an int32 input may have: 0 .. count - 1, for the layer that reads it.
+  struct IndexLimit {
+    std::int64_t count = std::numeric_limits<std::int64_t>::max();
+    std::string layer;
+  };
+
   Plan& plan(std::int64_t samples, bool training);
+  void check_inputs(const BatchView& batch) const;
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
   void grow_arena(std::size_t bytes, std::int64_t samples);
@@ -154,7 +164,7 @@ class CompiledModel {
   device::Buffer arena_;  // shared by all plans: only one runs at a time
   std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
-  TensorView loaded_;  // features of the current batch
+  std::vector<IndexLimit> index_limits_;  // of each input
   std::vector<float>
       host_outputs_;              // of predict_batch, if the outputs are not float32 in host memory
   device::Buffer kept_;           // outputs of keep_outputs(), in the model's precision

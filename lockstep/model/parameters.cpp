@@ -80,6 +80,8 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
     case Initializer::Kind::glorot_uniform:
       return fill_uniform(
           std::sqrt(6.0 / (checked_fan(initializer.fan_in) + checked_fan(initializer.fan_out))));
+    case Initializer::Kind::uniform:
+      return fill_uniform(static_cast<double>(initializer.value));
     case Initializer::Kind::he_uniform:
       return fill_uniform(std::sqrt(6.0 / checked_fan(initializer.fan_in)));
     case Initializer::Kind::he_normal: {

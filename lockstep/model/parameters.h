@@ -14,8 +14,8 @@
 
 namespace lockstep::model {
 
-/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kind
-/// `constant` ignores them.
+/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kinds
+/// `constant` and `uniform` ignore them.
 struct Initializer {
   /// The distribution. The Glorot and He distributions are scaled by the fans below.
   enum class Kind {
@@ -24,9 +24,10 @@ struct Initializer {
                      ///< 2010
     he_normal,       ///< N(0, 2 / fan_in): He et al., ICCV 2015
     he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
+    uniform,         ///< U(-value, value); has no name in descriptions
   };
   Kind kind = Kind::constant;  ///< the distribution
-  float value = 0;             ///< value of kind `constant`
+  float value = 0;             ///< value of kind `constant`, limit of kind `uniform`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
 };

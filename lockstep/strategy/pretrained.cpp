@@ -175,7 +175,7 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
     else if (kind == "permute" || kind == "reshape")
       if (depends_on_order(image) || depends_on_order(nodes[i].output_shape)) refuse(nodes[i]);
     for (const model::NodeId input : nodes[i].inputs) {
-      const std::int64_t channels = input == model::kInput ? 0 : ordered[input];
+      const std::int64_t channels = model::is_input(input) ? 0 : ordered[input];
       if (channels == 0) continue;
       if (kind == "dense")
         read[i] = channels;
@@ -187,7 +187,8 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
         refuse(nodes[i]);
     }
   }
-  if (!nodes.empty() && ordered.back() > 0) refuse(nodes.back());
+  for (const model::NetworkOutput& output : network.outputs())
+    if (!nodes.empty() && ordered[output.node] > 0) refuse(nodes[output.node]);
   return read;
 }
 

@@ -200,6 +200,32 @@ const AgreementCase kAgreementCases[] = {
      }},
     {"zero_padding",
      [] { return of_layer(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
+    {"embedding",
+     [] {
+       Network network({{.name = "words", .shape = {6}, .type = ElementType::int32}});
+       network.add(Embedding({.vocabulary = 7, .dimension = 8}));
+       return ended(std::move(network));
+     },
+     {1, 3, 400}},
+    {"named_inputs_and_outputs",
+     [] {
+       Network network({{.name = "word", .shape = {}, .type = ElementType::int32},
+                        {.name = "image", .shape = {7, 5, 3}},
+                        {.name = "table", .shape = {4}}});
+       network.add(Embedding({.vocabulary = 7, .dimension = 3}));
+       const NodeId word = network.add(Dense({.units = 6}));
+       network.add(Conv2D({.filters = 4, .kernel = 3}), {network.input("image")});
+       network.add(ReLU());
+       network.add(Flatten());
+       const NodeId image = network.add(Dense({.units = 6}));
+       const NodeId table = network.add(Dense({.units = 6}), {network.input("table")});
+       const NodeId cut = network.add(ReLU());
+       const NodeId sum = network.add(Add(), {word, image, cut});
+       network.output("kind", network.add(Dense({.units = 5})));
+       network.output("table", table);
+       network.output("sum", sum);
+       return network;
+     }},
     {"cnn",
      [] {
        return zoo::cnn({12, 12, 1}, 5);
@@ -302,10 +328,12 @@ TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
   Side cpu(Device{}, network_, {});
   Side gpu(kGpu, network_, options());
   for (const Data& data : batches()) {
-    const auto reference = cpu.model().predict_batch(data.samples, data.features);
-    const auto outputs = gpu.model().predict_batch(data.samples, data.features);
-    EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
-              tolerance());
+    for (std::size_t k = 0; k < network_->outputs().size(); ++k) {
+      const auto reference = cpu.model().predict_batch(data.of(entropy_), k);
+      const auto outputs = gpu.model().predict_batch(data.of(entropy_), k);
+      EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
+                tolerance());
+    }
     const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum;
     EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum, expected,
                 tolerance() * expected);
@@ -328,12 +356,15 @@ TEST_P(GpuAgreement, AddsUpMicroBatches) {
 
 TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
   for (const Data& data : batches()) {
-    const auto run = [&] {
+    const auto run = [&](bool staged) {
       Side gpu(kGpu, network_, options());
-      gpu.model().train_batch(data.of(entropy_), data.context(), entropy_);
+      const BatchView batch = data.of(entropy_);
+      if (staged) gpu.model().stage(batch);
+      gpu.model().load(batch, data.context(), entropy_, staged);
+      gpu.model().train_loaded(data.samples, data.context(), entropy_);
       return gpu.gradients();
     };
-    EXPECT_EQ(run(), run());
+    EXPECT_EQ(run(false), run(true));
   }
 }
 

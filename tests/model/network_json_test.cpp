@@ -35,6 +35,9 @@ Network with_layers(const std::string& layers) {
   return network_from_json(R"({"input": [8, 8, 4], "layers": [)" + layers + "]}", "net.json");
 }
 
+Network read_back(const Network& network);
+void expect_equal(const Network& network, const Network& other);
+
 std::string refusal(const std::string& layers) {
   return input_error_of([&] { with_layers(layers); });
 }
@@ -179,7 +182,8 @@ TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
   EXPECT_THAT(
       input_error_of(
           [] { network_from_json(R"({"input": [1], "layers": [], "optimizer": 1})", "net.json"); }),
-      HasSubstr("[net.json] expected one of the keys name, input, layers, got \"optimizer\""));
+      HasSubstr("[net.json] expected one of the keys name, inputs, input, layers, outputs, got "
+                "\"optimizer\""));
 }
 
 TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
@@ -247,6 +251,78 @@ TEST(NetworkJson, RefusesInputsThatAreNotThereYet) {
               HasSubstr("[net.json: layer 1 (relu \"a\")]"));
 }
 
+// An image and a table, two layers and what follows.
+std::string two_inputs_text(const std::string& rest) {
+  return R"({"inputs": {"image": {"shape": [2, 2, 1]}, "table": {"shape": [3], "type": "float32"}},
+             "layers": [{"type": "flatten", "name": "flat"},
+                        {"type": "dense", "inputs": ["table"], "units": 4, "activation": "relu"},
+                        {"type": "add", "inputs": ["flat", "dense"], "name": "sum"}])" +
+         rest + "}";
+}
+
+TEST(NetworkJson, HasNamedInputsAndOutputs) {
+  const Network network =
+      network_from_json(two_inputs_text(R"(, "outputs": ["sum", {"columns": "dense"}])"), "net");
+  EXPECT_EQ(network.input("table"), -2);
+  EXPECT_THAT(network.nodes()[1].inputs, ElementsAre(-2));
+  ASSERT_EQ(network.outputs().size(), 2U);
+  EXPECT_EQ(network.outputs()[0].name, "sum");
+  EXPECT_EQ(network.outputs()[1].name, "columns");
+  EXPECT_EQ(network.outputs()[1].node, 2) << "behind its relu";
+  expect_equal(network, read_back(network));
+
+  const Network by_name = network_from_json(
+      two_inputs_text(R"(, "outputs": {"total": "sum", "columns": "dense"})"), "net");
+  EXPECT_EQ(by_name.outputs()[0].name, "columns") << "an object has the order of its names";
+  expect_equal(by_name, read_back(by_name));
+
+  const Network words = network_from_json(
+      R"({"inputs": {"word": {"shape": [], "type": "int32"}},
+          "layers": [{"type": "embedding", "vocabulary": 5, "dimension": 3}]})",
+      "net");
+  EXPECT_EQ(words.output_shape(), Shape({3}));
+  EXPECT_EQ(words.parameters().element_count(), 15U);
+  expect_equal(words, read_back(words));
+
+  Network unordered({{.name = "z", .shape = {3}}, {.name = "a", .shape = {3}}});
+  unordered.add(Add(), {unordered.input("a"), unordered.input("z")});
+  const Network read = read_back(unordered);
+  EXPECT_EQ(read.input("z"), kInput);
+  expect_equal(unordered, read);
+}
+
+TEST(NetworkJson, RefusesInputsAndOutputsThatDoNotFit) {
+  const auto whole = [](const std::string& text) {
+    return input_error_of([&] { network_from_json(text, "net"); });
+  };
+  const auto ended = [&](const std::string& rest) { return whole(two_inputs_text(rest)); };
+  EXPECT_THAT(ended(R"(, "outputs": ["sun"])"),
+              HasSubstr("[net] expected \"outputs\" to name earlier layers, got \"sun\" (did you "
+                        "mean sum?)"));
+  EXPECT_THAT(ended(R"(, "outputs": ["sum", "sum"])"), HasSubstr("[net] expected valid outputs; "));
+  EXPECT_THAT(ended(R"(, "outputs": ["table"])"), HasSubstr("[net] expected valid outputs; "));
+  EXPECT_THAT(ended(R"(, "outputs": ["flat"])"), HasSubstr("none depends on \"table\""));
+  for (const char* outputs : {"[]", "{}", "3", "[3]", R"({"sum": 3})", R"("sum")"})
+    EXPECT_THAT(ended(fmt::format(R"(, "outputs": {})", outputs)),
+                HasSubstr("expected \"outputs\" to be a list of layers, or an object of names and "
+                          "layers, got "))
+        << outputs;
+  EXPECT_THAT(ended(R"(, "input": [3])"),
+              HasSubstr("expected one of the keys name, inputs, layers, outputs, got \"input\""));
+  EXPECT_THAT(whole(R"({"inputs": {"image": {"shap": [3]}}, "layers": []})"),
+              HasSubstr("[net: input image] expected one of the keys shape, type, got \"shap\""));
+  EXPECT_THAT(whole(R"({"inputs": {"image": {"shape": [3], "type": "int"}}, "layers": []})"),
+              HasSubstr("[net: input image] expected uint8, int32, "));
+  EXPECT_THAT(whole(R"({"inputs": {"image": {}}, "layers": []})"),
+              HasSubstr("[net] expected valid \"inputs\"; "));
+  for (const char* inputs : {"[]", "{}", "3"})
+    EXPECT_THAT(whole(fmt::format(R"({{"inputs": {}, "layers": []}})", inputs)),
+                HasSubstr("[net] expected \"inputs\" to be an object such as "));
+  EXPECT_THAT(whole(R"({"inputs": {"a": {"shape": [3]}},
+                        "layers": [{"type": "relu", "name": "a"}]})"),
+              HasSubstr("\"a\" is reserved for the input of the network"));
+}
+
 TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
   EXPECT_THAT(
       refusal(R"({"type": "relu"}, {"type": "dense", "units": 3})"),
@@ -306,7 +382,7 @@ TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {
     EXPECT_EQ(network.output_shape(), Shape({10}));
     parameters.push_back(network.parameters().element_count());
   }
-  EXPECT_THAT(parameters, ElementsAre(225'034, 5290)) << "the first is cnn";
+  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 75'963)) << "the first is cnn";
   for (const LayerType& type : kLayerTypes)
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", type.name)));
 }
@@ -322,6 +398,7 @@ void expect_equal(const Network& network, const Network& other) {
   EXPECT_EQ(network_to_json(network), network_to_json(other));
   EXPECT_EQ(network.name(), other.name());
   EXPECT_EQ(network.input_shape(), other.input_shape());
+  ASSERT_EQ(network.inputs().size(), other.inputs().size());
   ASSERT_EQ(layer_names(network), layer_names(other));
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     EXPECT_EQ(network.nodes()[i].layer->kind(), other.nodes()[i].layer->kind());

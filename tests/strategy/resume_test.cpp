@@ -175,6 +175,9 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
   other.add(model::BatchNormalization({.momentum = 0.9F}));
   other.add(model::Dense({.units = kClasses}));
   EXPECT_EQ(error(other, {}), network + ", with relu as layer 1, got batch_normalization" + over);
+  model::Network named({{.name = "table", .shape = {16}}}, "plain");
+  named.add(model::Dense({.units = kClasses}));
+  EXPECT_EQ(error(named, {}), network + ", with \"input\": [16], got none" + over);
   EXPECT_EQ(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
             "[resume] expected a checkpoint of sgd, got one of adam" + over +
                 ", with --init-from " + path + " to begin with its weights");

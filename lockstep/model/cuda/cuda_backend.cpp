@@ -73,8 +73,8 @@ class CudaBackend final : public Backend {
     make_current();
     feed_.stage(batch);
   }
-  TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
-    feed_.load(input, batch, staged);
+  void load(std::span<LoadedInput> inputs, const BatchView& batch, bool staged) override {
+    feed_.load(inputs, batch, staged);
     // A recording with mixup or weights cannot be replayed without them, and vice versa.
     if (const TargetKind kind{feed_.partner_labels() != nullptr, feed_.sample_weights() != nullptr};
         trains_ && kind != std::exchange(trained_kind_, kind))
@@ -87,7 +87,6 @@ class CudaBackend final : public Backend {
       of_samples_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
       ++placement_;
     }
-    return input;
   }
 
   void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
@@ -131,7 +130,7 @@ class CudaBackend final : public Backend {
   void copy(const TensorView& target, const TensorView& source) override {
     device::copy(target.data(), source.data(), target.size_bytes(), context_.stream());
   }
-  void fill_with_zeros(std::span<float> target) override {
+  void fill_with_zeros(const TensorView& target) override {
     fill(target.data(), target.size_bytes());
   }
   void narrow(const TensorView& target, std::span<const float> source) override {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
@@ -29,9 +30,9 @@ class InputFeed {
   /// Stage one of a batch, for the next load() with `staged`. Does not wait for the context's
   /// stream.
   void stage(const BatchView& batch);
-  /// Stage two of `batch`; also stage one unless `staged`. `input` has its size, or images with
-  /// least_channels() of its type, the additional ones zero.
-  void load(const TensorView& input, const BatchView& batch, bool staged);
+  /// Stage two of `batch`; also stage one unless `staged`. `inputs` have the sizes of its inputs,
+  /// or images with least_channels() of their type, the additional ones zero.
+  void load(std::span<const LoadedInput> inputs, const BatchView& batch, bool staged);
 
   // Targets of the batch loaded last, on the GPU.
   /// Null if it has values instead.
@@ -52,8 +53,8 @@ class InputFeed {
   std::uint64_t placement() const { return placement_; }
 
  private:
-  /// One batch: features or pixels, followed by labels, with mixup also partner labels and weights,
-  /// or by target values; then by the weights of the samples.
+  /// One batch: its inputs, each features, pixels or indices, followed by labels, with mixup also
+  /// partner labels and weights, or by target values; then by the weights of the samples.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;
@@ -61,6 +62,7 @@ class InputFeed {
     std::optional<device::Event> taken;  // by stage two
   };
 
+  void convert_features(const InputView& input, const std::byte* data, const TensorView& target);
   void bring(const BatchView& batch, Slot& slot);
   void reserve(std::size_t bytes, Slot& slot);
   void reserve_targets(std::size_t bytes);

@@ -29,6 +29,9 @@ std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext&, cuda::Cont
 std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
+std::unique_ptr<Operation> Embedding::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> LayerNormalization::compile_gpu(const CompileContext&,
                                                            cuda::Context&) const {
   return nullptr;

@@ -73,7 +73,9 @@ struct PassContext {
 /// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
 /// float32.
 struct Operands {
-  std::vector<TensorView> inputs;           ///< read only
+  std::vector<TensorView> inputs;  ///< read only
+  /// Input 0 of a layer with Traits::index_count, whose inputs[0] is empty; read only.
+  std::span<const std::int32_t> indices;
   TensorView output;                        ///< written by forward
   TensorView output_gradient;               ///< backward may overwrite it: it is not read later
   std::vector<TensorView> input_gradients;  ///< written, not added to; empty if not needed
@@ -156,7 +158,7 @@ struct CompileContext {
   /// Another layer's backward writes the gradient of input 0 before: Operands::add_input_gradient,
   /// if the operation has Needs::adds_input_gradient.
   bool adds_input_gradient = false;
-  /// Input 0 is the network's input, which no other layer reads.
+  /// Input 0 is an input of the network, which no other layer reads.
   bool reads_network_input = false;
 
   /// Whether backward() is called.
@@ -181,6 +183,9 @@ struct Traits {
   /// max(x, 0) can move from before this layer to after it without changing any result, as with max
   /// pooling.
   bool commutes_with_relu = false;
+  /// Nonzero: input 0 is an int32 input of the network, with values from 0 to index_count - 1, and
+  /// is read as Operands::indices. Each batch is checked before its pass.
+  std::int64_t index_count = 0;
 };
 
 /// Fusions that the operations of a device support.

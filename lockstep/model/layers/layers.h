@@ -18,6 +18,7 @@
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
+#include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 #include "lockstep/model/layers/shape/shape.h"
@@ -72,6 +73,7 @@ inline constexpr std::tuple kLayers{
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
+    Registration<Embedding>{"embedding"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Reshape>{"reshape"},

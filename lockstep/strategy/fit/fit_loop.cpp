@@ -37,7 +37,7 @@ void warn_of_activation(const Strategy& strategy, const model::Network& network,
                         const model::Loss& loss) {
   const std::string_view applied = model::activation_of(loss);
   if (!strategy.is_chief() || network.nodes().empty() || applied.empty()) return;
-  const model::Node& last = network.nodes().back();
+  const model::Node& last = network.nodes()[network.outputs().front().node];
   nlohmann::json options = nlohmann::json::object();
   const auto type = std::ranges::find_if(
       model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });

@@ -156,9 +156,13 @@ void check_same_network(const std::string& path, const nlohmann::json& saved,
   const auto name = saved.at("name").get<std::string>();
   const std::string expected = fmt::format("expected the network of {}, {}", path, name);
   if (given.at("name") != name) refuse(expected, given.at("name").get<std::string>());
-  if (saved.at("input") != given.at("input"))
-    refuse(fmt::format("{}, for samples of shape {}", expected, saved.at("input").dump()),
-           given.at("input").dump());
+  for (const char* key : {"input", "inputs", "outputs"}) {
+    const auto text_of = [key](const nlohmann::json& description) {
+      return description.contains(key) ? description.at(key).dump() : "none";
+    };
+    if (text_of(saved) != text_of(given))
+      refuse(fmt::format("{}, with \"{}\": {}", expected, key, text_of(saved)), text_of(given));
+  }
   const nlohmann::json& layers = saved.at("layers");
   const nlohmann::json& others = given.at("layers");
   for (std::size_t i = 0; i < std::min(layers.size(), others.size()); ++i) {
