@@ -13,7 +13,7 @@ namespace lockstep::strategy {
 
 /// Options of EarlyStopping.
 struct EarlyStoppingOptions {
-  MonitoredMetric metric = {.name = "validation_loss"};
+  MonitoredMetric metric = {.name = "validation_loss"};  ///< that should improve
   /// Number of epochs without an improvement after which the training ends; at least 1. With
   /// FitOptions::validate_every, metrics of the validation count per validation.
   int patience = 3;
@@ -28,6 +28,7 @@ EarlyStoppingOptions parse_early_stopping(std::string_view text);
 /// are the same on all ranks, so the chief or all ranks may have it.
 class EarlyStopping final : public Callback {
  public:
+  /// Throws Error (input) for a patience below 1.
   explicit EarlyStopping(EarlyStoppingOptions options = {});
 
   /// Throws Error (input) for a metric that this training does not have.

@@ -20,7 +20,7 @@ enum class Direction { min, max };
 
 /// A metric by its name in JSON events, such as "validation_loss".
 struct MonitoredMetric {
-  std::string name = {};
+  std::string name = {};  ///< as in JSON events
   /// nullopt: the known one. Loss, mae, mse, rmse and perplexity are minimized; accuracy, top5 and
   /// the like, auc, auc_pr, f1, precision, recall and r2 are maximized.
   std::optional<Direction> direction = {};
@@ -40,7 +40,7 @@ struct MonitoredMetric {
 
 /// The parts of "METRIC[:max|:min][:key=value,…]".
 struct MonitoredOption {
-  MonitoredMetric metric;
+  MonitoredMetric metric;                             ///< the first part, with its direction
   std::map<std::string, double, std::less<>> values;  ///< by key
 
   /// The value of `key`, at least `least`; `otherwise` if it was not given. Throws Error (input)

@@ -15,7 +15,7 @@ namespace lockstep::strategy {
 
 /// Options of ReduceOnPlateau.
 struct PlateauOptions {
-  MonitoredMetric metric = {.name = "validation_loss"};
+  MonitoredMetric metric = {.name = "validation_loss"};  ///< that should improve
   double factor = 0.1;  ///< on the learning rate at each reduction; above 0 and below 1
   /// Number of epochs without an improvement before a reduction; at least 1. With
   /// FitOptions::validate_every, metrics of the validation count per validation.
@@ -34,6 +34,7 @@ PlateauOptions parse_plateau(std::string_view text);
 /// or all ranks may have it.
 class ReduceOnPlateau final : public Callback {
  public:
+  /// Throws Error (input) for a patience below 1, or a factor that is not between 0 and 1.
   explicit ReduceOnPlateau(PlateauOptions options = {});
 
   /// Throws Error (input) for a metric that this training does not have.
@@ -63,8 +64,10 @@ class ReduceOnPlateau final : public Callback {
 /// schedule and of the callbacks before this one. The chief's value counts on all ranks.
 class LearningRate final : public Callback {
  public:
+  /// `step`: completed steps. `rate`: that of the schedule and of the callbacks before this one.
   using Function = std::function<float(std::int64_t step, float rate)>;
 
+  /// `function` is called on every rank before each step.
   explicit LearningRate(Function function) : function_(std::move(function)) {}
 
   bool may_stop_at_batches() const override { return false; }
