@@ -160,9 +160,10 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
   EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
               ::testing::AllOf(
-                  ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
-                                        "one of conv2d, dense, batch_normalization, "
-                                        "layer_normalization, relu, "),
+                  ::testing::StartsWith(
+                      "[net.json: layer 1 (dens)] expected \"type\" to be "
+                      "one of conv2d, conv1d, depthwise_conv2d, dense, batch_normalization, "
+                      "layer_normalization, relu, "),
                   HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
                             "multiply, add, max_pool2d, average_pool2d,"),
                   ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
@@ -372,7 +373,9 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
     {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
     {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
-    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]})";
+    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
+    {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
+    {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));
