@@ -225,6 +225,23 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("expected \"layers\" to be a list of at least one layer, got none"));
 }
 
+TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
+  const std::string image = R"({"type": "reshape", "shape": [2, 2, 64]}, )";
+  const std::string most = "2147483647";
+  for (const std::string& layer :
+       {R"("up_sampling2d", "size": )" + most, R"("zero_padding2d", "padding": )" + most,
+        R"("depthwise_conv2d", "kernel": 1, "depth_multiplier": )" + most})
+    EXPECT_THAT(refusal(image + R"({"type": )" + layer + "}"),
+                HasSubstr("expected extents of less than 2^31, got ["));
+  EXPECT_THAT(input_error_of([&] {
+                network_from_json(R"({"input": [2147483647, 2147483647], "layers": [
+                    {"type": "flatten", "name": "a"}, {"type": "flatten", "inputs": ["input"], "name": "b"},
+                    {"type": "concatenate", "inputs": ["a", "b", "a"]}]})",
+                                  "net.json");
+              }),
+              HasSubstr("expected extents of less than 2^31, got [9223372036854775807]"));
+}
+
 TEST(NetworkJson, RefusesUnknownWordsInOptions) {
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "padding": "full"})"),
               ::testing::AllOf(

@@ -75,7 +75,7 @@ void Conv1D::write(nlohmann::json& object) const {
 }
 
 Shape DepthwiseConv2D::build(BuildContext& context) const {
-  return convolution(context.image_input()).build(context);
+  return context.within_limits(convolution(context.image_input()).build(context));
 }
 
 Conv2D DepthwiseConv2D::convolution(const Shape& input) const {
