@@ -36,7 +36,7 @@ enum class Names { own, torch };
 /// A tensor to load from the file.
 struct Wanted {
   std::string name;    ///< name in the file
-  model::Shape shape;  ///< in the file: [O, C, H, W] for the kernel of a convolution
+  model::Shape shape;  ///< in the file: [O, C, H, W] or [O, C, T] for the kernel of a convolution
   /// If not 0, the values of each output are channels first, C of them, in the file, and channels
   /// last in the network.
   std::int64_t channels = 0;
@@ -69,6 +69,9 @@ Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Na
   if (entry.shape.size() == 4 && last == "kernel") {
     wanted.channels = entry.shape[3];
     wanted.shape = {entry.shape[0], entry.shape[3], entry.shape[1], entry.shape[2]};
+  } else if (entry.shape.size() == 3 && last == "kernel") {
+    wanted.channels = entry.shape[2];
+    wanted.shape = {entry.shape[0], entry.shape[2], entry.shape[1]};
   } else if (entry.shape.size() == 2 && last == "kernel") {
     wanted.channels = flattened;
   }

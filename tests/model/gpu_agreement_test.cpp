@@ -88,6 +88,16 @@ const AgreementCase kAgreementCases[] = {
        return of_layer(Conv2D(
            {.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::symmetric, .groups = 2}));
      }},
+    {"depthwise_convolution",
+     [] { return of_layer(DepthwiseConv2D({.strides = 2, .depth_multiplier = 2})); }},
+    {"convolution_of_rows",
+     [] {
+       Network network({9, 3});
+       network.add(Conv1D({.filters = 6, .kernel = 3, .padding = Padding::same}));
+       network.add(ReLU());
+       network.add(Conv1D({.filters = 4, .kernel = 2, .strides = 2}));
+       return ended(std::move(network));
+     }},
     {"convolution_relu",
      [] {
        Network network = image_network();

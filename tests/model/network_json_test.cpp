@@ -163,9 +163,10 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
   EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
               ::testing::AllOf(
-                  ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
-                                        "one of conv2d, dense, batch_normalization, "
-                                        "layer_normalization, relu, "),
+                  ::testing::StartsWith(
+                      "[net.json: layer 1 (dens)] expected \"type\" to be "
+                      "one of conv2d, conv1d, depthwise_conv2d, dense, batch_normalization, "
+                      "layer_normalization, relu, "),
                   HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
                             "multiply, add, max_pool2d, average_pool2d,"),
                   ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
@@ -226,6 +227,23 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("expected \"input\" to be a list of positive integers, got 0"));
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [28], "layers": []})", "n"); }),
               HasSubstr("expected \"layers\" to be a list of at least one layer, got none"));
+}
+
+TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
+  const std::string image = R"({"type": "reshape", "shape": [2, 2, 64]}, )";
+  const std::string most = "2147483647";
+  for (const std::string& layer :
+       {R"("up_sampling2d", "size": )" + most, R"("zero_padding2d", "padding": )" + most,
+        R"("depthwise_conv2d", "kernel": 1, "depth_multiplier": )" + most})
+    EXPECT_THAT(refusal(image + R"({"type": )" + layer + "}"),
+                HasSubstr("expected extents of less than 2^31, got ["));
+  EXPECT_THAT(input_error_of([&] {
+                network_from_json(R"({"input": [2147483647, 2147483647], "layers": [
+                    {"type": "flatten", "name": "a"}, {"type": "flatten", "inputs": ["input"], "name": "b"},
+                    {"type": "concatenate", "inputs": ["a", "b", "a"]}]})",
+                                  "net.json");
+              }),
+              HasSubstr("expected extents of less than 2^31, got [9223372036854775807]"));
 }
 
 TEST(NetworkJson, RefusesUnknownWordsInOptions) {
@@ -449,7 +467,9 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
     {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
     {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
-    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]})";
+    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
+    {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
+    {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

@@ -152,6 +152,13 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
   EXPECT_THAT(begun.parameter("conv2d/kernel"),
               ::testing::ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
   EXPECT_THAT(begun.parameter("conv2d/bias"), ::testing::ElementsAre(1, 2));
+
+  model::Network row({2, 3}, "row");
+  row.add(model::Conv1D({.filters = 2, .kernel = 2}));
+  write_tensors(path, {{"conv1d.weight", {2, 3, 2}}, {"conv1d.bias", {2}}});
+  Begun in_a_row(std::move(row));
+  in_a_row.trainer().initialize_from({.path = path});
+  EXPECT_EQ(in_a_row.parameter("conv1d/kernel"), begun.parameter("conv2d/kernel"));
 }
 
 TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {

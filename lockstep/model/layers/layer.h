@@ -38,6 +38,8 @@ class BuildContext {
   const Shape& input() const;
   /// The only input as [H, W, C]; refuses other ranks.
   const Shape& image_input() const;
+  /// `output`; refuses extents of 2^31 or more, which only an invalid description has.
+  Shape within_limits(Shape output) const;
 
   /// Declares a trainable array. Its full name is "LAYER/NAME".
   void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);

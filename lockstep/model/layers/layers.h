@@ -11,6 +11,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
+#include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
@@ -63,6 +64,8 @@ struct Registration {
 /// All layers, in the order in which messages list them.
 inline constexpr std::tuple kLayers{
     Registration<Conv2D>{"conv2d"},
+    Registration<Conv1D>{"conv1d"},
+    Registration<DepthwiseConv2D>{"depthwise_conv2d"},
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
     Registration<LayerNormalization>{"layer_normalization"},

@@ -75,7 +75,7 @@ Shape UpSampling2D::build(BuildContext& context) const {
   const auto [height, width] = options_.size;
   if (height <= 0 || width <= 0)
     context.refuse("expected a positive size", fmt::format("got {}x{}", height, width));
-  return {height * input[0], width * input[1], input[2]};
+  return context.within_limits({height * input[0], width * input[1], input[2]});
 }
 
 WindowGeometry reversed_up_sampling(const Shape& output, Extent2D size) {

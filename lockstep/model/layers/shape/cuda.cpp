@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "lockstep/model/cuda/context.h"

@@ -118,10 +118,11 @@ Shape Concatenate::build(BuildContext& context) const {
     if (other != output)
       context.refuse(fmt::format("expected inputs that differ in axis {} alone", axis + 1),
                      fmt::format("got {} and {}", to_string(output), to_string(input)));
-    sum += input[axis];
+    if (__builtin_add_overflow(sum, input[axis], &sum))
+      sum = std::numeric_limits<std::int64_t>::max();
   }
   output[axis] = sum;
-  return output;
+  return context.within_limits(std::move(output));
 }
 
 std::vector<StridedCopy> Concatenate::copies(const CompileContext& context) const {
@@ -154,7 +155,7 @@ Shape ZeroPadding2D::build(BuildContext& context) const {
   if (std::min({top, bottom, left, right}) < 0)
     context.refuse("expected no negative number of zeros",
                    fmt::format("got {}, {}, {} and {}", top, bottom, left, right));
-  return {top + input[0] + bottom, left + input[1] + right, input[2]};
+  return context.within_limits({top + input[0] + bottom, left + input[1] + right, input[2]});
 }
 
 std::vector<StridedCopy> ZeroPadding2D::copies(const CompileContext& context) const {

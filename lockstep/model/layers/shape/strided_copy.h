@@ -1,7 +1,6 @@
 // Copies of elements from places in one array to places in another.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <vector>
 
