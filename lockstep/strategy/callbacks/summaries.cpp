@@ -267,6 +267,10 @@ void Summaries::on_validation(const EpochLogs& logs) {
   add(train_, "evaluation_loss_vs_iterations", logs.step, metrics.loss());
   if (metrics.has_accuracy)
     add(train_, "evaluation_accuracy_vs_iterations", logs.step, metrics.accuracy());
+  for (const model::MetricValue& value : logs.validation_values)
+    if (value.is_single())
+      add(train_, fmt::format("evaluation_{}_vs_iterations", value.name).c_str(), logs.step,
+          value.values.front());
 }
 
 void Summaries::on_scalar(const ScalarLogs& logs) {
