@@ -93,15 +93,15 @@ class ValueSummary {
         names_(source.feature_names()),
         target_names_(source.target_names()),
         extents_(std::max<std::size_t>(names_.size(), 1)),
-        targets_(source.spec().targets) {
+        targets_(static_cast<std::size_t>(source.spec().target_count())) {
     for (std::size_t i = target_names_.size(); i < targets_.size(); ++i)
       target_names_.push_back(fmt::format("target {}", i + 1));
   }
 
   void add(const data::Sample& sample) {
-    for (std::size_t i = 0; i < sample.features.size(); ++i)
-      extents_[names_.empty() ? 0 : i].add(sample.features[i]);
-    for (std::size_t i = 0; i < targets_.size(); ++i) targets_[i].add(sample.targets[i]);
+    for (std::size_t i = 0; i < sample.features().size(); ++i)
+      extents_[names_.empty() ? 0 : i].add(sample.features()[i]);
+    for (std::size_t i = 0; i < targets_.size(); ++i) targets_[i].add(sample.values()[i]);
   }
 
   void print() const {
@@ -163,35 +163,36 @@ void inspect_source(const std::string& argument, std::int64_t records) {
   const data::Dataset dataset = data::open_data(argument);
   const data::RecordSource& source = dataset.source();
   const data::SampleSpec& spec = source.spec();
+  data::SampleSpec read = spec;
   const std::int64_t count = records == 0 ? source.size() : std::min(records, source.size());
   const bool encoded = source.has_encoded_images();
-  std::vector<float> features(encoded ? 0 : static_cast<std::size_t>(spec.feature_count()));
-  std::vector<float> targets(spec.targets);
+  if (encoded) read.inputs.front().shape = {0};
+  data::Batch one(read);
+  data::Sample sample = one.sample();
   HeaderStep headers;
   ValueSummary values(source);
-  auto counts = no_counts(spec.classes);
+  auto counts = no_counts(spec.classes());
   {
     DataProgress progress("inspect", count);
     for (std::int64_t record = 0; record < count; ++record) {
-      data::Sample sample{.features = features, .targets = targets};
       if (encoded) sample.images = &headers;
       source.read(record, sample);
       values.add(sample);
-      if (spec.classes > 0) ++counts[sample.label];
+      if (spec.classes() > 0) ++counts[sample.label()];
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
   fmt::print("{}: {} of {}[{}]", source.description(), counted(source.size(), "record"),
-             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape, ", "));
-  fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} class{}", spec.classes,
-                                                      spec.classes == 1 ? "" : "es")
-                                        : "");
+             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape(), ", "));
+  fmt::print("{}\n\n", spec.classes() > 0 ? fmt::format(", {} class{}", spec.classes(),
+                                                        spec.classes() == 1 ? "" : "es")
+                                          : "");
   fmt::print("{} of {}\n", source.has_images() ? "images" : "features", counted(count, "record"));
   if (encoded)
     headers.print();
   else
     values.print();
-  if (spec.classes > 0) print_label_counts("label", counts, numbered(source.class_names()));
+  if (spec.classes() > 0) print_label_counts("label", counts, numbered(source.class_names()));
 }
 
 constexpr const char* kUsualClassName = "image/class/text";

@@ -130,10 +130,10 @@ class SampleCheck {
     if (!has_schema_) return true;
     try {
       if (!decoder_) find_decoder(record, location.text());
-      data::Sample sample{.features = features_, .targets = targets_, .images = &images_};
-      auto problem = decoder_->decode(record, sample);
-      if (!problem) problem = not_finite(features_, decoder_->input_feature());
-      if (!problem) problem = not_finite(targets_, decoder_->label_feature());
+      sample_.images = &images_;
+      auto problem = decoder_->decode(record, sample_);
+      if (!problem) problem = not_finite(sample_.features(), decoder_->input_feature());
+      if (!problem) problem = not_finite(sample_.values(), decoder_->label_feature());
       if (!problem) return true;
       report.add_mismatch(
           Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));
@@ -153,12 +153,12 @@ class SampleCheck {
   void find_decoder(std::string_view record, const std::string& where) {
     data::RecordSchema schema = data::find_schema(options_, part_, record, where);
     // A training counts the classes if they are not described.
-    if (schema.spec.classes == 0 && schema.spec.targets == 0)
-      schema.spec.classes = std::numeric_limits<std::int32_t>::max();
-    features_.resize(schema.input == data::InputKind::floats
-                         ? static_cast<std::size_t>(schema.spec.feature_count())
-                         : 0);
-    targets_.resize(schema.spec.targets);
+    if (schema.counts_labels())
+      schema.spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
+    data::SampleSpec read = schema.spec;
+    if (schema.input != data::InputKind::floats) read.inputs.front().shape = {0};
+    memory_.lay_out(read, 1);
+    sample_ = memory_.sample();
     decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
   }
 
@@ -166,8 +166,8 @@ class SampleCheck {
   std::optional<data::PartDescription> part_;
   std::optional<data::ExampleDecoder> decoder_;
   bool has_schema_ = true;  // false if it cannot be determined
-  std::vector<float> features_;
-  std::vector<float> targets_;
+  data::Batch memory_;
+  data::Sample sample_;
   CheckStep images_{false};
 };
 
@@ -246,13 +246,13 @@ FileReport verify_records(const data::RecordSource& source) {
   FileReport report;
   const bool encoded = source.has_encoded_images();
   if (encoded) report.files = source.size();
-  std::vector<float> features(encoded ? 0
-                                      : static_cast<std::size_t>(source.spec().feature_count()));
-  std::vector<float> targets(source.spec().targets);
+  data::SampleSpec spec = source.spec();
+  if (encoded) spec.inputs.front().shape = {0};
+  data::Batch one(spec);
+  data::Sample sample = one.sample();
   CheckStep images(true);
   DataProgress progress("verify", source.size());
   for (; report.records < source.size(); ++report.records) {
-    data::Sample sample{.features = features, .targets = targets};
     if (encoded) sample.images = &images;
     try {
       source.read(report.records, sample);

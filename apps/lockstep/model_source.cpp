@@ -127,8 +127,8 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const LossChoice& loss, ImagePreparation images) {
   ModelSource source{.name = name,
                      .description = {},
-                     .input_shape = spec.shape,
-                     .outputs = spec.classes > 0 ? spec.classes : spec.targets,
+                     .input_shape = spec.shape(),
+                     .outputs = spec.classes() > 0 ? spec.classes() : spec.target_count(),
                      .loss = loss,
                      .images = images};
   if (name.ends_with(".json")) source.description = read_description(name);

@@ -157,7 +157,7 @@ class Counted final : public data::RecordSource {
   std::int64_t size() const override { return source_.size(); }
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);
-    sample.label = static_cast<std::int32_t>(id % spec().classes);
+    sample.label() = static_cast<std::int32_t>(id % spec().classes());
   }
   bool counts_classes() const override { return true; }
   std::string description() const override { return "counted"; }

@@ -50,16 +50,17 @@ RecordChanges Pipeline::changes() const {
 
 template <typename Image>
 void RecipeStep::take(const Image& image, Sample& sample) {
-  if (sample.pixels.empty())
-    transform_.apply(image, key_, sample.features, scratch_);
+  if (sample.pixels().empty())
+    transform_.apply(image, key_, sample.features(), scratch_);
   else
-    transform_.apply(image, key_, sample.pixels, scratch_);
+    transform_.apply(image, key_, sample.pixels(), scratch_);
 }
 
 void RecipeStep::take_stored(std::span<const std::uint8_t> pixels, Sample& sample) {
-  LOCKSTEP_CHECK_OP(stored_.shape.size(), ==, 3U);
-  take(view_of(pixels, static_cast<int>(stored_.shape[0]), static_cast<int>(stored_.shape[1]),
-               static_cast<int>(stored_.shape[2])),
+  const std::vector<std::int64_t>& shape = stored_.shape();
+  LOCKSTEP_CHECK_OP(shape.size(), ==, 3U);
+  take(view_of(pixels, static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+               static_cast<int>(shape[2])),
        sample);
 }
 
@@ -93,7 +94,7 @@ void SampleReader::read(const SampleKey& key, Sample& sample) {
   pipeline_.source->read(key.record_id, sample);
   sample.images = nullptr;  // it points into this reader
   for (const SampleMap& map : pipeline_.maps) map(sample, key);
-  normalize(pipeline_.normalization, sample.features);
+  normalize(pipeline_.normalization, sample.features());
 }
 
 }  // namespace lockstep::data

@@ -13,6 +13,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/image/image.h"
 #include "lockstep/data/record/example.h"
@@ -21,9 +22,10 @@ namespace lockstep::data {
 namespace {
 
 ImageRecipe recipe_as_stored(const SampleSpec& spec) {
-  LOCKSTEP_CHECK_OP(spec.shape.size(), ==, 3U);
-  return ImageRecipe::parse("none", static_cast<int>(spec.shape[0]),
-                            static_cast<int>(spec.shape[1]), static_cast<int>(spec.shape[2]));
+  const std::vector<std::int64_t>& shape = spec.shape();
+  LOCKSTEP_CHECK_OP(shape.size(), ==, 3U);
+  return ImageRecipe::parse("none", static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                            static_cast<int>(shape[2]));
 }
 
 std::span<const std::uint8_t> bytes_of(std::string_view text) {
@@ -84,9 +86,9 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
   if (input_ == InputKind::floats) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count_)
       return SampleProblem{fmt::format("expected {} floats in {} for shape [{}]", count_,
-                                       input_feature(), fmt::join(spec_.shape, ", ")),
+                                       input_feature(), fmt::join(spec_.shape(), ", ")),
                            values_of(feature)};
-    feature.copy_floats(sample.features);
+    feature.copy_floats(sample.features());
     return std::nullopt;
   }
   const auto bytes = feature.single_bytes();
@@ -102,7 +104,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
     return std::nullopt;
   }
   return SampleProblem{fmt::format("expected {} raw bytes in {} for shape [{}]", count_,
-                                   input_feature(), fmt::join(spec_.shape, ", ")),
+                                   input_feature(), fmt::join(spec_.shape(), ", ")),
                        bytes ? bytes_text(*bytes) : values_of(feature)};
 }
 
@@ -110,32 +112,33 @@ void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const 
   thread_local ImageScratch scratch;
   if (sample.images != nullptr)
     sample.images->take_encoded(bytes_of(bytes), sample);
-  else if (!sample.pixels.empty())
-    as_stored_->apply(bytes_of(bytes), {}, sample.pixels, scratch);
+  else if (!sample.pixels().empty())
+    as_stored_->apply(bytes_of(bytes), {}, sample.pixels(), scratch);
   else
-    as_stored_->apply(bytes_of(bytes), {}, sample.features, scratch);
+    as_stored_->apply(bytes_of(bytes), {}, sample.features(), scratch);
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature,
                                                           Sample& sample) const {
-  if (spec_.classes == 0) {
-    if (feature.kind() == FeatureKind::floats && feature.size() == sample.targets.size()) {
-      feature.copy_floats(sample.targets);
+  if (spec_.classes() == 0) {
+    if (feature.kind() == FeatureKind::floats && feature.size() == sample.values().size()) {
+      feature.copy_floats(sample.values());
       return std::nullopt;
     }
-    return SampleProblem{fmt::format("expected {} floats in {}", spec_.targets, label_feature()),
-                         values_of(feature)};
+    return SampleProblem{
+        fmt::format("expected {} floats in {}", spec_.target_count(), label_feature()),
+        values_of(feature)};
   }
   const auto label = feature.single_int64();
   if (!label)
     return SampleProblem{fmt::format("expected one integer in {}", label_feature()),
                          values_of(feature)};
-  if (*label < 0 || *label >= spec_.classes) {
+  if (*label < 0 || *label >= spec_.classes()) {
     return SampleProblem{
-        fmt::format("expected a label from 0 to {} in {}", spec_.classes - 1, label_feature()),
+        fmt::format("expected a label from 0 to {} in {}", spec_.classes() - 1, label_feature()),
         fmt::format("it is {}", *label)};
   }
-  sample.label = static_cast<std::int32_t>(*label);
+  sample.label() = static_cast<std::int32_t>(*label);
   return std::nullopt;
 }
 
@@ -210,7 +213,7 @@ InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& tol
   if (input.kind() != FeatureKind::bytes) return InputKind::floats;
   if (input.size() != 1 || !encoded_image_kind(input.bytes())) return InputKind::pixels;
   const bool is_stored = !told_shape.empty() && static_cast<std::int64_t>(input.bytes().size()) ==
-                                                    SampleSpec{told_shape, 0, 0}.feature_count();
+                                                    element_count(told_shape);
   return is_stored ? InputKind::pixels : InputKind::encoded_image;
 }
 
@@ -251,14 +254,13 @@ std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& 
 /// Fails now, instead of in the middle of an epoch, if the first record does not match.
 void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
   SampleSpec spec = schema.spec;
-  if (spec.targets == 0 && spec.classes == 0)
-    spec.classes = std::numeric_limits<std::int32_t>::max();
+  if (schema.counts_labels())
+    spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
   const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
   HeaderStep header;
-  std::vector<float> features(
-      schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
-  std::vector<float> targets(spec.targets);
-  Sample sample{features, 0, targets};
+  if (schema.input != InputKind::floats) spec.inputs.front().shape = {0};
+  Batch one(spec);
+  Sample sample = one.sample();
   sample.images = &header;
   if (const auto problem = decoder.decode(record, sample))
     throw Error(ErrorCategory::data, where, problem->expected, problem->actual);
@@ -329,36 +331,35 @@ RecordSchema find_schema(const TFRecordOptions& options,
     schema.label_feature =
         usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
   }
-  schema.spec.shape = options.input_shape;
-  if (schema.spec.shape.empty() && schema.input_feature == known.input_feature)
-    schema.spec.shape = known.shape;
-  if (!schema.spec.shape.empty()) check_shape(schema.spec.shape, where);
+  std::vector<std::int64_t> shape = options.input_shape;
+  if (shape.empty() && schema.input_feature == known.input_feature) shape = known.shape;
+  if (!shape.empty()) check_shape(shape, where);
   const FeatureView input = find_feature(record, schema.input_feature);
-  schema.input = kind_of(input, schema.spec.shape);
-  if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
-    schema.spec.shape = shape_of(input, schema.input_feature, record, where);
-  }
-  if (schema.input == InputKind::encoded_image && schema.spec.shape.size() != 3)
+  schema.input = kind_of(input, shape);
+  if (shape.empty() && input.kind() != FeatureKind::missing)
+    shape = shape_of(input, schema.input_feature, record, where);
+  if (schema.input == InputKind::encoded_image && shape.size() != 3)
     throw Error(ErrorCategory::input, where,
                 fmt::format("expected a shape HxWxC for the images in {}", schema.input_feature),
-                fmt::format("got [{}]", fmt::join(schema.spec.shape, ", ")));
+                fmt::format("got [{}]", fmt::join(shape, ", ")));
   const FeatureView label = find_feature(record, schema.label_feature);
   if (label.kind() == FeatureKind::floats && options.classes == 0) {
-    schema.spec.targets = static_cast<std::int64_t>(label.size());
+    schema.spec = SampleSpec::regression(shape, static_cast<std::int64_t>(label.size()));
   } else {
     const bool is_known = schema.label_feature == known.label_feature;
     const bool by_name = options.classes_by_name && is_known && !known.class_names.empty();
-    schema.spec.classes = options.classes > 0 && !by_name ? options.classes
-                          : is_known                      ? known.classes
-                                                          : 0;
-    if (is_known && schema.spec.classes == static_cast<std::int64_t>(known.class_names.size()))
+    const std::int64_t classes = options.classes > 0 && !by_name ? options.classes
+                                 : is_known                      ? known.classes
+                                                                 : 0;
+    schema.spec = SampleSpec::classification(shape, classes);
+    if (is_known && classes == static_cast<std::int64_t>(known.class_names.size()))
       schema.class_names = known.class_names;
   }
   if (schema.input_feature == known.input_feature &&
       schema.spec.feature_count() == static_cast<std::int64_t>(known.feature_names.size()))
     schema.feature_names = known.feature_names;
   if (schema.label_feature == known.label_feature &&
-      schema.spec.targets == static_cast<std::int64_t>(known.target_names.size()))
+      schema.spec.target_count() == static_cast<std::int64_t>(known.target_names.size()))
     schema.target_names = known.target_names;
   check_record(schema, record, where);
   return schema;

@@ -67,8 +67,7 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 /// "JPEG" or "PNG" if `bytes` start like such a file, otherwise nullopt.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
-/// The features of a sample, and its shape. `spec.classes` is 0 if only a scan of the labels can
-/// determine it.
+/// The features of a sample, and its shape.
 struct RecordSchema {
   std::string input_feature;
   std::string label_feature;
@@ -77,6 +76,9 @@ struct RecordSchema {
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
   std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
   std::vector<std::string> target_names = {};   ///< likewise
+
+  /// Whether only a scan of the labels can determine the number of classes.
+  bool counts_labels() const { return spec.classes() == 0 && spec.target_count() == 0; }
 };
 
 /// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws

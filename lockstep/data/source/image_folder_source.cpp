@@ -158,15 +158,14 @@ ImageFolderSource::ImageFolderSource(const fs::path& directory,
     throw Error(ErrorCategory::data, directory.string(),
                 "expected files that end in .jpg, .jpeg or .png in the class folders",
                 fmt::format("there are none in {}", fmt::join(class_names_, ", ")));
-  spec_ = {.shape = shape.empty() ? shape_of_first() : shape,
-           .classes = static_cast<std::int64_t>(class_names_.size())};
-  check_shape(spec_.shape, directory.string());
-  if (spec_.shape.size() != 3)
+  const std::vector<std::int64_t> used = shape.empty() ? shape_of_first() : shape;
+  check_shape(used, directory.string());
+  if (used.size() != 3)
     throw Error(ErrorCategory::input, directory.string(), "expected a shape HxWxC for images",
-                fmt::format("got [{}]", fmt::join(spec_.shape, ", ")));
-  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(spec_.shape[0]),
-                                        static_cast<int>(spec_.shape[1]),
-                                        static_cast<int>(spec_.shape[2])));
+                fmt::format("got [{}]", fmt::join(used, ", ")));
+  spec_ = SampleSpec::classification(used, static_cast<std::int64_t>(class_names_.size()));
+  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(used[0]),
+                                        static_cast<int>(used[1]), static_cast<int>(used[2])));
 }
 
 void ImageFolderSource::find_classes() {
@@ -242,12 +241,12 @@ void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
   with_image(path_of(record_id), [&](std::span<const std::uint8_t> bytes) {
     if (sample.images != nullptr) return sample.images->take_encoded(bytes, sample);
     thread_local ImageScratch scratch;
-    if (sample.pixels.empty())
-      as_stored_->apply(bytes, {}, sample.features, scratch);
+    if (sample.pixels().empty())
+      as_stored_->apply(bytes, {}, sample.features(), scratch);
     else
-      as_stored_->apply(bytes, {}, sample.pixels, scratch);
+      as_stored_->apply(bytes, {}, sample.pixels(), scratch);
   });
-  sample.label = files_[record_id].label;
+  sample.label() = files_[record_id].label;
 }
 
 bool is_image_folder(const fs::path& directory) {

@@ -16,6 +16,7 @@
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/random.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
@@ -105,10 +106,9 @@ class SampleEncoder {
       : source_(source),
         options_(options),
         class_names_(source.class_names()),
-        targets_(static_cast<std::size_t>(source.spec().targets)) {
-    if (options.encoding != FeatureEncoding::encoded)
-      features_.resize(source.spec().feature_count());
-  }
+        memory_(options.encoding == FeatureEncoding::encoded ? without_image(source.spec())
+                                                             : source.spec()),
+        sample_(memory_.sample()) {}
 
   std::string encode(std::int64_t record_id) {
     return options_.encoding == FeatureEncoding::encoded ? encode_image(record_id)
@@ -117,16 +117,15 @@ class SampleEncoder {
 
  private:
   std::string encode_features(std::int64_t record_id) {
-    Sample sample{features_, 0, targets_};
-    source_.read(record_id, sample);
+    source_.read(record_id, sample_);
     Example example;
-    example[options_.label_feature] = label_of(sample);
+    example[options_.label_feature] = label();
+    const std::span<const float> features = sample_.features();
     if (options_.encoding == FeatureEncoding::floats) {
-      example[options_.input_feature] = features_;
+      example[options_.input_feature] = FloatList(features.begin(), features.end());
     } else {
-      std::string pixels(features_.size(), '\0');
-      features_to_pixels(features_,
-                         {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+      std::string pixels(features.size(), '\0');
+      features_to_pixels(features, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
       example[options_.input_feature] = BytesList{std::move(pixels)};
     }
     return serialize_example(example);
@@ -135,9 +134,8 @@ class SampleEncoder {
   std::string encode_image(std::int64_t record_id) {
     std::string file;
     KeepingStep keeping(file);
-    Sample sample{{}, 0, targets_};
-    sample.images = &keeping;
-    source_.read(record_id, sample);
+    sample_.images = &keeping;
+    source_.read(record_id, sample_);
     const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
     const ImageHeader header = ImageDecoder().open(bytes);
     Example example;
@@ -145,22 +143,28 @@ class SampleEncoder {
     example["image/height"] = Int64List{header.height};
     example["image/width"] = Int64List{header.width};
     example["image/channels"] = Int64List{header.channels};
-    example[options_.label_feature] = label_of(sample);
-    if (!class_names_.empty()) example["image/class/text"] = BytesList{class_names_[sample.label]};
+    example[options_.label_feature] = label();
+    if (!class_names_.empty())
+      example["image/class/text"] = BytesList{class_names_[sample_.label()]};
     example[options_.input_feature] = BytesList{std::move(file)};
     return serialize_example(example);
   }
 
-  Feature label_of(const Sample& sample) const {
-    if (targets_.empty()) return Int64List{sample.label};
-    return targets_;
+  Feature label() const {
+    if (source_.spec().classes() > 0) return Int64List{sample_.label()};
+    return FloatList(sample_.values().begin(), sample_.values().end());
+  }
+
+  static SampleSpec without_image(SampleSpec spec) {
+    spec.inputs.front().shape = {0};
+    return spec;
   }
 
   const RecordSource& source_;
   const ShardOptions& options_;
   std::vector<std::string> class_names_;
-  std::vector<float> features_;
-  std::vector<float> targets_;
+  Batch memory_;
+  Sample sample_;
 };
 
 /// Makes the names in `directory` durable, so that a power failure cannot keep a later change and
@@ -233,8 +237,8 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
   PartDescription part{.records = source.size(),
                        .input_feature = options.input_feature,
                        .label_feature = options.label_feature,
-                       .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape,
-                       .classes = source.spec().classes,
+                       .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape(),
+                       .classes = source.spec().classes(),
                        .class_names = source.class_names(),
                        .feature_names = source.feature_names(),
                        .target_names = source.target_names()};

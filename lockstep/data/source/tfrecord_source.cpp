@@ -182,9 +182,9 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   for (const Shard& shard : shards_) paths.push_back(shard.path);
   const auto described = find_description(paths);
   RecordSchema schema = first_schema(options, described);
-  if (schema.spec.classes == 0 && schema.spec.targets == 0) {
+  if (schema.counts_labels()) {
     const LabelRange labels = find_labels(schema.label_feature);
-    schema.spec.classes = labels.highest + 1;
+    schema.spec.targets.front().classes = labels.highest + 1;
     description_ += text_of_labels(labels.lowest, labels.highest);
   }
   class_names_ = schema.class_names;

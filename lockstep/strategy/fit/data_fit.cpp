@@ -43,11 +43,11 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.shape != network.input_shape())
+  if (spec.shape() != network.input_shape())
     refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
                        model::to_string(network.input_shape()), network.name(),
                        resizing_text(dataset, network.input_shape())),
-           fmt::format("got {}", model::to_string(spec.shape)));
+           fmt::format("got {}", model::to_string(spec.shape())));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
                 "expected unmixed samples for evaluation or prediction", "the data set uses mixup");
@@ -61,28 +61,29 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
-    if (spec.classes == 0)
+    if (spec.classes() == 0)
       refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
-             spec.targets == 0
+             spec.target_count() == 0
                  ? "the data set has none"
                  : "the data set has targets, which are for --loss mean-squared-error");
-    if (use == DataUse::training && spec.classes == 1) {
+    if (use == DataUse::training && spec.classes() == 1) {
       const auto names = dataset.source().class_names();
       refuse("expected at least 2 classes to train on (of images, a folder for each)",
              names.empty() ? "all records have the same class"
                            : fmt::format("there is only {}", names.front()));
     }
     const bool may_lack_classes =
-        use == DataUse::evaluation && spec.classes < outputs &&
+        use == DataUse::evaluation && spec.classes() < outputs &&
         (dataset.source().counts_classes() || !dataset.source().class_names().empty());
-    if (spec.classes != outputs && !may_lack_classes)
+    if (spec.classes() != outputs && !may_lack_classes)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
-             fmt::format("got {} classes", spec.classes));
-  } else if (spec.targets != outputs) {
+             fmt::format("got {} classes", spec.classes()));
+  } else if (spec.target_count() != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
-           spec.targets == 0 ? "the data set has class labels; targets= selects columns of a table"
-                             : fmt::format("got {} targets", spec.targets));
+           spec.target_count() == 0
+               ? "the data set has class labels; targets= selects columns of a table"
+               : fmt::format("got {} targets", spec.target_count()));
   }
 }
 
@@ -142,8 +143,8 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.classes == 0 || highest_label + 1 >= outputs ||
-      (spec.classes == outputs && !dataset.source().counts_classes()))
+  if (spec.classes() == 0 || highest_label + 1 >= outputs ||
+      (spec.classes() == outputs && !dataset.source().counts_classes()))
     return "";
   return fmt::format(
       "the labels of {} go up to {}, and the model has {} outputs: if these are not {} of its "
@@ -181,8 +182,10 @@ struct ColumnScale {
 /// The scales of all features, then of all targets.
 std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const data::SampleSpec& spec = source.spec();
-  std::vector<float> features(spec.feature_count());
-  std::vector<float> targets(spec.targets);
+  data::Batch one(spec);
+  data::Sample sample = one.sample();
+  const std::span<const float> features = sample.features();
+  const std::span<const float> targets = sample.values();
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());
@@ -193,7 +196,6 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   constexpr std::int64_t kMaxRecords = 1000;
   const std::int64_t records = std::min(source.size(), kMaxRecords);
   for (std::int64_t i = 0; i < records; ++i) {
-    data::Sample sample{.features = features, .targets = targets};
     try {
       source.read(i * source.size() / records, sample);
     } catch (const std::exception&) {
@@ -263,7 +265,7 @@ std::string record_text(const data::RecordSource& source, std::int64_t record_id
 std::string not_finite_text(const data::RecordSource& source,
                             const std::vector<data::Batch>& parts) {
   for (const data::Batch& part : parts) {
-    const auto text_of = [&](const std::vector<float>& values, std::string_view what,
+    const auto text_of = [&](std::span<const float> values, std::string_view what,
                              const std::vector<std::string>& names) -> std::string {
       const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
       if (wrong == values.end()) return "";
@@ -275,8 +277,8 @@ std::string not_finite_text(const data::RecordSource& source,
                          std::isnan(*wrong) ? std::abs(*wrong) : *wrong, what,
                          column_text(at % count, count, names));
     };
-    std::string text = text_of(part.features, "feature", source.feature_names());
-    if (text.empty()) text = text_of(part.targets, "target", source.target_names());
+    std::string text = text_of(part.features(), "feature", source.feature_names());
+    if (text.empty()) text = text_of(part.values(), "target", source.target_names());
     if (!text.empty()) return text;
   }
   return "";
@@ -284,10 +286,11 @@ std::string not_finite_text(const data::RecordSource& source,
 
 std::string describe_plan(const data::Dataset& dataset) {
   const data::SampleSpec& spec = dataset.spec();
-  const std::string labels = spec.classes > 0 ? fmt::format("in {} classes", spec.classes)
-                                              : fmt::format("with {} targets", spec.targets);
+  const std::string labels = spec.classes() > 0
+                                 ? fmt::format("in {} classes", spec.classes())
+                                 : fmt::format("with {} targets", spec.target_count());
   return fmt::format("{} records of {} {}{}, global batch {}", dataset.size(),
-                     model::to_string(spec.shape), labels, dataset.preparation(),
+                     model::to_string(spec.shape()), labels, dataset.preparation(),
                      dataset.global_batch());
 }
 

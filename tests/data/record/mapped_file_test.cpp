@@ -194,9 +194,9 @@ TEST_P(ShrunkSource, EndsWithAnErrorThatNamesTheRecord) {
   if (GetParam()) enable_mapped_files();
   write_images();
   const TFRecordSource source({path_}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
-  EXPECT_EQ(read(source, 33).label, 3);
+  EXPECT_EQ(read(source, 33).label(), 3);
   shrink_to(10'000);
-  EXPECT_EQ(read(source, 4).label, 4);
+  EXPECT_EQ(read(source, 4).label(), 4);
   EXPECT_THAT(data_error_of([&] { read(source, 33); }),
               ::testing::AllOf(HasSubstr(path_.string() + ": record 33 at byte "),
                                HasSubstr("truncated length")));

@@ -86,15 +86,11 @@ TEST_F(ShardsTest, OfARegressionHaveItsTargetsAsFloats) {
   EXPECT_EQ(parse_example(read_records(options_.directory / part.files.at(0)).at(1)),
             (Example{{"features", FloatList{5, 7}}, {"label", FloatList{8, -6}}}));
   const Dataset dataset = open_data(options_.directory.string());
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 0, 2}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::regression({2}, 2));
   EXPECT_THAT(dataset.source().feature_names(), ElementsAre("width", "height"));
   EXPECT_THAT(dataset.source().target_names(), ElementsAre("rate", "price"));
-  std::vector<float> features(2);
-  std::vector<float> targets(2);
-  Sample sample{features, 0, targets};
-  dataset.source().read(0, sample);
-  EXPECT_THAT(features, ElementsAre(1, 3));
-  EXPECT_THAT(targets, ElementsAre(4, 2.5));
+  EXPECT_THAT(read(dataset.source(), 0).features(), ElementsAre(1, 3));
+  EXPECT_THAT(read(dataset.source(), 0).values(), ElementsAre(4, 2.5));
 }
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
@@ -119,15 +115,8 @@ TEST_F(ShardsTest, OfFloatsComeBackExactly) {
   write_shards(source_, options_);
   const Dataset dataset = Dataset::from_tfrecords((options_.directory / "train-*").string());
   EXPECT_EQ(dataset.spec(), source_.spec());
-  for (std::int64_t id = 0; id < 11; ++id) {
-    std::vector<float> expected(4);
-    std::vector<float> features(4);
-    Sample want{expected, 0, {}};
-    Sample sample{features, 0, {}};
-    source_.read(id, want);
-    dataset.source().read(id, sample);
-    EXPECT_EQ(features, expected);
-  }
+  for (std::int64_t id = 0; id < 11; ++id)
+    EXPECT_EQ(read(dataset.source(), id).features(), read(source_, id).features());
 }
 
 TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {
