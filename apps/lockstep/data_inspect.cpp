@@ -57,10 +57,9 @@ struct ValueExtent {
 };
 
 /// Collects the formats and sizes of encoded images from their headers.
-class HeaderStep final : public data::ImageStep {
+class ImageHeaders {
  public:
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
+  void add(std::span<const std::uint8_t> file) {
     const data::ImageHeader header = decoder_.open(file);
     ++(data::image_format_of(file) == data::ImageFormat::jpeg ? jpegs_ : pngs_);
     heights_.add(header.height);
@@ -169,14 +168,18 @@ void inspect_source(const std::string& argument, std::int64_t records) {
   if (encoded) read.inputs.front().shape = {0};
   data::Batch one(read);
   data::Sample sample = one.sample();
-  HeaderStep headers;
+  ImageHeaders headers;
+  data::StoredImage stored;
   ValueSummary values(source);
   auto counts = no_counts(spec.classes());
   {
     DataProgress progress("inspect", count);
     for (std::int64_t record = 0; record < count; ++record) {
-      if (encoded) sample.images = &headers;
-      source.read(record, sample);
+      if (encoded)
+        data::read_with_image(source, record, sample, stored,
+                              [&](const data::StoredImage& image) { headers.add(image.bytes); });
+      else
+        source.read(record, sample);
       values.add(sample);
       if (spec.classes() > 0) ++counts[sample.label()];
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);

@@ -72,29 +72,6 @@ void decode_whole(data::ImageDecoder& decoder, std::span<const std::uint8_t> fil
   decoder.decode(header.channels == 1 ? 1 : 3);
 }
 
-/// Reads only the headers of encoded images, or decodes them.
-class CheckStep final : public data::ImageStep {
- public:
-  explicit CheckStep(bool decodes) : decodes_(decodes) {}
-
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
-    if (!decodes_) {
-      decoder_.open(file);
-      return;
-    }
-    decode_whole(decoder_, file);
-    ++decoded_;
-  }
-
-  std::int64_t decoded() const { return decoded_; }
-
- private:
-  data::ImageDecoder decoder_;
-  bool decodes_;
-  std::int64_t decoded_ = 0;
-};
-
 /// A training skips the step of such a record.
 std::optional<data::SampleProblem> not_finite(std::span<const float> values,
                                               const std::string& feature) {
@@ -130,8 +107,10 @@ class SampleCheck {
     if (!has_schema_) return true;
     try {
       if (!decoder_) find_decoder(record, location.text());
-      sample_.images = &images_;
+      sample_.image = &image_;
+      image_.is_encoded = false;
       auto problem = decoder_->decode(record, sample_);
+      if (!problem) problem = decoder_->check_header(image_);
       if (!problem) problem = not_finite(sample_.features(), decoder_->input_feature());
       if (!problem) problem = not_finite(sample_.values(), decoder_->label_feature());
       if (!problem) return true;
@@ -168,7 +147,7 @@ class SampleCheck {
   bool has_schema_ = true;  // false if it cannot be determined
   data::Batch memory_;
   data::Sample sample_;
-  CheckStep images_{false};
+  data::StoredImage image_;
 };
 
 /// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the
@@ -250,18 +229,24 @@ FileReport verify_records(const data::RecordSource& source) {
   if (encoded) spec.inputs.front().shape = {0};
   data::Batch one(spec);
   data::Sample sample = one.sample();
-  CheckStep images(true);
+  data::StoredImage stored;
+  data::ImageDecoder decoder;
   DataProgress progress("verify", source.size());
   for (; report.records < source.size(); ++report.records) {
-    if (encoded) sample.images = &images;
     try {
-      source.read(report.records, sample);
+      if (!encoded) {
+        source.read(report.records, sample);
+      } else {
+        data::read_with_image(
+            source, report.records, sample, stored,
+            [&](const data::StoredImage& image) { decode_whole(decoder, image.bytes); });
+        ++report.images;
+      }
     } catch (const Error& error) {
       report.add(error);
     }
     if (report.records % (kProgressEvery / 10) == 0) progress.show(report.records);
   }
-  report.images = images.decoded();
   return report;
 }
 

@@ -134,13 +134,46 @@ void Sample::throw_no_label() {
               "expected a class number as the first target", "the data set has none");
 }
 
-void Sample::set_image(std::span<const std::uint8_t> image,
+std::span<std::uint8_t> StoredImage::allocate(std::size_t count) {
+  memory.resize(count);
+  const std::span pixels(reinterpret_cast<std::uint8_t*>(memory.data()), count);
+  bytes = pixels;
+  return pixels;
+}
+
+void StoredImage::read(const RecordSource& from, std::int64_t id, Sample& sample) {
+  bytes = {};
+  is_encoded = false;
+  source = nullptr;
+  is_mapped = false;
+  struct Request {  // ends with the call, also by an exception
+    Sample& sample;
+    ~Request() { sample.image = nullptr; }
+  } const request{sample};
+  sample.image = this;
+  from.read(id, sample);
+}
+
+void RecordSource::fail_image(std::int64_t /*record_id*/, const Error& error) const {
+  throw Error(error);
+}
+
+void Sample::set_image(std::span<const std::uint8_t> pixels_of_image,
                        const ChannelNormalization& normalization) {
-  if (images != nullptr) return images->take_stored(image, *this);
+  if (image == nullptr) return set_image_view(pixels_of_image, normalization);
+  std::ranges::copy(pixels_of_image, image->allocate(pixels_of_image.size()).begin());
+}
+
+void Sample::set_image_view(std::span<const std::uint8_t> pixels_of_image,
+                            const ChannelNormalization& normalization) {
+  if (image != nullptr) {
+    image->bytes = pixels_of_image;
+    return;
+  }
   const std::span<std::uint8_t> to = pixels();
-  if (to.empty()) return pixels_to_features(image, normalization, features());
-  LOCKSTEP_CHECK_OP(image.size(), ==, to.size());
-  std::memcpy(to.data(), image.data(), image.size());
+  if (to.empty()) return pixels_to_features(pixels_of_image, normalization, features());
+  LOCKSTEP_CHECK_OP(pixels_of_image.size(), ==, to.size());
+  std::memcpy(to.data(), pixels_of_image.data(), pixels_of_image.size());
 }
 
 }  // namespace lockstep::data

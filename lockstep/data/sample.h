@@ -117,16 +117,22 @@ Tensor& find_tensor(std::span<Tensor> tensors, std::string_view what, std::strin
 }
 
 struct Sample;
+class RecordSource;
 
-/// Converts an image to a sample's features, or to its pixels if those are requested. Throws Error
-/// (data) for an image that it does not support.
-class ImageStep {
- public:
-  virtual ~ImageStep() = default;
-  /// Takes stored pixels [shape...] of the data set.
-  virtual void take_stored(std::span<const std::uint8_t> pixels, Sample& sample) = 0;
-  /// Takes a JPEG or PNG file.
-  virtual void take_encoded(std::span<const std::uint8_t> file, Sample& sample) = 0;
+/// The first input of a record as it is stored, for a caller of RecordSource::read() that decodes
+/// it itself.
+struct StoredImage {
+  std::span<const std::uint8_t> bytes = {};  ///< valid until this thread reads another record
+  bool is_encoded = false;                   ///< a JPEG or PNG file; otherwise pixels [shape...]
+  std::string memory = {};                   ///< of `bytes`, if the source does not hold them
+  const RecordSource* source = nullptr;      ///< knows the file of the image; null: nothing to add
+  std::int64_t record_id = 0;                ///< in `source`
+  bool is_mapped = false;                    ///< the bytes can be lost: RecordSource::keeps_image()
+
+  /// `count` pixels in `memory`, to be written.
+  std::span<std::uint8_t> allocate(std::size_t count);
+  /// Reads a record, with its first input into this object.
+  void read(const RecordSource& from, std::int64_t id, Sample& sample);
 };
 
 /// One tensor of a sample: a view of the memory of its batch.
@@ -157,9 +163,9 @@ struct Sample {
   std::vector<TensorView> inputs = {};   ///< as in the spec
   std::vector<TensorView> targets = {};  ///< as in the spec
   float weight = 1;                      ///< in the loss, if the spec is weighted
-  ImageStep* images = nullptr;  ///< receives images; null: they become features or pixels as stored
-  std::uint64_t seed = 0;       ///< seed and epoch of the pass; sources with maps or recipes
-  std::int64_t epoch = 0;       ///< build a SampleKey from them and the record id
+  StoredImage* image = nullptr;  ///< receives the first input as stored; null: it is decoded
+  std::uint64_t seed = 0;        ///< seed and epoch of the pass; sources with maps or recipes
+  std::int64_t epoch = 0;        ///< build a SampleKey from them and the record id
 
   /// The input or target called `name`. Throws Error (input) that lists the names if there is none.
   const TensorView& input(std::string_view name) const;
@@ -176,8 +182,12 @@ struct Sample {
   }
 
   /// Stores a uint8 image; `normalization` applies to features only.
-  void set_image(std::span<const std::uint8_t> image,
+  void set_image(std::span<const std::uint8_t> pixels_of_image,
                  const ChannelNormalization& normalization = {});
+  /// The same without a copy for a StoredImage: the image must stay until this thread reads another
+  /// record.
+  void set_image_view(std::span<const std::uint8_t> pixels_of_image,
+                      const ChannelNormalization& normalization = {});
 
  private:
   template <typename T>
@@ -240,7 +250,7 @@ class RecordSource {
   virtual const SampleSpec& spec() const = 0;  ///< the tensors of all samples
   /// Number of records; ids are 0 .. size()-1.
   virtual std::int64_t size() const = 0;
-  /// Whether the first input is a uint8 image, so that read() supports pixels and an ImageStep.
+  /// Whether the first input is a uint8 image, so that read() supports pixels and a StoredImage.
   virtual bool has_images() const { return false; }
   /// Whether these images are JPEG or PNG files, which may have any size.
   virtual bool has_encoded_images() const { return false; }
@@ -251,6 +261,11 @@ class RecordSource {
   /// Throws Error (data) with file, record, byte offset and kind of damage; also for a label
   /// outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
+  /// Whether the bytes of an image of this source are still those that read() left: the disk of a
+  /// mapped file may fail while they are decoded.
+  virtual bool keeps_image(const StoredImage& /*image*/) const { return true; }
+  /// Throws `error`, which is about the image of a record, with its file and record if known.
+  [[noreturn]] virtual void fail_image(std::int64_t record_id, const Error& error) const;
   /// Class names by class number; empty if unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
   /// Whether the number of classes is only what the labels, or the caller, say: another data set of
@@ -276,5 +291,27 @@ class RecordSource {
   /// The processing of the records.
   virtual RecordChanges changes() const { return {}; }
 };
+
+/// Reads a record and calls use(image) with its first input as stored. An Error of `use` gets the
+/// file and the record of the image.
+template <typename Use>
+void read_with_image(const RecordSource& source, std::int64_t record_id, Sample& sample,
+                     StoredImage& image, Use use) {
+  const std::uint64_t seed = sample.seed;
+  const std::int64_t epoch = sample.epoch;
+  const auto is_kept = [&] { return image.source == nullptr || image.source->keeps_image(image); };
+  do {
+    sample.seed = seed;
+    sample.epoch = epoch;
+    image.read(source, record_id, sample);
+    try {
+      use(image);
+    } catch (const Error& error) {
+      if (!is_kept()) continue;
+      if (image.source != nullptr) image.source->fail_image(image.record_id, error);
+      throw;
+    }
+  } while (!is_kept());
+}
 
 }  // namespace lockstep::data

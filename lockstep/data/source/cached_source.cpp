@@ -82,8 +82,8 @@ void CachedSource::place(std::span<const std::byte> record, Sample& sample) cons
   if (spec().weighted) take(&sample.weight, sizeof(sample.weight));
   if (has_images()) {
     const auto bytes = static_cast<std::size_t>(spec().feature_count());
-    sample.set_image({reinterpret_cast<const std::uint8_t*>(record.data()), bytes},
-                     normalization());
+    sample.set_image_view({reinterpret_cast<const std::uint8_t*>(record.data()), bytes},
+                          normalization());
     record = record.subspan(bytes);
   }
   for (const TensorView& input : std::span(sample.inputs).subspan(has_images() ? 1 : 0))
@@ -91,12 +91,11 @@ void CachedSource::place(std::span<const std::byte> record, Sample& sample) cons
 }
 
 void CachedSource::read(std::int64_t record_id, Sample& sample) const {
+  thread_local std::vector<std::byte> record;  // a StoredImage may be a view of it
   auto* const state = states_ ? &states_[record_id] : nullptr;
-  if (state == nullptr || state->load(std::memory_order_acquire) == State::kept) {
-    thread_local std::vector<std::byte> scratch;
-    return place(store_->get(record_id, scratch), sample);
-  }
-  const std::vector<std::byte> record = make(record_id);
+  if (state == nullptr || state->load(std::memory_order_acquire) == State::kept)
+    return place(store_->get(record_id, record), sample);
+  record = make(record_id);
   // A record that cannot be stored remains claimed: every reader then makes it.
   if (State missing = State::missing; state->compare_exchange_strong(missing, State::claimed)) {
     store_->put(record_id, record);

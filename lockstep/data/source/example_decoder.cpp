@@ -76,9 +76,22 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
   } catch (const MalformedExample& error) {
     return SampleProblem{"expected a tf.train.Example", error.what()};
   } catch (const Error& error) {
-    return SampleProblem{fmt::format("expected a usable image in {}", input_feature()),
-                         error.what()};
+    return unusable_image(error);
   }
+}
+
+std::optional<SampleProblem> ExampleDecoder::check_header(const StoredImage& image) const {
+  if (!image.is_encoded) return std::nullopt;
+  try {
+    ImageDecoder().open(image.bytes);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return unusable_image(error);
+  }
+}
+
+SampleProblem ExampleDecoder::unusable_image(const Error& error) const {
+  return {fmt::format("expected a usable image in {}", input_feature()), error.what()};
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature,
@@ -100,7 +113,7 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
     return std::nullopt;
   }
   if (bytes && bytes->size() == count_) {
-    sample.set_image(bytes_of(*bytes));
+    sample.set_image_view(bytes_of(*bytes));
     return std::nullopt;
   }
   return SampleProblem{fmt::format("expected {} raw bytes in {} for shape [{}]", count_,
@@ -110,12 +123,14 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
 
 void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
   thread_local ImageScratch scratch;
-  if (sample.images != nullptr)
-    sample.images->take_encoded(bytes_of(bytes), sample);
-  else if (!sample.pixels().empty())
+  if (sample.image != nullptr) {
+    sample.image->bytes = bytes_of(bytes);
+    sample.image->is_encoded = true;
+  } else if (!sample.pixels().empty()) {
     as_stored_->apply(bytes_of(bytes), {}, sample.pixels(), scratch);
-  else
+  } else {
     as_stored_->apply(bytes_of(bytes), {}, sample.features(), scratch);
+  }
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature,
@@ -217,15 +232,6 @@ InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& tol
   return is_stored ? InputKind::pixels : InputKind::encoded_image;
 }
 
-/// Reads only the header of an image: its processing is not known yet.
-class HeaderStep final : public ImageStep {
- public:
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
-    ImageDecoder().open(file);
-  }
-};
-
 std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name,
                                    std::string_view record, const std::string& where) {
   if (input.kind() == FeatureKind::floats && input.size() > 0)
@@ -257,13 +263,14 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
   if (schema.counts_labels())
     spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
   const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
-  HeaderStep header;
   if (schema.input != InputKind::floats) spec.inputs.front().shape = {0};
   Batch one(spec);
   Sample sample = one.sample();
-  sample.images = &header;
-  if (const auto problem = decoder.decode(record, sample))
-    throw Error(ErrorCategory::data, where, problem->expected, problem->actual);
+  StoredImage image;
+  sample.image = &image;
+  auto problem = decoder.decode(record, sample);
+  if (!problem) problem = decoder.check_header(image);
+  if (problem) throw Error(ErrorCategory::data, where, problem->expected, problem->actual);
 }
 
 /// The part of each file in the dataset.json of `directory`, without the names of the other files.

@@ -31,8 +31,8 @@ enum class InputKind {
 };
 
 /// Decodes one input and one label feature. The label is one integer or, if the spec has targets
-/// instead of classes, that many floats. Images are passed to the sample's ImageStep; without one
-/// they must have the spec's shape.
+/// instead of classes, that many floats. Encoded images must have the spec's shape, unless the
+/// sample takes them as stored.
 class ExampleDecoder {
  public:
   ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
@@ -46,6 +46,11 @@ class ExampleDecoder {
   /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on
   /// success.
   std::optional<SampleProblem> decode(std::string_view record, Sample& sample) const;
+
+  /// The problem of an image that cannot be decoded.
+  SampleProblem unusable_image(const Error& error) const;
+  /// Reads the header of the image of a record; nothing of raw pixels.
+  std::optional<SampleProblem> check_header(const StoredImage& image) const;
 
  private:
   std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;

@@ -153,7 +153,7 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
 void IdxSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   const auto pixels = static_cast<std::size_t>(spec_.feature_count());
-  sample.set_image(images_.elements().subspan(record * pixels, pixels));
+  sample.set_image_view(images_.elements().subspan(record * pixels, pixels));
   sample.label() = labels_.elements()[record];
 }
 

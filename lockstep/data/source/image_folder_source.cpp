@@ -103,6 +103,10 @@ std::span<const std::uint8_t> bytes_of(const std::string& text) {
   return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+[[noreturn]] void fail_unusable(const fs::path& path, const Error& error) {
+  throw Error(ErrorCategory::data, path.string(), "expected a usable image", error.what());
+}
+
 /// Calls use(bytes) with the contents of the file; adds the file name to its errors.
 template <typename Use>
 auto with_image(const fs::path& path, Use use) {
@@ -110,7 +114,7 @@ auto with_image(const fs::path& path, Use use) {
   try {
     return use(bytes_of(bytes));
   } catch (const Error& error) {
-    throw Error(ErrorCategory::data, path.string(), "expected a usable image", error.what());
+    fail_unusable(path, error);
   }
 }
 
@@ -238,15 +242,26 @@ std::string ImageFolderSource::description() const {
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
+  sample.label() = files_[record_id].label;
+  if (StoredImage* const image = sample.image) {
+    image->memory = read_all(InputFile(path_of(record_id)), Compression::none);
+    image->bytes = bytes_of(image->memory);
+    image->is_encoded = true;
+    image->source = this;
+    image->record_id = record_id;
+    return;
+  }
   with_image(path_of(record_id), [&](std::span<const std::uint8_t> bytes) {
-    if (sample.images != nullptr) return sample.images->take_encoded(bytes, sample);
     thread_local ImageScratch scratch;
     if (sample.pixels().empty())
       as_stored_->apply(bytes, {}, sample.features(), scratch);
     else
       as_stored_->apply(bytes, {}, sample.pixels(), scratch);
   });
-  sample.label() = files_[record_id].label;
+}
+
+void ImageFolderSource::fail_image(std::int64_t record_id, const Error& error) const {
+  fail_unusable(path_of(record_id), error);
 }
 
 bool is_image_folder(const fs::path& directory) {

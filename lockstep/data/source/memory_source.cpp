@@ -115,9 +115,9 @@ void MemorySource::read(std::int64_t record_id, Sample& sample) const {
     std::memcpy(view.data, bytes.data(), bytes.size());
   };
   if (has_images_)
-    sample.set_image(std::span(std::get<std::vector<std::uint8_t>>(inputs_.front()))
-                         .subspan(static_cast<std::size_t>(record_id * spec_.feature_count()),
-                                  static_cast<std::size_t>(spec_.feature_count())));
+    sample.set_image_view(std::span(std::get<std::vector<std::uint8_t>>(inputs_.front()))
+                              .subspan(static_cast<std::size_t>(record_id * spec_.feature_count()),
+                                       static_cast<std::size_t>(spec_.feature_count())));
   for (std::size_t i = has_images_ ? 1 : 0; i < inputs_.size(); ++i)
     copy(inputs_[i], sample.inputs[i]);
   for (std::size_t i = 0; i < targets_.size(); ++i) copy(targets_[i], sample.targets[i]);
@@ -264,7 +264,8 @@ void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
     add_up(std::span(pixel_patterns_).subspan(pattern_at, pattern_size_), pixel_noise_, noise_at,
            pixels);
   };
-  if (sample.images == nullptr && !sample.pixels().empty()) return draw(sample.pixels());
+  if (sample.image != nullptr) return draw(sample.image->allocate(spec_.feature_count()));
+  if (!sample.pixels().empty()) return draw(sample.pixels());
   std::vector<std::uint8_t> image(spec_.feature_count());
   draw(image);
   sample.set_image(image);

@@ -83,22 +83,6 @@ void check_class_names(const ShardOptions& options, const std::vector<std::strin
                   fmt::format("got {}", fmt::join(names, ", ")));
 }
 
-/// Keeps the encoded file of an image.
-class KeepingStep final : public ImageStep {
- public:
-  explicit KeepingStep(std::string& file) : file_(file) {}
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {
-    LOCKSTEP_CHECK(false && "the images are encoded");
-  }
-  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
-    (void)ImageDecoder().open(file);  // refuse files without a readable header
-    file_.assign(file.begin(), file.end());
-  }
-
- private:
-  std::string& file_;
-};
-
 /// Converts samples to records; reuses its buffers.
 class SampleEncoder {
  public:
@@ -132,12 +116,12 @@ class SampleEncoder {
   }
 
   std::string encode_image(std::int64_t record_id) {
-    std::string file;
-    KeepingStep keeping(file);
-    sample_.images = &keeping;
-    source_.read(record_id, sample_);
-    const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
-    const ImageHeader header = ImageDecoder().open(bytes);
+    ImageHeader header;
+    read_with_image(source_, record_id, sample_, image_, [&](const StoredImage& image) {
+      LOCKSTEP_CHECK(image.is_encoded);
+      header = ImageDecoder().open(image.bytes);  // refuses files without a readable header
+    });
+    const std::span<const std::uint8_t> bytes = image_.bytes;
     Example example;
     example["image/format"] = BytesList{std::string(image_format_name(*image_format_of(bytes)))};
     example["image/height"] = Int64List{header.height};
@@ -146,7 +130,7 @@ class SampleEncoder {
     example[options_.label_feature] = label();
     if (!class_names_.empty())
       example["image/class/text"] = BytesList{class_names_[sample_.label()]};
-    example[options_.input_feature] = BytesList{std::move(file)};
+    example[options_.input_feature] = BytesList{std::string(bytes.begin(), bytes.end())};
     return serialize_example(example);
   }
 
@@ -165,6 +149,7 @@ class SampleEncoder {
   std::vector<std::string> class_names_;
   Batch memory_;
   Sample sample_;
+  StoredImage image_;
 };
 
 /// Makes the names in `directory` durable, so that a power failure cannot keep a later change and

@@ -29,17 +29,16 @@ PreparedSource::PreparedSource(Pipeline pipeline)
 void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
   SampleReader reader(pipeline_);
   const SampleKey key = {sample.seed, sample.epoch, record_id};
-  if (sample.images == nullptr) return reader.read(key, sample);
+  if (sample.image == nullptr) return reader.read(key, sample);
   // Another recipe follows and receives the pixels of this one.
-  std::vector<std::uint8_t> image(spec().feature_count());
+  const auto pixels = sample.image->allocate(spec().feature_count());
   Sample inner = sample;
-  inner.images = nullptr;
+  inner.image = nullptr;
   inner.inputs.front().type = ElementType::uint8;
-  inner.inputs.front().data = reinterpret_cast<std::byte*>(image.data());
-  inner.inputs.front().elements = image.size();
+  inner.inputs.front().data = reinterpret_cast<std::byte*>(pixels.data());
+  inner.inputs.front().elements = pixels.size();
   reader.read(key, inner);
   sample.weight = inner.weight;
-  sample.images->take_stored(image, sample);
 }
 
 RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records,
