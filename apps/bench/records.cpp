@@ -229,7 +229,7 @@ void parse_images(benchmark::State& state) {
   for (std::string_view record; records.size() < 1000 && reader.next(record);)
     records.emplace_back(record);
   const SampleSpec spec = SampleSpec::classification({28, 28, 1}, 10);
-  const ExampleDecoder decoder(spec, InputKind::pixels, "image", "label");
+  const ExampleDecoder decoder(spec, InputKind::pixels, {"image", "label"});
   Batch one(spec, 1, true);
   Sample sample = one.sample();
   for ([[maybe_unused]] auto each : state) {

@@ -276,6 +276,7 @@ class Inspection {
   }
 
   void print_features() const {
+    for (const auto& [part, tensors] : tensors_) fmt::print("samples of {}: {}\n", part, tensors);
     fmt::print("\nfeatures of {}\n", counted(records_, "record"));
     fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each",
                "range");
@@ -300,11 +301,14 @@ class Inspection {
   void take_described_names(const std::filesystem::path& directory) {
     const auto parts = data::read_dataset_json(directory);
     if (!parts) return;
-    for (const auto& [part, description] : *parts)
+    for (const auto& [part, description] : *parts) {
       for (const std::string& name : description.class_names) {
         ClassNames& names = class_names_[description.label_feature];
         if (names.size() < description.class_names.size()) names.emplace(names.size(), name);
       }
+      if (!description.tensors.inputs.empty())
+        tensors_[(directory / part).string()] = to_string(description.tensors);
+    }
   }
 
   /// Reads the class name that image records store with their label.
@@ -347,6 +351,7 @@ class Inspection {
   std::map<std::pair<std::string, data::FeatureKind>, FeatureSummary> features_;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> labels_;
   std::map<std::string, ClassNames> class_names_;  // of each label feature
+  std::map<std::string, std::string> tensors_;     // of each described part that lists them
 };
 
 }  // namespace

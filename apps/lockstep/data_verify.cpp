@@ -112,7 +112,8 @@ class SampleCheck {
       auto problem = decoder_->decode(record, sample_);
       if (!problem) problem = decoder_->check_header(image_);
       if (!problem) problem = not_finite(sample_.features(), decoder_->input_feature());
-      if (!problem) problem = not_finite(sample_.values(), decoder_->label_feature());
+      if (!problem && !sample_.values().empty())
+        problem = not_finite(sample_.values(), decoder_->label_feature());
       if (!problem) return true;
       report.add_mismatch(
           Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));
@@ -138,7 +139,7 @@ class SampleCheck {
     if (schema.input != data::InputKind::floats) read.inputs.front().shape = {0};
     memory_.lay_out(read, 1);
     sample_ = memory_.sample();
-    decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
+    decoder_.emplace(schema.spec, schema.input, schema.features);
   }
 
   const data::TFRecordOptions& options_;

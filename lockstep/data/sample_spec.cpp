@@ -44,8 +44,8 @@ std::int64_t SampleSpec::target_count() const {
 }
 
 bool SampleSpec::is_single() const {
-  return inputs.size() == 1 && targets.size() == 1 && !weighted &&
-         (classes() > 0 || target_count() > 0);
+  return inputs.size() == 1 && inputs.front().type == ElementType::float32 && targets.size() == 1 &&
+         !weighted && (classes() > 0 || target_count() > 0);
 }
 
 std::string to_string(const TensorSpec& tensor) {

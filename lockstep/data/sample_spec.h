@@ -35,7 +35,7 @@ struct TensorSpec {
   std::int64_t classes = 0;
 
   std::int64_t elements() const { return element_count(shape); }  ///< of one sample
-  std::size_t bytes() const {     ///< of one sample
+  std::size_t bytes() const {                                     ///< of one sample
     return static_cast<std::size_t>(elements()) * element_bytes(type);
   }
   bool operator==(const TensorSpec&) const = default;
@@ -61,7 +61,7 @@ struct SampleSpec {
   std::int64_t classes() const;        ///< 0 if it is no class number, and without targets
   std::int64_t target_count() const;   ///< number of floats; 0 if it is no float, and without one
 
-  /// One input and one class number or float target, without weights.
+  /// One float input and one class number or float target, without weights.
   bool is_single() const;
   bool operator==(const SampleSpec&) const = default;
 };

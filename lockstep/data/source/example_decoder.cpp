@@ -52,18 +52,81 @@ FeatureView find_feature(std::string_view record, const std::string& name) {
 
 }  // namespace
 
-ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
-                               std::string label_feature)
+ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std::string> features)
     : spec_(std::move(spec)),
       count_(static_cast<std::size_t>(spec_.feature_count())),
       input_(input),
-      names_{std::move(input_feature), std::move(label_feature)} {
+      names_(std::move(features)) {
+  LOCKSTEP_CHECK_OP(names_.size(), ==,
+                    spec_.inputs.size() + spec_.targets.size() + (spec_.weighted ? 1 : 0));
   if (input == InputKind::encoded_image) as_stored_.emplace(recipe_as_stored(spec_));
 }
 
+namespace {
+
+/// Decodes the values of any tensor but an image.
+std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::string& name,
+                                           const FeatureView& feature, const TensorView& view) {
+  const auto problem = [&](const std::string& what) {
+    return SampleProblem{fmt::format("expected {} in {}", what, name), values_of(feature)};
+  };
+  const std::size_t count = view.elements;
+  if (tensor.type == ElementType::float32) {
+    if (feature.kind() != FeatureKind::floats || feature.size() != count)
+      return problem(fmt::format("{} floats", count));
+    feature.copy_floats(view.as<float>());
+    return std::nullopt;
+  }
+  if (tensor.type == ElementType::uint8) {
+    const auto bytes = feature.single_bytes();
+    if (!bytes || bytes->size() != count) return problem(fmt::format("{} raw bytes", count));
+    std::ranges::copy(bytes_of(*bytes), view.as<std::uint8_t>().begin());
+    return std::nullopt;
+  }
+  const std::int64_t limit = tensor.classes > 0 ? tensor.classes - 1
+                             : tensor.type == ElementType::int32
+                                 ? std::numeric_limits<std::int32_t>::max()
+                                 : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t least = tensor.classes > 0 ? 0 : -limit - 1;
+  const auto store = [&](std::size_t index, std::int64_t value) -> std::optional<SampleProblem> {
+    if (value < least || value > limit)
+      return SampleProblem{fmt::format("expected a {} from {} to {} in {}",
+                                       tensor.classes > 0 ? "label" : "number", least, limit, name),
+                           fmt::format("it is {}", value)};
+    if (tensor.type == ElementType::int32)
+      view.as<std::int32_t>()[index] = static_cast<std::int32_t>(value);
+    else
+      view.as<std::int64_t>()[index] = value;
+    return std::nullopt;
+  };
+  if (count == 1) {
+    const auto value = feature.single_int64();
+    return value ? store(0, *value) : problem("one integer");
+  }
+  thread_local FeatureValues values;
+  feature.copy_to(values);
+  if (values.int64s.size() != count) return problem(fmt::format("{} integers", count));
+  for (std::size_t i = 0; i < count; ++i)
+    if (auto wrong = store(i, values.int64s[i])) return wrong;
+  return std::nullopt;
+}
+
+std::optional<SampleProblem> decode_weight(const FeatureView& feature, float& weight) {
+  if (feature.kind() != FeatureKind::floats || feature.size() != 1)
+    return SampleProblem{fmt::format("expected one float in {}", kWeightFeature),
+                         values_of(feature)};
+  feature.copy_floats({&weight, 1});
+  if (weight >= 0) return std::nullopt;
+  return SampleProblem{fmt::format("expected a weight of 0 or more in {}", kWeightFeature),
+                       fmt::format("it is {}", weight)};
+}
+
+}  // namespace
+
 std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sample& sample) const {
   try {
-    std::array<FeatureView, 2> found;
+    thread_local std::vector<FeatureView> found;
+    found.resize(names_.size());
     find_features(record, names_, found);
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (found[i].kind() == FeatureKind::missing) {
@@ -72,12 +135,24 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
       }
     }
     if (auto problem = decode_input(found[0], sample)) return problem;
-    return decode_label(found[1], sample);
+    const std::size_t inputs = spec_.inputs.size();
+    for (std::size_t i = 1; i < inputs; ++i)
+      if (auto problem = decode_values(spec_.inputs[i], names_[i], found[i], sample.inputs[i]))
+        return problem;
+    for (std::size_t i = 0; i < spec_.targets.size(); ++i)
+      if (auto problem = decode_values(spec_.targets[i], names_[inputs + i], found[inputs + i],
+                                       sample.targets[i]))
+        return problem;
+    return spec_.weighted ? decode_weight(found.back(), sample.weight) : std::nullopt;
   } catch (const MalformedExample& error) {
     return SampleProblem{"expected a tf.train.Example", error.what()};
   } catch (const Error& error) {
     return unusable_image(error);
   }
+}
+
+SampleProblem ExampleDecoder::unusable_image(const Error& error) const {
+  return {fmt::format("expected a usable image in {}", input_feature()), error.what()};
 }
 
 std::optional<SampleProblem> ExampleDecoder::check_header(const StoredImage& image) const {
@@ -90,12 +165,10 @@ std::optional<SampleProblem> ExampleDecoder::check_header(const StoredImage& ima
   }
 }
 
-SampleProblem ExampleDecoder::unusable_image(const Error& error) const {
-  return {fmt::format("expected a usable image in {}", input_feature()), error.what()};
-}
-
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature,
                                                           Sample& sample) const {
+  if (spec_.inputs.front().type != ElementType::float32)
+    return decode_values(spec_.inputs.front(), input_feature(), feature, sample.inputs.front());
   if (input_ == InputKind::floats) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count_)
       return SampleProblem{fmt::format("expected {} floats in {} for shape [{}]", count_,
@@ -131,30 +204,6 @@ void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const 
   } else {
     as_stored_->apply(bytes_of(bytes), {}, sample.features(), scratch);
   }
-}
-
-std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature,
-                                                          Sample& sample) const {
-  if (spec_.classes() == 0) {
-    if (feature.kind() == FeatureKind::floats && feature.size() == sample.values().size()) {
-      feature.copy_floats(sample.values());
-      return std::nullopt;
-    }
-    return SampleProblem{
-        fmt::format("expected {} floats in {}", spec_.target_count(), label_feature()),
-        values_of(feature)};
-  }
-  const auto label = feature.single_int64();
-  if (!label)
-    return SampleProblem{fmt::format("expected one integer in {}", label_feature()),
-                         values_of(feature)};
-  if (*label < 0 || *label >= spec_.classes()) {
-    return SampleProblem{
-        fmt::format("expected a label from 0 to {} in {}", spec_.classes() - 1, label_feature()),
-        fmt::format("it is {}", *label)};
-  }
-  sample.label() = static_cast<std::int32_t>(*label);
-  return std::nullopt;
 }
 
 std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature,
@@ -262,7 +311,7 @@ void check_record(const RecordSchema& schema, std::string_view record, const std
   SampleSpec spec = schema.spec;
   if (schema.counts_labels())
     spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
-  const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
+  const ExampleDecoder decoder(spec, schema.input, schema.features);
   if (schema.input != InputKind::floats) spec.inputs.front().shape = {0};
   Batch one(spec);
   Sample sample = one.sample();
@@ -297,6 +346,55 @@ void check_options(const TFRecordOptions& options) {
   }
 }
 
+/// The schema of records whose features have the names of the tensors.
+RecordSchema named_schema(const SampleSpec& spec, std::string_view record,
+                          const std::string& where) {
+  check_spec(spec, where);
+  RecordSchema schema;
+  schema.spec = spec;
+  for (const TensorSpec& input : spec.inputs) schema.features.push_back(input.name);
+  for (const TensorSpec& target : spec.targets) schema.features.push_back(target.name);
+  if (spec.weighted) schema.features.emplace_back(kWeightFeature);
+  if (spec.inputs.front().type == ElementType::float32)
+    schema.input = kind_of(find_feature(record, schema.features.front()), spec.shape());
+  return schema;
+}
+
+/// The schema of records of one input and one label.
+RecordSchema single_schema(const TFRecordOptions& options, const PartDescription& known,
+                           std::string_view record, const std::string& where) {
+  RecordSchema schema;
+  std::string input_feature =
+      !options.input_feature.empty() ? options.input_feature : known.input_feature;
+  std::string label_feature =
+      !options.label_feature.empty() ? options.label_feature : known.label_feature;
+  if (input_feature.empty())
+    input_feature =
+        usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
+  if (label_feature.empty())
+    label_feature = usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
+  std::vector<std::int64_t> shape = options.input_shape;
+  if (shape.empty() && input_feature == known.input_feature) shape = known.shape;
+  if (!shape.empty()) check_shape(shape, where);
+  const FeatureView input = find_feature(record, input_feature);
+  schema.input = kind_of(input, shape);
+  if (shape.empty() && input.kind() != FeatureKind::missing)
+    shape = shape_of(input, input_feature, record, where);
+  const FeatureView label = find_feature(record, label_feature);
+  if (label.kind() == FeatureKind::floats && label.size() > 0 && options.classes == 0) {
+    schema.spec = SampleSpec::regression(shape, static_cast<std::int64_t>(label.size()));
+  } else {
+    const bool is_known = label_feature == known.label_feature;
+    const bool by_name = options.classes_by_name && is_known && !known.class_names.empty();
+    schema.spec =
+        SampleSpec::classification(shape, options.classes > 0 && !by_name ? options.classes
+                                          : is_known                      ? known.classes
+                                                                          : 0);
+  }
+  schema.features = {std::move(input_feature), std::move(label_feature)};
+  return schema;
+}
+
 }  // namespace
 
 std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files) {
@@ -325,48 +423,28 @@ RecordSchema find_schema(const TFRecordOptions& options,
                          const std::string& where) try {
   check_options(options);
   const PartDescription known = described.value_or(PartDescription{});
-  RecordSchema schema;
-  schema.input_feature =
-      !options.input_feature.empty() ? options.input_feature : known.input_feature;
-  schema.label_feature =
-      !options.label_feature.empty() ? options.label_feature : known.label_feature;
-  if (schema.input_feature.empty()) {
-    schema.input_feature =
-        usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
-  }
-  if (schema.label_feature.empty()) {
-    schema.label_feature =
-        usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
-  }
-  std::vector<std::int64_t> shape = options.input_shape;
-  if (shape.empty() && schema.input_feature == known.input_feature) shape = known.shape;
-  if (!shape.empty()) check_shape(shape, where);
-  const FeatureView input = find_feature(record, schema.input_feature);
-  schema.input = kind_of(input, shape);
-  if (shape.empty() && input.kind() != FeatureKind::missing)
-    shape = shape_of(input, schema.input_feature, record, where);
-  if (schema.input == InputKind::encoded_image && shape.size() != 3)
+  const bool is_named = options.input_feature.empty() && options.label_feature.empty() &&
+                        !(options.tensors.inputs.empty() && known.tensors.inputs.empty());
+  RecordSchema schema =
+      is_named ? named_schema(options.tensors.inputs.empty() ? known.tensors : options.tensors,
+                              record, where)
+               : single_schema(options, known, record, where);
+  const SampleSpec& spec = schema.spec;
+  if (schema.input == InputKind::encoded_image && spec.shape().size() != 3)
     throw Error(ErrorCategory::input, where,
-                fmt::format("expected a shape HxWxC for the images in {}", schema.input_feature),
-                fmt::format("got [{}]", fmt::join(shape, ", ")));
-  const FeatureView label = find_feature(record, schema.label_feature);
-  if (label.kind() == FeatureKind::floats && options.classes == 0) {
-    schema.spec = SampleSpec::regression(shape, static_cast<std::int64_t>(label.size()));
-  } else {
-    const bool is_known = schema.label_feature == known.label_feature;
-    const bool by_name = options.classes_by_name && is_known && !known.class_names.empty();
-    const std::int64_t classes = options.classes > 0 && !by_name ? options.classes
-                                 : is_known                      ? known.classes
-                                                                 : 0;
-    schema.spec = SampleSpec::classification(shape, classes);
-    if (is_known && classes == static_cast<std::int64_t>(known.class_names.size()))
-      schema.class_names = known.class_names;
-  }
-  if (schema.input_feature == known.input_feature &&
-      schema.spec.feature_count() == static_cast<std::int64_t>(known.feature_names.size()))
+                fmt::format("expected a shape HxWxC for the images in {}", schema.features.front()),
+                fmt::format("got [{}]", fmt::join(spec.shape(), ", ")));
+  const bool has_known_label =
+      !spec.targets.empty() && schema.features[spec.inputs.size()] == known.label_feature;
+  const auto fits = [](std::int64_t count, const std::vector<std::string>& names) {
+    return count == static_cast<std::int64_t>(names.size());
+  };
+  if (has_known_label && spec.classes() > 0 && fits(spec.classes(), known.class_names))
+    schema.class_names = known.class_names;
+  if (schema.features.front() == known.input_feature &&
+      fits(spec.feature_count(), known.feature_names))
     schema.feature_names = known.feature_names;
-  if (schema.label_feature == known.label_feature &&
-      schema.spec.target_count() == static_cast<std::int64_t>(known.target_names.size()))
+  if (has_known_label && fits(spec.target_count(), known.target_names))
     schema.target_names = known.target_names;
   check_record(schema, record, where);
   return schema;

@@ -1,7 +1,6 @@
 // The features of a tf.train.Example that make a sample: finding and decoding them.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -30,18 +29,22 @@ enum class InputKind {
   encoded_image,  ///< a JPEG or PNG file
 };
 
-/// Decodes one input and one label feature. The label is one integer or, if the spec has targets
-/// instead of classes, that many floats. Encoded images must have the spec's shape, unless the
-/// sample takes them as stored.
+/// The feature with a sample's weight, one float.
+inline constexpr const char* kWeightFeature = "sample_weight";
+
+/// Decodes one feature for each tensor of the spec: floats, integers, or one value of raw bytes
+/// (uint8); the first input, if it is float32, is as InputKind says. Encoded images must have the
+/// spec's shape, unless the sample takes them as stored.
 class ExampleDecoder {
  public:
-  ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
-                 std::string label_feature);
+  /// `features`: the names of the inputs, then of the targets, then of the weight if there is one.
+  ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std::string> features);
 
   const SampleSpec& spec() const { return spec_; }
   InputKind input() const { return input_; }
-  const std::string& input_feature() const { return names_[0]; }
-  const std::string& label_feature() const { return names_[1]; }
+  const std::string& input_feature() const { return names_[0]; }  ///< of the first input
+  /// Of the first target, which must exist.
+  const std::string& label_feature() const { return names_.at(spec_.inputs.size()); }
 
   /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on
   /// success.
@@ -56,13 +59,11 @@ class ExampleDecoder {
   std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;
   /// Throws Error for an unusable image.
   void decode_image(std::string_view bytes, Sample& sample) const;
-  std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
-
   SampleSpec spec_;
   std::size_t count_;  // number of the input's elements
   InputKind input_;
   std::optional<ImageTransform> as_stored_;  // for encoded images
-  std::array<std::string, 2> names_;
+  std::vector<std::string> names_;
 };
 
 /// The class number in `label_feature` of `record`, without an upper limit.
@@ -74,8 +75,7 @@ std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
 /// The features of a sample, and its shape.
 struct RecordSchema {
-  std::string input_feature;
-  std::string label_feature;
+  std::vector<std::string> features;  ///< as for ExampleDecoder
   SampleSpec spec;
   InputKind input = InputKind::floats;
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
@@ -83,7 +83,10 @@ struct RecordSchema {
   std::vector<std::string> target_names = {};   ///< likewise
 
   /// Whether only a scan of the labels can determine the number of classes.
-  bool counts_labels() const { return spec.classes() == 0 && spec.target_count() == 0; }
+  bool counts_labels() const {
+    return !spec.targets.empty() && spec.targets.front().type == ElementType::int32 &&
+           spec.classes() == 0;
+  }
 };
 
 /// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws

@@ -83,6 +83,12 @@ void check_class_names(const ShardOptions& options, const std::vector<std::strin
                   fmt::format("got {}", fmt::join(names, ", ")));
 }
 
+/// Whether the options name the Example features, of one input and one label.
+bool has_usual_tensors(const SampleSpec& spec) {
+  return spec == SampleSpec::classification(spec.shape(), spec.classes()) ||
+         spec == SampleSpec::regression(spec.shape(), spec.target_count());
+}
+
 /// Converts samples to records; reuses its buffers.
 class SampleEncoder {
  public:
@@ -101,18 +107,39 @@ class SampleEncoder {
 
  private:
   std::string encode_features(std::int64_t record_id) {
+    sample_.weight = 1;
     source_.read(record_id, sample_);
     Example example;
-    example[options_.label_feature] = label();
-    const std::span<const float> features = sample_.features();
-    if (options_.encoding == FeatureEncoding::floats) {
-      example[options_.input_feature] = FloatList(features.begin(), features.end());
-    } else {
-      std::string pixels(features.size(), '\0');
-      features_to_pixels(features, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
-      example[options_.input_feature] = BytesList{std::move(pixels)};
+    if (has_usual_tensors(source_.spec())) {
+      example[options_.label_feature] = feature_of(sample_.targets.front());
+      example[options_.input_feature] = first_input();
+      return serialize_example(example);
     }
+    for (const TensorView& input : sample_.inputs)
+      example[std::string(input.name)] = feature_of(input);
+    for (const TensorView& target : sample_.targets)
+      example[std::string(target.name)] = feature_of(target);
+    if (source_.has_images()) example[std::string(sample_.inputs[0].name)] = first_input();
+    if (source_.spec().weighted) example[kWeightFeature] = FloatList{sample_.weight};
     return serialize_example(example);
+  }
+
+  Feature first_input() const {
+    const std::span<const float> features = sample_.features();
+    if (options_.encoding == FeatureEncoding::floats) return feature_of(sample_.inputs.front());
+    std::string pixels(features.size(), '\0');
+    features_to_pixels(features, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+    return BytesList{std::move(pixels)};
+  }
+
+  static Feature feature_of(const TensorView& view) {
+    const auto list = [](auto values) { return Int64List(values.begin(), values.end()); };
+    if (view.type == ElementType::int32) return list(view.as<std::int32_t>());
+    if (view.type == ElementType::int64) return list(view.as<std::int64_t>());
+    if (view.type == ElementType::uint8)
+      return BytesList{std::string(reinterpret_cast<const char*>(view.data), view.elements)};
+    const std::span<const float> values = view.as<float>();
+    return FloatList(values.begin(), values.end());
   }
 
   std::string encode_image(std::int64_t record_id) {
@@ -127,16 +154,11 @@ class SampleEncoder {
     example["image/height"] = Int64List{header.height};
     example["image/width"] = Int64List{header.width};
     example["image/channels"] = Int64List{header.channels};
-    example[options_.label_feature] = label();
+    example[options_.label_feature] = feature_of(sample_.targets.front());
     if (!class_names_.empty())
       example["image/class/text"] = BytesList{class_names_[sample_.label()]};
     example[options_.input_feature] = BytesList{std::string(bytes.begin(), bytes.end())};
     return serialize_example(example);
-  }
-
-  Feature label() const {
-    if (source_.spec().classes() > 0) return Int64List{sample_.label()};
-    return FloatList(sample_.values().begin(), sample_.values().end());
   }
 
   static SampleSpec without_image(SampleSpec spec) {
@@ -219,6 +241,11 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
   }
   const bool is_encoded =
       options.encoding == FeatureEncoding::encoded;  // each image then has its own shape
+  const bool is_usual = has_usual_tensors(source.spec());
+  if (is_encoded && !is_usual)
+    throw Error(ErrorCategory::input, "shards",
+                "expected images with one label, whose files are kept",
+                fmt::format("got {}", to_string(source.spec())));
   PartDescription part{.records = source.size(),
                        .input_feature = options.input_feature,
                        .label_feature = options.label_feature,
@@ -226,7 +253,12 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                        .classes = source.spec().classes(),
                        .class_names = source.class_names(),
                        .feature_names = source.feature_names(),
-                       .target_names = source.target_names()};
+                       .target_names = source.target_names(),
+                       .tensors = is_usual ? SampleSpec() : source.spec()};
+  if (!is_usual) {
+    part.input_feature = source.spec().inputs.front().name;
+    part.label_feature = source.spec().targets.empty() ? "" : source.spec().targets.front().name;
+  }
   std::vector<std::unique_ptr<TFRecordWriter>> writers;
   for (int shard = 0; shard < options.shards; ++shard) {
     writers.push_back(write_shard(source, options, shard, progress));

@@ -183,14 +183,14 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   const auto described = find_description(paths);
   RecordSchema schema = first_schema(options, described);
   if (schema.counts_labels()) {
-    const LabelRange labels = find_labels(schema.label_feature);
+    const LabelRange labels = find_labels(schema.features.back());
     schema.spec.targets.front().classes = labels.highest + 1;
     description_ += text_of_labels(labels.lowest, labels.highest);
   }
   class_names_ = schema.class_names;
   feature_names_ = schema.feature_names;
   target_names_ = schema.target_names;
-  decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
+  decoder_.emplace(schema.spec, schema.input, schema.features);
 }
 
 RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOptions& options,
