@@ -81,9 +81,8 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   } else if (spec.target_count() != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
-           spec.target_count() == 0
-               ? "the data set has class labels; targets= selects columns of a table"
-               : fmt::format("got {} targets", spec.target_count()));
+           spec.classes() > 0 ? "the data set has class labels; targets= selects columns of a table"
+                              : fmt::format("got {} targets", spec.target_count()));
   }
 }
 
@@ -265,8 +264,10 @@ std::string record_text(const data::RecordSource& source, std::int64_t record_id
 std::string not_finite_text(const data::RecordSource& source,
                             const std::vector<data::Batch>& parts) {
   for (const data::Batch& part : parts) {
-    const auto text_of = [&](std::span<const float> values, std::string_view what,
+    const auto text_of = [&](const data::TensorArray& array, const std::string& what,
                              const std::vector<std::string>& names) -> std::string {
+      if (array.type != ElementType::float32) return "";
+      const std::span<const float> values = array.as<float>();
       const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
       if (wrong == values.end()) return "";
       const std::size_t count = values.size() / part.record_ids.size();
@@ -277,8 +278,15 @@ std::string not_finite_text(const data::RecordSource& source,
                          std::isnan(*wrong) ? std::abs(*wrong) : *wrong, what,
                          column_text(at % count, count, names));
     };
-    std::string text = text_of(part.features(), "feature", source.feature_names());
-    if (text.empty()) text = text_of(part.values(), "target", source.target_names());
+    const auto text_of_all = [&](const std::vector<data::TensorArray>& arrays,
+                                 const std::string& what, const std::vector<std::string>& names) {
+      std::string text;
+      for (std::size_t i = 0; text.empty() && i < arrays.size(); ++i)
+        text = i == 0 ? text_of(arrays[i], what, names) : text_of(arrays[i], arrays[i].name, {});
+      return text;
+    };
+    std::string text = text_of_all(part.inputs, "feature", source.feature_names());
+    if (text.empty()) text = text_of_all(part.targets, "target", source.target_names());
     if (!text.empty()) return text;
   }
   return "";
@@ -289,9 +297,11 @@ std::string describe_plan(const data::Dataset& dataset) {
   const std::string labels = spec.classes() > 0
                                  ? fmt::format("in {} classes", spec.classes())
                                  : fmt::format("with {} targets", spec.target_count());
-  return fmt::format("{} records of {} {}{}, global batch {}", dataset.size(),
-                     model::to_string(spec.shape()), labels, dataset.preparation(),
-                     dataset.global_batch());
+  const std::string samples = spec.is_single()
+                                  ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
+                                  : data::to_string(spec);
+  return fmt::format("{} records of {}{}, global batch {}", dataset.size(), samples,
+                     dataset.preparation(), dataset.global_batch());
 }
 
 }  // namespace lockstep::strategy
