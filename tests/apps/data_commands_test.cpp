@@ -12,6 +12,7 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -83,6 +84,15 @@ TEST_F(DataCommands, ConvertIdx) {
   EXPECT_EQ(dataset.spec(), SampleSpec::classification({2, 2, 1}, 3));
   EXPECT_EQ(parse_example(read_records(directory_ / "out/train-00000-of-00002.tfrecord")[1]),
             (Example{{"image", BytesList{std::string(4, '\x7f')}}, {"label", Int64List{1}}}));
+}
+
+TEST_F(DataCommands, InspectPrintsTheTensorsOfAPart) {
+  const SampleSpec spec = {.inputs = {{.name = "a", .shape = {2}}, {.name = "b", .shape = {1}}}};
+  const Dataset dataset =
+      Dataset::from_memory({std::vector<float>{1, 2}, std::vector<float>{3}}, {}, spec);
+  write_shards(dataset.source(), {.directory = directory_ / "out"});
+  EXPECT_THAT(run({"inspect", path("out")}),
+              HasSubstr("samples of " + path("out/train") + ": a [2] and b [1] without labels\n"));
 }
 
 TEST_F(DataCommands, ConvertPacks) {
