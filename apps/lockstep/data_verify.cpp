@@ -26,6 +26,7 @@
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/record_schema.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {

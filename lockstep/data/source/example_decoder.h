@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,8 +10,6 @@
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/sample.h"
-#include "lockstep/data/source/dataset_json.h"
-#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 
@@ -73,31 +70,7 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 /// "JPEG" or "PNG" if `bytes` start like such a file, otherwise nullopt.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
-/// The features of a sample, and its shape.
-struct RecordSchema {
-  std::vector<std::string> features;  ///< as for ExampleDecoder
-  SampleSpec spec;
-  InputKind input = InputKind::floats;
-  std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
-  std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
-  std::vector<std::string> target_names = {};   ///< likewise
-
-  /// Whether only a scan of the labels can determine the number of classes.
-  bool counts_labels() const {
-    return !spec.targets.empty() && spec.targets.front().type == ElementType::int32 &&
-           spec.classes() == 0;
-  }
-};
-
-/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws
-/// Error (data) if the files belong to parts that do not fit together.
-std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files);
-
-/// The schema of records like `record`, from `options`, then `described`, then the record itself.
-/// `where` is its location, for messages. Throws Error (data) for a record that does not match,
-/// Error (input) if an option is required to interpret it.
-RecordSchema find_schema(const TFRecordOptions& options,
-                         const std::optional<PartDescription>& described, std::string_view record,
-                         const std::string& where);
+/// "it has 12 bytes", or the format of an image that is not supported.
+std::string bytes_text(std::string_view bytes);
 
 }  // namespace lockstep::data

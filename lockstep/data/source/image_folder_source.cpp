@@ -99,10 +99,6 @@ std::string extensions_text(const Counts& counts) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::span<const std::uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
 [[noreturn]] void fail_unusable(const fs::path& path, const Error& error) {
   throw Error(ErrorCategory::data, path.string(), "expected a usable image", error.what());
 }

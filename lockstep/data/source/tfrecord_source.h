@@ -13,6 +13,7 @@
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/file_options.h"
+#include "lockstep/data/source/record_schema.h"
 
 namespace lockstep::data {
 
