@@ -44,6 +44,8 @@ using data::ImageScratch;
 using data::ImageTransform;
 using data::open_data;
 using data::Sample;
+using data::SampleSpec;
+using data::TensorSpec;
 
 using model::Adagrad;
 using model::Adam;

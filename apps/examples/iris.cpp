@@ -28,13 +28,14 @@ std::vector<std::string> species_of(const lockstep::Dataset& data) {
 /// training data.
 lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
   const auto width = static_cast<std::size_t>(train.spec().feature_count());
-  std::vector<float> sums(width), squares(width), features(width);
+  std::vector<float> sums(width), squares(width);
+  lockstep::Batch one(train.spec());
+  lockstep::Sample flower = one.sample();
   for (std::int64_t i = 0; i < train.size(); ++i) {
-    lockstep::Sample sample{.features = features, .targets = {}};
-    train.source().read(i, sample);
+    train.source().read(i, flower);
     for (std::size_t f = 0; f < width; ++f) {
-      sums[f] += features[f];
-      squares[f] += features[f] * features[f];
+      sums[f] += flower.features()[f];
+      squares[f] += flower.features()[f] * flower.features()[f];
     }
   }
   const auto count = static_cast<float>(train.size());
@@ -42,7 +43,7 @@ lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
     for (std::size_t f = 0; f < width; ++f) {
       const float mean = sums[f] / count;
       const float variance = std::max(squares[f] / count - mean * mean, 1e-6f);
-      sample.features[f] = (sample.features[f] - mean) / std::sqrt(variance);
+      sample.features()[f] = (sample.features()[f] - mean) / std::sqrt(variance);
     }
   };
 }
@@ -66,7 +67,7 @@ int main(int argc, char** argv) {
 
     const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
-        *strategy, lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {10, 10}),
+        *strategy, lockstep::zoo::mlp(train.spec().shape(), train.spec().classes(), {10, 10}),
         {.optimizer = lockstep::Adam{.learning_rate = 0.01f}});
     trainer.fit(train, {.epochs = argc > 3 ? std::atoi(argv[3]) : 60});
 

@@ -122,13 +122,13 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, ImagePreparation images) {
   // Two classes may be one logit.
-  const std::int64_t outputs = spec.classes == 0 ? spec.targets
+  const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
                                : std::holds_alternative<model::BinaryCrossentropy>(loss)
                                    ? 1
-                                   : spec.classes;
+                                   : spec.classes();
   ModelSource source{.name = name,
                      .description = {},
-                     .input_shape = spec.shape,
+                     .input_shape = spec.shape(),
                      .outputs = outputs,
                      .loss = loss,
                      .images = images};

@@ -105,7 +105,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   DataArguments same = arguments.data;
   std::int64_t& classes = same.open.tfrecord.classes;
   if (classes == 0) {
-    classes = training.spec().classes;
+    classes = training.spec().classes();
     same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
   }
   same.bad_records.reset();  // each record counts once
@@ -132,7 +132,7 @@ std::optional<allreduce::Route> remembered_route(const job::Session& session,
 /// output for each value up to the largest.
 void require_classes(const data::Dataset& dataset, const TrainArguments& arguments) {
   constexpr std::int64_t kPlausibleClasses = 1000;
-  const std::int64_t classes = dataset.spec().classes;
+  const std::int64_t classes = dataset.spec().classes();
   if (arguments.data.open.tfrecord.classes == 0 && dataset.source().class_names().empty() &&
       classes > std::max(dataset.size(), kPlausibleClasses))
     throw Error(ErrorCategory::data, dataset.description(),

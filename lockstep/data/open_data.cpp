@@ -98,12 +98,12 @@ Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
   Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
   const std::int64_t classes = options.tfrecord.classes_by_name ? 0 : options.tfrecord.classes;
-  if (classes > 0 && dataset.spec().classes != classes)
+  if (classes > 0 && dataset.spec().classes() != classes)
     throw Error(ErrorCategory::data, directory,
                 fmt::format("expected folders of {} classes, including empty ones, because their "
                             "order defines the class numbers",
                             classes),
-                fmt::format("there are {}", dataset.spec().classes));
+                fmt::format("there are {}", dataset.spec().classes()));
   return dataset;
 }
 

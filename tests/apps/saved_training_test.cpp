@@ -475,7 +475,8 @@ model::MetricSums train_linear(const data::Dataset& training, const data::Datase
                                std::optional<data::Dataset> validation = {}) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = strategy::make_strategy(session);
-  strategy::Trainer trainer(*strategy, zoo::linear(training.spec().shape, training.spec().classes));
+  strategy::Trainer trainer(*strategy,
+                            zoo::linear(training.spec().shape(), training.spec().classes()));
   strategy::FitOptions fit{.epochs = 1, .validation = std::move(validation)};
   fit.checkpoint.directory = directory;
   trainer.fit(training.batch(20), fit);
@@ -510,7 +511,7 @@ TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
   const std::string spec = "synthetic:8x8x1:4:60:train";
   const data::Dataset data = data::open_data(spec);
   const data::Dataset mapped = data.map([](data::Sample& sample, const data::SampleKey&) {
-    for (float& feature : sample.features) feature *= 2;
+    for (float& feature : sample.features()) feature *= 2;
   });
   train_linear(mapped, mapped, directory());
   train_linear(data, data, directory("plain"));

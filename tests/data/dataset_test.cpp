@@ -46,7 +46,7 @@ class NamesTest : public ::testing::Test {
   static std::vector<std::int32_t> labels_of(const Dataset& dataset) {
     std::vector<std::int32_t> labels;
     for (std::int64_t id = 0; id < dataset.size(); ++id)
-      labels.push_back(read(dataset.source(), id).label);
+      labels.push_back(read(dataset.source(), id).label());
     return labels;
   }
   const TemporaryDirectory directory_;
@@ -57,13 +57,13 @@ TEST_F(NamesTest, ClassesAreRenumberedByName) {
   EXPECT_THAT(labels_of(fruit), ElementsAre(1, 0, 1));
   const Dataset renumbered = fruit.with_classes({"plum", "pear", "apple"});
   EXPECT_THAT(labels_of(renumbered), ElementsAre(1, 2, 1));
-  EXPECT_EQ(renumbered.spec(), (SampleSpec{{1}, 3, 0}));
+  EXPECT_EQ(renumbered.spec(), SampleSpec::classification({1}, 3));
   EXPECT_THAT(renumbered.source().class_names(), ElementsAre("plum", "pear", "apple"));
   EXPECT_EQ(renumbered.global_batch(), 2);
   const auto stream = renumbered.stream({});
   std::vector<Batch> parts;
   ASSERT_TRUE(stream->next(parts));
-  EXPECT_THAT(parts[0].labels, ElementsAre(1, 2));
+  EXPECT_THAT(copy(parts[0].labels()), ElementsAre(1, 2));
 }
 
 TEST_F(NamesTest, AClassThatIsUnknownIsRefused) {

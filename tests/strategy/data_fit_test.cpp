@@ -31,15 +31,15 @@ class Fruit final : public data::RecordSource {
   explicit Fruit(Names classes, Names features = kColumns)
       : classes_(std::move(classes)),
         features_(std::move(features)),
-        spec_{{2}, static_cast<std::int64_t>(classes_.size()), 0} {}
+        spec_(data::SampleSpec::classification({2}, std::ssize(classes_))) {}
 
   const data::SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return 60; }
   void read(std::int64_t record_id, data::Sample& sample) const override {
-    sample.label = static_cast<std::int32_t>(record_id % spec_.classes);
-    const std::string& name = classes_[static_cast<std::size_t>(sample.label)];
-    sample.features[0] = name == "apple" ? 1.0F : -1.0F;
-    sample.features[1] = name == "pear" ? 1.0F : -1.0F;
+    sample.label() = static_cast<std::int32_t>(record_id % spec_.classes());
+    const std::string& name = classes_[static_cast<std::size_t>(sample.label())];
+    sample.features()[0] = name == "apple" ? 1.0F : -1.0F;
+    sample.features()[1] = name == "pear" ? 1.0F : -1.0F;
   }
   Names class_names() const override { return classes_; }
   Names feature_names() const override { return features_; }
@@ -172,14 +172,14 @@ TEST(NotFinite, IsFoundWithItsFileAndColumn) {
   const auto file = directory.path() / "table.csv";
   std::ofstream(file) << "width,height,price\n1,2,3\n4,5,6\n7,8,9\n";
   const data::Dataset table = data::Dataset::from_csv(file, {.targets = {"price"}});
-  data::Batch batch;
+  data::Batch batch(table.spec(), 2);
   batch.record_ids = {2, 0};
-  batch.features = {7, 8, 1, 2};
-  batch.targets = {9, 3};
+  std::ranges::copy(std::vector<float>{7, 8, 1, 2}, batch.features().begin());
+  std::ranges::copy(std::vector<float>{9, 3}, batch.values().begin());
   EXPECT_EQ(not_finite_text(table.source(), {batch, {}}), "");
-  batch.targets[1] = -std::numeric_limits<float>::infinity();
+  batch.values()[1] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(not_finite_text(table.source(), {{}, batch}), "record 0 has -inf in the target price");
-  batch.features[1] = std::numeric_limits<float>::quiet_NaN();
+  batch.features()[1] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(not_finite_text(table.source(), {batch}), "record 2 has nan in the feature height");
 }
 
@@ -187,7 +187,7 @@ TEST(NotFinite, IsFoundWithItsFileAndColumn) {
 class Photos final : public data::RecordSource {
  public:
   explicit Photos(std::int64_t height, bool encoded = true)
-      : encoded_(encoded), spec_{{height, 8, 3}, 2, 0} {}
+      : encoded_(encoded), spec_(data::SampleSpec::classification({height, 8, 3}, 2)) {}
 
   const data::SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return 4; }
@@ -257,7 +257,7 @@ TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
   EXPECT_EQ(scale_warning(table(5, 8, kSmall)), "");
   EXPECT_EQ(scale_warning(small_data().batch(40)), "") << "no table";
   const auto standardize = [](data::Sample& sample, const data::SampleKey&) {
-    sample.features[0] = (sample.features[0] - 550) / 50;
+    sample.features()[0] = (sample.features()[0] - 550) / 50;
   };
   EXPECT_EQ(scale_warning(table(500, 600, kSmall).map(standardize)), "");
 }

@@ -46,21 +46,21 @@ class SpoiltSource final : public data::RecordSource {
   std::int64_t size() const override { return records_; }
   std::string description() const override { return "spoilt samples"; }
   void read(std::int64_t id, data::Sample& sample) const override {
-    sample.features[0] = 1;
-    sample.targets[0] = static_cast<float>(16 * (1 + id % 3));
+    sample.features()[0] = 1;
+    sample.values()[0] = static_cast<float>(16 * (1 + id % 3));
     if (id % kBatch != 2) return;  // one record of a batch
     const Damage damage = damage_(id / kBatch + 1, sample.epoch + 1);
-    if (damage == Damage::loss) sample.targets[0] = std::numeric_limits<float>::infinity();
+    if (damage == Damage::loss) sample.values()[0] = std::numeric_limits<float>::infinity();
     if (damage == Damage::gradient) {  // a loss of 1e30, a gradient of 1e45
-      sample.features[0] = 1e30F;
-      sample.targets[0] = 1e15F;
+      sample.features()[0] = 1e30F;
+      sample.values()[0] = 1e15F;
     }
   }
 
  private:
   std::int64_t records_;
   DamageOf damage_;
-  data::SampleSpec spec_ = {{1}, 0, 1};
+  data::SampleSpec spec_ = data::SampleSpec::regression({1}, 1);
 };
 
 data::Dataset spoilt(std::int64_t steps, DamageOf damage) {

@@ -216,13 +216,13 @@ class PixelSource final : public data::RecordSource {
   bool has_images() const override { return true; }
   std::string description() const override { return "pixels"; }
   void read(std::int64_t id, data::Sample& sample) const override {
-    std::array<float, 16> features = {};
-    data::Sample original{features, 0, {}};
+    data::Batch one(spec());
+    data::Sample original = one.sample();
     source_.source().read(id, original);
     std::array<std::uint8_t, 16> pixels = {};
-    features_to_pixels(features, pixels);
+    features_to_pixels(original.features(), pixels);
     sample.set_image(pixels);
-    sample.label = original.label;
+    sample.label() = original.label();
   }
 
  private:

@@ -206,7 +206,7 @@ class Counted final : public data::RecordSource {
   std::int64_t size() const override { return source_.size(); }
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);
-    sample.label = static_cast<std::int32_t>(id % spec().classes);
+    sample.label() = static_cast<std::int32_t>(id % spec().classes());
   }
   bool counts_classes() const override { return true; }
   std::string description() const override { return "counted"; }
@@ -257,25 +257,42 @@ TEST(Trainer, EvaluatesAndPredictsWithItsReadOptions) {
               HasSubstr("expected a prefetch of at least 1 batch"));
 }
 
-TEST(Trainer, PredictsInTheOrderOfTheRecords) {
+/// The samples of small_data() without their labels.
+data::Dataset unlabelled_data(std::int64_t records) {
+  const data::Dataset labelled = small_data(records);
+  return data::Dataset::from_generator({.inputs = labelled.spec().inputs}, records,
+                                       [labelled](std::int64_t id, data::Sample& sample) {
+                                         data::Batch one(labelled.spec());
+                                         data::Sample whole = one.sample();
+                                         labelled.source().read(id, whole);
+                                         std::ranges::copy(whole.features(),
+                                                           sample.features().begin());
+                                       });
+}
+
+TEST(Trainer, PredictsInTheOrderOfTheRecordsWithAndWithoutLabels) {
   std::vector<float> expected;
   for (const int replicas : {1, 3}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
     Trainer trainer(*strategy, plain_network());
-    std::vector<std::int64_t> ids;
-    std::vector<float> outputs;
-    trainer.predict(small_data(25).batch(8), [&](const Predictions& predictions) {
-      EXPECT_EQ(predictions.width, kClasses);
-      ids.insert(ids.end(), predictions.record_ids.begin(), predictions.record_ids.end());
-      outputs.insert(outputs.end(), predictions.outputs.begin(), predictions.outputs.end());
-    });
-    std::vector<std::int64_t> in_order(25);
-    std::iota(in_order.begin(), in_order.end(), 0);
-    EXPECT_EQ(ids, in_order);
-    ASSERT_EQ(outputs.size(), 25U * kClasses);
-    if (replicas == 1) expected = outputs;
-    for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_NEAR(outputs[i], expected[i], 1e-6);
+    for (const data::Dataset& dataset : {small_data(25), unlabelled_data(25)}) {
+      std::vector<std::int64_t> ids;
+      std::vector<float> outputs;
+      trainer.predict(dataset.batch(8), [&](const Predictions& predictions) {
+        EXPECT_EQ(predictions.width, kClasses);
+        ids.insert(ids.end(), predictions.record_ids.begin(), predictions.record_ids.end());
+        outputs.insert(outputs.end(), predictions.outputs.begin(), predictions.outputs.end());
+      });
+      std::vector<std::int64_t> in_order(25);
+      std::iota(in_order.begin(), in_order.end(), 0);
+      EXPECT_EQ(ids, in_order);
+      ASSERT_EQ(outputs.size(), 25U * kClasses);
+      if (expected.empty()) expected = outputs;
+      for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_NEAR(outputs[i], expected[i], 1e-6);
+    }
+    EXPECT_THAT(error_of([&] { trainer.evaluate(unlabelled_data(25).batch(8)); }),
+                HasSubstr("expected class labels for sparse"));
   }
 }
 

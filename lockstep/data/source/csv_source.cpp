@@ -137,9 +137,9 @@ void CsvSource::read_table() {
         ErrorCategory::data, file_.string(),
         fmt::format("expected {} rows, as stated in the first line", layout_.announced_records),
         fmt::format("there are {}", records_));
-  if (layout_.label && spec_.classes == 0 && !labels_.empty()) {
+  if (layout_.label && spec_.classes() == 0 && !labels_.empty()) {
     const auto [lowest, highest] = std::ranges::minmax(labels_);
-    spec_.classes = vocabulary_.classes = std::int64_t{highest} + 1;
+    spec_.targets.front().classes = vocabulary_.classes = std::int64_t{highest} + 1;
     label_text_ = text_of_labels(lowest, highest);
   }
 }
@@ -206,9 +206,10 @@ void CsvSource::set_spec() {
     widths_.push_back(is_number ? 1 : values->second.size() + (options_.unknown_column ? 1 : 0));
     width += widths_.back();
   }
-  spec_ = {.shape = {static_cast<std::int64_t>(width)},
-           .classes = layout_.label ? vocabulary_.classes : 0,
-           .targets = static_cast<std::int64_t>(layout_.targets.size())};
+  const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(width)};
+  const auto targets = static_cast<std::int64_t>(layout_.targets.size());
+  spec_ = layout_.label ? SampleSpec::classification(shape, vocabulary_.classes)
+                        : SampleSpec::regression(shape, targets);
 }
 
 bool CsvSource::has_words_of_its_own() const {
@@ -371,7 +372,7 @@ std::int32_t CsvSource::class_number(const CsvRows& rows) {
 void CsvSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   const std::size_t columns = layout_.features.size();
-  std::span<float> rest = sample.features;
+  std::span<float> rest = sample.features();
   for (std::size_t i = 0; i < columns; ++i) {
     const float value = values_[record * columns + i];
     if (layout_.is_categorical[layout_.features[i]]) {
@@ -383,8 +384,8 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
     rest = rest.subspan(widths_[i]);
   }
   const std::size_t targets = layout_.targets.size();
-  for (std::size_t i = 0; i < targets; ++i) sample.targets[i] = targets_[record * targets + i];
-  if (layout_.label) sample.label = labels_[record];
+  for (std::size_t i = 0; i < targets; ++i) sample.values()[i] = targets_[record * targets + i];
+  if (layout_.label) sample.label() = labels_[record];
 }
 
 }  // namespace lockstep::data

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/sample_spec.h"
+
 namespace lockstep::data {
 
 /// The features of a TFRecord data set and their meaning. Empty or 0 means: use `dataset.json` next
@@ -16,6 +18,9 @@ struct TFRecordOptions {
   /// The Example feature that contains the sample; empty: as described above.
   std::string input_feature = {};
   std::string label_feature = {};  ///< the Example feature that contains the label
+  /// Several inputs and targets, each from the feature of its name, instead of these two, the shape
+  /// and the number of classes; weights are in the feature sample_weight.
+  SampleSpec tensors = {};
   /// [H, W, C], or the extents of another kind of sample.
   std::vector<std::int64_t> input_shape = {};
   std::int64_t classes = 0;  ///< number of classes; 0: as described above

@@ -15,6 +15,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 
@@ -28,15 +29,16 @@ PreparedSource::PreparedSource(Pipeline pipeline)
 void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
   SampleReader reader(pipeline_);
   const SampleKey key = {sample.seed, sample.epoch, record_id};
-  if (sample.images == nullptr) return reader.read(key, sample);
+  if (sample.image == nullptr) return reader.read(key, sample);
   // Another recipe follows and receives the pixels of this one.
-  std::vector<std::uint8_t> image(spec().feature_count());
-  Sample inner;
-  inner.targets = sample.targets;
-  inner.pixels = image;
+  const auto pixels = sample.image->allocate(spec().feature_count());
+  Sample inner = sample;
+  inner.image = nullptr;
+  inner.inputs.front().type = ElementType::uint8;
+  inner.inputs.front().data = reinterpret_cast<std::byte*>(pixels.data());
+  inner.inputs.front().elements = pixels.size();
   reader.read(key, inner);
-  sample.label = inner.label;
-  sample.images->take_stored(image, sample);
+  sample.weight = inner.weight;
 }
 
 RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records,
@@ -78,10 +80,12 @@ Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range 
                  Stop stop) {
   Kept<Id> kept;
   try {
-    std::vector<float> features(source.spec().feature_count());
-    std::vector<float> targets(source.spec().targets);
+    Batch one(source.spec());
+    Sample sample = one.sample();
     for (std::int64_t record = records.begin; record < records.end && !stop(); ++record) {
-      Sample sample{features, 0, targets};
+      sample.weight = 1;
+      sample.seed = 0;
+      sample.epoch = 0;
       source.read(record, sample);
       if (keep(sample)) kept.ids.push_back(static_cast<Id>(record));
     }
@@ -151,9 +155,9 @@ RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
       spec_(this->source().spec()) {
   const std::vector<std::string> given = this->source().class_names();
   const std::string where = this->source().description();
-  if (given.empty() || static_cast<std::int64_t>(given.size()) != spec_.classes)
+  if (given.empty() || static_cast<std::int64_t>(given.size()) != spec_.classes())
     throw Error(ErrorCategory::data, where,
-                fmt::format("expected names of its {} classes", spec_.classes),
+                fmt::format("expected names of its {} classes", spec_.classes()),
                 fmt::format("there are {}", given.size()));
   for (const std::string& name : given) {
     const auto place = std::ranges::find(names_, name);
@@ -163,16 +167,10 @@ RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
                   fmt::format("it has the class {}", name));
     numbers_.push_back(static_cast<std::int32_t>(place - names_.begin()));
   }
-  spec_.classes = static_cast<std::int64_t>(names_.size());
+  spec_.targets.front().classes = static_cast<std::int64_t>(names_.size());
 }
 
 namespace {
-
-std::string text_of(const SampleSpec& spec) {
-  return fmt::format("[{}] with {}", fmt::join(spec.shape, ", "),
-                     spec.targets > 0 ? fmt::format("{} targets", spec.targets)
-                                      : fmt::format("{} classes", spec.classes));
-}
 
 template <typename TextOf>
 std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& inputs,
@@ -193,9 +191,9 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
     if (input->spec() != first)
       throw Error(
           ErrorCategory::input, word,
-          fmt::format("expected data sets of samples {}, as in {}", text_of(first),
+          fmt::format("expected data sets of samples {}, as in {}", to_string(first),
                       inputs_.front()->description()),
-          fmt::format("the samples of {} are {}", input->description(), text_of(input->spec())));
+          fmt::format("the samples of {} are {}", input->description(), to_string(input->spec())));
     if (__builtin_add_overflow(size_, input->size(), &size_))
       throw Error(ErrorCategory::input, word, "expected fewer than 2^63 records",
                   "the data sets have more in total");

@@ -48,11 +48,11 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.shape != network.input_shape())
+  if (spec.shape() != network.input_shape())
     refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
                        model::to_string(network.input_shape()), network.name(),
                        resizing_text(dataset, network.input_shape())),
-           fmt::format("got {}", model::to_string(spec.shape)));
+           fmt::format("got {}", model::to_string(spec.shape())));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
                 "expected unmixed samples for evaluation or prediction", "the data set uses mixup");
@@ -66,36 +66,36 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
-    if (spec.classes == 0)
+    if (spec.classes() == 0)
       refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
-             spec.targets == 0
+             spec.target_count() == 0
                  ? "the data set has none"
                  : "the data set has targets, which are for --loss mean-squared-error");
-    if (use == DataUse::training && spec.classes == 1) {
+    if (use == DataUse::training && spec.classes() == 1) {
       const auto names = dataset.source().class_names();
       refuse("expected at least 2 classes to train on (of images, a folder for each)",
              names.empty() ? "all records have the same class"
                            : fmt::format("there is only {}", names.front()));
     }
     const bool may_lack_classes =
-        use == DataUse::evaluation && spec.classes < outputs &&
+        use == DataUse::evaluation && spec.classes() < outputs &&
         (dataset.source().counts_classes() || !dataset.source().class_names().empty());
-    if (spec.classes != outputs && !may_lack_classes)
+    if (spec.classes() != outputs && !may_lack_classes)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
-             fmt::format("got {} classes", spec.classes));
+             fmt::format("got {} classes", spec.classes()));
   } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
     return;  // it compares what it likes
-  } else if (spec.classes > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
-    if (spec.classes > 2 || outputs != 1)
+  } else if (spec.classes() > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
+    if (spec.classes() > 2 || outputs != 1)
       refuse(fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
                          model::to_string(loss)),
-             fmt::format("got {} classes, and model {} has {}", spec.classes, network.name(),
+             fmt::format("got {} classes, and model {} has {}", spec.classes(), network.name(),
                          counted(outputs, "output")));
-  } else if (spec.targets != outputs) {
+  } else if (spec.target_count() != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
-           spec.targets == 0 ? "the data set has class labels; targets= selects columns of a table"
-                             : fmt::format("got {} targets", spec.targets));
+           spec.classes() > 0 ? "the data set has class labels; targets= selects columns of a table"
+                              : fmt::format("got {} targets", spec.target_count()));
   }
 }
 
@@ -155,8 +155,8 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.classes == 0 || highest_label + 1 >= outputs ||
-      (spec.classes == outputs && !dataset.source().counts_classes()))
+  if (spec.classes() == 0 || highest_label + 1 >= outputs ||
+      (spec.classes() == outputs && !dataset.source().counts_classes()))
     return "";
   return fmt::format(
       "the labels of {} go up to {}, and the model has {} outputs: if these are not {} of its "
@@ -194,8 +194,10 @@ struct ColumnScale {
 /// The scales of all features, then of all targets.
 std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const data::SampleSpec& spec = source.spec();
-  std::vector<float> features(spec.feature_count());
-  std::vector<float> targets(spec.targets);
+  data::Batch one(spec);
+  data::Sample sample = one.sample();
+  const std::span<const float> features = sample.features();
+  const std::span<const float> targets = sample.values();
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());
@@ -206,7 +208,6 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   constexpr std::int64_t kMaxRecords = 1000;
   const std::int64_t records = std::min(source.size(), kMaxRecords);
   for (std::int64_t i = 0; i < records; ++i) {
-    data::Sample sample{.features = features, .targets = targets};
     try {
       source.read(i * source.size() / records, sample);
     } catch (const std::exception&) {
@@ -276,8 +277,10 @@ std::string record_text(const data::RecordSource& source, std::int64_t record_id
 std::string not_finite_text(const data::RecordSource& source,
                             const std::vector<data::Batch>& parts) {
   for (const data::Batch& part : parts) {
-    const auto text_of = [&](const std::vector<float>& values, std::string_view what,
+    const auto text_of = [&](const data::TensorArray& array, const std::string& what,
                              const std::vector<std::string>& names) -> std::string {
+      if (array.type != ElementType::float32) return "";
+      const std::span<const float> values = array.as<float>();
       const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
       if (wrong == values.end()) return "";
       const std::size_t count = values.size() / part.record_ids.size();
@@ -288,8 +291,15 @@ std::string not_finite_text(const data::RecordSource& source,
                          std::isnan(*wrong) ? std::abs(*wrong) : *wrong, what,
                          column_text(at % count, count, names));
     };
-    std::string text = text_of(part.features, "feature", source.feature_names());
-    if (text.empty()) text = text_of(part.targets, "target", source.target_names());
+    const auto text_of_all = [&](const std::vector<data::TensorArray>& arrays,
+                                 const std::string& what, const std::vector<std::string>& names) {
+      std::string text;
+      for (std::size_t i = 0; text.empty() && i < arrays.size(); ++i)
+        text = i == 0 ? text_of(arrays[i], what, names) : text_of(arrays[i], arrays[i].name, {});
+      return text;
+    };
+    std::string text = text_of_all(part.inputs, "feature", source.feature_names());
+    if (text.empty()) text = text_of_all(part.targets, "target", source.target_names());
     if (!text.empty()) return text;
   }
   return "";
@@ -297,23 +307,15 @@ std::string not_finite_text(const data::RecordSource& source,
 
 namespace {
 
-/// Encoded images are not decoded where only labels are read.
-class WithoutImages final : public data::ImageStep {
- public:
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> /*file*/, data::Sample& /*sample*/) override {}
-};
-
 /// The records of each class among `records`.
 std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range records,
                                        const std::function<void()>& tick) {
   const data::RecordSource& source = dataset.source();
-  std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
-  WithoutImages without_images;
-  data::Sample sample{.features = features,
-                      .targets = {},
-                      .images = source.has_encoded_images() ? &without_images : nullptr};
-  std::vector<std::int64_t> counts(static_cast<std::size_t>(source.spec().classes));
+  data::Batch batch(source.spec());
+  data::Sample sample = batch.sample();
+  data::StoredImage undecoded;  // only the label is needed
+  sample.image = source.has_encoded_images() ? &undecoded : nullptr;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(source.spec().classes()));
   for (std::int64_t record = records.begin; record < records.end; ++record) {
     tick();
     try {
@@ -322,7 +324,7 @@ std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range
       if (!dataset.bad_records_allowed()) throw;
       continue;
     }
-    ++counts[static_cast<std::size_t>(sample.label)];
+    ++counts[static_cast<std::size_t>(sample.label())];
   }
   return counts;
 }
@@ -330,7 +332,7 @@ std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range
 }  // namespace
 
 std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset) {
-  const auto classes = static_cast<std::size_t>(dataset.spec().classes);
+  const auto classes = static_cast<std::size_t>(dataset.spec().classes());
   if (classes == 0)
     throw Error(ErrorCategory::input, "class-weights", "expected class labels to balance",
                 fmt::format("{} has targets", dataset.description()));
@@ -359,11 +361,14 @@ std::vector<float> balanced_class_weights(const Strategy& strategy, const data::
 
 std::string describe_plan(const data::Dataset& dataset) {
   const data::SampleSpec& spec = dataset.spec();
-  const std::string labels = spec.classes > 0 ? fmt::format("in {} classes", spec.classes)
-                                              : fmt::format("with {} targets", spec.targets);
-  return fmt::format("{} records of {} {}{}, global batch {}", dataset.size(),
-                     model::to_string(spec.shape), labels, dataset.preparation(),
-                     dataset.global_batch());
+  const std::string labels = spec.classes() > 0
+                                 ? fmt::format("in {} classes", spec.classes())
+                                 : fmt::format("with {} targets", spec.target_count());
+  const std::string samples = spec.is_single()
+                                  ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
+                                  : data::to_string(spec);
+  return fmt::format("{} records of {}{}, global batch {}", dataset.size(), samples,
+                     dataset.preparation(), dataset.global_batch());
 }
 
 }  // namespace lockstep::strategy

@@ -55,10 +55,10 @@ TEST_F(ManyFiles, AreReadInAnyOrderWithFewOpen) {
   ASSERT_EQ(source->size(), std::ssize(expected));
   for (std::int64_t i = 0; i < source->size(); ++i) {
     const std::int64_t id = i * 7919 % source->size();
-    ASSERT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]) << id;
+    ASSERT_EQ(read(*source, id).label(), expected[static_cast<std::size_t>(id)]) << id;
   }
   for (std::int64_t id = 0; id < source->size(); ++id)
-    ASSERT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]) << id;
+    ASSERT_EQ(read(*source, id).label(), expected[static_cast<std::size_t>(id)]) << id;
   EXPECT_LE(open_descriptors() - before, static_cast<std::int64_t>(RecentFiles::kMaxOpen));
 }
 
@@ -71,7 +71,7 @@ TEST_F(ManyFiles, AreReadBySeveralThreads) {
     threads.emplace_back([&, thread] {
       for (std::int64_t i = 0; i < source->size(); ++i) {
         const std::int64_t id = (i * 7919 + thread * 31) % source->size();
-        EXPECT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]);
+        EXPECT_EQ(read(*source, id).label(), expected[static_cast<std::size_t>(id)]);
       }
     });
   }

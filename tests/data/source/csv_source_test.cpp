@@ -48,12 +48,12 @@ TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
         "a,b,c\n"}) {
     const CsvSource source = open(std::string(header) + "6.4,-2.8,2\n+1e-3, 3 ,0\r\n\n7,8,1");
     EXPECT_EQ(source.size(), 3) << header;
-    EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
-    EXPECT_THAT(read(source, 0).features, ElementsAre(6.4f, -2.8f));
-    EXPECT_EQ(read(source, 0).label, 2);
-    EXPECT_THAT(read(source, 1).features, ElementsAre(1e-3f, 3.0f));
-    EXPECT_THAT(read(source, 2).features, ElementsAre(7.0f, 8.0f));
-    EXPECT_EQ(read(source, 2).label, 1);
+    EXPECT_EQ(source.spec(), SampleSpec::classification({2}, 3));
+    EXPECT_THAT(read(source, 0).features(), ElementsAre(6.4f, -2.8f));
+    EXPECT_EQ(read(source, 0).label(), 2);
+    EXPECT_THAT(read(source, 1).features(), ElementsAre(1e-3f, 3.0f));
+    EXPECT_THAT(read(source, 2).features(), ElementsAre(7.0f, 8.0f));
+    EXPECT_EQ(read(source, 2).label(), 1);
   }
 }
 
@@ -136,15 +136,15 @@ TEST_F(CsvTest, NeedsRows) {
 
 TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
   const CsvSource source = open(kFruit, {.categorical = {"color"}});
-  EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
   EXPECT_THAT(source.feature_names(),
               ElementsAre("color=green", "color=red", "color=yellow", "size"));
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(0, 1, 0, 5));
-  EXPECT_THAT(read(source, 1).features, ElementsAre(1, 0, 0, 6));
-  EXPECT_THAT(read(source, 2).features, ElementsAre(0, 0, 1, 4));
-  EXPECT_EQ(read(source, 0).label, 0);
-  EXPECT_EQ(read(source, 1).label, 1);
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(0, 1, 0, 5));
+  EXPECT_THAT(read(source, 1).features(), ElementsAre(1, 0, 0, 6));
+  EXPECT_THAT(read(source, 2).features(), ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(source, 0).label(), 0);
+  EXPECT_EQ(read(source, 1).label(), 1);
   const CsvSource turned =
       open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
   EXPECT_EQ(turned.feature_names(), source.feature_names());
@@ -155,23 +155,19 @@ TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
   const std::string text = "id,kind,width,height,price\n17,1,2,3,4.5\n18,0,5,6,7.5\n";
   const CsvSource left = open(text, {.label = "kind", .leave_out = {"id", "price"}});
   EXPECT_THAT(left.feature_names(), ElementsAre("width", "height"));
-  EXPECT_EQ(read(left, 0).label, 1);
+  EXPECT_EQ(read(left, 0).label(), 1);
   const CsvSource chosen = open(text, {.label = "2", .columns = {"height", "3"}});
-  EXPECT_THAT(read(chosen, 1).features, ElementsAre(6, 5));
-  EXPECT_EQ(chosen.spec().classes, 2);
+  EXPECT_THAT(read(chosen, 1).features(), ElementsAre(6, 5));
+  EXPECT_EQ(chosen.spec().classes(), 2);
 }
 
 TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   const CsvSource source =
       open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
-  EXPECT_EQ(source.spec(), (SampleSpec{{2}, 0, 2}));
+  EXPECT_EQ(source.spec(), SampleSpec::regression({2}, 2));
   EXPECT_THAT(source.target_names(), ElementsAre("rate", "price"));
-  std::vector<float> features(2);
-  std::vector<float> targets(2);
-  Sample sample{features, 0, targets};
-  source.read(1, sample);
-  EXPECT_THAT(features, ElementsAre(5, 7));
-  EXPECT_THAT(targets, ElementsAre(8, 6));
+  EXPECT_THAT(read(source, 1).features(), ElementsAre(5, 7));
+  EXPECT_THAT(read(source, 1).values(), ElementsAre(8, 6));
   EXPECT_EQ(
       error("a,b\n1,x\n", {.targets = {"b"}}),
       at("line 2, column 2") + "expected a number, or label=b for a column of classes, got \"x\"");
@@ -250,11 +246,11 @@ TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
   const CsvSource semicolons = open("a;\tb;kind\n1; 2 ;x\n3;\"4\";\"y;z\"\n", {.separator = ';'});
   EXPECT_THAT(semicolons.feature_names(), ElementsAre("a", "b"));
   EXPECT_THAT(semicolons.class_names(), ElementsAre("x", "y;z"));
-  EXPECT_THAT(read(semicolons, 1).features, ElementsAre(3, 4));
+  EXPECT_THAT(read(semicolons, 1).features(), ElementsAre(3, 4));
   const CsvSource tabs = open("\tb\tkind\r\n1\t 2\tx, y\r\n", {.separator = '\t'});
   EXPECT_THAT(tabs.feature_names(), ElementsAre("1", "b"));
   EXPECT_THAT(tabs.class_names(), ElementsAre("x, y"));
-  EXPECT_THAT(read(tabs, 0).features, ElementsAre(1, 2));
+  EXPECT_THAT(read(tabs, 0).features(), ElementsAre(1, 2));
   EXPECT_EQ(error("a;b\n\"1,5\";0\n", {.separator = ';'}),
             at("line 2, column 1") +
                 "expected a number with a decimal point instead of a comma, got \"1,5\"");
@@ -312,9 +308,9 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
   const CsvSource source = open("2,2,setosa,versicolor,virginica\n1,2,0\n3,4,1\n");
-  EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({2}, 3));
   EXPECT_THAT(source.class_names(), ElementsAre("setosa", "versicolor", "virginica"));
-  EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), (SampleSpec{{5}, 2, 0}));
+  EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), SampleSpec::classification({5}, 2));
   EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"),
             of_file() + "expected 3 rows, as stated in the first line; there are 1");
   EXPECT_THAT(error("1,9223372036854775807,yes,no\n1,2,3,0\n"),
@@ -328,9 +324,9 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   write_bytes(known, kFruit);
   CsvOptions options{.categorical = {"color"}, .like = known};
   const CsvSource source = open("color,size,kind\nyellow,4,pear\n", options);
-  EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(0, 0, 1, 4));
-  EXPECT_EQ(read(source, 0).label, 1);
+  EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(source, 0).label(), 1);
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
   EXPECT_EQ(error("color,size,kind\nblue,4,pear\n", options),
             at("line 2, column 1") + "expected a value that the column color of " + known.string() +
@@ -342,11 +338,11 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
                 ", got color, weight");
   options.unknown_column = true;
   const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
-  EXPECT_THAT(read(unknown, 0).features, ElementsAre(0, 0, 0, 1, 4));
+  EXPECT_THAT(read(unknown, 0).features(), ElementsAre(0, 0, 0, 1, 4));
   EXPECT_THAT(unknown.feature_names(),
               ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
   write_bytes(known, "1,2,3\n");
-  EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes, 4);
+  EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes(), 4);
   EXPECT_EQ(error("5,6,4\n", {.like = known}),
             at("line 1, column 3") + "expected a class number below 4, got \"4\"");
 }
@@ -357,8 +353,8 @@ TEST_F(CsvTest, ReadsQuotedFields) {
       "\"\"y\"\"\nz\"\n5,6,\"\"\"\"\n");
   EXPECT_THAT(source.feature_names(), ElementsAre("a, b", "say \"a\""));
   EXPECT_THAT(source.class_names(), ElementsAre("\"", "x", "x, \"y\"\nz"));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(1, 2));
-  EXPECT_EQ(read(source, 1).label, 2);
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(1, 2));
+  EXPECT_EQ(read(source, 1).label(), 2);
   EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
             at("line 1, column 2") +
                 "expected a number, or a column of words: categorical=2, got \"2\n3\"");
@@ -410,7 +406,7 @@ TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
   EXPECT_THAT(error("a,a,label\n1,2,0\n"),
               ::testing::HasSubstr(
                   "expected columns of different names; columns 1 and 2 are both called a"));
-  EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape, (std::vector<std::int64_t>{2}))
+  EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape(), (std::vector<std::int64_t>{2}))
       << "1 is the name of the first";
 }
 
