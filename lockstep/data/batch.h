@@ -17,16 +17,17 @@ namespace lockstep::data {
 
 /// One tensor of the samples of a batch.
 struct TensorArray {
-  std::string name;
-  ElementType type = ElementType::float32;
-  std::size_t elements = 0;           ///< of one sample
-  std::vector<std::byte> bytes = {};  ///< [samples, shape...]
+  std::string name;                         ///< as in the spec
+  ElementType type = ElementType::float32;  ///< uint8 for images that are pixels
+  std::size_t elements = 0;                 ///< of one sample
+  std::vector<std::byte> bytes = {};        ///< [samples, shape...]
 
   /// The elements of all samples. Throws Error (input) for another type than that of the tensor.
   template <typename T>
   std::span<T> as() {
     return all().as<T>();
   }
+  /// The same.
   template <typename T>
   std::span<const T> as() const {
     return const_cast<TensorArray*>(this)->all().as<T>();
@@ -43,7 +44,7 @@ struct TensorArray {
 /// One replica's part of a global batch.
 struct Batch {
   Batch() = default;
-  /// Memory of `samples` samples; see lay_out().
+  /// Memory of `count` samples; see lay_out().
   explicit Batch(const SampleSpec& spec, std::int64_t count = 1, bool pixels = false) {
     lay_out(spec, count, pixels);
   }
@@ -78,18 +79,20 @@ struct Batch {
 
   /// The array called `name`. Throws Error (input) that lists the names if there is none.
   const TensorArray& input(std::string_view name) const;
-  const TensorArray& target(std::string_view name) const;
+  const TensorArray& target(std::string_view name) const;  ///< likewise
 
-  // The first input and the first target; empty if it has another type.
-
+  /// The first input, [samples, shape...]; empty if it is not float32.
   std::span<const float> features() const { return first_of<float>(inputs); }
-  std::span<float> features() { return first_of<float>(inputs); }
+  std::span<float> features() { return first_of<float>(inputs); }  ///< the same
+  /// The first input if it is uint8; features() is then empty.
   std::span<const std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
-  std::span<std::uint8_t> pixels() { return first_of<std::uint8_t>(inputs); }
+  std::span<std::uint8_t> pixels() { return first_of<std::uint8_t>(inputs); }  ///< the same
+  /// The class numbers in the first target; empty if it has none.
   std::span<const std::int32_t> labels() const { return first_of<std::int32_t>(targets); }
-  std::span<std::int32_t> labels() { return first_of<std::int32_t>(targets); }
+  std::span<std::int32_t> labels() { return first_of<std::int32_t>(targets); }  ///< the same
+  /// The first target, [samples, shape...]; empty if it is not float32.
   std::span<const float> values() const { return first_of<float>(targets); }
-  std::span<float> values() { return first_of<float>(targets); }
+  std::span<float> values() { return first_of<float>(targets); }  ///< the same
 
  private:
   template <typename T, typename Arrays>

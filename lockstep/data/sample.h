@@ -137,10 +137,10 @@ struct StoredImage {
 
 /// One tensor of a sample: a view of the memory of its batch.
 struct TensorView {
-  std::string_view name;
-  ElementType type = ElementType::float32;
-  std::byte* data = nullptr;
-  std::size_t elements = 0;
+  std::string_view name;                    ///< as in the spec
+  ElementType type = ElementType::float32;  ///< uint8 for images whose pixels are requested
+  std::byte* data = nullptr;                ///< of the first element
+  std::size_t elements = 0;                 ///< number of elements
 
   /// The elements, row-major. Throws Error (input) for another type than that of the tensor.
   template <typename T>
@@ -167,9 +167,9 @@ struct Sample {
   std::uint64_t seed = 0;        ///< seed and epoch of the pass; sources with maps or recipes
   std::int64_t epoch = 0;        ///< build a SampleKey from them and the record id
 
-  /// The input or target called `name`. Throws Error (input) that lists the names if there is none.
+  /// The input called `name`. Throws Error (input) that lists the names if there is none.
   const TensorView& input(std::string_view name) const;
-  const TensorView& target(std::string_view name) const;
+  const TensorView& target(std::string_view name) const;  ///< likewise
 
   std::span<float> features() const { return first_of<float>(inputs); }  ///< of the first input
   /// Of the first input if it is uint8; features() is then empty.

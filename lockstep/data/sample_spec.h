@@ -28,9 +28,9 @@ std::int64_t element_count(std::span<const std::int64_t> shape);
 
 /// One tensor of every sample.
 struct TensorSpec {
-  std::string name;
-  ElementType type = ElementType::float32;
-  std::vector<std::int64_t> shape = {};  ///< without the batch; empty: a single value
+  std::string name;                         ///< unique among the inputs and targets
+  ElementType type = ElementType::float32;  ///< of the elements
+  std::vector<std::int64_t> shape = {};     ///< without the batch; empty: a single value
   /// Of class numbers, which are int32 from 0 to classes-1; 0: other values.
   std::int64_t classes = 0;
 
