@@ -70,7 +70,7 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
                                            allreduce::Phase::evaluating);
     const auto i = static_cast<std::size_t>(local);
     sums[i] += replicas[local].evaluate(parts[i], totals[i]);
-    for (const std::int32_t label : parts[i].labels) highest[i] = std::max(highest[i], label);
+    for (const std::int32_t label : parts[i].labels()) highest[i] = std::max(highest[i], label);
   };
   std::optional<Evaluation> all;
   replicas.strategy().fail_together([&] {

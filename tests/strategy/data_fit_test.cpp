@@ -288,11 +288,13 @@ TEST(DataFit, BalancesTheWeightsOfClasses) {
   const auto data = [](data::MemoryLabels labels, const data::SampleSpec& spec) {
     return data::Dataset::from_memory(std::vector<float>(8), std::move(labels), spec);
   };
-  EXPECT_EQ(balanced_class_weights(
-                *strategy, data(std::vector<std::int32_t>{0, 0, 3, 0, 0, 0, 1, 1}, {{1}, 4, 0})),
-            std::vector<float>({8.0F / (4 * 5), 1, 0, 2}));
+  EXPECT_EQ(
+      balanced_class_weights(*strategy, data(std::vector<std::int32_t>{0, 0, 3, 0, 0, 0, 1, 1},
+                                             data::SampleSpec::classification({1}, 4))),
+      std::vector<float>({8.0F / (4 * 5), 1, 0, 2}));
   EXPECT_THAT(error_of([&] {
-                balanced_class_weights(*strategy, data(std::vector<float>(8), {{1}, 0, 1}));
+                balanced_class_weights(
+                    *strategy, data(std::vector<float>(8), data::SampleSpec::regression({1}, 1)));
               }),
               HasSubstr("[class-weights] expected class labels to balance; "));
 }

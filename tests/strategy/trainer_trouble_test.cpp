@@ -84,8 +84,8 @@ TEST(Trainer, WarnsOfAnActivationBeforeTheCrossEntropy) {
   model::Network binary({1}, "binary");
   binary.add(model::Dense({.units = 1}));
   binary.add(model::Sigmoid());
-  const auto halves =
-      data::Dataset::from_memory(std::vector<float>(4), std::vector<float>(4), {{1}, 0, 1});
+  const auto halves = data::Dataset::from_memory(std::vector<float>(4), std::vector<float>(4),
+                                                 data::SampleSpec::regression({1}, 1));
   ::testing::internal::CaptureStderr();
   train(1, binary, halves.batch(4), {.loss = model::BinaryCrossentropy{}}, {.epochs = 1});
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),

@@ -141,13 +141,12 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
   if (std::ranges::count(images_.shape, 0) > 0)
     fail(files->images, "expected at least one image of at least one pixel",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
-  std::vector<std::int64_t> shape(images_.shape.begin() + 1, images_.shape.end());
-  if (shape.size() == 2) shape.push_back(1);
+  const std::int64_t channels = images_.shape.size() == 4 ? images_.shape[3] : 1;
   std::int64_t classes = highest_label(labels_) + 1;
   if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train")) {
     classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
   }
-  spec_ = SampleSpec::classification(std::move(shape), classes);
+  spec_ = SampleSpec::classification({images_.shape[1], images_.shape[2], channels}, classes);
 }
 
 void IdxSource::read(std::int64_t record_id, Sample& sample) const {

@@ -22,6 +22,7 @@
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/source/example_decoder.h"
 
 namespace lockstep::data {
 namespace {
