@@ -169,6 +169,7 @@ using MemoryFeatures = std::variant<std::vector<float>, std::vector<std::uint8_t
 using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>;
 
 struct ImageRecipe;
+struct TableSchema;
 
 /// What was done to records, for a later evaluation of the model that was trained on them.
 struct RecordChanges {
@@ -214,6 +215,8 @@ class RecordSource {
   virtual std::vector<std::string> feature_names() const { return {}; }
   /// The same for targets.
   virtual std::vector<std::string> target_names() const { return {}; }
+  /// The meaning of a table's columns; null for other data.
+  virtual std::shared_ptr<const TableSchema> table() const { return nullptr; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }

@@ -64,7 +64,8 @@ bool has_decimal_comma(std::string_view field);
 struct CsvLayout {
   bool has_header = false;         ///< the first row is not a record
   std::vector<std::string> names;  ///< names of all columns: the header's, or their numbers from 1
-  std::vector<std::size_t> features;  ///< column indices, from 0
+  std::vector<std::size_t> features;  ///< columns that features are made of, from 0, each once
+  std::vector<std::size_t> plain;     ///< those of them that no schema describes
   std::vector<std::size_t> targets;   ///< columns of regression targets
   std::optional<std::size_t> label;   ///< set if there are no targets
   std::vector<bool> is_categorical;   ///< for all columns
@@ -72,8 +73,14 @@ struct CsvLayout {
   std::vector<std::string> classes;
   std::int64_t announced_records = 0;  ///< number of records stated by such a header; 0: not stated
 
-  /// Throws Error (data) for an ambiguous file, Error (input) for options that do not match it.
-  static CsvLayout of(std::string_view text, const std::string& file, const CsvOptions& options);
+  /// `known`: the schema of the training table, or of a features file; null if there is neither.
+  /// `origin` names the training table. Throws Error (data) for an ambiguous file and for one that
+  /// lacks columns of the training table, Error (input) for options that do not match it.
+  static CsvLayout of(std::string_view text, const std::string& file, const CsvOptions& options,
+                      const TableSchema* known = nullptr, const std::string& origin = {});
+
+  /// The column of this name or number; nullopt if there is none.
+  std::optional<std::size_t> find(const std::string& name) const;
 };
 
 }  // namespace lockstep::data
