@@ -34,7 +34,9 @@ CsvRows::CsvRows(std::string_view text, std::string file, char separator)
     : file_(std::move(file)),
       separator_(separator),
       blank_(separator == '\t' ? " \r" : " \t\r"),
-      rest_(without_mark(text)) {}
+      rest_(without_mark(text)) {
+  for (const char end : {separator, '\n', '"'}) ends_field_[static_cast<unsigned char>(end)] = true;
+}
 
 void CsvRows::fail(std::size_t column, std::string_view expected, std::string_view actual) const {
   throw Error(ErrorCategory::data, fmt::format("{}: line {}, column {}", file_, line_, column + 1),
@@ -42,12 +44,13 @@ void CsvRows::fail(std::size_t column, std::string_view expected, std::string_vi
 }
 
 void CsvRows::skip_blanks() {
+  if (!rest_.empty() && rest_.front() > ' ') return;
   rest_.remove_prefix(std::min(rest_.find_first_not_of(blank_), rest_.size()));
 }
 
 bool CsvRows::next() {
   fields_.clear();
-  unquoted_.clear();
+  if (!unquoted_.empty()) unquoted_.clear();
   for (skip_blanks(); !rest_.empty() && rest_.front() == '\n'; skip_blanks()) {
     rest_.remove_prefix(1);
     ++next_line_;
@@ -65,13 +68,69 @@ bool CsvRows::next() {
   return true;
 }
 
+namespace {
+
+/// Parses a plain number; returns the end of it, or null if there is none.
+const char* parse_plain(const char* at, const char* end, double& number) {
+  // Quotients of integers up to 2^53 and these powers are correctly rounded.
+  constexpr std::array<double, 19> kPowers = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,
+                                              1e7,  1e8,  1e9,  1e10, 1e11, 1e12, 1e13,
+                                              1e14, 1e15, 1e16, 1e17, 1e18};
+  constexpr std::uint64_t kExact = std::uint64_t{1} << 53;
+  std::uint64_t digits = 0;
+  const auto take_digits = [&] {
+    const char* const begin = at;
+    for (; at != end; ++at) {
+      const auto digit = static_cast<unsigned char>(*at - '0');
+      if (digit > 9) break;
+      digits = digits * 10 + digit;  // what overflows has too many digits
+    }
+    return static_cast<std::size_t>(at - begin);
+  };
+  const bool is_negative = at != end && *at == '-';
+  if (is_negative) ++at;
+  const std::size_t whole = take_digits();
+  if (whole == 0) return nullptr;
+  std::size_t decimals = 0;
+  if (at != end && *at == '.') {
+    ++at;
+    decimals = take_digits();
+    if (decimals == 0) return nullptr;
+  }
+  if (whole + decimals >= kPowers.size() || digits > kExact) return nullptr;
+  const double value = static_cast<double>(digits) / kPowers[decimals];
+  number = is_negative ? -value : value;
+  return at;
+}
+
+}  // namespace
+
+const char* CsvRows::parse_numbers(std::span<double> numbers) const {
+  const char* at = rest_.data();
+  const char* const end = at + rest_.size();
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    if (i > 0 && (at == end || *at++ != separator_)) return nullptr;
+    at = parse_plain(at, end, numbers[i]);
+    if (at == nullptr) return nullptr;
+  }
+  if (at != end && *at == '\r') ++at;
+  if (at != end && *at++ != '\n') return nullptr;
+  return at;
+}
+
 std::string_view CsvRows::take_plain() {
-  const std::array<char, 2> ends = {separator_, '\n'};
-  std::string_view field =
-      rest_.substr(0, rest_.find_first_of(std::string_view(ends.data(), ends.size())));
-  rest_.remove_prefix(field.size());
-  field = field.substr(0, field.find_last_not_of(blank_) + 1);
-  if (field.find('"') != std::string_view::npos)
+  std::size_t size = 0;
+  const auto skip_to_end = [&] {
+    while (size < rest_.size() && !ends_field_[static_cast<unsigned char>(rest_[size])]) ++size;
+  };
+  skip_to_end();
+  const bool has_quote = size < rest_.size() && rest_[size] == '"';
+  for (; size < rest_.size() && rest_[size] == '"'; skip_to_end()) ++size;
+  std::string_view field = rest_.substr(0, size);
+  rest_.remove_prefix(size);
+  if (!field.empty() && field.back() <= ' ')
+    field = field.substr(0, field.find_last_not_of(blank_) + 1);
+  if (has_quote)
     fail(fields_.size(), "expected quotes around the whole field, and doubled quotes inside it",
          fmt::format("got {}", field));
   return field;
@@ -368,8 +427,9 @@ std::optional<Number> csv_number(std::string_view field) {
     Number number = 0;
     const char* const end = field.data() + field.size();
     const auto [rest, error] = std::from_chars(field.data(), end, number);
-    if (rest == end && error == std::errc::result_out_of_range)
-      return std::numeric_limits<Number>::infinity();
+    if (rest != end) return std::nullopt;
+    if (error == std::errc::result_out_of_range) return std::numeric_limits<Number>::infinity();
+    return error == std::errc{} ? std::optional(number) : std::nullopt;
   }
   return parse_number<Number>(field);
 }

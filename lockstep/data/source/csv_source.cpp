@@ -180,7 +180,9 @@ void CsvSource::read_table() {
     is_self_taught_ = is_self_taught_ || schema_.labels_are_words;
   }
   index_words();
-  for (CsvRows rest = rows; rest.next();) add_row(rest);
+  if (!is_known_)
+    raw_.reserve(std::min(text.size(), stride_ * (1 + std::ranges::count(text, '\n'))));
+  add_rows(rows);
   if (report_ == nullptr && !is_known_) {
     learn_statistics(schema_, raw_, stride_, file);
     store_rows();
@@ -269,7 +271,8 @@ void CsvSource::index_words() {
     if (feature.has_numbers() && feature.missing.rule == MissingValues::Rule::error)
       requires_number_[columns.front()] = true;
     places_.push_back(index(feature.vocabulary));
-    stride_ += static_cast<std::size_t>(feature.stored_width());
+    stored_widths_.push_back(static_cast<std::size_t>(feature.stored_width()));
+    stride_ += stored_widths_.back();
   }
   for (const std::size_t column : layout_.targets) requires_number_[column] = true;
   if (layout_.label && !schema_.labels_are_words) requires_number_[*layout_.label] = true;
@@ -278,7 +281,12 @@ void CsvSource::index_words() {
 
 void CsvSource::set_spec() {
   std::int64_t width = 0;
-  for (const TableFeature& feature : schema_.features) width += feature.width();
+  is_stored_as_read_ = true;
+  for (const TableFeature& feature : schema_.features) {
+    width += feature.width();
+    is_stored_as_read_ =
+        is_stored_as_read_ && feature.kind == TableFeature::Kind::numeric && !feature.has_indicator;
+  }
   spec_ = {.shape = {width},
            .classes = schema_.classes,
            .targets = static_cast<std::int64_t>(schema_.targets.size())};
@@ -291,6 +299,29 @@ std::vector<std::string> CsvSource::feature_names() const {
     names.insert(names.end(), more.begin(), more.end());
   }
   return names;
+}
+
+void CsvSource::add_rows(CsvRows rows) {
+  const bool has_plain_numbers = report_ == nullptr && !schema_.labels_are_words &&
+                                 std::ranges::all_of(schema_.features, &TableFeature::is_plain);
+  std::vector<double> numbers(has_plain_numbers ? layout_.names.size() : 0);
+  const auto has_class = [&] {
+    return !layout_.label || class_of(numbers[*layout_.label]).has_value();
+  };
+  for (;;) {
+    if (!has_plain_numbers || !rows.next_numbers(numbers, has_class)) {
+      if (!rows.next()) return;
+      add_row(rows);
+      continue;
+    }
+    ++records_;
+    for (const std::vector<std::size_t>& columns : sources_)
+      raw_.push_back(numbers[columns.front()]);
+    for (const std::size_t column : layout_.targets)
+      targets_.push_back(static_cast<float>(numbers[column]));
+    if (layout_.label) labels_.push_back(*class_of(numbers[*layout_.label]));
+    if (is_known_) store_rows();
+  }
 }
 
 void CsvSource::add_row(const CsvRows& rows) {
@@ -332,11 +363,11 @@ void CsvSource::add_feature(const CsvRows& rows, std::size_t index) {
 }
 
 void CsvSource::store_rows() {
-  values_.reserve(values_.size() + (is_known_ ? 0 : raw_.size()));
+  if (!is_known_) values_.reserve(raw_.size());
   for (auto value = raw_.begin(); value != raw_.end();)
-    for (const TableFeature& feature : schema_.features)
-      for (std::int64_t i = 0; i < feature.stored_width(); ++i)
-        values_.push_back(stored_value(feature, *value++));
+    for (std::size_t i = 0; i < stored_widths_.size(); ++i)
+      for (std::size_t j = 0; j < stored_widths_[i]; ++j)
+        values_.push_back(stored_value(schema_.features[i], *value++));
   raw_.clear();
   if (!is_known_) raw_.shrink_to_fit();
 }
@@ -460,22 +491,33 @@ std::int32_t CsvSource::class_number(const CsvRows& rows) {
     fail_missing(rows, *layout_.label, "expected a class number");
     return 0;
   }
-  const auto label = csv_number<std::int32_t>(field);
-  if (!label || *label < 0 || *label == std::numeric_limits<std::int32_t>::max())
-    rows.fail(*layout_.label, "expected a class number (an integer from 0)", given);
-  if (schema_.classes > 0 && *label >= schema_.classes)
-    rows.fail(*layout_.label, fmt::format("expected a class number below {}", schema_.classes),
-              given);
-  return *label;
+  const auto number = csv_number<double>(field);
+  if (const auto label = number ? class_of(*number) : std::nullopt) return *label;
+  const bool is_too_large = schema_.classes > 0 && number && *number >= 0 &&
+                            *number == std::floor(*number) && std::isfinite(*number);
+  rows.fail(*layout_.label,
+            is_too_large ? fmt::format("expected a class number below {}", schema_.classes)
+                         : "expected a class number (an integer from 0)",
+            given);
+}
+
+std::optional<std::int32_t> CsvSource::class_of(double number) const {
+  const double classes = schema_.classes > 0
+                             ? static_cast<double>(schema_.classes)
+                             : static_cast<double>(std::numeric_limits<std::int32_t>::max());
+  if (!(number >= 0 && number < classes) || number != std::floor(number)) return std::nullopt;
+  return static_cast<std::int32_t>(number);
 }
 
 void CsvSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   std::span<const float> stored = std::span(values_).subspan(record * stride_, stride_);
   std::span<float> rest = sample.features;
-  for (const TableFeature& feature : schema_.features) {
+  if (is_stored_as_read_) std::ranges::copy(stored, rest.begin());
+  for (std::size_t i = 0; i < schema_.features.size() && !is_stored_as_read_; ++i) {
+    const TableFeature& feature = schema_.features[i];
     expand(feature, stored, rest);
-    stored = stored.subspan(static_cast<std::size_t>(feature.stored_width()));
+    stored = stored.subspan(stored_widths_[i]);
     rest = rest.subspan(static_cast<std::size_t>(feature.width()));
   }
   const std::size_t targets = layout_.targets.size();

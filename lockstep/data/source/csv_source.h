@@ -82,6 +82,7 @@ class CsvSource final : public RecordSource {
   void learn_vocabulary(CsvRows rows);
   void index_words();
   void set_spec();
+  void add_rows(CsvRows rows);
   void add_row(const CsvRows& rows);
   void add_feature(const CsvRows& rows, std::size_t index);
   void store_rows();
@@ -92,6 +93,8 @@ class CsvSource final : public RecordSource {
   std::string number_text(const CsvRows& rows, std::size_t column) const;
   double category(const CsvRows& rows, std::size_t index, std::string_view word) const;
   std::int32_t class_number(const CsvRows& rows);
+  /// The class of a number; nullopt if it is none.
+  std::optional<std::int32_t> class_of(double number) const;
 
   std::filesystem::path file_;
   CsvOptions options_;
@@ -104,6 +107,8 @@ class CsvSource final : public RecordSource {
   SampleSpec spec_;
   std::vector<std::vector<std::size_t>> sources_;  // [features]: their columns
   std::vector<bool> requires_number_;              // [columns]
+  std::vector<std::size_t> stored_widths_;         // [features]
+  bool is_stored_as_read_ = false;                 // no feature needs expand()
   std::int64_t records_ = 0;
   std::size_t stride_ = 0;
   std::vector<double> raw_;    // [rows, stride], before they are stored

@@ -73,6 +73,10 @@ struct TableFeature {
   bool has_indicator = false;  ///< missing is `indicator`, and numbers were missing
 
   bool has_numbers() const { return kind == Kind::numeric || kind == Kind::bucketized; }
+  /// Whether the number of the field is what is scaled.
+  bool is_plain() const {
+    return kind == Kind::numeric && date == DatePart::none && !lowest && !highest && !log;
+  }
   std::int64_t categories() const;  ///< of anything but a numeric feature
   /// Number of floats of the sample: 1, one more with an indicator, or one per category.
   std::int64_t width() const;

@@ -356,6 +356,28 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
             at("line 1, column 3") + "expected a class number below 4, got \"4\"");
 }
 
+TEST_F(CsvTest, PlainNumbersAreThoseOfOtherRows) {
+  // The first row is read at once, the second by its fields, because of the quotes.
+  for (const std::string number :
+       {"0", "-0", "007", "1", "-12.5", "0.1", "123456789.123456789", "9007199254740992",
+        "9007199254740993", "0.3333333333333333", "999999999999999999", "1234567890123456789",
+        "12345678901234567890", "0.000000000000000001", "1.", ".5", "1e3", "3.4028235e38"}) {
+    const CsvSource source = open("a,b,k\n" + number + ",1,1.0\n" + number + ",\"1\",\"1.0\"\n");
+    const auto expected = static_cast<float>(std::stod(number));
+    EXPECT_THAT(read(source, 0).features, ElementsAre(expected, 1)) << number;
+    EXPECT_THAT(read(source, 1).features, ElementsAre(expected, 1)) << number;
+    EXPECT_EQ(read(source, 0).label, 1);
+    EXPECT_EQ(read(source, 1).label, 1);
+  }
+  const CsvSource rows = open("1,2\r\n\n3,1\n 4 ,0\n5,2\n6,1", {.header = CsvHeader::no});
+  EXPECT_EQ(rows.size(), 5);
+  EXPECT_THAT(read(rows, 4).features, ElementsAre(6));
+  EXPECT_EQ(error("1,2\n\n3,1,1\n"),
+            at("line 3, column 2") + "expected 2 columns, as in the first row; there are 3");
+  EXPECT_EQ(error("1,2\n3,1\n4,-1\n"),
+            at("line 3, column 2") + "expected a class number (an integer from 0), got \"-1\"");
+}
+
 // Of numpy: numpy.mean and numpy.std of each column.
 TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
   const std::string text =
