@@ -184,6 +184,29 @@ TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
               ::testing::StartsWith("record,output_0,output_1\n0,"));
 }
 
+TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
+  std::ofstream(directory("f.json"))
+      << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
+                          {"column": "color", "kind": "hashed", "buckets": 3},
+                          {"column": "since", "date": "days"}]})";
+  std::ofstream(directory("a.csv")) << "age,color,since,x,k\n10,red,2026-01-01,1,0\n"
+                                       "50,blue,2026-01-03,,1\n60,blue,2026-01-05,3,1\n";
+  const Result trained = run_lockstep(
+      "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --features " +
+      directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
+      directory("a.csv") + "?missing=mean --validation-data csv:" + directory("a.csv"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.errors,
+              HasSubstr("standardized columns: since (mean 20456, deviation 1.63299), x (mean 2, "
+                        "deviation 1)"));
+  EXPECT_THAT(trained.event("start")["data"], HasSubstr("a.csv, 2 columns standardized"));
+  std::filesystem::remove(directory("f.json"));
+  std::ofstream(directory("b.csv")) << "k,x,color,since,age\n0,,red,2026-01-01,10\n";
+  const Result evaluated = run_lockstep("evaluate --log-format json --checkpoint " +
+                                        directory("run") + " --data csv:" + directory("b.csv"));
+  EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
+}
+
 TEST_F(Saved, OfATableFindsItsColumnsByName) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";

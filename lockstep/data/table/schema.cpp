@@ -29,11 +29,11 @@ using nlohmann::json;
 constexpr auto kScales = enum_names<ColumnScale>({{ColumnScale::none, "none"},
                                                   {ColumnScale::standard, "standard"},
                                                   {ColumnScale::minmax, "minmax"}});
-constexpr auto kKinds = enum_names<Kind>({{Kind::numeric, "numeric"},
-                                          {Kind::bucketized, "bucketized"},
-                                          {Kind::categorical, "categorical"},
-                                          {Kind::hashed, "hashed"},
-                                          {Kind::crossed, "crossed"}});
+constexpr auto kFeatureKinds = enum_names<Kind>({{Kind::numeric, "numeric"},
+                                                 {Kind::bucketized, "bucketized"},
+                                                 {Kind::categorical, "categorical"},
+                                                 {Kind::hashed, "hashed"},
+                                                 {Kind::crossed, "crossed"}});
 constexpr auto kDateParts = enum_names<DatePart>({{DatePart::days, "days"},
                                                   {DatePart::year, "year"},
                                                   {DatePart::month, "month"},
@@ -56,7 +56,8 @@ double number_of(const json& value, const char* key) {
   return number;
 }
 
-std::int64_t count_of(const json& value, const char* key, std::int64_t least, std::int64_t most) {
+std::int64_t whole_number_of(const json& value, const char* key, std::int64_t least,
+                             std::int64_t most) {
   // nlohmann-json would convert other numbers, even those that no integer can represent.
   if (value.is_number_integer())
     if (const auto count = value.get<std::int64_t>(); count >= least && count <= most) return count;
@@ -152,8 +153,9 @@ TableFeature feature_from(const json& object) {
   if (!object.is_object())
     throw std::invalid_argument("expected an object, got " + describe_json(object));
   TableFeature feature;
-  if (object.contains("kind")) feature.kind = enum_of(kKinds, object["kind"], "kind");
-  check_keys(object, keys_of(feature.kind), fmt::format("a {} feature", kKinds.name(feature.kind)));
+  if (object.contains("kind")) feature.kind = enum_of(kFeatureKinds, object["kind"], "kind");
+  check_keys(object, keys_of(feature.kind),
+             fmt::format("a {} feature", kFeatureKinds.name(feature.kind)));
   const auto with = [&](const char* key, auto use) {
     if (const auto found = object.find(key); found != object.end()) use(*found, key);
     return object.contains(key);
@@ -184,8 +186,9 @@ TableFeature feature_from(const json& object) {
   if (feature.kind == Kind::numeric) feature.scale = ColumnScale::standard;
   with("scale", [&](auto& v, auto k) { feature.scale = enum_of(kScales, v, k); });
   with("boundaries", [&](auto& v, auto k) { feature.boundaries = numbers_of(v, k); });
-  with("buckets",
-       [&](auto& v, auto k) { feature.buckets = count_of(v, k, 1, TableSchema::kMaxFeatures); });
+  with("buckets", [&](auto& v, auto k) {
+    feature.buckets = whole_number_of(v, k, 1, TableSchema::kMaxFeatures);
+  });
   with("unknown", [&](auto& v, auto k) {
     const std::string text = text_in(v, k);
     if (text != "column" && text != "error") refuse_member(k, "column or error", v);
@@ -214,7 +217,7 @@ TableFeature feature_from(const json& object) {
 }
 
 json json_of(const TableFeature& feature) {
-  json object = {{"kind", kKinds.name(feature.kind)}};
+  json object = {{"kind", kFeatureKinds.name(feature.kind)}};
   if (feature.kind == Kind::crossed)
     object["columns"] = feature.columns;
   else
@@ -273,7 +276,7 @@ TableSchema schema_from(const json& object) {
   with("class_names", [&](auto& v, auto k) { schema.class_names = texts_of(v, k); });
   with("labels_are_words", [&](auto& v, auto k) { schema.labels_are_words = flag_of(v, k); });
   with("classes", [&](auto& v, auto k) {
-    schema.classes = count_of(v, k, 0, std::numeric_limits<std::int32_t>::max());
+    schema.classes = whole_number_of(v, k, 0, std::numeric_limits<std::int32_t>::max());
   });
   if (!schema.class_names.empty() &&
       schema.classes != static_cast<std::int64_t>(schema.class_names.size()))
@@ -400,12 +403,19 @@ std::string TableSchema::preparation() const {
 }
 
 std::string TableSchema::statistics() const {
+  constexpr std::size_t kShown = 10;
   std::vector<std::string> texts;
-  for (const TableFeature& feature : features)
-    if (feature.kind == Kind::numeric && feature.scale == ColumnScale::standard)
+  std::size_t more = 0;
+  for (const TableFeature& feature : features) {
+    if (feature.kind != Kind::numeric || feature.scale != ColumnScale::standard) continue;
+    if (texts.size() == kShown)
+      ++more;
+    else
       texts.push_back(fmt::format("{} (mean {:.6g}, deviation {:.6g})", feature.columns.front(),
                                   feature.offset, feature.divisor));
-  return fmt::format("{}", fmt::join(texts, ", "));
+  }
+  return fmt::format("{}{}", fmt::join(texts, ", "),
+                     more > 0 ? fmt::format(" and {} more", more) : "");
 }
 
 }  // namespace lockstep::data

@@ -254,6 +254,10 @@ std::string scale_warning(const data::Dataset& dataset) {
 
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
+  const auto table = dataset.source().table();
+  const std::string statistics = table ? table->statistics() : "";
+  if (!statistics.empty())
+    strategy.session().logger()->info("standardized columns: {}", statistics);
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
 }

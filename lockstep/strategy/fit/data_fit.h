@@ -65,7 +65,7 @@ std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
 /// the data set. Not for data sets with maps or other preparation after their record operations.
 std::string scale_warning(const data::Dataset& dataset);
-/// Logs that warning on the chief.
+/// Logs that warning on the chief, and the statistics of a table that is standardized.
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
 
 /// Where the first NaN or infinity in the features or targets of these parts is, for the message of
