@@ -86,7 +86,7 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const strategy::DataNames& names) {
   data.open.table = names.table;
-  data.open.scales_tables = false;
+  data.open.scales_tables = names.table != nullptr;  // for a table with like=
   std::int64_t& classes = data.open.tfrecord.classes;
   if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) {
     classes = source.outputs;

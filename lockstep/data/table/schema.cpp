@@ -253,8 +253,7 @@ json json_of(const TableFeature& feature) {
   } else {
     object["buckets"] = feature.buckets;
   }
-  if (feature.output == CategoryOutput::multi_hot)
-    object["separator"] = std::string(1, feature.separator);
+  if (feature.kind != Kind::crossed) object["separator"] = std::string(1, feature.separator);
   return object;
 }
 
