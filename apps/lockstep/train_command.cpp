@@ -96,7 +96,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   }
   same.bad_records.reset();  // each record counts once
   same.open.table = training.source().table();
-  same.open.features.clear();  // part of the schema
+  same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   try {
     return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
