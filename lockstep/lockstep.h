@@ -37,6 +37,7 @@
 namespace lockstep {
 
 using data::Batch;
+using data::ColumnScale;
 using data::CsvOptions;
 using data::Dataset;
 using data::ImageRecipe;

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -24,30 +23,6 @@ std::vector<std::string> species_of(const lockstep::Dataset& data) {
   return names.empty() ? std::vector<std::string>{"setosa", "versicolor", "virginica"} : names;
 }
 
-/// Normalizes each measurement to mean 0 and standard deviation 1, with the statistics of the
-/// training data.
-lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
-  const auto width = static_cast<std::size_t>(train.spec().feature_count());
-  std::vector<float> sums(width), squares(width);
-  lockstep::Batch one(train.spec());
-  lockstep::Sample flower = one.sample();
-  for (std::int64_t i = 0; i < train.size(); ++i) {
-    train.source().read(i, flower);
-    for (std::size_t f = 0; f < width; ++f) {
-      sums[f] += flower.features()[f];
-      squares[f] += flower.features()[f] * flower.features()[f];
-    }
-  }
-  const auto count = static_cast<float>(train.size());
-  return [=](lockstep::Sample& sample, const lockstep::data::SampleKey&) {
-    for (std::size_t f = 0; f < width; ++f) {
-      const float mean = sums[f] / count;
-      const float variance = std::max(squares[f] / count - mean * mean, 1e-6f);
-      sample.features()[f] = (sample.features()[f] - mean) / std::sqrt(variance);
-    }
-  };
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -58,11 +33,11 @@ int main(int argc, char** argv) {
       return 1;
     }
     const auto train_table = lockstep::Dataset::from_csv(argv[1]);
+    // The same species; measurements are standardized by the statistics of the training table.
     const auto test_table =
-        lockstep::Dataset::from_csv(argv[2], {.like = argv[1]});  // the same species
-    const auto standardize = standardized(train_table);
-    const auto train = train_table.map(standardize).shuffle().batch(32);
-    const auto test = test_table.map(standardize).batch(32);
+        lockstep::Dataset::from_csv(argv[2], {.schema = train_table.source().table()});
+    const auto train = train_table.shuffle().batch(32);
+    const auto test = test_table.batch(32);
     const std::vector<std::string> species = species_of(train);
 
     const auto strategy = lockstep::make_strategy(session);

@@ -271,6 +271,14 @@ void require_features_used(const std::string& spec, const data::TFRecordOptions&
               "got " + dataset.description());
 }
 
+/// Throws Error (input) for a features file if the data are not a table.
+void require_table(const std::string& spec, const data::DataSpecOptions& options,
+                   const data::Dataset& dataset) {
+  if (options.features.empty() || dataset.source().table()) return;
+  throw Error(ErrorCategory::input, "--data " + spec, "expected a table, csv:FILE, with --features",
+              "got " + dataset.description());
+}
+
 }  // namespace
 
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec,
@@ -283,6 +291,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   const ImagePreparation images = arguments.images.value_or(ImagePreparation::none);
   const data::Dataset opened = data::open_data(spec, options);
   require_features_used(spec, options.tfrecord, opened);
+  require_table(spec, options, opened);
   data::Dataset dataset = prepared(opened, images, part);
   return arguments.bad_records ? dataset.skip_bad_records(*arguments.bad_records) : dataset;
 }

@@ -159,7 +159,9 @@ void print_label_counts(const std::string& label,
 /// Reads at most `records` records (0: all) of the data set `argument`, and prints its features or
 /// the formats and sizes of its images, and the number of records per class.
 void inspect_source(const std::string& argument, std::int64_t records) {
-  const data::Dataset dataset = data::open_data(argument);
+  data::DataSpecOptions as_stored;
+  as_stored.scales_tables = false;
+  const data::Dataset dataset = data::open_data(argument, as_stored);
   const data::RecordSource& source = dataset.source();
   const data::SampleSpec& spec = source.spec();
   data::SampleSpec read = spec;

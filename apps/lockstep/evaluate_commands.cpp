@@ -88,12 +88,15 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 }
 
 /// The number of classes and the image preprocessing default to those of the model's training.
-/// `has_names`: whether the names of its classes are known.
-data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool has_names) {
+/// A table is read as that of the training, `names`.
+data::Dataset open_test_data(DataArguments data, const ModelSource& source,
+                             const strategy::DataNames& names) {
+  data.open.table = names.table;
+  data.open.scales_tables = names.table != nullptr;  // for a table with like=
   std::int64_t& classes = data.open.tfrecord.classes;
   if (classes == 0 && std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
     classes = source.outputs;
-    data.open.tfrecord.classes_by_name = has_names;
+    data.open.tfrecord.classes_by_name = !names.classes.empty();
   }
   const bool as_trained = !data.images && source.test_images;
   if (!data.images && !as_trained) data.images = source.images;
@@ -108,6 +111,16 @@ void warn_of_maps(const job::Session& session, const ModelSource& source) {
       "the model was trained on mapped data ({}), which only the program that trained it can "
       "repeat: the results here are those of unmapped data",
       source.mapped);
+}
+
+/// On the chief.
+void warn_of_unscaled(const job::Session& session, const strategy::DataNames& names,
+                      const data::Dataset& dataset) {
+  const std::string preparation = names.table ? names.table->preparation() : "";
+  if (preparation.empty() || dataset.source().table() || !session.is_chief()) return;
+  session.logger()->warn(
+      "the model was trained on a table ({}), and {} is not one: its numbers are used as stored",
+      preparation.substr(2), dataset.description());
 }
 
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
@@ -127,8 +140,9 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
-  data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
+  data::Dataset dataset = open_test_data(arguments.data, source, names);
   warn_of_maps(session, source);
+  warn_of_unscaled(session, names, dataset);
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
@@ -396,6 +410,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);
+    arguments->restored.data.open.may_lack_labels = true;
     status = run_restored(invocation, arguments->restored,
                           [&](job::Session& session) { return predict(session, *arguments); });
   });

@@ -209,6 +209,11 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
       .add_option("--validation-data", a.validation_data,
                   "Data to evaluate after each epoch, in the same forms as --data")
       ->group(kCommonOptions);
+  command
+      .add_option("--features", a.data.open.features,
+                  "JSON file that describes the features of a csv: table: numbers, dates, buckets, "
+                  "words, hashed and crossed columns (docs/data.md). A checkpoint stores them")
+      ->type_name("FILE.json");
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true");
   add_parsed(

@@ -99,8 +99,8 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
   return callbacks;
 }
 
-/// The validation data have the classes of the training data, by name or number, and no bad records
-/// are skipped.
+/// The validation data have the classes of the training data, by name or number, and the schema of
+/// its table; no bad records are skipped.
 data::Dataset open_validation(const TrainArguments& arguments, const data::Dataset& training) {
   DataArguments same = arguments.data;
   std::int64_t& classes = same.open.tfrecord.classes;
@@ -109,6 +109,9 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
     same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
   }
   same.bad_records.reset();  // each record counts once
+  same.open.table = training.source().table();
+  same.open.features.clear();                            // part of the schema
+  same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   try {
     return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
         .batch(arguments.data.global_batch);

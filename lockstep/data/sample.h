@@ -226,6 +226,7 @@ using MemoryTensor = std::variant<std::vector<float>, std::vector<std::uint8_t>,
                                   std::vector<std::int32_t>, std::vector<std::int64_t>>;
 
 struct ImageRecipe;
+struct TableSchema;
 
 /// What was done to records, for a later evaluation of the model that was trained on them.
 struct RecordChanges {
@@ -276,6 +277,8 @@ class RecordSource {
   virtual std::vector<std::string> feature_names() const { return {}; }
   /// The same for the first target.
   virtual std::vector<std::string> target_names() const { return {}; }
+  /// The meaning of a table's columns; null for other data.
+  virtual std::shared_ptr<const TableSchema> table() const { return nullptr; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }

@@ -310,6 +310,11 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"feature_of_other_data", kTrain + "--label-feature y", 2,
                 "--data synthetic:8x8x1:4:1003] expected TFRecord files with --input-feature or "
                 "--label-feature "},
+        Refusal{"features_of_other_data", kTrain + "--features f.json", 2,
+                "--data synthetic:8x8x1:4:1003] expected a table, csv:FILE, with --features, got "},
+        Refusal{"scale_of_a_table", "train --model mlp --data csv:t.csv?scale=standart", 2,
+                "--data csv:t.csv?scale=standart] expected none, standard or minmax as scale=, got "
+                "\"standart\" (did you mean standard?)"},
         Refusal{"moments_of_sgd", kTrain + "--optimizer sgd --beta1 0.8", 2,
                 "command line] expected --optimizer adam, adamw or lamb with --beta1, got sgd"},
         Refusal{"final_rate_of_a_constant_schedule", kTrain + "--lr-final 0.1", 2,

@@ -114,9 +114,20 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
                                " --data csv:" + test.string() + "?" + options;
   EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
-  const Result refused = run_lockstep(evaluate);
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("expected like=FILE, the training table"));
+  EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["accuracy"], 1.0) << "by the checkpoint";
+  std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // nor the label
+  const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " +
+                                        directory("words") + " --data csv:" + test.string());
+  EXPECT_THAT(predicted.output,
+              ::testing::MatchesRegex("record,.*,class\n0,1,.*,plum\n1,0,.*,apple\n"));
+  const Result refused =
+      run_lockstep("evaluate --checkpoint " + directory("words") + " --data csv:" + test.string());
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected the column kind, the label of the training"));
+  const Result resumed = run_lockstep(
+      "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
+      directory("words") + data + "&scale=none");
+  EXPECT_THAT(resumed.errors, HasSubstr("expected the sample preparation of " + directory()));
 }
 
 /// Images of one gray pixel, `count` for each class.
@@ -181,9 +192,8 @@ TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
               ::testing::StartsWith("record,rate,\"price, net\"\n0,"));
   const Result refused =
       run_lockstep("evaluate --checkpoint " + directory() + table("b.csv", "x,rate,price"));
-  EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("expected the targets of the training data, number 1 of "
-                                        "which is rate"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("expected rate as target 1, as in the training data"));
   const std::string unnamed = table("c.csv", "5,6,7");
   ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory("unnamed") + unnamed).status, 0);
   EXPECT_THAT(run_lockstep(predict + directory("unnamed") + unnamed).output,
@@ -212,7 +222,30 @@ TEST_F(Saved, KnowsItsLoss) {
   EXPECT_THAT(refused.errors, HasSubstr("[class-weights] expected 2 weights, one for each class"));
 }
 
-TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
+TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
+  std::ofstream(directory("f.json"))
+      << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
+                          {"column": "color", "kind": "hashed", "buckets": 3},
+                          {"column": "since", "date": "days"}]})";
+  std::ofstream(directory("a.csv")) << "age,color,since,x,k\n10,red,2026-01-01,1,0\n"
+                                       "50,blue,2026-01-03,,1\n60,blue,2026-01-05,3,1\n";
+  const Result trained = run_lockstep(
+      "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --features " +
+      directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
+      directory("a.csv") + "?missing=mean --validation-data csv:" + directory("a.csv"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.errors,
+              HasSubstr("standardized columns: since (mean 20456, deviation 1.63299), x (mean 2, "
+                        "deviation 1)"));
+  EXPECT_THAT(trained.event("start")["data"], HasSubstr("a.csv, 2 columns standardized"));
+  std::filesystem::remove(directory("f.json"));
+  std::ofstream(directory("b.csv")) << "k,x,color,since,age\n0,,red,2026-01-01,10\n";
+  const Result evaluated = run_lockstep("evaluate --log-format json --checkpoint " +
+                                        directory("run") + " --data csv:" + directory("b.csv"));
+  EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
+}
+
+TEST_F(Saved, OfATableFindsItsColumnsByName) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
   ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
@@ -220,11 +253,14 @@ TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
                 .status,
             0);
   const std::string evaluate = "evaluate --checkpoint " + directory() + " --data csv:";
-  const Result refused = run_lockstep(evaluate + directory("b.csv"));
+  for (const char* options : {"", "?columns=width,height"}) {
+    const Result result = run_lockstep(evaluate + directory("b.csv") + options);
+    EXPECT_EQ(result.status, 0) << result.errors;
+  }
+  std::ofstream(directory("c.csv")) << "height,depth,kind\n1,2,0\n";
+  const Result refused = run_lockstep(evaluate + directory("c.csv"));
   EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("number 1 of which is width; select the columns"));
-  const Result selected = run_lockstep(evaluate + directory("b.csv") + "?columns=width,height");
-  EXPECT_EQ(selected.status, 0) << selected.errors;
+  EXPECT_THAT(refused.errors, HasSubstr("expected the column width, a feature of the training"));
   const Result converted = run_lockstep("data convert csv --part test --input " +
                                         directory("b.csv") + " --output " + directory("shards"));
   ASSERT_EQ(converted.status, 0) << converted.errors;

@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -143,7 +144,7 @@ TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
   const auto table = [&](const std::string& header) {
     const auto file = directory.path() / (header + ".csv");
     std::ofstream(file) << header << "\n1,2,3\n4,5,6\n";
-    return data::Dataset::from_csv(file, {.targets = {"2", "3"}});
+    return data::Dataset::from_csv(file, {.targets = {"2", "3"}, .scale = data::ColumnScale::none});
   };
   const DataNames trained = DataNames::of(table("x,price,rate"));
   EXPECT_EQ(trained.targets, (Names{"price", "rate"}));
@@ -155,6 +156,32 @@ TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
               AllOf(HasSubstr("expected the targets of the training data, number 1 of which is "
                               "price; select the columns of a table with targets="),
                     HasSubstr("got rate")));
+}
+
+TEST(DataNames, AreOfATableWithItsSchema) {
+  const checkpoint::ScratchDirectory directory;
+  const auto table = [&](const std::string& row, const data::CsvOptions& options = {}) {
+    const auto file = directory.path() / "table.csv";
+    std::ofstream(file) << "x,kind\n1,0\n" << row << "\n";
+    return data::Dataset::from_csv(file, options);
+  };
+  const DataNames trained = DataNames::of(table("3,1"));
+  checkpoint::Configuration stored;
+  trained.add_to(stored);
+  const DataNames restored = DataNames::of(stored);
+  ASSERT_NE(restored.table, nullptr);
+  EXPECT_EQ(*restored.table, *trained.table);
+  EXPECT_NO_THROW(matched(table("5,1", {.schema = restored.table}), trained));
+  EXPECT_THAT(error_of([&] { matched(table("5,1"), trained); }),
+              HasSubstr("expected a table that is read with the schema of the training data"));
+  DataNames shards;  // of a table as it is stored
+  shards.features = {"x"};
+  EXPECT_THAT(error_of([&] { matched(table("3,1"), shards); }),
+              HasSubstr("expected numbers as stored, as in the training (scale=none)"));
+  (*stored)["table_schema"]["features"][0]["divisor"] = -1;
+  EXPECT_THAT(error_of([&] { DataNames::of(stored); }),
+              HasSubstr("[table_schema] expected the description of a table; feature 1: expected "
+                        "\"divisor\" to be at least 0"));
 }
 
 TEST(DataFit, NeedsTwoClassesToTrainOn) {
@@ -228,7 +255,8 @@ TEST(ImagesOfAnotherSize, AreRefusedWithWhatResizesThem) {
 class ScaleWarning : public ::testing::Test {
  protected:
   /// 8 rows; in turn `low` and `high` as width.
-  data::Dataset table(int low, int high, const data::CsvOptions& options = {}) const {
+  data::Dataset table(int low, int high, data::CsvOptions options = {}) const {
+    if (!options.scale) options.scale = data::ColumnScale::none;
     const auto file = directory_.path() / "table.csv";
     std::ofstream out(file);
     out << "width,flag,age,price,kind\n";
@@ -255,6 +283,7 @@ TEST_F(ScaleWarning, NamesColumnsThatAreFarFromUnitScale) {
 
 TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
   EXPECT_EQ(scale_warning(table(5, 8, kSmall)), "");
+  EXPECT_EQ(scale_warning(table(500, 600, {.scale = data::ColumnScale::standard})), "");
   EXPECT_EQ(scale_warning(small_data().batch(40)), "") << "no table";
   const auto standardize = [](data::Sample& sample, const data::SampleKey&) {
     sample.features()[0] = (sample.features()[0] - 550) / 50;

@@ -3,11 +3,14 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/data/sample_spec.h"
+#include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
 
@@ -55,9 +58,22 @@ struct CsvOptions {
   /// The training table that defines values and classes; empty: this table itself. It is read with
   /// the same options.
   std::filesystem::path like = {};
+  /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
+  std::optional<ColumnScale> scale = {};
+  MissingValues missing = {};  ///< missing numbers of feature columns
+  /// JSON file that describes features (docs/data.md); the columns that it does not name, nor drop,
+  /// are features as without it.
+  std::filesystem::path features = {};
+  /// The schema of a training table, as RecordSource::table() and checkpoints have it. It says what
+  /// the columns mean, so that of the options above only header, separator, label and targets are
+  /// used. Columns are found by their names, in any order.
+  std::shared_ptr<const TableSchema> schema = {};
+  /// With a schema or `like`: whether the table may lack the label or targets; they are then 0.
+  bool may_lack_labels = false;
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
-  /// `header=yes`, `sep=tab`, `unknown=column`. Throws Error (input) that starts with `where`.
+  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`; `drop` and `separator` are other
+  /// names of leave_out and sep. Throws Error (input) that starts with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 

@@ -18,6 +18,7 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
+#include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
 
@@ -215,6 +216,15 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
     };
     take_names(feature_names_, input->feature_names(), "features");
     take_names(target_names_, input->target_names(), "targets");
+    const auto table = input->table();
+    const auto first_table = inputs_.front()->table();
+    if (table && first_table && !table->agrees_with(*first_table))
+      throw Error(
+          ErrorCategory::input, word,
+          fmt::format("expected tables that are scaled alike, with the same values (read the "
+                      "others with CsvOptions::schema or like= the first), as {}",
+                      inputs_.front()->description()),
+          fmt::format("those of {} differ", input->description()));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() &&
                   input->normalization() == inputs_.front()->normalization();

@@ -24,6 +24,7 @@ namespace {
 constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
+constexpr const char* kTableKey = "table_schema";
 
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
 /// empty for other data.
@@ -102,7 +103,8 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
 DataNames DataNames::of(const data::Dataset& dataset) {
   return {.classes = dataset.source().class_names(),
           .features = dataset.source().feature_names(),
-          .targets = dataset.source().target_names()};
+          .targets = dataset.source().target_names(),
+          .table = dataset.source().table()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -114,21 +116,38 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
                          });
     return is_list ? value.get<std::vector<std::string>>() : std::vector<std::string>();
   };
+  std::shared_ptr<const data::TableSchema> table;
+  if (const auto stored = configuration->find(kTableKey); stored != configuration->end())
+    table = std::make_shared<const data::TableSchema>(
+        data::TableSchema::from_checkpoint(*stored, kTableKey));
   return {.classes = names(kClassesKey),
           .features = names(kFeaturesKey),
-          .targets = names(kTargetsKey)};
+          .targets = names(kTargetsKey),
+          .table = std::move(table)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!classes.empty()) (*configuration)[kClassesKey] = classes;
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
   if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
+  if (table) (*configuration)[kTableKey] = table->to_json();
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
-  if (!other) return;
+  if (!other) {
+    const auto table = dataset.source().table();
+    if (trained.table && table && !trained.table->agrees_with(*table))
+      throw Error(ErrorCategory::data, dataset.description(),
+                  "expected a table that is read with the schema of the training data "
+                  "(CsvOptions::schema, or like= the training table)",
+                  "got one that is scaled otherwise, or numbers its values otherwise");
+    if (!trained.table && !trained.features.empty() && table && !table->preparation().empty())
+      throw Error(ErrorCategory::data, dataset.description(),
+                  "expected numbers as stored, as in the training (scale=none)", "got scaled ones");
+    return;
+  }
   throw Error(ErrorCategory::data, dataset.description(),
               fmt::format("expected the features of the training data, number {} of which is {}; "
                           "select the columns of a table with columns=, in the order of the "
@@ -249,6 +268,10 @@ std::string scale_warning(const data::Dataset& dataset) {
 
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
+  const auto table = dataset.source().table();
+  const std::string statistics = table ? table->statistics() : "";
+  if (!statistics.empty())
+    strategy.session().logger()->info("standardized columns: {}", statistics);
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
 }

@@ -192,6 +192,9 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the targets of {}, number {} of which is {}", path, *other + 1,
                        saved.targets[*other]),
            given.targets[*other]);
+  if (saved.table && given.table && !saved.table->agrees_with(*given.table))
+    refuse(fmt::format("expected the statistics and values of the table of {}", path),
+           "others: the table has changed");
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,

@@ -169,7 +169,8 @@ TEST(MixupBatches, NeedClassesAndASensibleAlpha) {
             "[mixup] expected an alpha above 0 and up to 4, got 5");
   const TemporaryDirectory directory;
   write_bytes(directory / "a.csv", "a,b\n1,2\n");
-  const Dataset targets = Dataset::from_csv(directory / "a.csv", {.targets = {"b"}});
+  const Dataset targets =
+      Dataset::from_csv(directory / "a.csv", {.targets = {"b"}, .scale = ColumnScale::none});
   EXPECT_EQ(input_error_of([&] { targets.mixup(0.2); }),
             "[mixup] expected a data set with classes; " + (directory / "a.csv").string() +
                 " has no classes");

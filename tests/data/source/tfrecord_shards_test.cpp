@@ -84,8 +84,9 @@ TEST_F(ShardsTest, OfARegressionHaveItsTargetsAsFloats) {
   write_bytes(directory_ / "a.csv", "width,price,height,rate\n1,2.5,3,4\n5,-6,7,8\n");
   options_.encoding = FeatureEncoding::floats;
   options_.input_feature = "features";
-  const PartDescription part =
-      write_shards(CsvSource(directory_ / "a.csv", {.targets = {"rate", "price"}}), options_);
+  const PartDescription part = write_shards(
+      CsvSource(directory_ / "a.csv", {.targets = {"rate", "price"}, .scale = ColumnScale::none}),
+      options_);
   EXPECT_EQ(part.classes, 0);
   EXPECT_EQ(parse_example(read_records(options_.directory / part.files.at(0)).at(1)),
             (Example{{"features", FloatList{5, 7}}, {"label", FloatList{8, -6}}}));
