@@ -410,7 +410,7 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
   const CsvOptions options{.schema = schema};
   for (const std::string text : {"kind,size,color\nplum,5,red\n", "7,red,5,plum\n"}) {
     const CsvSource test = open(text, options);
-    EXPECT_EQ(test.spec(), (SampleSpec{{3}, 2, 0})) << text;
+    EXPECT_EQ(test.spec(), SampleSpec::classification({3}, 2)) << text;
     EXPECT_THAT(read(test, 0).features(), ElementsAre(0, 1, 3)) << text;
     EXPECT_EQ(read(test, 0).label(), 1);
     EXPECT_EQ(test.class_names(), train.class_names());
@@ -438,14 +438,14 @@ TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
   // Without labels, to predict.
   for (const std::string text : {"size,color\n5,red\n", "7,red,5\n"}) {
     const CsvSource unlabelled = open(text, {.schema = schema, .may_lack_labels = true});
-    EXPECT_EQ(unlabelled.spec(), (SampleSpec{{3}, 2, 0})) << text;
+    EXPECT_EQ(unlabelled.spec().inputs, SampleSpec::classification({3}, 2).inputs) << text;
     EXPECT_THAT(read(unlabelled, 0).features(), ElementsAre(0, 1, 3)) << text;
     EXPECT_TRUE(unlabelled.spec().targets.empty());
   }
   const auto regression = open("1,2,3\n4,5,6\n", {.targets = {"2"}}).table();
   const CsvSource unknown =
       open("1,3\n", {.header = CsvHeader::no, .schema = regression, .may_lack_labels = true});
-  EXPECT_EQ(unknown.spec(), (SampleSpec{{2}, 0, 1}));
+  EXPECT_EQ(unknown.spec(), SampleSpec::regression({2}, 1));
   EXPECT_THAT(read(unknown, 0).features(), ElementsAre(1, 3));
 }
 
