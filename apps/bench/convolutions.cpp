@@ -80,7 +80,7 @@ std::vector<Shape2D> shapes_of_resnet50(std::int64_t batch) {
                                  .training = true};
     const Conv2DSpec spec = convolution->spec(context);
     if (known.insert(describe(spec)).second)
-      shapes.push_back({spec, static_cast<double>(convolution->flop(context)), input != kInput});
+      shapes.push_back({spec, static_cast<double>(convolution->flop(context)), !is_input(input)});
   }
   return shapes;
 }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/record_frame.h"
@@ -80,12 +81,9 @@ std::int64_t open_descriptors() {
 /// The first record of each file, in a shuffled order.
 void read_all_files(const TFRecordSource& source, const Options& options) {
   const Permutation order(1, options.files);
-  std::vector<std::uint8_t> pixels(4);
-  for (std::int64_t i = 0; i < options.files; ++i) {
-    Sample sample;
-    sample.pixels = pixels;
-    source.read(order[i] * options.records, sample);
-  }
+  Batch one(source.spec(), 1, true);
+  Sample sample = one.sample();
+  for (std::int64_t i = 0; i < options.files; ++i) source.read(order[i] * options.records, sample);
 }
 
 void measure(const Options& options) {

@@ -18,6 +18,7 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/batch.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/record_frame.h"
@@ -210,13 +211,12 @@ void read_images(benchmark::State& state) {
   const TFRecordSource source({files().images()}, {.input_shape = {28, 28, 1}, .classes = 10},
                               "images");
   const auto order = order_of(source.size(), state.range(0) != 0);
-  std::vector<std::uint8_t> pixels(kPixels);
+  Batch one(source.spec(), 1, true);
+  Sample sample = one.sample();
   for ([[maybe_unused]] auto each : state) {
     for (const std::int64_t record : order) {
-      Sample sample;
-      sample.pixels = pixels;
       source.read(record, sample);
-      benchmark::DoNotOptimize(pixels.data());
+      benchmark::DoNotOptimize(sample.pixels().data());
     }
   }
   count(state, source.size(), std::filesystem::file_size(files().images()));
@@ -228,12 +228,12 @@ void parse_images(benchmark::State& state) {
   TFRecordReader reader(files().images());
   for (std::string_view record; records.size() < 1000 && reader.next(record);)
     records.emplace_back(record);
-  const ExampleDecoder decoder({{28, 28, 1}, 10, 0}, InputKind::pixels, "image", "label");
-  std::vector<std::uint8_t> pixels(kPixels);
+  const SampleSpec spec = SampleSpec::classification({28, 28, 1}, 10);
+  const ExampleDecoder decoder(spec, InputKind::pixels, {"image", "label"});
+  Batch one(spec, 1, true);
+  Sample sample = one.sample();
   for ([[maybe_unused]] auto each : state) {
     for (const std::string& record : records) {
-      Sample sample;
-      sample.pixels = pixels;
       benchmark::DoNotOptimize(decoder.decode(record, sample));
     }
   }

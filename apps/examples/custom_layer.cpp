@@ -56,12 +56,12 @@ int main(int argc, char** argv) {
     const auto data = lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000");
     const auto strategy = lockstep::make_strategy(session);
 
-    lockstep::Network network(data.spec().shape, "with-a-layer-of-our-own");
+    lockstep::Network network(data.spec().shape(), "with-a-layer-of-our-own");
     network.add(lockstep::Flatten());
     network.add(lockstep::Dense({.units = 32}));
     network.add(ScaleAndShift());
     network.add(lockstep::ReLU());
-    network.add(lockstep::Dense({.units = data.spec().classes}));
+    network.add(lockstep::Dense({.units = data.spec().classes()}));
 
     lockstep::Trainer trainer(*strategy, network);
     const auto history = trainer.fit(data.shuffle().batch(50), {.epochs = 3, .progress = false});

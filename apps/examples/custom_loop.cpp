@@ -22,8 +22,8 @@ int main(int argc, char** argv) {
         lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(50);
     const auto devices = lockstep::device::parse_devices(argc > 2 ? argv[2] : "cpu:0,cpu:0");
     const auto strategy = lockstep::make_strategy(session, "auto", devices);
-    lockstep::Trainer trainer(*strategy,
-                              lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {32}));
+    lockstep::Trainer trainer(
+        *strategy, lockstep::zoo::mlp(train.spec().shape(), train.spec().classes(), {32}));
     auto& replicas = trainer.replicas();
     replicas.initialize(/*seed=*/1);
 

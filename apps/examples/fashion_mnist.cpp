@@ -22,7 +22,7 @@ int main(int argc, char** argv) {
     const auto strategy = lockstep::make_strategy(session);
     const std::int64_t global_batch = 64;
 
-    lockstep::Network network(train.spec().shape, "two-convolutions");
+    lockstep::Network network(train.spec().shape(), "two-convolutions");
     network.add(lockstep::Conv2D({.filters = 32, .kernel = 3}));
     network.add(lockstep::ReLU());
     network.add(lockstep::MaxPool2D());
@@ -31,7 +31,7 @@ int main(int argc, char** argv) {
     network.add(lockstep::MaxPool2D());
     network.add(lockstep::Flatten());
     network.add(lockstep::Dropout({.rate = 0.3f}));
-    network.add(lockstep::Dense({.units = train.spec().classes}));
+    network.add(lockstep::Dense({.units = train.spec().classes()}));
 
     lockstep::Trainer trainer(*strategy, network,
                               {.optimizer = lockstep::Adam{.learning_rate = 2e-3f},

@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
     const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
         *strategy,
-        lockstep::zoo::make(argc > 2 ? argv[2] : "mlp", data.spec().shape, data.spec().classes),
+        lockstep::zoo::make(argc > 2 ? argv[2] : "mlp", data.spec().shape(), data.spec().classes()),
         {.optimizer = lockstep::Adam{.learning_rate = 1e-3F}});
     const auto before = trainer.evaluate(data.batch(100));
 

@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -24,29 +23,6 @@ std::vector<std::string> species_of(const lockstep::Dataset& data) {
   return names.empty() ? std::vector<std::string>{"setosa", "versicolor", "virginica"} : names;
 }
 
-/// Normalizes each measurement to mean 0 and standard deviation 1, with the statistics of the
-/// training data.
-lockstep::data::SampleMap standardized(const lockstep::Dataset& train) {
-  const auto width = static_cast<std::size_t>(train.spec().feature_count());
-  std::vector<float> sums(width), squares(width), features(width);
-  for (std::int64_t i = 0; i < train.size(); ++i) {
-    lockstep::Sample sample{.features = features, .targets = {}};
-    train.source().read(i, sample);
-    for (std::size_t f = 0; f < width; ++f) {
-      sums[f] += features[f];
-      squares[f] += features[f] * features[f];
-    }
-  }
-  const auto count = static_cast<float>(train.size());
-  return [=](lockstep::Sample& sample, const lockstep::data::SampleKey&) {
-    for (std::size_t f = 0; f < width; ++f) {
-      const float mean = sums[f] / count;
-      const float variance = std::max(squares[f] / count - mean * mean, 1e-6f);
-      sample.features[f] = (sample.features[f] - mean) / std::sqrt(variance);
-    }
-  };
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -57,16 +33,16 @@ int main(int argc, char** argv) {
       return 1;
     }
     const auto train_table = lockstep::Dataset::from_csv(argv[1]);
+    // The same species; measurements are standardized by the statistics of the training table.
     const auto test_table =
-        lockstep::Dataset::from_csv(argv[2], {.like = argv[1]});  // the same species
-    const auto standardize = standardized(train_table);
-    const auto train = train_table.map(standardize).shuffle().batch(32);
-    const auto test = test_table.map(standardize).batch(32);
+        lockstep::Dataset::from_csv(argv[2], {.schema = train_table.source().table()});
+    const auto train = train_table.shuffle().batch(32);
+    const auto test = test_table.batch(32);
     const std::vector<std::string> species = species_of(train);
 
     const auto strategy = lockstep::make_strategy(session);
     lockstep::Trainer trainer(
-        *strategy, lockstep::zoo::mlp(train.spec().shape, train.spec().classes, {10, 10}),
+        *strategy, lockstep::zoo::mlp(train.spec().shape(), train.spec().classes(), {10, 10}),
         {.optimizer = lockstep::Adam{.learning_rate = 0.01f}});
     trainer.fit(train, {.epochs = argc > 3 ? std::atoi(argv[3]) : 60});
 

@@ -18,14 +18,14 @@
 struct Images : torch::data::datasets::Dataset<Images> {
   explicit Images(const std::string& name) {
     const auto data = lockstep::data::open_data(name);
-    const auto shape = data.spec().shape;  // [height, width, channels]
-    std::vector<float> values(static_cast<std::size_t>(data.size() * data.spec().feature_count()));
+    const auto shape = data.spec().shape();  // [height, width, channels]
+    std::vector<float> values;
+    lockstep::data::Batch one(data.spec());
+    lockstep::data::Sample sample = one.sample();
     for (std::int64_t i = 0; i < data.size(); ++i) {
-      const auto count = static_cast<std::size_t>(data.spec().feature_count());
-      lockstep::data::Sample sample{
-          .features = {values.data() + static_cast<std::size_t>(i) * count, count}, .targets = {}};
       data.source().read(i, sample);
-      classes.push_back(sample.label);
+      values.insert(values.end(), sample.features().begin(), sample.features().end());
+      classes.push_back(sample.label());
     }
     images = torch::tensor(values)
                  .reshape({data.size(), shape[0], shape[1], shape[2]})

@@ -27,7 +27,7 @@ struct Classifier {
         bias_gradient(bias) {}
 
   /// Mean loss over the columns of `inputs` and its gradient.
-  float backward(const Matrix& inputs, const std::vector<std::int32_t>& labels) {
+  float backward(const Matrix& inputs, std::span<const std::int32_t> labels) {
     Matrix p = (weights * inputs).colwise() + bias;
     p = (p.rowwise() - p.colwise().maxCoeff()).array().exp().matrix();
     p.array().rowwise() /= p.colwise().sum().array().eval();
@@ -76,7 +76,7 @@ int main(int argc, char** argv) {
     const auto data =
         lockstep::open_data(argc > 1 ? argv[1] : "synthetic:8x8x1:4:2000").shuffle().batch(100);
     const Eigen::Index features = data.spec().feature_count();
-    Classifier model(features, data.spec().classes);
+    Classifier model(features, data.spec().classes());
     Sgd sgd{model, 0.1F};
     lockstep::DistributedOptimizer optimizer(session, sgd);  // >>
     optimizer.broadcast_parameters();                        // >> all ranks begin alike
@@ -88,10 +88,10 @@ int main(int argc, char** argv) {
                      .first_replica = session.rank()});
     std::vector<lockstep::Batch> batch;
     for (std::int64_t step = 1; stream->next(batch); ++step) {
-      const Eigen::Map<const Matrix> inputs(batch[0].features.data(), features, batch[0].samples);
+      const Eigen::Map<const Matrix> inputs(batch[0].features().data(), features, batch[0].samples);
       float loss = 0;  // a small last batch may leave a rank without samples
       if (batch[0].samples > 0)
-        loss = model.backward(inputs, batch[0].labels) * static_cast<float>(batch[0].samples);
+        loss = model.backward(inputs, batch[0].labels()) * static_cast<float>(batch[0].samples);
       optimizer.backward_done(static_cast<double>(batch[0].samples));  // >>
       optimizer.step();                                                // was: sgd.step()
       session.workers().all_reduce(std::span(&loss, 1));               // >>

@@ -14,6 +14,7 @@
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/source/tfrecord_source.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/strategies.h"
 
 namespace lockstep::apps {
@@ -187,6 +188,17 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
       ->group(group);
 }
 
+void add_metrics_option(CLI::App& command, std::string& metrics) {
+  command
+      .add_option("--metrics", metrics,
+                  fmt::format("Further metrics, such as auc,confusion: {}. top5 can be any number; "
+                              "precision, recall and f1 take :average=binary, macro or none (each "
+                              "class), auc and auc_pr take :exact=true (default: none)",
+                              model::metric_names()))
+      ->type_name("LIST")
+      ->group("Model");
+}
+
 void add_precision_option(CLI::App& command, model::Precision& precision) {
   add_parsed(
       command, "--precision", precision, model::parse_precision, "float32",
@@ -259,6 +271,14 @@ void require_features_used(const std::string& spec, const data::TFRecordOptions&
               "got " + dataset.description());
 }
 
+/// Throws Error (input) for a features file if the data are not a table.
+void require_table(const std::string& spec, const data::DataSpecOptions& options,
+                   const data::Dataset& dataset) {
+  if (options.features.empty() || dataset.source().table()) return;
+  throw Error(ErrorCategory::input, "--data " + spec, "expected a table, csv:FILE, with --features",
+              "got " + dataset.description());
+}
+
 }  // namespace
 
 data::Dataset open_dataset(const DataArguments& arguments, const std::string& spec,
@@ -271,6 +291,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   const ImagePreparation images = arguments.images.value_or(ImagePreparation::none);
   const data::Dataset opened = data::open_data(spec, options);
   require_features_used(spec, options.tfrecord, opened);
+  require_table(spec, options, opened);
   data::Dataset dataset = prepared(opened, images, part);
   return arguments.bad_records ? dataset.skip_bad_records(*arguments.bad_records) : dataset;
 }

@@ -132,6 +132,9 @@ struct OutputArguments {
 void add_output_options(CLI::App& command, OutputArguments& arguments,
                         const char* quiet = "Print only warnings and errors");
 
+/// Declares --metrics, a list for model::make_metrics().
+void add_metrics_option(CLI::App& command, std::string& metrics);
+
 /// Declares --precision.
 void add_precision_option(CLI::App& command, model::Precision& precision);
 

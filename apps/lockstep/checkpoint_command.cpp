@@ -53,16 +53,18 @@ std::vector<CheckpointInfo> checkpoints_in(const fs::path& directory) {
 
 // ---- inspect
 
-std::string state_of(const CheckpointInfo& info) {
+std::string state_of(const CheckpointInfo& info, bool is_best) {
   if (!info.complete()) return info.damage;
+  if (is_best) return fmt::format("complete, best: {} {:.6g}", info.best->metric, info.best->value);
   return info.healthy ? "complete" : "complete, not healthy";
 }
 
-ordered_json describe(const CheckpointInfo& info) {
+ordered_json describe(const CheckpointInfo& info, bool is_best) {
   ordered_json line = {{"path", info.path.string()},  {"step", info.step},
                        {"epoch", info.epoch},         {"bytes", info.bytes},
                        {"complete", info.complete()}, {"healthy", info.healthy}};
   if (!info.complete()) line["damage"] = info.damage;
+  if (is_best) line["best"] = {{"metric", info.best->metric}, {"value", info.best->value}};
   return line;
 }
 
@@ -71,12 +73,13 @@ void list_directory(const fs::path& directory, bool json, std::ostream& out) {
   if (!json)
     fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", "checkpoint", "step", "epoch", "bytes",
                "state");
+  const CheckpointInfo* const best = checkpoint::find_best(found);
   for (const CheckpointInfo& info : found) {
     if (json) {
-      fmt::print(out, "{}\n", dump_json(describe(info)));
+      fmt::print(out, "{}\n", dump_json(describe(info, &info == best)));
     } else {
       fmt::print(out, "{:<16} {:>10} {:>7} {:>14}  {}\n", info.path.filename().string(), info.step,
-                 info.epoch, info.bytes, state_of(info));
+                 info.epoch, info.bytes, state_of(info, &info == best));
     }
   }
 }
@@ -108,7 +111,7 @@ std::string network_text(const checkpoint::TrainingState& state) {
   try {
     const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
     const model::Network network = source.make();
-    const bool has_classes = source.loss.kind != LossKind::mean_squared_error;
+    const bool has_classes = model::activation_of(source.loss) == "softmax";
     const auto classes = strategy::DataNames::of(state.configuration).classes;
     const bool lists_classes = has_classes && !classes.empty() && classes.size() <= kMaxNames;
     return fmt::format(
@@ -143,12 +146,15 @@ std::string metrics_text(const checkpoint::TrainingState& state) {
   const auto& metrics = state.metrics;
   const auto samples = metrics.find(strategy::kEpochSamplesKey);
   const auto loss = metrics.find(strategy::kEpochLossKey);
+  const auto excess = metrics.find(strategy::kEpochWeightKey);
   std::string text;
   if (samples == metrics.end() || loss == metrics.end())
     for (const auto& [name, value] : metrics) text += fmt::format("  {} = {}\n", name, value);
   else if (samples->second > 0)
-    text = fmt::format("  loss {:.6g} over {} samples of the epoch\n",
-                       loss->second / samples->second, samples->second);
+    text = fmt::format(
+        "  loss {:.6g} over {} samples of the epoch\n",
+        loss->second / (samples->second + (excess == metrics.end() ? 0 : excess->second)),
+        samples->second);
   return text;
 }
 
@@ -258,10 +264,15 @@ CLI::App* add_action(CLI::App& command, const char* name, const char* help, Run 
                      const std::shared_ptr<CheckpointArguments>& arguments, std::ostream& out) {
   CLI::App* action = command.add_subcommand(name, help);
   action
-      ->add_option("PATH", arguments->path,
-                   "A directory of checkpoints (--checkpoint-dir), or a single checkpoint")
+      ->add_option(
+          "PATH", arguments->path,
+          "A directory of checkpoints (--checkpoint-dir), a single checkpoint, or DIR:best, the "
+          "best one of a training with --keep-best")
       ->required();
-  action->callback([run, arguments, &out] { run(*arguments, out); });
+  action->callback([run, arguments, &out] {
+    arguments->path = checkpoint::resolve_best(arguments->path);
+    run(*arguments, out);
+  });
   return action;
 }
 

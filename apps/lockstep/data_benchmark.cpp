@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -48,19 +49,28 @@ double drop_from_page_cache(const std::filesystem::path& file) {
 
 namespace {
 
-/// Copies the samples of `part` to where their records have their place.
-void place(const std::vector<float>& part, const std::vector<std::int64_t>& records,
-           std::vector<float>& all) {
-  if (records.empty()) return;
-  const std::size_t size = part.size() / records.size();
-  for (std::size_t i = 0; i < records.size(); ++i)
-    std::ranges::copy(std::span(part).subspan(i * size, size),
-                      all.begin() + records[i] * std::ssize(part) / std::ssize(records));
+std::size_t bytes_of_one(const data::TensorArray& array) {
+  return array.elements * element_bytes(array.type);
 }
 
-std::span<const float> part_of(const std::vector<float>& all, std::int64_t record,
-                               std::size_t size) {
-  return std::span(all).subspan(static_cast<std::size_t>(record) * size, size);
+/// Copies the samples of `part` to where their records have their place.
+void place(const std::vector<data::TensorArray>& part, const std::vector<std::int64_t>& records,
+           std::vector<data::TensorArray>& all) {
+  for (std::size_t i = 0; i < part.size(); ++i) {
+    const std::size_t size = bytes_of_one(part[i]);
+    for (std::size_t row = 0; row < records.size(); ++row)
+      std::memcpy(all[i].bytes.data() + static_cast<std::size_t>(records[row]) * size,
+                  part[i].bytes.data() + row * size, size);
+  }
+}
+
+/// Copies one record of `all` to the memory of a sample.
+void copy_record(const std::vector<data::TensorArray>& all, std::int64_t record,
+                 const std::vector<data::TensorView>& to) {
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const std::size_t size = bytes_of_one(all[i]);
+    std::memcpy(to[i].data, all[i].bytes.data() + static_cast<std::size_t>(record) * size, size);
+  }
 }
 
 }  // namespace
@@ -70,25 +80,19 @@ FirstRecords::FirstRecords(const data::RecordSource& source, std::int64_t record
   LOCKSTEP_CHECK(records >= 1 && records <= source.size());
 }
 
-DecodedSamples::DecodedSamples(const data::Dataset& dataset) : spec_(dataset.spec()) {
-  const auto records = static_cast<std::size_t>(dataset.size());
-  features_.resize(records * static_cast<std::size_t>(spec_.feature_count()));
-  labels_.resize(records);
-  targets_.resize(records * static_cast<std::size_t>(spec_.targets));
+DecodedSamples::DecodedSamples(const data::Dataset& dataset)
+    : spec_(dataset.spec()), samples_(spec_, dataset.size()) {
   const auto stream = dataset.stream({.last_step = dataset.steps_per_epoch()});
   for (std::vector<data::Batch> parts; stream->next(parts);) {
     const data::Batch& batch = parts.front();
-    place(batch.features, batch.record_ids, features_);
-    place(batch.targets, batch.record_ids, targets_);
-    for (std::size_t i = 0; i < batch.labels.size(); ++i)
-      labels_[batch.record_ids[i]] = batch.labels[i];
+    place(batch.inputs, batch.record_ids, samples_.inputs);
+    place(batch.targets, batch.record_ids, samples_.targets);
   }
 }
 
 void DecodedSamples::read(std::int64_t record_id, data::Sample& sample) const {
-  std::ranges::copy(part_of(features_, record_id, sample.features.size()), sample.features.begin());
-  std::ranges::copy(part_of(targets_, record_id, sample.targets.size()), sample.targets.begin());
-  sample.label = labels_[record_id];
+  copy_record(samples_.inputs, record_id, sample.inputs);
+  copy_record(samples_.targets, record_id, sample.targets);
 }
 
 StoredRecords::StoredRecords(const data::TFRecordSource& source, std::int64_t records)
@@ -165,7 +169,7 @@ class DataBenchmark {
       : options_(options),
         dataset_(open_dataset(options.data, options.data.data, "train", 1)),
         files_(dynamic_cast<const data::TFRecordSource*>(&dataset_.source())),
-        sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().targets) *
+        sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().target_count()) *
                       static_cast<std::int64_t>(sizeof(float))),
         records_(std::clamp(kMaxSampleBytes / sample_bytes_, std::int64_t{1}, dataset_.size())),
         stored_bytes_(files_ == nullptr ? static_cast<double>(sample_bytes_)

@@ -61,15 +61,13 @@ class DecodedSamples final : public data::RecordSource {
  public:
   explicit DecodedSamples(const data::Dataset& dataset);
   const data::SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override { return labels_.size(); }
+  std::int64_t size() const override { return samples_.samples; }
   void read(std::int64_t record_id, data::Sample& sample) const override;
   std::string description() const override { return "decoded samples"; }
 
  private:
   data::SampleSpec spec_;
-  std::vector<float> features_;
-  std::vector<std::int32_t> labels_;
-  std::vector<float> targets_;
+  data::Batch samples_;
 };
 
 /// The first records of TFRecord files as stored, in memory. Reading a record decodes it.

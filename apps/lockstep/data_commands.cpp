@@ -38,9 +38,10 @@ struct ConvertOptions {
 
 std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
   const std::string where = "--input " + options.input;
-  const data::CsvSpec table = data::CsvSpec::parse(options.input, where);
+  data::CsvSpec table = data::CsvSpec::parse(options.input, where);
+  if (!table.options.scale) table.options.scale = data::ColumnScale::none;  // shards are as stored
   auto source = std::make_unique<data::CsvSource>(table.file, table.options);
-  if (options.shards.part == "test" && source->has_words_of_its_own())
+  if (options.shards.part == "test" && source->is_self_taught())
     throw Error(
         ErrorCategory::input, where,
         "expected like=FILE, the training table that defines the numbers of categorical values",

@@ -57,10 +57,9 @@ struct ValueExtent {
 };
 
 /// Collects the formats and sizes of encoded images from their headers.
-class HeaderStep final : public data::ImageStep {
+class ImageHeaders {
  public:
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
+  void add(std::span<const std::uint8_t> file) {
     const data::ImageHeader header = decoder_.open(file);
     ++(data::image_format_of(file) == data::ImageFormat::jpeg ? jpegs_ : pngs_);
     heights_.add(header.height);
@@ -93,15 +92,15 @@ class ValueSummary {
         names_(source.feature_names()),
         target_names_(source.target_names()),
         extents_(std::max<std::size_t>(names_.size(), 1)),
-        targets_(source.spec().targets) {
+        targets_(static_cast<std::size_t>(source.spec().target_count())) {
     for (std::size_t i = target_names_.size(); i < targets_.size(); ++i)
       target_names_.push_back(fmt::format("target {}", i + 1));
   }
 
   void add(const data::Sample& sample) {
-    for (std::size_t i = 0; i < sample.features.size(); ++i)
-      extents_[names_.empty() ? 0 : i].add(sample.features[i]);
-    for (std::size_t i = 0; i < targets_.size(); ++i) targets_[i].add(sample.targets[i]);
+    for (std::size_t i = 0; i < sample.features().size(); ++i)
+      extents_[names_.empty() ? 0 : i].add(sample.features()[i]);
+    for (std::size_t i = 0; i < targets_.size(); ++i) targets_[i].add(sample.values()[i]);
   }
 
   void print() const {
@@ -160,38 +159,45 @@ void print_label_counts(const std::string& label,
 /// Reads at most `records` records (0: all) of the data set `argument`, and prints its features or
 /// the formats and sizes of its images, and the number of records per class.
 void inspect_source(const std::string& argument, std::int64_t records) {
-  const data::Dataset dataset = data::open_data(argument);
+  data::DataSpecOptions as_stored;
+  as_stored.scales_tables = false;
+  const data::Dataset dataset = data::open_data(argument, as_stored);
   const data::RecordSource& source = dataset.source();
   const data::SampleSpec& spec = source.spec();
+  data::SampleSpec read = spec;
   const std::int64_t count = records == 0 ? source.size() : std::min(records, source.size());
   const bool encoded = source.has_encoded_images();
-  std::vector<float> features(encoded ? 0 : static_cast<std::size_t>(spec.feature_count()));
-  std::vector<float> targets(spec.targets);
-  HeaderStep headers;
+  if (encoded) read.inputs.front().shape = {0};
+  data::Batch one(read);
+  data::Sample sample = one.sample();
+  ImageHeaders headers;
+  data::StoredImage stored;
   ValueSummary values(source);
-  auto counts = no_counts(spec.classes);
+  auto counts = no_counts(spec.classes());
   {
     DataProgress progress("inspect", count);
     for (std::int64_t record = 0; record < count; ++record) {
-      data::Sample sample{.features = features, .targets = targets};
-      if (encoded) sample.images = &headers;
-      source.read(record, sample);
+      if (encoded)
+        data::read_with_image(source, record, sample, stored,
+                              [&](const data::StoredImage& image) { headers.add(image.bytes); });
+      else
+        source.read(record, sample);
       values.add(sample);
-      if (spec.classes > 0) ++counts[sample.label];
+      if (spec.classes() > 0) ++counts[sample.label()];
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
   fmt::print("{}: {} of {}[{}]", source.description(), counted(source.size(), "record"),
-             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape, ", "));
-  fmt::print("{}\n\n", spec.classes > 0 ? fmt::format(", {} class{}", spec.classes,
-                                                      spec.classes == 1 ? "" : "es")
-                                        : "");
+             headers.vary() ? "different sizes, the first " : "", fmt::join(spec.shape(), ", "));
+  fmt::print("{}\n\n", spec.classes() > 0 ? fmt::format(", {} class{}", spec.classes(),
+                                                        spec.classes() == 1 ? "" : "es")
+                                          : "");
   fmt::print("{} of {}\n", source.has_images() ? "images" : "features", counted(count, "record"));
   if (encoded)
     headers.print();
   else
     values.print();
-  if (spec.classes > 0) print_label_counts("label", counts, numbered(source.class_names()));
+  if (spec.classes() > 0) print_label_counts("label", counts, numbered(source.class_names()));
 }
 
 constexpr const char* kUsualClassName = "image/class/text";
@@ -272,6 +278,7 @@ class Inspection {
   }
 
   void print_features() const {
+    for (const auto& [part, tensors] : tensors_) fmt::print("samples of {}: {}\n", part, tensors);
     fmt::print("\nfeatures of {}\n", counted(records_, "record"));
     fmt::print("  {:<24}{:<9}{:>10}  {:<16}{}\n", "name", "kind", "records", "values in each",
                "range");
@@ -296,11 +303,14 @@ class Inspection {
   void take_described_names(const std::filesystem::path& directory) {
     const auto parts = data::read_dataset_json(directory);
     if (!parts) return;
-    for (const auto& [part, description] : *parts)
+    for (const auto& [part, description] : *parts) {
       for (const std::string& name : description.class_names) {
         ClassNames& names = class_names_[description.label_feature];
         if (names.size() < description.class_names.size()) names.emplace(names.size(), name);
       }
+      if (!description.tensors.inputs.empty())
+        tensors_[(directory / part).string()] = to_string(description.tensors);
+    }
   }
 
   /// Reads the class name that image records store with their label.
@@ -343,6 +353,7 @@ class Inspection {
   std::map<std::pair<std::string, data::FeatureKind>, FeatureSummary> features_;
   std::map<std::string, std::map<std::int64_t, std::int64_t>> labels_;
   std::map<std::string, ClassNames> class_names_;  // of each label feature
+  std::map<std::string, std::string> tensors_;     // of each described part that lists them
 };
 
 }  // namespace

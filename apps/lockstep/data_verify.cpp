@@ -26,6 +26,7 @@
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
 #include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/record_schema.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
@@ -72,29 +73,6 @@ void decode_whole(data::ImageDecoder& decoder, std::span<const std::uint8_t> fil
   decoder.decode(header.channels == 1 ? 1 : 3);
 }
 
-/// Reads only the headers of encoded images, or decodes them.
-class CheckStep final : public data::ImageStep {
- public:
-  explicit CheckStep(bool decodes) : decodes_(decodes) {}
-
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, data::Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, data::Sample& /*sample*/) override {
-    if (!decodes_) {
-      decoder_.open(file);
-      return;
-    }
-    decode_whole(decoder_, file);
-    ++decoded_;
-  }
-
-  std::int64_t decoded() const { return decoded_; }
-
- private:
-  data::ImageDecoder decoder_;
-  bool decodes_;
-  std::int64_t decoded_ = 0;
-};
-
 /// A training skips the step of such a record.
 std::optional<data::SampleProblem> not_finite(std::span<const float> values,
                                               const std::string& feature) {
@@ -130,10 +108,13 @@ class SampleCheck {
     if (!has_schema_) return true;
     try {
       if (!decoder_) find_decoder(record, location.text());
-      data::Sample sample{.features = features_, .targets = targets_, .images = &images_};
-      auto problem = decoder_->decode(record, sample);
-      if (!problem) problem = not_finite(features_, decoder_->input_feature());
-      if (!problem) problem = not_finite(targets_, decoder_->label_feature());
+      sample_.image = &image_;
+      image_.is_encoded = false;
+      auto problem = decoder_->decode(record, sample_);
+      if (!problem) problem = decoder_->check_header(image_);
+      if (!problem) problem = not_finite(sample_.features(), decoder_->input_feature());
+      if (!problem && !sample_.values().empty())
+        problem = not_finite(sample_.values(), decoder_->label_feature());
       if (!problem) return true;
       report.add_mismatch(
           Error(ErrorCategory::data, location.text(), problem->expected, problem->actual));
@@ -153,22 +134,22 @@ class SampleCheck {
   void find_decoder(std::string_view record, const std::string& where) {
     data::RecordSchema schema = data::find_schema(options_, part_, record, where);
     // A training counts the classes if they are not described.
-    if (schema.spec.classes == 0 && schema.spec.targets == 0)
-      schema.spec.classes = std::numeric_limits<std::int32_t>::max();
-    features_.resize(schema.input == data::InputKind::floats
-                         ? static_cast<std::size_t>(schema.spec.feature_count())
-                         : 0);
-    targets_.resize(schema.spec.targets);
-    decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
+    if (schema.counts_labels())
+      schema.spec.targets.front().classes = std::numeric_limits<std::int32_t>::max();
+    data::SampleSpec read = schema.spec;
+    if (schema.input != data::InputKind::floats) read.inputs.front().shape = {0};
+    memory_.lay_out(read, 1);
+    sample_ = memory_.sample();
+    decoder_.emplace(schema.spec, schema.input, schema.features);
   }
 
   const data::TFRecordOptions& options_;
   std::optional<data::PartDescription> part_;
   std::optional<data::ExampleDecoder> decoder_;
   bool has_schema_ = true;  // false if it cannot be determined
-  std::vector<float> features_;
-  std::vector<float> targets_;
-  CheckStep images_{false};
+  data::Batch memory_;
+  data::Sample sample_;
+  data::StoredImage image_;
 };
 
 /// Decodes the images of records: values that start like a JPEG or PNG file, and every value of the
@@ -246,22 +227,28 @@ FileReport verify_records(const data::RecordSource& source) {
   FileReport report;
   const bool encoded = source.has_encoded_images();
   if (encoded) report.files = source.size();
-  std::vector<float> features(encoded ? 0
-                                      : static_cast<std::size_t>(source.spec().feature_count()));
-  std::vector<float> targets(source.spec().targets);
-  CheckStep images(true);
+  data::SampleSpec spec = source.spec();
+  if (encoded) spec.inputs.front().shape = {0};
+  data::Batch one(spec);
+  data::Sample sample = one.sample();
+  data::StoredImage stored;
+  data::ImageDecoder decoder;
   DataProgress progress("verify", source.size());
   for (; report.records < source.size(); ++report.records) {
-    data::Sample sample{.features = features, .targets = targets};
-    if (encoded) sample.images = &images;
     try {
-      source.read(report.records, sample);
+      if (!encoded) {
+        source.read(report.records, sample);
+      } else {
+        data::read_with_image(
+            source, report.records, sample, stored,
+            [&](const data::StoredImage& image) { decode_whole(decoder, image.bytes); });
+        ++report.images;
+      }
     } catch (const Error& error) {
       report.add(error);
     }
     if (report.records % (kProgressEvery / 10) == 0) progress.show(report.records);
   }
-  report.images = images.decoded();
   return report;
 }
 

@@ -13,6 +13,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "apps/lockstep/arguments.h"
@@ -25,6 +26,9 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
@@ -39,6 +43,7 @@ struct RestoredArguments {
   PlaceArguments place;
   OutputArguments output;
   model::Precision precision = model::Precision::float32;
+  std::string metrics;  ///< of evaluate
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -68,7 +73,8 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments, const
   command
       .add_option(
           "--checkpoint", arguments.checkpoint,
-          "A directory of checkpoints (the newest is used), or a single checkpoint; required")
+          "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
+          "with --keep-best), or a single checkpoint; required")
       ->type_name("DIR")
       ->group(kCommonOptions);
   add_data_options(command, arguments.data);
@@ -82,12 +88,15 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 }
 
 /// The number of classes and the image preprocessing default to those of the model's training.
-/// `has_names`: whether the names of its classes are known.
-data::Dataset open_test_data(DataArguments data, const ModelSource& source, bool has_names) {
+/// A table is read as that of the training, `names`.
+data::Dataset open_test_data(DataArguments data, const ModelSource& source,
+                             const strategy::DataNames& names) {
+  data.open.table = names.table;
+  data.open.scales_tables = names.table != nullptr;  // for a table with like=
   std::int64_t& classes = data.open.tfrecord.classes;
-  if (classes == 0 && source.loss.kind != LossKind::mean_squared_error) {
+  if (classes == 0 && std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
     classes = source.outputs;
-    data.open.tfrecord.classes_by_name = has_names;
+    data.open.tfrecord.classes_by_name = !names.classes.empty();
   }
   const bool as_trained = !data.images && source.test_images;
   if (!data.images && !as_trained) data.images = source.images;
@@ -104,6 +113,16 @@ void warn_of_maps(const job::Session& session, const ModelSource& source) {
       source.mapped);
 }
 
+/// On the chief.
+void warn_of_unscaled(const job::Session& session, const strategy::DataNames& names,
+                      const data::Dataset& dataset) {
+  const std::string preparation = names.table ? names.table->preparation() : "";
+  if (preparation.empty() || dataset.source().table() || !session.is_chief()) return;
+  session.logger()->warn(
+      "the model was trained on a table ({}), and {} is not one: its numbers are used as stored",
+      preparation.substr(2), dataset.description());
+}
+
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
 Restored restore(job::Session& session, const RestoredArguments& arguments) {
   const PlaceArguments& place = arguments.place;
@@ -111,22 +130,28 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       session, place.strategy,
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
-  auto trainer = std::make_unique<strategy::Trainer>(
-      *strategy, source.make(),
-      strategy::TrainerOptions{.loss = source.loss.loss(), .precision = arguments.precision});
+  model::Network network = source.make();
+  const model::Loss loss = source.loss;
+  const strategy::TrainerOptions options{
+      .loss = loss,
+      .metrics = model::make_metrics(arguments.metrics, loss,
+                                     model::element_count(network.output_shape())),
+      .precision = arguments.precision};
+  auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
   DataArguments data = arguments.data;
   data.open.tfrecord.exchange = strategy::index_exchange(*strategy);
-  data::Dataset dataset = open_test_data(data, source, !names.classes.empty());
+  data::Dataset dataset = open_test_data(data, source, names);
   warn_of_maps(session, source);
+  warn_of_unscaled(session, names, dataset);
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
 
 // ---- evaluate
 
-void print_json(const Restored& restored, const model::MetricSums& sums) {
+void print_json(const Restored& restored, const strategy::Evaluation& sums) {
   nlohmann::ordered_json event = {{"event", "evaluate"},
                                   {"checkpoint", restored.checkpoint.path.string()},
                                   {"step", restored.checkpoint.state.step},
@@ -138,13 +163,14 @@ void print_json(const Restored& restored, const model::MetricSums& sums) {
     event["top5_accuracy"] = sums.top5_accuracy();
     event["correct"] = sums.correct;
   }
+  strategy::add_metric_values(event, "", sums.values);
   event["world_size"] = restored.strategy->num_replicas_in_sync();
   event["parameter_hash"] = checkpoint::hex16(restored.trainer->parameter_hash());
   event["time"] = seconds_since_1970();
   fmt::print("{}\n", dump_json(event));
 }
 
-void print_text(const Restored& restored, const model::MetricSums& sums) {
+void print_text(const Restored& restored, const strategy::Evaluation& sums) {
   fmt::print("{} (step {}) on {}\n", restored.checkpoint.path.string(),
              restored.checkpoint.state.step, restored.dataset.description());
   const double loss = sums.loss();
@@ -152,12 +178,16 @@ void print_text(const Restored& restored, const model::MetricSums& sums) {
   if (sums.has_accuracy) fmt::print(", accuracy {:.4f}", sums.accuracy());
   if (sums.has_accuracy && restored.source.outputs > 5)  // else it is always 1
     fmt::print(", top-5 accuracy {:.4f}", sums.top5_accuracy());
-  fmt::print("\nevaluated {} of {}\n", sums.samples, restored.dataset.size());
+  fmt::print("\n");
+  if (const std::string line = strategy::metric_line(sums.values); !line.empty())
+    fmt::print("{}\n", line);
+  fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes));
+  fmt::print("evaluated {} of {}\n", sums.samples, restored.dataset.size());
 }
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
-  const model::MetricSums sums =
+  const strategy::Evaluation sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
   if (arguments.output.json)
@@ -333,7 +363,7 @@ void report_predictions(const PredictArguments& arguments, const Restored& resto
 int predict(job::Session& session, const PredictArguments& arguments) {
   const OutputArguments& output = arguments.restored.output;
   const Restored restored = restore(session, arguments.restored);
-  const bool classes = restored.source.loss.kind != LossKind::mean_squared_error;
+  const bool classes = model::activation_of(restored.source.loss) == "softmax";
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, output.json,
@@ -358,6 +388,7 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
       "  lockstep evaluate --checkpoint run --data fashion-mnist\n");
   const auto arguments = std::make_shared<RestoredArguments>();
   add_restored_options(*command, *arguments, "Print only warnings, errors and the metrics");
+  add_metrics_option(*command, arguments->metrics);
   command->callback([=, &status] {
     status = run_restored(invocation, *arguments,
                           [&](job::Session& session) { return evaluate(session, *arguments); });
@@ -381,6 +412,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
     require_given("--output FILE.csv or FILE.jsonl", arguments->output);
+    arguments->restored.data.open.may_lack_labels = true;
     status = run_restored(invocation, arguments->restored,
                           [&](job::Session& session) { return predict(session, *arguments); });
   });

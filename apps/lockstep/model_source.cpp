@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/json_member.h"
@@ -20,13 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-/// Also the names that checkpoints store.
-constexpr auto kLosses = enum_names<LossKind>(
-    {{LossKind::sparse_categorical_crossentropy, "sparse-categorical-crossentropy"},
-     {LossKind::sparse_categorical_crossentropy, "cross-entropy"},
-     {LossKind::mean_squared_error, "mean-squared-error"},
-     {LossKind::mean_squared_error, "mse"}});
-
 std::string read_description(const fs::path& file) {
   try {
     return checkpoint::read_small_file(file);
@@ -38,8 +30,9 @@ std::string read_description(const fs::path& file) {
 }
 
 /// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory
-/// `path`.
-std::string read_state(const fs::path& path) {
+/// `path`; DIR:best is the best one.
+std::string read_state(const fs::path& given) {
+  const fs::path path = checkpoint::resolve_best(given);
   // An unreadable path is reported below, when it is read.
   std::error_code unreadable;
   if (fs::exists(path / checkpoint::kManifestName, unreadable))
@@ -53,9 +46,11 @@ std::string read_state(const fs::path& path) {
                                            : "it does not exist");
 }
 
-LossChoice read_loss(const json& object) {
-  return {.kind = parse_loss(json_member<std::string>(object, "loss")),
-          .label_smoothing = json_member<double>(object, "label_smoothing")};
+model::Loss read_loss(const json& object) {
+  model::Loss loss = model::parse_loss(json_member<std::string>(object, "loss"));
+  for (const auto& [name, value] : model::loss_parameters(loss))
+    *value = json_member<float>(object, std::string(name).c_str());
+  return loss;
 }
 
 /// The model as the program stored it until the trainer stored the network.
@@ -71,7 +66,8 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
   if (!configuration.contains(strategy::kNetworkKey))
     throw Error(ErrorCategory::checkpoint, where,
                 "expected a checkpoint that describes its network",
-                "this one does not: the network has layers of its own, which only the program that "
+                "this one does not: the network has layers of its own, or a loss, which only the "
+                "program that "
                 "trained it can build, or an earlier version of the library wrote it");
   const auto stored = json_member<json>(configuration, strategy::kNetworkKey);
   ModelSource source{
@@ -124,23 +120,20 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 }
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const LossChoice& loss, ImagePreparation images) {
+                         const model::Loss& loss, ImagePreparation images) {
+  // Two classes may be one logit.
+  const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
+                               : std::holds_alternative<model::BinaryCrossentropy>(loss)
+                                   ? 1
+                                   : spec.classes();
   ModelSource source{.name = name,
                      .description = {},
-                     .input_shape = spec.shape,
-                     .outputs = spec.classes > 0 ? spec.classes : spec.targets,
+                     .input_shape = spec.shape(),
+                     .outputs = outputs,
                      .loss = loss,
                      .images = images};
   if (name.ends_with(".json")) source.description = read_description(name);
   return source;
-}
-
-LossKind parse_loss(std::string_view name) { return kLosses.parse("loss", name); }
-
-model::Loss LossChoice::loss() const {
-  if (kind == LossKind::mean_squared_error) return model::MeanSquaredError{};
-  return model::SparseCategoricalCrossentropy{.label_smoothing =
-                                                  static_cast<float>(label_smoothing)};
 }
 
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path) {

@@ -17,18 +17,6 @@
 
 namespace lockstep::apps {
 
-/// The loss functions, by their names in `--loss`.
-enum class LossKind { sparse_categorical_crossentropy, mean_squared_error };
-LossKind parse_loss(std::string_view name);  ///< throws Error (input) that lists the names
-
-/// A loss as options and checkpoints describe it.
-struct LossChoice {
-  LossKind kind = LossKind::sparse_categorical_crossentropy;
-  double label_smoothing = 0;  ///< of cross-entropy
-
-  model::Loss loss() const;
-};
-
 /// Everything that is needed to construct a network.
 struct ModelSource {
   /// Its key in the configuration that checkpoints store.
@@ -38,7 +26,7 @@ struct ModelSource {
   std::string description = {};  ///< JSON text; empty for a named network
   model::Shape input_shape = {};
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
-  LossChoice loss = {};
+  model::Loss loss = {};
   ImagePreparation images = ImagePreparation::none;   ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
@@ -56,7 +44,7 @@ struct ModelSource {
 
 /// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const LossChoice& loss, ImagePreparation images);
+                         const model::Loss& loss, ImagePreparation images);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
 /// chief reads it. Throws Error (checkpoint). Collective.

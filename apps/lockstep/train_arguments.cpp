@@ -96,6 +96,33 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
   options.buckets = buckets;
 }
 
+void set_label_smoothing(model::Loss& loss, double smoothing) {
+  if (smoothing == 0) return;
+  for (const auto& [name, value] : model::loss_parameters(loss))
+    if (name == "label_smoothing") {
+      *value = static_cast<float>(smoothing);
+      return;
+    }
+  refuse("expected a cross-entropy as --loss with --label-smoothing",
+         fmt::format("got {}", model::name_of(loss)));
+}
+
+/// Of the numbers "1,2.5"; none for "auto" and "".
+std::vector<float> class_weights_of(std::string_view text) {
+  std::vector<float> weights;
+  if (text.empty() || text == "auto") return weights;
+  for (std::string_view rest = text;;) {
+    const std::size_t comma = rest.find(',');
+    const auto weight = parse_number<float>(rest.substr(0, comma));
+    if (!weight)
+      refuse("expected --class-weights to be auto or a number for each class, such as 1,2.5",
+             fmt::format("got \"{}\"", text));
+    weights.push_back(*weight);
+    if (comma == std::string_view::npos) return weights;
+    rest.remove_prefix(comma + 1);
+  }
+}
+
 void add_model_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Model");
   const auto names = zoo::names();
@@ -109,17 +136,36 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
-                  "a checkpoint, or a directory of checkpoints. Ignored when the run resumes from "
+                  "a checkpoint, a directory of checkpoints, or DIR:best. Ignored when the run "
+                  "resumes from "
                   "a checkpoint")
       ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
                    "number of classes may differ");
-  add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
-             "Loss function: sparse-categorical-crossentropy or mean-squared-error");
-  add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
+  command
+      .add_option(
+          "--freeze", a.trainer.freeze,
+          "Parameters that are not trained: patterns of names such as 'conv*' or '*/bias'. "
+          "May be given several times. Batch normalization whose parameters are frozen uses "
+          "its moving statistics (default: none)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  const auto losses = model::loss_names();
+  add_parsed(command, "--loss", a.trainer.loss, model::parse_loss,
+             "sparse-categorical-crossentropy",
+             fmt::format("Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
+                         "binary-crossentropy:label_smoothing=0.1",
+                         list_names(losses)));
+  add_metrics_option(command, a.metrics);
+  add_between(command, "--label-smoothing", a.label_smoothing, 0.0, 1.0,
               "Fraction of the label that is spread over all classes, 0 to 1")
       ->default_str("0");
+  command.add_option("--class-weights", a.class_weights,
+                     "Factors on loss and gradient of the samples of each class, in training "
+                     "alone: W0,W1,..., or auto, with which all classes count the same (reads "
+                     "every record once before the training, each rank its part)");
   add_between(command, "--mixup", a.mixup, 0.0, 4.0,
               "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), "
               "0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy only the sample's "
@@ -163,6 +209,11 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
       .add_option("--validation-data", a.validation_data,
                   "Data to evaluate after each epoch, in the same forms as --data")
       ->group(kCommonOptions);
+  command
+      .add_option("--features", a.data.open.features,
+                  "JSON file that describes the features of a csv: table: numbers, dates, buckets, "
+                  "words, hashed and crossed columns (docs/data.md). A checkpoint stores them")
+      ->type_name("FILE.json");
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true");
   add_parsed(
@@ -197,6 +248,36 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
       ->capture_default_str();
 }
 
+/// `parse` for an option that an empty text leaves out, as in a file of --print-config.
+template <typename Parse>
+auto unless_empty(Parse parse) {
+  return [parse](const std::string& text) {
+    return text.empty() ? std::nullopt : std::optional(parse(text));
+  };
+}
+
+void add_control_options(CLI::App& command, TrainArguments& a) {
+  command.option_defaults()->group("Training");
+  add_at_least(command, "--validate-every", a.fit.validate_every, 0,
+               "Number of steps between validations within epochs, in addition to that at the end "
+               "of each epoch; 0 disables them")
+      ->default_str("0");
+  add_parsed(command, "--early-stop", a.early_stopping,
+             unless_empty(strategy::parse_early_stopping),
+             "End the training when a metric has not improved by more than min_delta (default 0) "
+             "for `patience` epochs (default 3), or validations with --validate-every: "
+             "METRIC[:patience=N,min_delta=X], such as validation_loss:patience=5; METRIC:max or "
+             "METRIC:min sets the better direction (default: none)")
+      ->type_name("METRIC");
+  add_parsed(command, "--reduce-on-plateau", a.plateau, unless_empty(strategy::parse_plateau),
+             "Multiply the learning rate by `factor` (default 0.1) when a metric has not improved "
+             "for `patience` epochs (default 3): METRIC[:KEY=VALUE,...], such as "
+             "validation_loss:factor=0.5,patience=2. Further keys are min_delta, as for "
+             "--early-stop, cooldown (epochs after a reduction that do not count, default 0) and "
+             "min_lr (lower bound of the reduced rate, default 0) (default: none)")
+      ->type_name("METRIC");
+}
+
 void add_communication_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Replicas");
   add_parsed(
@@ -214,6 +295,33 @@ void add_communication_options(CLI::App& command, TrainArguments& a) {
                "optimizer slots and, with --bn sync, moving statistics; 0 checks only at "
                "checkpoints")
       ->default_str(std::to_string(a.fit.check_replicas));
+}
+
+/// The groups of "a/*:lr=0.1,decay=0,b/*:lr=0.2": a part with a colon begins the next one.
+void add_groups(std::vector<strategy::ParameterGroup>& groups, const std::string& text) {
+  const auto refuse_group = [&] {
+    refuse("expected --group PATTERN:lr=X,decay=Y, or one of the two",
+           fmt::format("got \"{}\"", text));
+  };
+  std::string_view rest = text;
+  bool is_first = true;
+  while (is_first || !rest.empty()) {
+    std::string_view part = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(part.size() + 1, rest.size()));
+    if (const std::size_t colon = part.rfind(':'); colon != std::string_view::npos) {
+      groups.push_back({.pattern = std::string(part.substr(0, colon))});
+      part.remove_prefix(colon + 1);
+    } else if (is_first) {
+      refuse_group();
+    }
+    is_first = false;
+    const std::size_t equals = part.find('=');
+    if (equals == std::string_view::npos) refuse_group();
+    const std::optional<float> value = parse_number<float>(part.substr(equals + 1));
+    const std::string_view key = part.substr(0, equals);
+    if (!value || (key != "lr" && key != "decay")) refuse_group();
+    (key == "lr" ? groups.back().learning_rate : groups.back().weight_decay) = value;
+  }
 }
 
 void add_optimizer_options(CLI::App& command, TrainArguments& a) {
@@ -238,11 +346,17 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
       command, "--beta2", given["beta2"], 0.0F, 1.0F,
       "Decay rate of the second moment, for " + list_optimizers(optimizers_with("beta2"), " and "))
       ->default_str("0.999");
-  command.add_option("--epsilon", given["epsilon"],
-                     "Term added to a denominator, which is the norm that divides a layer's "
-                     "learning rate for lars, and the square root of the second moment for the "
-                     "others: " +
-                         list_defaults("epsilon"));
+  add_between(command, "--rho", given["rho"], 0.0F, 1.0F,
+              "Decay rate of the mean square of the gradient, for " + list_defaults("rho"));
+  command.add_option(
+      "--initial-accumulator", given["initial_accumulator"],
+      "Initial sum of squared gradients, for " + list_defaults("initial_accumulator"));
+  command.add_option(
+      "--epsilon", given["epsilon"],
+      "Term added to a denominator, which is the norm that divides a layer's "
+      "learning rate for lars, and the square root of the second moment or of the sum "
+      "of squares for the others: " +
+          list_defaults("epsilon"));
   command.add_option("--trust-coefficient", given["trust_coefficient"],
                      "Update size of a layer as a fraction of its weight norm at learning rate 1, "
                      "for " +
@@ -257,30 +371,54 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
       "Weight decay of all parameters except biases and normalization, decoupled for adamw and "
       "lamb, L2 for the others: " +
           list_defaults("weight_decay"));
+  command
+      .add_option("--ema", a.trainer.ema,
+                  "Decay per update of an exponential moving average of the parameters, such as "
+                  "0.999, with which validation, evaluate and predict compute; 0: none")
+      ->capture_default_str();
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--group",
+          [&groups = a.trainer.groups](const std::vector<std::string>& texts) {
+            groups.clear();
+            for (const std::string& text : texts) add_groups(groups, text);
+          },
+          "Parameters with a peak learning rate or a weight decay of their own, such as "
+          "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that match, the "
+          "last one counts (default: none)")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false);
 }
 
 void add_schedule_options(CLI::App& command, TrainArguments& a) {
   command.option_defaults()->group("Learning rate");
   model::Schedule& schedule = a.trainer.schedule;
   add_parsed(command, "--lr-schedule", schedule.kind, model::parse_schedule, "constant",
-             "Learning-rate schedule: constant, cosine, step or linear");
+             "Learning-rate schedule: constant, cosine, step, linear, polynomial, exponential, "
+             "inverse-sqrt or one-cycle");
   command
       .add_option("--warmup-steps", schedule.warmup_steps,
-                  "Number of steps over which the learning rate rises to its peak")
+                  "Number of steps over which the learning rate rises to its peak; for "
+                  "--lr-schedule one-cycle, 0 means 30 % of the steps")
       ->capture_default_str();
   command
       .add_option(
           "--lr-final", schedule.final_fraction,
-          "Final learning rate as a fraction of the peak, for --lr-schedule cosine and linear")
+          "Final learning rate as a fraction of the peak, for --lr-schedule cosine, linear and "
+          "polynomial")
       ->capture_default_str();
   command
       .add_option("--lr-step-every", schedule.step_every,
                   "Number of steps between reductions of the learning rate; required by "
-                  "--lr-schedule step")
+                  "--lr-schedule step and exponential")
       ->capture_default_str();
   command
       .add_option("--lr-step-factor", schedule.step_factor,
-                  "Factor of each reduction of the learning rate, for --lr-schedule step")
+                  "Factor of each reduction of the learning rate, for --lr-schedule step (at once) "
+                  "and exponential (smoothly over --lr-step-every steps)")
+      ->capture_default_str();
+  command
+      .add_option("--lr-power", schedule.power, "Exponent of --lr-schedule polynomial; 1 is linear")
       ->capture_default_str();
   add_parsed(command, "--lr-scaling", a.trainer.rate_scaling, strategy::parse_rate_scaling, "none",
              "How the learning rate scales with --global-batch: none, linear or sqrt");
@@ -316,6 +454,11 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       ->default_str("0");
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
       ->default_str(std::to_string(checkpoint.keep));
+  add_parsed(command, "--keep-best", checkpoint.keep_best, unless_empty(strategy::parse_keep_best),
+             "Save the checkpoint of each epoch, or validation, in which a metric is the best so "
+             "far, and keep the best one beside the newest: METRIC, such as validation_accuracy, "
+             "METRIC:max or METRIC:min. DIR:best names it in other commands (default: none)")
+      ->type_name("METRIC");
   add_parsed(command, "--resume", checkpoint.resume, parse_resume_option, "auto",
              "Resume from the newest checkpoint: auto (if there is one), never, or require (fail "
              "without one)");
@@ -329,6 +472,12 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
       .add_option("--summary-dir", a.summary_dir,
                   "Directory for TensorBoard event files, which rank 0 writes (default: none)")
       ->type_name("DIR");
+  command
+      .add_option(
+          "--csv-log", a.csv_log,
+          "CSV file with a row of all metrics per epoch, which rank 0 writes, and continues "
+          "when the run resumes (default: none)")
+      ->type_name("FILE");
   add_at_least(command, "--log-every", a.log_every, 0,
                "Number of steps between progress reports; 0 disables them")
       ->default_str(std::to_string(a.log_every))
@@ -375,11 +524,14 @@ void check_schedule_options(const strategy::TrainerOptions& trainer) {
   const model::Schedule defaults;
   const std::string given = fmt::format("got {}", to_string(schedule.kind));
   if (schedule.final_fraction != defaults.final_fraction && schedule.kind != Kind::cosine &&
-      schedule.kind != Kind::linear)
-    refuse("expected --lr-schedule cosine or linear with --lr-final", given);
-  if (schedule.kind != Kind::step &&
+      schedule.kind != Kind::linear && schedule.kind != Kind::polynomial)
+    refuse("expected --lr-schedule cosine, linear or polynomial with --lr-final", given);
+  if (schedule.power != defaults.power && schedule.kind != Kind::polynomial)
+    refuse("expected --lr-schedule polynomial with --lr-power", given);
+  if (schedule.kind != Kind::step && schedule.kind != Kind::exponential &&
       (schedule.step_every != defaults.step_every || schedule.step_factor != defaults.step_factor))
-    refuse("expected --lr-schedule step with --lr-step-every or --lr-step-factor", given);
+    refuse("expected --lr-schedule step or exponential with --lr-step-every or --lr-step-factor",
+           given);
   if (trainer.base_batch != strategy::TrainerOptions{}.base_batch &&
       trainer.rate_scaling == strategy::RateScaling::none)
     refuse("expected --lr-scaling linear or sqrt with --lr-base-batch", "got none");
@@ -392,6 +544,7 @@ void check_checkpoint_options(const strategy::CheckpointPlan& checkpoint) {
   const char* const option = checkpoint.resume == checkpoint::Resume::must  ? "--resume require"
                              : checkpoint.save_every != defaults.save_every ? "--save-every"
                              : checkpoint.keep != defaults.keep             ? "--keep"
+                             : checkpoint.keep_best                         ? "--keep-best"
                                                                             : nullptr;
   if (option != nullptr)
     refuse(fmt::format("expected --checkpoint-dir with {}", option), "it was not given");
@@ -403,6 +556,7 @@ void add_train_options(CLI::App& command, TrainArguments& a) {
   add_model_options(command, a);
   add_data_options(command, a.data);
   add_run_options(command, a);
+  add_control_options(command, a);
   add_place_options(command, a.place);
   add_communication_options(command, a);
   add_optimizer_options(command, a);
@@ -421,12 +575,12 @@ void complete(TrainArguments& a) {
   require_given("--data", a.data.data);
   check_schedule_options(a.trainer);
   check_checkpoint_options(a.fit.checkpoint);
-  if (a.loss.kind != LossKind::sparse_categorical_crossentropy && a.loss.label_smoothing > 0)
-    refuse("expected --loss sparse-categorical-crossentropy with --label-smoothing",
-           "got mean-squared-error");
+  set_label_smoothing(a.trainer.loss, a.label_smoothing);
+  a.trainer.class_weights = class_weights_of(a.class_weights);
+  if (a.fit.validate_every > 0 && a.validation_data.empty())
+    refuse("expected --validation-data with --validate-every", "it was not given");
   if (a.pretrained.reset_head && a.pretrained.path.empty())
     refuse("expected --init-from with --reset-head", "it was not given");
-  a.trainer.loss = a.loss.loss();
   a.trainer.optimizer = optimizer_options(a.optimizer);
   if (a.fit.epochs == 0 && a.fit.steps == 0) a.fit.epochs = 1;
   a.fit.prefetch = a.data.prefetch;

@@ -9,6 +9,8 @@
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
@@ -28,9 +30,10 @@ struct TrainArguments {
   bool verbose = false;
 
   std::string model;
-  LossChoice loss;
   OptimizerArguments optimizer;
-  strategy::TrainerOptions trainer;  ///< complete() sets the loss and the optimizer
+  strategy::TrainerOptions trainer;  ///< complete() sets the optimizer and the class weights
+  double label_smoothing = 0;
+  std::string class_weights;  ///< "auto": as balanced_class_weights(); else also in `trainer`
 
   double mixup = 0;
   std::string validation_data;
@@ -41,6 +44,11 @@ struct TrainArguments {
   strategy::FitOptions fit;
   strategy::Pretrained pretrained;  ///< an empty path: none
 
+  std::optional<strategy::EarlyStoppingOptions> early_stopping;
+  std::optional<strategy::PlateauOptions> plateau;
+
+  std::string csv_log;
+  std::string metrics;  ///< names
   std::string summary_dir;
   std::int64_t log_every = 100;
 };

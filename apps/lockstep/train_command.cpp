@@ -22,10 +22,15 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
+#include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/strategy/callbacks/csv_log.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/callbacks/stragglers.h"
 #include "lockstep/strategy/callbacks/summaries.h"
+#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/remembered_route.h"
 #include "lockstep/strategy/strategies.h"
 #include "lockstep/strategy/trainer.h"
@@ -65,10 +70,19 @@ std::string run_name(const TrainArguments& arguments) {
   return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
 }
 
+/// First those that every rank has, so that a wrong metric is an error before any output.
 std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArguments& arguments,
                                                                 const strategy::Strategy& strategy,
                                                                 const std::string& markdown) {
   std::vector<std::shared_ptr<strategy::Callback>> callbacks;
+  if (arguments.early_stopping)
+    callbacks.push_back(std::make_shared<strategy::EarlyStopping>(*arguments.early_stopping));
+  if (arguments.plateau)
+    callbacks.push_back(std::make_shared<strategy::ReduceOnPlateau>(*arguments.plateau));
+  if (!strategy.is_chief()) return callbacks;
+  if (!arguments.csv_log.empty())
+    callbacks.push_back(
+        std::make_shared<strategy::CsvLog>(arguments.csv_log, strategy.session().logger()));
   if (arguments.output.json)
     callbacks.push_back(
         std::make_shared<strategy::JsonEvents>(stdout, arguments.log_every, run_name(arguments)));
@@ -85,16 +99,19 @@ std::vector<std::shared_ptr<strategy::Callback>> make_callbacks(const TrainArgum
   return callbacks;
 }
 
-/// The validation data have the classes of the training data, by name or number, and no bad records
-/// are skipped.
+/// The validation data have the classes of the training data, by name or number, and the schema of
+/// its table; no bad records are skipped.
 data::Dataset open_validation(const TrainArguments& arguments, const data::Dataset& training) {
   DataArguments same = arguments.data;
   std::int64_t& classes = same.open.tfrecord.classes;
   if (classes == 0) {
-    classes = training.spec().classes;
+    classes = training.spec().classes();
     same.open.tfrecord.classes_by_name = !training.source().class_names().empty();
   }
   same.bad_records.reset();  // each record counts once
+  same.open.table = training.source().table();
+  same.open.features.clear();                            // part of the schema
+  same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   try {
     return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
         .batch(arguments.data.global_batch);
@@ -118,7 +135,7 @@ std::optional<allreduce::Route> remembered_route(const job::Session& session,
 /// output for each value up to the largest.
 void require_classes(const data::Dataset& dataset, const TrainArguments& arguments) {
   constexpr std::int64_t kPlausibleClasses = 1000;
-  const std::int64_t classes = dataset.spec().classes;
+  const std::int64_t classes = dataset.spec().classes();
   if (arguments.data.open.tfrecord.classes == 0 && dataset.source().class_names().empty() &&
       classes > std::max(dataset.size(), kPlausibleClasses))
     throw Error(ErrorCategory::data, dataset.description(),
@@ -136,8 +153,12 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
-  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
+  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.trainer.loss,
                                           arguments.data.images.value_or(ImagePreparation::none));
+  model::Network network = source.make();
+  strategy::TrainerOptions options_of_trainer = arguments.trainer;
+  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
+                                                   model::element_count(network.output_shape()));
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);
@@ -151,14 +172,15 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it
-  if (session.is_chief())
-    fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
+  fit.callbacks = make_callbacks(arguments, *strategy, configuration.markdown);
 
   if (session.is_chief())
     for (const std::string& warning :
          job::placement_warnings(strategy->placements(), fit.data_threads))
       session.logger()->warn(warning);
-  strategy::Trainer trainer(*strategy, source.make(), arguments.trainer);
+  if (arguments.class_weights == "auto")
+    options_of_trainer.class_weights = strategy::balanced_class_weights(*strategy, dataset);
+  strategy::Trainer trainer(*strategy, std::move(network), options_of_trainer);
   const strategy::History history = trainer.fit(dataset, fit);
   return history.end.signal == 0 ? 0 : kSignalStatus + history.end.signal;
 }

@@ -7,6 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/updater.h"
 
 namespace lockstep::checkpoint {
 namespace {
@@ -28,6 +29,10 @@ void read_tensors(const SafetensorsFile& file, const std::string& prefix,
     LOCKSTEP_CHECK(stored != nullptr);
     file.read(*stored, model::ParameterTable::slice(flat, entry));
   }
+}
+
+const model::ParameterTable& slot_table(const ReplicaArrays& arrays) {
+  return arrays.slot_table != nullptr ? *arrays.slot_table : *arrays.parameter_table;
 }
 
 std::string described(const std::string& name, const model::Shape& shape) {
@@ -85,7 +90,7 @@ std::vector<TensorView> model_tensors(const ReplicaArrays& arrays) {
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays) {
   std::vector<TensorView> tensors;
   for (const Slot& slot : arrays.slots)
-    append_tensors(tensors, slot.name + "/", *arrays.parameter_table, slot.values);
+    append_tensors(tensors, slot.name + "/", slot_table(arrays), slot.values);
   return tensors;
 }
 
@@ -115,10 +120,16 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory,
   const SafetensorsFile model(directory / kModelFile);
   read_tensors(model, "", *arrays.parameter_table, arrays.parameters);
   if (arrays.buffer_table != nullptr) read_tensors(model, "", *arrays.buffer_table, arrays.buffers);
-  if (!arrays.slots.empty()) {
-    const SafetensorsFile optimizer(directory / kOptimizerFile);
+  const SafetensorsFile optimizer(directory / kOptimizerFile);
+  if (arrays.slots.empty()) {
+    for (const model::ParameterInfo& entry : arrays.parameter_table->entries())
+      if (const auto* average =
+              optimizer.find(fmt::format("{}/{}", model::kAverageSlot, entry.name));
+          average != nullptr && average->shape == entry.shape)
+        optimizer.read(*average, model::ParameterTable::slice(arrays.parameters, entry));
+  } else {
     for (const Slot& slot : arrays.slots)
-      read_tensors(optimizer, slot.name + "/", *arrays.parameter_table, slot.values);
+      read_tensors(optimizer, slot.name + "/", slot_table(arrays), slot.values);
   }
   return state;
 }

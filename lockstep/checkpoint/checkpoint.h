@@ -15,7 +15,7 @@
 
 namespace lockstep::checkpoint {
 
-/// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the parameters.
+/// One optimizer slot ("momentum", "m", "v"): a flat array in the layout of the trained parameters.
 struct Slot {
   std::string name;         ///< in the optimizer
   std::span<float> values;  ///< flat
@@ -28,6 +28,8 @@ struct ReplicaArrays {
   const model::ParameterTable* buffer_table = nullptr;     ///< null if there are none
   std::span<float> buffers;                                ///< flat
   std::vector<Slot> slots;  ///< empty to restore only the model, for evaluation
+  /// Names and offsets in slots, of the trained parameters; null: parameter_table
+  const model::ParameterTable* slot_table = nullptr;
 };
 
 /// Upper bound of the disk space of a checkpoint of `arrays`, in bytes.
@@ -51,8 +53,9 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
 /// model and in the checkpoint.
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays);
 
-/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Throws Error
-/// (checkpoint).
+/// Reads a checkpoint that passed check_contents() and check_checkpoint_fits(). Without slots,
+/// which is for evaluation, the parameters are their moving averages if the checkpoint has them.
+/// Throws Error (checkpoint).
 TrainingState read_checkpoint_files(const std::filesystem::path& directory,
                                     const ReplicaArrays& arrays);
 

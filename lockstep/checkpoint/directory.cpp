@@ -46,6 +46,7 @@ CheckpointInfo inspect(const fs::path& path) {
     info.sequence = manifest.sequence;
     info.bytes = manifest.total_bytes();
     info.healthy = manifest.healthy;
+    info.best = manifest.best;
     if (!named) info.step = manifest.step;
     if (manifest.step != info.step)
       throw Error(ErrorCategory::checkpoint, path.string(),
@@ -67,13 +68,15 @@ void check_writable(const fs::path& parent, const std::string& prefix) {
 }
 
 /// Bytes of the complete checkpoints in `directory` that may be removed to free space: all but the
-/// newest.
+/// newest and the best.
 std::uint64_t removable_bytes(const fs::path& directory) {
   std::uint64_t bytes = 0;
   bool is_newest = true;
-  for (const CheckpointInfo& info : list_checkpoints(directory)) {
+  const std::vector<CheckpointInfo> found = list_checkpoints(directory);
+  const CheckpointInfo* const best = find_best(found);
+  for (const CheckpointInfo& info : found) {
     if (!info.complete()) continue;
-    if (!std::exchange(is_newest, false)) bytes += info.bytes;
+    if (!std::exchange(is_newest, false) && &info != best) bytes += info.bytes;
   }
   return bytes;
 }
@@ -139,6 +142,26 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& directory) {
     return std::tie(a.sequence, a.step) > std::tie(b.sequence, b.step);
   });
   return found;
+}
+
+const CheckpointInfo* find_best(const std::vector<CheckpointInfo>& found) {
+  const auto best = std::ranges::find_if(found, [](const CheckpointInfo& info) {
+    return info.best && info.complete() && info.healthy;
+  });
+  return best == found.end() ? nullptr : &*best;
+}
+
+fs::path resolve_best(const fs::path& path) {
+  constexpr std::string_view kSuffix = ":best";
+  const std::string& text = path.native();
+  std::error_code ignored;
+  if (!text.ends_with(kSuffix) || fs::exists(path, ignored)) return path;
+  const fs::path directory = text.substr(0, text.size() - kSuffix.size());
+  const std::vector<CheckpointInfo> found = list_checkpoints(directory);
+  if (const CheckpointInfo* const best = find_best(found)) return best->path;
+  throw Error(ErrorCategory::checkpoint, text,
+              "expected a directory with a best checkpoint, which train --keep-best marks",
+              found.empty() ? "there is no checkpoint in it" : "none of its checkpoints is marked");
 }
 
 CheckpointDirectory::CheckpointDirectory(CheckpointOptions options, allreduce::Communicator ranks,
@@ -266,7 +289,7 @@ fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingSt
       temporary.reset();
       return {};
     }
-    commit(temporary->path(), path, state, std::move(files), options.healthy);
+    commit(temporary->path(), path, state, std::move(files), options);
     temporary->release();
     if (options.prune) prune();
     return {};
@@ -310,12 +333,13 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(
 
 void CheckpointDirectory::commit(const fs::path& temporary, const fs::path& path,
                                  const TrainingState& state, std::vector<FileDigest> files,
-                                 bool healthy) const {
+                                 const SaveOptions& options) const {
   std::uint64_t sequence = 0;
   for (const CheckpointInfo& info : list_checkpoints(options_.directory))
     if (info.sequence != std::numeric_limits<std::uint64_t>::max())
       sequence = std::max(sequence, info.sequence);
-  const Manifest manifest{state.step, state.epoch, sequence + 1, std::move(files), healthy};
+  const Manifest manifest{state.step,       state.epoch,     sequence + 1,
+                          std::move(files), options.healthy, options.best};
   write_manifest(temporary, manifest);
   // There is no other checkpoint to fall back to.
   if (options_.keep == 1) check_contents(temporary, manifest);
@@ -332,8 +356,10 @@ void CheckpointDirectory::prune() const {
     // The newest healthy checkpoint may be the cause of steps skipped after it, so keep one more in
     // that case.
     int healthy_to_keep = options_.keep + (found.empty() || found.front().healthy ? 0 : 1);
+    const CheckpointInfo* const best = find_best(found);
     for (const CheckpointInfo& info : found) {
-      const bool stays = info.healthy ? healthy_to_keep-- > 0 : &info == &found.front();
+      const bool stays =
+          info.healthy ? healthy_to_keep-- > 0 || &info == best : &info == &found.front();
       if (!stays) remove_checkpoint(info);
     }
   } catch (const Error& error) {
@@ -356,8 +382,8 @@ void CheckpointDirectory::mark_unhealthy(const fs::path& checkpoint) {
   });
 }
 
-/// Removes the oldest checkpoints until `bytes` are free, but never the newest healthy one that
-/// verifies, and none if none verifies. Returns whether anything was removed.
+/// Removes the oldest checkpoints until `bytes` are free, but never the best one nor the newest
+/// healthy one that verifies, and none if none verifies. Returns whether anything was removed.
 bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
   std::vector<CheckpointInfo> found = list_checkpoints(options_.directory);
   std::erase_if(found, [](const CheckpointInfo& info) { return !info.complete(); });
@@ -374,9 +400,11 @@ bool CheckpointDirectory::make_room(std::uint64_t bytes) const {
     return (info.healthy || !has_healthy) && verifies(info);
   });
   if (kept == found.end()) return false;
+  const CheckpointInfo* const best = find_best(found);
   bool removed = false;
   for (auto oldest = found.end() - 1; oldest > kept && free_bytes(options_.directory) < bytes;
        --oldest) {
+    if (&*oldest == best) continue;
     log_->warn("removing {}: {} has no space for the next checkpoint", oldest->path.string(),
                options_.directory.string());
     remove_checkpoint(*oldest);

@@ -47,6 +47,8 @@ struct SaveOptions {
   bool healthy = true;  ///< false: steps are being skipped; retention does not count it and
                         ///< restore() avoids it
   bool prune = true;    ///< false: older checkpoints are kept until the caller calls prune()
+  /// Set: this is the best checkpoint so far, which prune() keeps until a better one is saved.
+  std::optional<BestMark> best = {};
 };
 
 /// A checkpoint could not be written on some rank: the disk or a quota is full, or the disk failed.
@@ -68,7 +70,8 @@ struct CheckpointInfo {
   /// is complete.
   std::string damage;
 
-  bool healthy = true;  ///< Manifest::healthy
+  bool healthy = true;                ///< Manifest::healthy
+  std::optional<BestMark> best = {};  ///< Manifest::best
 
   bool complete() const { return damage.empty(); }  ///< whether it can be used
 };
@@ -81,6 +84,14 @@ bool is_checkpoint(const std::filesystem::path& path);
 /// readable manifest come first, by step. Only `directory` itself if it is a checkpoint. Empty if
 /// there is no such directory. Throws Error (checkpoint) if it cannot be read.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& directory);
+
+/// The best of `found` (list_checkpoints()): the newest one that is complete, healthy and marked;
+/// null if there is none. Each mark supersedes the earlier ones.
+const CheckpointInfo* find_best(const std::vector<CheckpointInfo>& found);
+
+/// `path`, or for DIR:best the best checkpoint of the directory DIR, unless a file has that name.
+/// Throws Error (checkpoint) if DIR has no best one.
+std::filesystem::path resolve_best(const std::filesystem::path& path);
 
 /// Saves and restores the checkpoints of a run. Every process of the job has one and calls prepare,
 /// save and restore at the same step. `ranks` has one member per process; rank 0 is the chief. The
@@ -105,15 +116,15 @@ class CheckpointDirectory {
   /// Collective. The chief writes to the directory. The other ranks verify that their replicas are
   /// identical, as set by verification(); otherwise the error names rank, file and tensor. A
   /// checkpoint of the same step is replaced. If the disk is full and the new checkpoint is
-  /// healthy, older checkpoints are removed, except the newest healthy one that verifies, and the
-  /// write is retried. With `keep` 1, the new checkpoint is read back before the older one is
-  /// removed. Throws SaveError if it cannot be written.
+  /// healthy, older checkpoints are removed, except the best one and the newest healthy one that
+  /// verifies, and the write is retried. With `keep` 1, the new checkpoint is read back before the
+  /// older one is removed. Throws SaveError if it cannot be written.
   std::filesystem::path save(const ReplicaArrays& arrays, const TrainingState& state,
                              const SaveOptions& options = {});
 
-  /// Removes all but the newest `keep` healthy checkpoints. A checkpoint that is not healthy is
-  /// kept only while it is the newest of all; then one more healthy one is kept too. Runs on the
-  /// chief; failures are logged as warnings.
+  /// Removes all but the newest `keep` healthy checkpoints and the best one. A checkpoint that is
+  /// not healthy is kept only while it is the newest of all; then one more healthy one is kept too.
+  /// Runs on the chief; failures are logged as warnings.
   void prune() const;
 
   /// Marks a checkpoint of this directory as not healthy: no step after it was good. Collective; a
@@ -151,7 +162,8 @@ class CheckpointDirectory {
                                          const ReplicaArrays& arrays, const TrainingState& state,
                                          bool healthy) const;
   void commit(const std::filesystem::path& temporary, const std::filesystem::path& path,
-              const TrainingState& state, std::vector<FileDigest> files, bool healthy) const;
+              const TrainingState& state, std::vector<FileDigest> files,
+              const SaveOptions& options) const;
   bool make_room(std::uint64_t bytes) const;
   void remove_checkpoint(const CheckpointInfo& info) const;
   void check_chief_sees_newest() const;

@@ -43,6 +43,8 @@ void write_manifest(const std::filesystem::path& directory, const Manifest& mani
   nlohmann::ordered_json text = {{"format", kManifestFormat},   {"step", manifest.step},
                                  {"epoch", manifest.epoch},     {"sequence", manifest.sequence},
                                  {"healthy", manifest.healthy}, {"files", json::array()}};
+  if (manifest.best)
+    text["best"] = {{"metric", manifest.best->metric}, {"value", manifest.best->value}};
   for (const FileDigest& file : manifest.files)
     text["files"].push_back(
         {{"name", file.name}, {"bytes", file.bytes}, {"xxh3_64", hex16(file.xxh3)}});
@@ -64,6 +66,11 @@ Manifest read_manifest(const std::filesystem::path& directory) {
                       json_member<std::uint64_t>(parsed, "sequence"),
                       {},
                       !parsed.contains("healthy") || json_member<bool>(parsed, "healthy")};
+    if (parsed.contains("best")) {
+      const json best = json_member<json::object_t>(parsed, "best");
+      manifest.best = {json_member<std::string>(best, "metric"),
+                       json_member<double>(best, "value")};
+    }
     for (const json& file : json_member<json::array_t>(parsed, "files"))
       manifest.files.push_back(digest_from(file));
     for (const char* name : {kModelFile, kOptimizerFile, kStateFile})

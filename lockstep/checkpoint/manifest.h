@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,14 @@ inline constexpr const char* kModelFile = "model.safetensors";          ///< par
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";  ///< slots
 inline constexpr const char* kStateFile = "state.json";                 ///< TrainingState
 
+/// Marks a checkpoint as the best of its training when it was saved.
+struct BestMark {
+  std::string metric;  ///< its name, such as "validation_loss"
+  double value = 0;    ///< finite
+
+  bool operator==(const BestMark&) const = default;
+};
+
 /// The contents of MANIFEST.json.
 struct Manifest {
   std::int64_t step = 0;   ///< updates done
@@ -27,6 +36,7 @@ struct Manifest {
   /// False if steps were being skipped when it was saved, or if no later step was good: training
   /// may have diverged. True for manifests of version 0.1, which lack this field.
   bool healthy = true;
+  std::optional<BestMark> best = {};  ///< of a checkpoint that was the best so far
 
   std::uint64_t total_bytes() const;  ///< of all files
 };

@@ -1,17 +1,54 @@
 // The batches of one process, in the order of training steps.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
+#include "lockstep/base/element_type.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/sample.h"
 
 namespace lockstep::data {
 
+/// One tensor of the samples of a batch.
+struct TensorArray {
+  std::string name;                         ///< as in the spec
+  ElementType type = ElementType::float32;  ///< uint8 for images that are pixels
+  std::size_t elements = 0;                 ///< of one sample
+  std::vector<std::byte> bytes = {};        ///< [samples, shape...]
+
+  /// The elements of all samples. Throws Error (input) for another type than that of the tensor.
+  template <typename T>
+  std::span<T> as() {
+    return all().as<T>();
+  }
+  /// The same.
+  template <typename T>
+  std::span<const T> as() const {
+    return const_cast<TensorArray*>(this)->all().as<T>();
+  }
+  bool operator==(const TensorArray&) const = default;
+
+ private:
+  TensorView all() {
+    const std::size_t of_one = element_bytes(type);
+    return {name, type, bytes.data(), of_one == 0 ? 0 : bytes.size() / of_one};
+  }
+};
+
 /// One replica's part of a global batch.
 struct Batch {
+  Batch() = default;
+  /// Memory of `count` samples; see lay_out().
+  explicit Batch(const SampleSpec& spec, std::int64_t count = 1, bool pixels = false) {
+    lay_out(spec, count, pixels);
+  }
+
   /// Step since the start of training (epoch * steps_per_epoch + step within the epoch).
   std::int64_t step = 0;
   std::int64_t epoch = 0;         ///< counted from 0
@@ -23,16 +60,46 @@ struct Batch {
   /// the order of the global batch.
   std::int64_t micro_batches = 1;
   std::vector<std::int64_t> record_ids;  ///< [samples]
-  std::vector<float> features;           ///< [samples, shape...]
-  /// [samples, shape...] instead of features, if the stream provides pixels.
-  std::vector<std::uint8_t> pixels;
+  std::vector<TensorArray> inputs;       ///< one array per input of the data set
+  std::vector<TensorArray> targets;      ///< one array per target of the data set
+  std::vector<float> weights;            ///< [samples] if the data set has weights
   /// Applied to the pixels when they are converted to features.
   ChannelNormalization normalization;
-  std::vector<std::int32_t> labels;  ///< [samples] if the data set has classes, otherwise empty
-  std::vector<float> targets;  ///< [samples, targets] if the data set has targets, otherwise empty
   std::vector<std::int32_t> partner_labels;  ///< [samples] with mixup, otherwise empty
-  /// [samples] with mixup: weight of `labels`; the remainder is the weight of `partner_labels`
+  /// [samples] with mixup: weight of labels(); the remainder is the weight of `partner_labels`
   std::vector<float> label_weights;
+
+  /// Sizes the arrays for `count` samples; the first input as uint8 if `pixels`. Allocates only if
+  /// they have less memory.
+  void lay_out(const SampleSpec& spec, std::int64_t count, bool pixels = false);
+  /// Views of sample `index`, valid until the next lay_out().
+  Sample sample(std::size_t index = 0);
+  /// Moves the views of a sample() to sample `index`.
+  void move_to(std::size_t index, Sample& sample);
+
+  /// The array called `name`. Throws Error (input) that lists the names if there is none.
+  const TensorArray& input(std::string_view name) const;
+  const TensorArray& target(std::string_view name) const;  ///< likewise
+
+  /// The first input, [samples, shape...]; empty if it is not float32.
+  std::span<const float> features() const { return first_of<float>(inputs); }
+  std::span<float> features() { return first_of<float>(inputs); }  ///< the same
+  /// The first input if it is uint8; features() is then empty.
+  std::span<const std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
+  std::span<std::uint8_t> pixels() { return first_of<std::uint8_t>(inputs); }  ///< the same
+  /// The class numbers in the first target; empty if it has none.
+  std::span<const std::int32_t> labels() const { return first_of<std::int32_t>(targets); }
+  std::span<std::int32_t> labels() { return first_of<std::int32_t>(targets); }  ///< the same
+  /// The first target, [samples, shape...]; empty if it is not float32.
+  std::span<const float> values() const { return first_of<float>(targets); }
+  std::span<float> values() { return first_of<float>(targets); }  ///< the same
+
+ private:
+  template <typename T, typename Arrays>
+  static auto first_of(Arrays& arrays) -> decltype(arrays.front().template as<T>()) {
+    if (arrays.empty() || arrays.front().type != element_type_of<T>()) return {};
+    return arrays.front().template as<T>();
+  }
 };
 
 /// Selects the steps and the parts of batches that one process reads.

@@ -30,6 +30,7 @@ Dataset::Dataset(std::shared_ptr<const Description> description)
     : description_(std::move(description)) {}
 
 Dataset Dataset::from_source(std::shared_ptr<const RecordSource> source) {
+  check_spec(source->spec(), source->description());
   return Dataset(std::make_shared<const Description>()).with_records(std::move(source));
 }
 
@@ -63,6 +64,12 @@ Dataset Dataset::synthetic(std::vector<std::int64_t> shape, std::int64_t classes
 Dataset Dataset::from_memory(MemoryFeatures features, MemoryLabels labels, SampleSpec spec) {
   return from_source(
       std::make_shared<MemorySource>(std::move(features), std::move(labels), std::move(spec)));
+}
+
+Dataset Dataset::from_memory(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets,
+                             SampleSpec spec, std::vector<float> weights) {
+  return from_source(std::make_shared<MemorySource>(std::move(inputs), std::move(targets),
+                                                    std::move(spec), std::move(weights)));
 }
 
 Dataset Dataset::from_generator(SampleSpec spec, std::int64_t count, SampleGenerator generate) {
@@ -163,7 +170,7 @@ Dataset Dataset::images(const ImageRecipe& recipe) const {
   if (!source().has_images())
     throw Error(ErrorCategory::input, "images", "expected image records",
                 "the records of " + description() + " are not images");
-  const std::vector<std::int64_t>& stored = source().spec().shape;
+  const std::vector<std::int64_t>& stored = source().spec().shape();
   if (!source().has_encoded_images() && (stored.size() != 3 || stored.back() != recipe.channels))
     throw Error(
         ErrorCategory::input, "images",
@@ -171,7 +178,7 @@ Dataset Dataset::images(const ImageRecipe& recipe) const {
         fmt::format("the images of {} are [{}]", description(), fmt::join(stored, ", ")));
   return with([&](Description& changed) {
     changed.images = std::make_shared<const ImageTransform>(recipe);
-    changed.spec.shape = {recipe.height, recipe.width, recipe.channels};
+    changed.spec.inputs.front().shape = {recipe.height, recipe.width, recipe.channels};
   });
 }
 
@@ -180,7 +187,8 @@ Dataset Dataset::map(SampleMap map) const {
 }
 
 Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
-  const std::int64_t channels = spec().shape.empty() ? 0 : spec().shape.back();
+  const bool has_floats = !spec().inputs.empty() && spec().inputs[0].type == ElementType::float32;
+  const std::int64_t channels = has_floats ? spec().shape().back() : 0;
   const auto given =
       std::span(normalization.deviation)
           .first(std::clamp(normalization.channels, 0, ChannelNormalization::kMaxChannels));
@@ -197,9 +205,12 @@ Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
 
 Dataset Dataset::mixup(double alpha) const {
   if (alpha != 0) check_mixup(alpha);
-  if (alpha != 0 && spec().classes == 0)
+  if (alpha != 0 && spec().classes() == 0)
     throw Error(ErrorCategory::input, "mixup", "expected a data set with classes",
                 description() + " has no classes");
+  if (alpha != 0 && !spec().is_single())
+    throw Error(ErrorCategory::input, "mixup", "expected one input and one label, without weights",
+                "got " + to_string(spec()));
   return with([&](Description& changed) { changed.mixup_alpha = alpha; });
 }
 
@@ -229,7 +240,7 @@ Dataset Dataset::skip_bad_records(std::int64_t limit) const {
 Dataset Dataset::with_classes(std::vector<std::string> names) const {
   return with([&](Description& changed) {
     changed.source = std::make_shared<RenumberedSource>(description_->source, std::move(names));
-    changed.spec.classes = changed.source->spec().classes;
+    changed.spec.targets = changed.source->spec().targets;
   });
 }
 

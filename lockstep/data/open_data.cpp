@@ -81,9 +81,13 @@ Paths synthetic_files(const std::string& text, const DataSpecOptions& options) {
 /// A test set that numbers its categorical values itself would not match the training set.
 Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   const std::string where = "csv:" + text;
-  const CsvSpec table = CsvSpec::parse(text, "--data " + where);
+  CsvSpec table = CsvSpec::parse(text, "--data " + where);
+  table.options.schema = options.table;
+  table.options.may_lack_labels = options.may_lack_labels;
+  if (table.options.features.empty()) table.options.features = options.features;
+  if (!table.options.scale && !options.scales_tables) table.options.scale = ColumnScale::none;
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
-  if (options.part == "test" && source->has_words_of_its_own())
+  if (options.part == "test" && source->is_self_taught())
     fail_input(
         where,
         "expected like=FILE, the training table that defines the numbers of categorical values",
@@ -98,12 +102,12 @@ Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
   Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
   const std::int64_t classes = options.tfrecord.classes_by_name ? 0 : options.tfrecord.classes;
-  if (classes > 0 && dataset.spec().classes != classes)
+  if (classes > 0 && dataset.spec().classes() != classes)
     throw Error(ErrorCategory::data, directory,
                 fmt::format("expected folders of {} classes, including empty ones, because their "
                             "order defines the class numbers",
                             classes),
-                fmt::format("there are {}", dataset.spec().classes));
+                fmt::format("there are {}", dataset.spec().classes()));
   return dataset;
 }
 

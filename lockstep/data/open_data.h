@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,11 @@ struct DataSpecOptions {
   std::string part = "train";  ///< the part, train or test, if the text does not name one
   TFRecordOptions tfrecord;    ///< options for TFRecord files
   std::uint64_t seed = 1;      ///< seed of synthetic samples
+  /// The schema of the training table, for tables without `like`; null: a table has its own.
+  std::shared_ptr<const TableSchema> table = {};
+  bool scales_tables = true;     ///< the default of CsvOptions::scale; false: ColumnScale::none
+  bool may_lack_labels = false;  ///< of tables, as in CsvOptions
+  std::filesystem::path features = {};  ///< CsvOptions::features of tables that state none
   /// Where system packages install data sets.
   std::filesystem::path system_dir = "/usr/share/datasets";
 };

@@ -91,34 +91,6 @@ void throw_too_many_bad(std::int64_t limit, std::string_view one) {
               fmt::format("there are more, such as: {}", one));
 }
 
-std::int64_t SampleSpec::feature_count() const {
-  std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
-}
-
-void check_shape(std::span<const std::int64_t> shape, const std::string& where) {
-  constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
-  std::int64_t count = 1;
-  bool is_sensible = !shape.empty();
-  for (const std::int64_t extent : shape) {
-    is_sensible = is_sensible && extent > 0 && extent <= kMaxElements / count;
-    if (!is_sensible) break;
-    count *= extent;
-  }
-  if (!is_sensible)
-    throw Error(ErrorCategory::input, where,
-                "expected a shape with positive extents and at most 2^28 elements",
-                fmt::format("got [{}]", fmt::join(shape, ", ")));
-}
-
-void check_spec(const SampleSpec& spec, const std::string& where) {
-  check_shape(spec.shape, where);
-  if (spec.classes < 0 || spec.targets < 0 || (spec.classes > 0) == (spec.targets > 0))
-    throw Error(ErrorCategory::input, where, "expected a number of classes or a number of targets",
-                fmt::format("got {} classes and {} targets", spec.classes, spec.targets));
-}
-
 std::string text_of_labels(std::int64_t lowest, std::int64_t highest) {
   if (lowest <= 0 || lowest > highest) return "";
   return fmt::format(", labels from {} to {} ({} classes, none of class 0)", lowest, highest,
@@ -135,12 +107,73 @@ std::optional<std::size_t> different_feature(const std::vector<std::string>& nam
   return std::nullopt;
 }
 
-void Sample::set_image(std::span<const std::uint8_t> image,
+void throw_wrong_type(std::string_view name, ElementType requested, ElementType type) {
+  throw Error(ErrorCategory::input, name,
+              fmt::format("expected a tensor of {}", to_string(requested)),
+              fmt::format("it is {}", to_string(type)));
+}
+
+void throw_no_tensor(std::string_view what, std::string_view name,
+                     const std::vector<std::string_view>& known) {
+  if (known.empty())
+    throw Error(ErrorCategory::input, what, fmt::format("expected one called \"{}\"", name),
+                "there are none");
+  refuse_name(what, name, known);
+}
+
+const TensorView& Sample::input(std::string_view name) const {
+  return find_tensor(std::span(inputs), "inputs of the sample", name);
+}
+
+const TensorView& Sample::target(std::string_view name) const {
+  return find_tensor(std::span(targets), "targets of the sample", name);
+}
+
+void Sample::throw_no_label() {
+  throw Error(ErrorCategory::input, "label of the sample",
+              "expected a class number as the first target", "the data set has none");
+}
+
+std::span<std::uint8_t> StoredImage::allocate(std::size_t count) {
+  memory.resize(count);
+  const std::span pixels(reinterpret_cast<std::uint8_t*>(memory.data()), count);
+  bytes = pixels;
+  return pixels;
+}
+
+void StoredImage::read(const RecordSource& from, std::int64_t id, Sample& sample) {
+  bytes = {};
+  is_encoded = false;
+  source = nullptr;
+  is_mapped = false;
+  struct Request {  // ends with the call, also by an exception
+    Sample& sample;
+    ~Request() { sample.image = nullptr; }
+  } const request{sample};
+  sample.image = this;
+  from.read(id, sample);
+}
+
+void RecordSource::fail_image(std::int64_t /*record_id*/, const Error& error) const {
+  throw Error(error);
+}
+
+void Sample::set_image(std::span<const std::uint8_t> pixels_of_image,
                        const ChannelNormalization& normalization) {
-  if (images != nullptr) return images->take_stored(image, *this);
-  if (pixels.empty()) return pixels_to_features(image, normalization, features);
-  LOCKSTEP_CHECK_OP(image.size(), ==, pixels.size());
-  std::memcpy(pixels.data(), image.data(), image.size());
+  if (image == nullptr) return set_image_view(pixels_of_image, normalization);
+  std::ranges::copy(pixels_of_image, image->allocate(pixels_of_image.size()).begin());
+}
+
+void Sample::set_image_view(std::span<const std::uint8_t> pixels_of_image,
+                            const ChannelNormalization& normalization) {
+  if (image != nullptr) {
+    image->bytes = pixels_of_image;
+    return;
+  }
+  const std::span<std::uint8_t> to = pixels();
+  if (to.empty()) return pixels_to_features(pixels_of_image, normalization, features());
+  LOCKSTEP_CHECK_OP(pixels_of_image.size(), ==, to.size());
+  std::memcpy(to.data(), pixels_of_image.data(), pixels_of_image.size());
 }
 
 }  // namespace lockstep::data

@@ -1,6 +1,7 @@
 // Samples, their sources, and damage of record files.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -11,9 +12,11 @@
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/element_type.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/data/order/batch_plan.h"
+#include "lockstep/data/sample_spec.h"
 
 namespace lockstep::data {
 
@@ -87,17 +90,6 @@ struct BadRecord {
 /// Throws the Error (data) for more than `limit` bad records, with `one` as an example.
 [[noreturn]] void throw_too_many_bad(std::int64_t limit, std::string_view one);
 
-/// The shape and label type of a data set's decoded records.
-struct SampleSpec {
-  std::vector<std::int64_t> shape;  ///< shape of the features without the batch: [H, W, C] or [F]
-  std::int64_t classes = 0;  ///< labels are 0 .. classes-1; 0 if the data set has targets instead
-  /// Number of float targets per sample (regression); 0 if the data set has classes.
-  std::int64_t targets = 0;
-
-  std::int64_t feature_count() const;  ///< product of `shape`
-  bool operator==(const SampleSpec&) const = default;
-};
-
 /// For descriptions of data whose labels are numbers: ", labels from 1 to 3 (4 classes, none of
 /// class 0)". Empty if `lowest` is 0.
 std::string text_of_labels(std::int64_t lowest, std::int64_t highest);
@@ -108,40 +100,102 @@ std::string text_of_labels(std::int64_t lowest, std::int64_t highest);
 std::optional<std::size_t> different_feature(const std::vector<std::string>& names,
                                              const std::vector<std::string>& others);
 
-struct Sample;
+/// Throws Error (input) for the access to the tensor `name` of `type` as `requested`.
+[[noreturn]] void throw_wrong_type(std::string_view name, ElementType requested, ElementType type);
+/// Throws Error (input) that lists the `known` names of `what`, such as "inputs".
+[[noreturn]] void throw_no_tensor(std::string_view what, std::string_view name,
+                                  const std::vector<std::string_view>& known);
 
-/// Converts an image to a sample's features, or to its pixels if those are requested. Throws Error
-/// (data) for an image that it does not support.
-class ImageStep {
- public:
-  virtual ~ImageStep() = default;
-  /// Takes stored pixels [shape...] of the data set.
-  virtual void take_stored(std::span<const std::uint8_t> pixels, Sample& sample) = 0;
-  /// Takes a JPEG or PNG file.
-  virtual void take_encoded(std::span<const std::uint8_t> file, Sample& sample) = 0;
+/// The one of `tensors` that is called `name`; throws throw_no_tensor() if there is none.
+template <typename Tensor>
+Tensor& find_tensor(std::span<Tensor> tensors, std::string_view what, std::string_view name) {
+  std::vector<std::string_view> known;
+  for (Tensor& tensor : tensors)
+    if (tensor.name == name) return tensor;
+  for (const Tensor& tensor : tensors) known.push_back(tensor.name);
+  throw_no_tensor(what, name, known);
+}
+
+struct Sample;
+class RecordSource;
+
+/// The first input of a record as it is stored, for a caller of RecordSource::read() that decodes
+/// it itself.
+struct StoredImage {
+  std::span<const std::uint8_t> bytes = {};  ///< valid until this thread reads another record
+  bool is_encoded = false;                   ///< a JPEG or PNG file; otherwise pixels [shape...]
+  std::string memory = {};                   ///< of `bytes`, if the source does not hold them
+  const RecordSource* source = nullptr;      ///< knows the file of the image; null: nothing to add
+  std::int64_t record_id = 0;                ///< in `source`
+  bool is_mapped = false;                    ///< the bytes can be lost: RecordSource::keeps_image()
+
+  /// `count` pixels in `memory`, to be written.
+  std::span<std::uint8_t> allocate(std::size_t count);
+  /// Reads a record, with its first input into this object.
+  void read(const RecordSource& from, std::int64_t id, Sample& sample);
 };
 
-/// Throws Error (input) unless the shape has at least one extent, all extents are positive, and
-/// their product is at most 2^28.
-void check_shape(std::span<const std::int64_t> shape, const std::string& where);
+/// One tensor of a sample: a view of the memory of its batch.
+struct TensorView {
+  std::string_view name;                    ///< as in the spec
+  ElementType type = ElementType::float32;  ///< uint8 for images whose pixels are requested
+  std::byte* data = nullptr;                ///< of the first element
+  std::size_t elements = 0;                 ///< number of elements
 
-/// Checks the shape as check_shape() does, and that the spec has either classes or targets.
-void check_spec(const SampleSpec& spec, const std::string& where);
+  /// The elements, row-major. Throws Error (input) for another type than that of the tensor.
+  template <typename T>
+  std::span<T> as() const {
+    if (type != element_type_of<T>()) throw_wrong_type(name, element_type_of<T>(), type);
+    return elements_as<T>();
+  }
 
-/// One decoded record, as views of the memory of its batch.
+ private:
+  friend struct Sample;
+  template <typename T>
+  std::span<T> elements_as() const {
+    return {reinterpret_cast<T*>(data), elements};
+  }
+};
+
+/// One decoded record, as views of the memory of its batch (Batch::sample). Images are float32,
+/// value / 255, or uint8 if pixels are requested.
 struct Sample {
-  std::span<float> features;  ///< [shape...], row-major; uint8 images are stored as value / 255
-  std::int32_t label = 0;     ///< if the data set has classes
-  std::span<float> targets;   ///< if the data set has targets
-  /// [shape...], if pixels are requested; `features` is then empty.
-  std::span<std::uint8_t> pixels = {};
-  ImageStep* images = nullptr;  ///< receives images; null: they become features or pixels as stored
-  std::uint64_t seed = 0;       ///< seed and epoch of the pass; sources with maps or recipes
-  std::int64_t epoch = 0;       ///< build a SampleKey from them and the record id
+  std::vector<TensorView> inputs = {};   ///< as in the spec
+  std::vector<TensorView> targets = {};  ///< as in the spec
+  float weight = 1;                      ///< in the loss, if the spec is weighted
+  StoredImage* image = nullptr;  ///< receives the first input as stored; null: it is decoded
+  std::uint64_t seed = 0;        ///< seed and epoch of the pass; sources with maps or recipes
+  std::int64_t epoch = 0;        ///< build a SampleKey from them and the record id
+
+  /// The input called `name`. Throws Error (input) that lists the names if there is none.
+  const TensorView& input(std::string_view name) const;
+  const TensorView& target(std::string_view name) const;  ///< likewise
+
+  std::span<float> features() const { return first_of<float>(inputs); }  ///< of the first input
+  /// Of the first input if it is uint8; features() is then empty.
+  std::span<std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
+  std::span<float> values() const { return first_of<float>(targets); }  ///< of the first target
+  /// The class number in the first target. Throws Error (input) if it is no class number.
+  std::int32_t& label() const {
+    if (targets.empty() || targets.front().type != ElementType::int32) throw_no_label();
+    return *reinterpret_cast<std::int32_t*>(targets.front().data);
+  }
 
   /// Stores a uint8 image; `normalization` applies to features only.
-  void set_image(std::span<const std::uint8_t> image,
+  void set_image(std::span<const std::uint8_t> pixels_of_image,
                  const ChannelNormalization& normalization = {});
+  /// The same without a copy for a StoredImage: the image must stay until this thread reads another
+  /// record.
+  void set_image_view(std::span<const std::uint8_t> pixels_of_image,
+                      const ChannelNormalization& normalization = {});
+
+ private:
+  template <typename T>
+  static std::span<T> first_of(const std::vector<TensorView>& tensors) {
+    if (tensors.empty() || tensors.front().type != element_type_of<T>()) return {};
+    return tensors.front().elements_as<T>();
+  }
+  [[noreturn]] static void throw_no_label();
 };
 
 /// The values that a map may depend on, so that its result is the same on every rank and after a
@@ -158,17 +212,21 @@ using SampleMap = std::function<void(Sample&, const SampleKey&)>;
 /// Returns whether to keep a sample. Called from several threads concurrently.
 using SamplePredicate = std::function<bool(const Sample&)>;
 
-/// Writes the whole record `record_id` to the sample's features and its label or targets. Called
-/// from several threads concurrently, in any order, possibly more than once per record. It must be
-/// a pure function of the record id.
+/// Writes the whole record `record_id` to the sample's inputs and targets. Called from several
+/// threads concurrently, in any order, possibly more than once per record. It must be a pure
+/// function of the record id.
 using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sample)>;
 
 /// The features of all records, consecutive: floats or uint8 images.
 using MemoryFeatures = std::variant<std::vector<float>, std::vector<std::uint8_t>>;
 /// Class numbers [N], or targets [N, targets].
 using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>;
+/// One tensor of all records, consecutive: [N, shape...].
+using MemoryTensor = std::variant<std::vector<float>, std::vector<std::uint8_t>,
+                                  std::vector<std::int32_t>, std::vector<std::int64_t>>;
 
 struct ImageRecipe;
+struct TableSchema;
 
 /// What was done to records, for a later evaluation of the model that was trained on them.
 struct RecordChanges {
@@ -190,30 +248,37 @@ struct StoredFile {
 class RecordSource {
  public:
   virtual ~RecordSource() = default;
-  virtual const SampleSpec& spec() const = 0;  ///< shape and labels of all samples
+  virtual const SampleSpec& spec() const = 0;  ///< the tensors of all samples
   /// Number of records; ids are 0 .. size()-1.
   virtual std::int64_t size() const = 0;
-  /// Whether the records are uint8 images, so that read() supports pixels and an ImageStep.
+  /// Whether the first input is a uint8 image, so that read() supports pixels and a StoredImage.
   virtual bool has_images() const { return false; }
   /// Whether these images are JPEG or PNG files, which may have any size.
   virtual bool has_encoded_images() const { return false; }
   /// Normalization that converts its pixels to features, in addition to value / 255. Features are
   /// already normalized.
   virtual ChannelNormalization normalization() const { return {}; }
-  /// Decodes record `record_id` into `sample`, whose spans have the spec's sizes. Thread-safe.
+  /// Decodes record `record_id` into `sample`, whose views have the spec's sizes. Thread-safe.
   /// Throws Error (data) with file, record, byte offset and kind of damage; also for a label
   /// outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;
+  /// Whether the bytes of an image of this source are still those that read() left: the disk of a
+  /// mapped file may fail while they are decoded.
+  virtual bool keeps_image(const StoredImage& /*image*/) const { return true; }
+  /// Throws `error`, which is about the image of a record, with its file and record if known.
+  [[noreturn]] virtual void fail_image(std::int64_t record_id, const Error& error) const;
   /// Class names by class number; empty if unknown.
   virtual std::vector<std::string> class_names() const { return {}; }
   /// Whether the number of classes is only what the labels, or the caller, say: another data set of
   /// the same classes may have more.
   virtual bool counts_classes() const { return false; }
-  /// Feature names by index, such as the columns of a table; a column without a name has its
-  /// number, from 1. Empty if unknown.
+  /// Names of the elements of the first input by index, such as the columns of a table; a column
+  /// without a name has its number, from 1. Empty if unknown.
   virtual std::vector<std::string> feature_names() const { return {}; }
-  /// The same for targets.
+  /// The same for the first target.
   virtual std::vector<std::string> target_names() const { return {}; }
+  /// The meaning of a table's columns; null for other data.
+  virtual std::shared_ptr<const TableSchema> table() const { return nullptr; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }
@@ -229,5 +294,27 @@ class RecordSource {
   /// The processing of the records.
   virtual RecordChanges changes() const { return {}; }
 };
+
+/// Reads a record and calls use(image) with its first input as stored. An Error of `use` gets the
+/// file and the record of the image.
+template <typename Use>
+void read_with_image(const RecordSource& source, std::int64_t record_id, Sample& sample,
+                     StoredImage& image, Use use) {
+  const std::uint64_t seed = sample.seed;
+  const std::int64_t epoch = sample.epoch;
+  const auto is_kept = [&] { return image.source == nullptr || image.source->keeps_image(image); };
+  do {
+    sample.seed = seed;
+    sample.epoch = epoch;
+    image.read(source, record_id, sample);
+    try {
+      use(image);
+    } catch (const Error& error) {
+      if (!is_kept()) continue;
+      if (image.source != nullptr) image.source->fail_image(image.record_id, error);
+      throw;
+    }
+  } while (!is_kept());
+}
 
 }  // namespace lockstep::data

@@ -35,6 +35,12 @@ class StatisticsExchange {
   virtual void sum(std::span<float> values) = 0;
 };
 
+/// Where a pass reads an input of the network: as features in the plan's type, or as indices.
+struct LoadedInput {
+  TensorView features;              ///< of a float32 input
+  std::span<std::int32_t> indices;  ///< of an int32 input
+};
+
 /// How the loss of a part is scaled into gradients.
 struct GradientScale {
   std::int64_t divisor = 0;  ///< samples of the global batch
@@ -74,11 +80,11 @@ class Backend {
   /// with `staged`. Other batches may be loaded in between. Does nothing if the batch is read in
   /// place.
   virtual void stage(const BatchView& /*batch*/) {}
-  /// Moves a batch to where the pass reads it: writes its features to `input` in the plan's type,
-  /// with additional channels of zeros if it has space for them, unless `input` is empty. Returns
-  /// the features: `input`, or their place in host memory. Not part of the work that can be
-  /// recorded and replayed.
-  virtual TensorView load(const TensorView& input, const BatchView& batch, bool staged) = 0;
+  /// Moves a batch to where the pass reads it: writes the features of each input in the plan's
+  /// type, with additional channels of zeros if there is space for them, or its indices, to where
+  /// `inputs` says. Those that are empty are set to their place in host memory. Not part of the
+  /// work that can be recorded and replayed.
+  virtual void load(std::span<LoadedInput> inputs, const BatchView& batch, bool staged) = 0;
 
   /// Adds the loss and metrics of `outputs` [samples, width] for the targets loaded last to the
   /// sums of the step. If `gradient` is not empty, also writes the gradient of the outputs, with
@@ -102,7 +108,7 @@ class Backend {
   virtual void accumulate(const TensorView& target, const TensorView& addend) = 0;
   /// target[i] = source[i]; both have the same type
   virtual void copy(const TensorView& target, const TensorView& source) = 0;
-  virtual void fill_with_zeros(std::span<float> target) = 0;  ///< target[i] = 0
+  virtual void fill_with_zeros(const TensorView& target) = 0;  ///< target[i] = 0
   /// target[i] = source[i], converted from float32 to the backend's precision.
   virtual void narrow(const TensorView& target, std::span<const float> source) = 0;
   /// Converts arrays of the backend's precision to float32.

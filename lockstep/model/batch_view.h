@@ -1,6 +1,7 @@
 // The part of a global batch that one model processes.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 
@@ -9,15 +10,35 @@
 
 namespace lockstep::model {
 
-/// The inputs of one part of a global batch, in host memory owned by the caller. They are features,
-/// or uint8 images that are converted to features on the model's device.
-struct BatchView {
-  std::int64_t samples = 0;                   ///< may be 0: the gradients are then zero
-  std::span<const float> features = {};       ///< [samples, input shape...]
-  std::span<const std::uint8_t> pixels = {};  ///< [samples, input shape...], instead of features
+/// One input of a network for one part of a global batch: one array [samples, input shape...] in
+/// host memory owned by the caller. An int32 input has indices. Others have features, or uint8
+/// images that are converted to features on the model's device.
+struct InputView {
+  std::span<const float> features = {};        ///< of a float32 input
+  std::span<const std::uint8_t> pixels = {};   ///< instead of features
+  std::span<const std::int32_t> indices = {};  ///< of an int32 input
   /// Applied to the pixels when they are converted to features.
   ChannelNormalization normalization = {};
-  Targets targets = {};  ///< targets of the same samples
+};
+
+/// The part of a global batch that one model processes.
+struct BatchView {
+  std::int64_t samples = 0;  ///< may be 0: the gradients are then zero
+  // The input of a network that has one.
+  std::span<const float> features = {};        ///< as in InputView
+  std::span<const std::uint8_t> pixels = {};   ///< as in InputView
+  std::span<const std::int32_t> indices = {};  ///< as in InputView
+  ChannelNormalization normalization = {};     ///< as in InputView
+  Targets targets = {};                        ///< targets of the same samples
+  /// All inputs, in the order of Network::inputs(), instead of the four above.
+  std::span<const InputView> inputs = {};
+
+  std::size_t input_count() const { return inputs.empty() ? 1 : inputs.size(); }  ///< at least 1
+  /// The input with this index.
+  InputView input(std::size_t index) const {
+    if (inputs.empty()) return {features, pixels, indices, normalization};
+    return inputs[index];
+  }
 };
 
 }  // namespace lockstep::model

@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/float16.h"
+#include "lockstep/base/text.h"
+#include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/backend.h"
 #include "lockstep/model/plan.h"
@@ -30,12 +33,17 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
     : network_(std::move(network)),
       backend_(make_backend(device, options)),
       normalizes_together_(options.statistics != nullptr) {
-  if (network_->nodes().empty())
-    throw Error(ErrorCategory::input, network_->name(), "expected a network of at least one layer",
-                "got none");
+  network_->check_complete();
+  index_limits_.resize(network_->inputs().size());
+  for (const Node& node : network_->nodes()) {
+    const std::int64_t count = node.layer->traits().index_count;
+    if (count == 0) continue;
+    IndexLimit& limit = index_limits_[input_index(node.inputs.front())];
+    if (count < limit.count) limit = {.count = count, .layer = node.name};
+  }
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
   buffers_ = allocate_floats(backend_->allocator(), buffer_table().flat_size());
-  gradients_ = allocate_floats(gradients, parameter_table().flat_size());
+  gradients_ = allocate_floats(gradients, trained_table().flat_size());
   if (options.precision != Precision::float32)
     weights_ = backend_->allocator().allocate(parameter_table().flat_size() *
                                               element_bytes(options.precision));
@@ -129,14 +137,15 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context, con
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   if (batch.samples == 0)
     return prepare(0, true);  // not in the step, where the other replicas wait
+  check_inputs(batch);
   // first, because compiling a plan registers its layers with the backend
-  const TensorView input = plan(batch.samples, true).input();
+  Plan& active = plan(batch.samples, true);
   backend_->begin_pass({.training = true,
                         .seed = context.seed,
                         .step = context.step,
                         .first_sample = context.first_sample},
                        {.divisor = context.global_samples, .loss_scale = context.loss_scale});
-  loaded_ = backend_->load(input, batch, staged);
+  active.load(batch, staged);
 }
 
 void CompiledModel::stage(const BatchView& batch) {
@@ -152,19 +161,27 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
                          .step = context.step,
                          .first_sample = context.first_sample,
                          .profile = context.profile};
-  active.forward(loaded_, pass);
+  active.forward(pass);
+  for (std::size_t k = 1; k < network_->outputs().size(); ++k)  // the loss is of the first
+    backend_->fill_with_zeros(active.output_gradient(k));
   const TensorView output = active.output();
   const TensorView gradient = active.output_gradient();
   backend_->compute_loss(loss, output, samples, gradient);
+  // Before the backward pass, which reuses the memory.
+  if (copied_bytes_ + output.size_bytes() <= kept_bytes_) {
+    device::copy(kept_.as<std::byte>().data() + copied_bytes_, output.data(), output.size_bytes(),
+                 backend_->stream());
+    copied_bytes_ += output.size_bytes();
+  }
   if (context.profile != nullptr)
     context.profile->end(
         "loss", {.bytes = static_cast<std::int64_t>(output.size_bytes() + gradient.size_bytes())});
   if (!accumulate) return active.backward(pass, gradients(), ready);
   if (micro_gradients_.size() == 0)
-    micro_gradients_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
+    micro_gradients_ = allocate_floats(backend_->allocator(), trained_table().flat_size());
   const auto micro = micro_gradients_.as<float>();
   active.backward(pass, micro, [&](std::size_t parameter) {
-    const ParameterInfo& entry = parameter_table().entries()[parameter];
+    const ParameterInfo& entry = trained_table().entries()[parameter];
     backend_->accumulate(ParameterTable::slice(gradients(), entry),
                          ParameterTable::slice(micro, entry));
     if (ready) ready(parameter);
@@ -179,31 +196,90 @@ void CompiledModel::train_without_samples(bool accumulate, const GradientReady& 
     active.backward_without_samples(ready);
     return;
   }
-  for (std::size_t p = 0; ready && p < parameter_table().entries().size(); ++p) ready(p);
+  for (std::size_t p = 0; ready && p < trained_table().entries().size(); ++p) ready(p);
 }
 
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
+  check_inputs(batch);
   Plan& active = plan(batch.samples, false);
   backend_->begin_pass({}, {});
-  active.forward(backend_->load(active.input(), batch, false), {});
+  active.load(batch, false);
+  active.forward({});
   return active;
 }
 
-MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss) {
+void CompiledModel::check_inputs(const BatchView& batch) const {
+  const std::span<const NetworkInput> inputs = network_->inputs();
+  if (batch.input_count() != inputs.size())
+    throw Error(ErrorCategory::data, network_->name(),
+                fmt::format("expected a batch of {}", counted(std::ssize(inputs), "input")),
+                fmt::format("got {}", batch.input_count()));
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    if (inputs[k].type != ElementType::int32) continue;
+    const std::span<const std::int32_t> indices = batch.input(k).indices;
+    const std::int64_t expected = batch.samples * element_count(inputs[k].shape);
+    if (std::ssize(indices) != expected)
+      throw Error(ErrorCategory::data, network_->name(),
+                  fmt::format("expected {} indices for the input \"{}\"", expected, inputs[k].name),
+                  fmt::format("got {}", indices.size()));
+    const IndexLimit& limit = index_limits_[k];
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      if (indices[i] < 0 || indices[i] >= limit.count)
+        throw Error(
+            ErrorCategory::data, fmt::format("layer {}", limit.layer),
+            fmt::format("expected indices 0 .. {} for the input \"{}\"", limit.count - 1,
+                        inputs[k].name),
+            fmt::format("sample {} of the batch has {}",
+                        static_cast<std::int64_t>(i) * batch.samples / expected, indices[i]));
+  }
+}
+
+MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss,
+                                         std::span<const float>* outputs) {
   if (batch.samples == 0) return {};
   check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
   backend_->clear_sums();
-  backend_->compute_loss(loss, forward_in_inference(batch).output(), batch.samples, {});
+  const TensorView output = forward_in_inference(batch).output();
+  backend_->compute_loss(loss, output, batch.samples, {});
   backend_->fetch_sums();
-  return backend_->read_sums();
+  const MetricSums sums = backend_->read_sums();
+  if (outputs != nullptr) *outputs = on_host(output);
+  return sums;
 }
 
-std::span<const float> CompiledModel::predict_batch(const BatchView& batch) {
+std::span<const float> CompiledModel::predict_batch(const BatchView& batch, std::size_t output) {
+  LOCKSTEP_CHECK_OP(output, <, network_->outputs().size());
   if (batch.samples == 0) return {};
-  const TensorView outputs = forward_in_inference(batch).output();
+  return on_host(forward_in_inference(batch).output(output));
+}
+
+std::span<const float> CompiledModel::on_host(const TensorView& outputs) {
   if (backend_->runs_on_host() && outputs.type() == Precision::float32) return outputs.as<float>();
   host_outputs_.resize(outputs.size());
   backend_->read(outputs, host_outputs_);
+  return host_outputs_;
+}
+
+void CompiledModel::keep_outputs(std::int64_t samples) {
+  copied_bytes_ = 0;
+  kept_bytes_ = static_cast<std::size_t>(samples * element_count(network_->output_shape())) *
+                element_bytes(backend_->precision());
+  if (kept_bytes_ <= kept_.size()) return;
+  backend_->stream().synchronize();  // work in flight may use the old memory
+  kept_ = backend_->runs_on_host() ? device::HostAllocator().allocate(kept_bytes_)
+                                   : device::make_pinned_allocator()->allocate(kept_bytes_);
+  ++arenas_;
+}
+
+std::span<const float> CompiledModel::kept_outputs() {
+  const Precision type = backend_->precision();
+  const TensorView kept(kept_.data(), kept_bytes_ / element_bytes(type), type);
+  if (type == Precision::float32) return kept.as<float>();
+  host_outputs_.resize(kept.size());
+  if (type == Precision::bfloat16)
+    widen(kept.as<BFloat16>(), host_outputs_);
+  else
+    widen(kept.as<Float16>(), host_outputs_);
   return host_outputs_;
 }
 

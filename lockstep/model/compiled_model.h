@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -55,8 +57,10 @@ class CompiledModel {
   /// Sets every parameter and buffer to its initial value, a pure function of (seed, name).
   void initialize(std::uint64_t seed);
 
-  /// Names, shapes and offsets of parameters() and gradients().
+  /// Names, shapes and offsets of parameters().
   const ParameterTable& parameter_table() const { return network_->parameters(); }
+  /// Those of gradients(): the parameters that are not frozen, the first in parameters().
+  const ParameterTable& trained_table() const { return network_->trained(); }
   /// Names, shapes and offsets of buffers().
   const ParameterTable& buffer_table() const { return network_->buffers(); }
   // Flat arrays in device memory. The host reads and writes them through device::HostView.
@@ -94,11 +98,21 @@ class CompiledModel {
   /// computes in host memory.
   void stage(const BatchView& batch);
 
-  /// Forward and loss in inference mode: moving statistics, no dropout.
-  MetricSums evaluate_batch(const BatchView& batch, const Loss& loss);
+  /// Forward and loss in inference mode: moving statistics, no dropout. `outputs`, if given, is set
+  /// to what predict_batch() returns.
+  MetricSums evaluate_batch(const BatchView& batch, const Loss& loss,
+                            std::span<const float>* outputs = nullptr);
 
-  /// Outputs [samples, output shape...] in inference mode, valid until the next call on this model.
-  std::span<const float> predict_batch(const BatchView& batch);
+  /// Makes the next train_loaded() calls, for `samples` samples together, copy their outputs to
+  /// host memory, which a recording does too. 0: none.
+  void keep_outputs(std::int64_t samples);
+  /// The outputs [samples, output shape...] since keep_outputs(), once the work on the backend's
+  /// stream is complete; valid until the next call on this model.
+  std::span<const float> kept_outputs();
+
+  /// The output with the index `output` of Network::outputs(), [samples, output shape...], in
+  /// inference mode, valid until the next call on this model.
+  std::span<const float> predict_batch(const BatchView& batch, std::size_t output = 0);
   /// Outputs [samples, width] for float32 features, in inference mode, valid until the next pass.
   std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features) {
     return predict_batch({.samples = samples, .features = features});
@@ -125,10 +139,18 @@ class CompiledModel {
   Memory memory() const;  ///< bytes that this model has allocated on its device
 
  private:
+  /// The values that an int32 input may have: 0 .. count - 1, for the layer that reads it.
+  struct IndexLimit {
+    std::int64_t count = std::numeric_limits<std::int64_t>::max();
+    std::string layer;
+  };
+
   Plan& plan(std::int64_t samples, bool training);
+  void check_inputs(const BatchView& batch) const;
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
   void grow_arena(std::size_t bytes, std::int64_t samples);
+  std::span<const float> on_host(const TensorView& outputs);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
@@ -140,11 +162,14 @@ class CompiledModel {
   device::Buffer
       micro_gradients_;   // receives the gradients of a further micro-batch before they are added
   device::Buffer arena_;  // shared by all plans: only one runs at a time
-  std::uint64_t arenas_ = 0;  // number of arenas allocated so far
+  std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
-  TensorView loaded_;  // features of the current batch
+  std::vector<IndexLimit> index_limits_;  // of each input
   std::vector<float>
-      host_outputs_;  // of predict_batch, if the outputs are not float32 in host memory
+      host_outputs_;              // of predict_batch, if the outputs are not float32 in host memory
+  device::Buffer kept_;           // outputs of keep_outputs(), in the model's precision
+  std::size_t kept_bytes_ = 0;    // of its samples
+  std::size_t copied_bytes_ = 0;  // by train_loaded(), except in replayed recordings
 };
 
 }  // namespace lockstep::model

@@ -28,6 +28,7 @@ class CustomOperation final : public Operation {
     const auto values = [](const TensorView& view) { return view.as<float>(); };
     tensors_.inputs.resize(o.inputs.size());
     std::ranges::transform(o.inputs, tensors_.inputs.begin(), values);
+    tensors_.indices = o.indices;
     tensors_.output = values(o.output);
     tensors_.output_gradient = values(o.output_gradient);
     tensors_.input_gradients.resize(o.input_gradients.size());

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -13,6 +14,7 @@ namespace lockstep::model {
 /// The operands of a custom layer, all float32 in host memory.
 struct Tensors {
   std::vector<std::span<const float>> inputs;         ///< read only
+  std::span<const std::int32_t> indices;              ///< as Operands::indices
   std::span<float> output;                            ///< written by forward
   std::span<float> output_gradient;                   ///< for backward; may be overwritten
   std::vector<std::span<float>> input_gradients;      ///< written by backward; empty if not needed

@@ -14,6 +14,11 @@ std::vector<std::size_t> consumers_of(const Graph& graph, NodeId value) {
   return consumers;
 }
 
+// Whether one layer reads `value`, and nothing else does.
+bool has_one_reader(const Graph& graph, NodeId value) {
+  return consumers_of(graph, value).size() == 1 && !graph.is_output(value);
+}
+
 Traits traits_of(const Network& network, const GraphStep& step) {
   return network.nodes()[step.node].layer->traits();
 }
@@ -23,19 +28,17 @@ Traits traits_of(const Network& network, const GraphStep& step) {
 void move_relu_behind_pooling(const Network& network, Graph& graph) {
   for (std::size_t i = 0; i < graph.steps.size(); ++i) {
     if (traits_of(network, graph.steps[i]).function != Traits::Function::relu ||
-        graph.steps[i].inputs.front() == kInput)
+        is_input(graph.steps[i].inputs.front()))
       continue;
     const NodeId relu = graph.steps[i].node;
     const NodeId source = graph.steps[i].inputs.front();
-    const auto readers = consumers_of(graph, relu);
-    if (relu == graph.output || readers.size() != 1 || consumers_of(graph, source).size() != 1)
-      continue;
-    const std::size_t pool_step = readers.front();
+    if (!has_one_reader(graph, relu) || !has_one_reader(graph, source)) continue;
+    const std::size_t pool_step = consumers_of(graph, relu).front();
     if (!traits_of(network, graph.steps[pool_step]).commutes_with_relu) continue;
 
     const NodeId pool = graph.steps[pool_step].node;
     for (GraphStep& step : graph.steps) std::ranges::replace(step.inputs, pool, relu);
-    if (graph.output == pool) graph.output = relu;
+    std::ranges::replace(graph.outputs, pool, relu);
     graph.steps[pool_step].inputs.front() = source;
     graph.steps[i].inputs.front() = pool;
     graph.steps[i].input_shapes.front() = graph.steps[pool_step].output_shape;
@@ -46,8 +49,8 @@ void move_relu_behind_pooling(const Network& network, Graph& graph) {
   }
 }
 
-// The step that writes `value`: its layer, or the layer that absorbed it. Null for the network's
-// input.
+// The step that writes `value`: its layer, or the layer that absorbed it. Null for an input of the
+// network.
 GraphStep* writer_of(Graph& graph, NodeId value) {
   const auto step = std::ranges::find(graph.steps, value, &GraphStep::node);
   if (step == graph.steps.end()) return nullptr;
@@ -58,7 +61,7 @@ GraphStep* writer_of(Graph& graph, NodeId value) {
 void fuse_relu(const Network& network, Graph& graph, GraphStep& relu) {
   GraphStep* const writer = writer_of(graph, relu.inputs.front());
   if (writer == nullptr || writer->fused_relu || !traits_of(network, *writer).absorbs_relu) return;
-  if (consumers_of(graph, relu.inputs.front()).size() != 1) return;
+  if (!has_one_reader(graph, relu.inputs.front())) return;
   writer->fused_relu = true;
   relu.absorbed = true;
 }
@@ -67,7 +70,7 @@ void fuse_relu(const Network& network, Graph& graph, GraphStep& relu) {
 // second input, which is therefore computed before that layer.
 void fuse_addition(const Network& network, Graph& graph, GraphStep& before, GraphStep& addition) {
   if (addition.inputs.size() != 2 || !traits_of(network, before).absorbs_addition) return;
-  if (consumers_of(graph, before.node).size() != 1) return;
+  if (!has_one_reader(graph, before.node)) return;
   const auto place = std::ranges::find(addition.inputs, before.node);
   if (place == addition.inputs.end()) return;
   const auto other = static_cast<std::size_t>(1 - (place - addition.inputs.begin()));
@@ -85,8 +88,7 @@ void fuse_statistics(const Network& network, Graph& graph, const GraphStep& read
   GraphStep* const writer = writer_of(graph, reader.inputs.front());
   if (writer == nullptr || traits_of(network, *writer).statistics != Traits::Statistics::computes)
     return;
-  writer->fused_statistics =
-      !writer->fused_relu && consumers_of(graph, reader.inputs.front()).size() == 1;
+  writer->fused_statistics = !writer->fused_relu && has_one_reader(graph, reader.inputs.front());
 }
 
 // Visits each step after those whose outputs it reads.
@@ -102,17 +104,18 @@ void fuse(const Network& network, const Fusions& fusions, Graph& graph) {
   }
 }
 
-// Removes layers that the output does not depend on.
+// Removes layers that no output depends on.
 void drop_unused(Graph& graph) {
   for (std::size_t i = graph.steps.size(); i-- > 0;)
-    if (graph.steps[i].node != graph.output && consumers_of(graph, graph.steps[i].node).empty())
+    if (!graph.is_output(graph.steps[i].node) && consumers_of(graph, graph.steps[i].node).empty())
       graph.steps.erase(graph.steps.begin() + static_cast<std::ptrdiff_t>(i));
 }
 
 }  // namespace
 
 Graph make_graph(const Network& network, const Fusions& fusions) {
-  Graph graph{.steps = {}, .output = network.last()};
+  Graph graph;
+  for (const NetworkOutput& output : network.outputs()) graph.outputs.push_back(output.node);
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     const Node& node = network.nodes()[i];
     GraphStep step{.node = static_cast<NodeId>(i),

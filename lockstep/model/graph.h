@@ -1,6 +1,7 @@
 // The execution order of a network's layers, after rewrites that do not change any result.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "lockstep/model/network.h"
@@ -22,10 +23,13 @@ struct GraphStep {
 
 struct Graph {
   std::vector<GraphStep> steps;
-  NodeId output = kInput;
+  /// The values that are the outputs of the network, in their order. They count as read.
+  std::vector<NodeId> outputs;
+
+  bool is_output(NodeId value) const { return std::ranges::find(outputs, value) != outputs.end(); }
 };
 
-/// The steps of `network` that its output depends on, with these rewrites. A ReLU directly before a
+/// The steps of `network` that its outputs depend on, with these rewrites. A ReLU directly before a
 /// max pooling moves after it: max(x, 0) is monotonic, so values and gradients are unchanged, with
 /// fewer elements to process. A ReLU that is the only reader of a layer that can apply it is fused
 /// into that layer. With `additions`, an addition of two inputs is fused into the layer directly

@@ -1,6 +1,7 @@
 #include "lockstep/model/loss.h"
 
 #include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -8,31 +9,6 @@
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
-
-MetricSums& MetricSums::operator+=(const MetricSums& other) {
-  loss_sum += other.loss_sum;
-  samples += other.samples;
-  correct += other.correct;
-  correct_top5 += other.correct_top5;
-  has_accuracy = has_accuracy || other.has_accuracy;
-  return *this;
-}
-
-SummableMetrics::SummableMetrics(std::span<const float, kSize> values)
-    : loss_high(values[0]),
-      loss_low(values[1]),
-      samples(values[2]),
-      correct(values[3]),
-      correct_top5(values[4]),
-      non_finite(values[5]) {}
-
-MetricSums SummableMetrics::sums() const {
-  return {.loss_sum = static_cast<double>(loss_high) + static_cast<double>(loss_low),
-          .samples = std::llround(samples),
-          .correct = std::llround(correct),
-          .correct_top5 = std::llround(correct_top5)};
-}
-
 namespace {
 
 using Row = std::span<const float>;
@@ -93,15 +69,28 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
              : loss - static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
 }
 
-double squared_error(Row outputs, Row targets, float scale, std::span<float> gradient) {
+// The same for a distribution `target` over the classes: loss = sum target (log(sum exp z') - z').
+double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row targets, float scale,
+                        std::span<float> gradient) {
+  const float largest = *std::ranges::max_element(outputs);
   const auto width = static_cast<float>(outputs.size());
-  double sum = 0;
+  float sum = 0;
+  float total = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const float difference = outputs[k] - targets[k];
-    sum += static_cast<double>(difference) * static_cast<double>(difference);
-    if (!gradient.empty()) gradient[k] = scale * 2 * difference / width;
+    sum += std::exp(outputs[k] - largest);
+    total += loss.smoothed(targets[k], width);
   }
-  return sum / static_cast<double>(width);
+  const float log_sum = std::log(sum);
+  double result = 0;
+  for (std::size_t k = 0; k < outputs.size(); ++k) {
+    const float target = loss.smoothed(targets[k], width);
+    // 0 times minus infinity, an excluded class, is NaN
+    if (target != 0)
+      result += static_cast<double>(target) * static_cast<double>(log_sum - (outputs[k] - largest));
+    if (!gradient.empty())
+      gradient[k] = scale * (std::exp(outputs[k] - largest) / sum * total - target);
+  }
+  return result;
 }
 
 struct Batch {
@@ -110,11 +99,7 @@ struct Batch {
   std::size_t width;
   std::span<float> gradient;
   float scale;  // 1 / divisor
-
-  Row row(std::size_t sample) const { return outputs.subspan(sample * width, width); }
-  std::span<float> gradient_row(std::size_t sample) const {
-    return gradient.empty() ? gradient : gradient.subspan(sample * width, width);
-  }
+  const Targets& targets;
 };
 
 TrueClasses classes_of(const Targets& targets, std::size_t sample) {
@@ -125,96 +110,110 @@ TrueClasses classes_of(const Targets& targets, std::size_t sample) {
           .weight = targets.weights[sample]};
 }
 
-MetricSums sums(const SparseCategoricalCrossentropy& loss, const Batch& batch,
-                const Targets& targets) {
-  MetricSums result{.has_accuracy = true};
+// One sample of a batch.
+struct Sample {
+  const Targets& targets;
+  std::size_t samples;  // of the batch
+  std::size_t index;    // in the batch
+  Row outputs;
+  std::span<float> gradient;  // or empty
+  float scale;                // of the gradient
+
+  Row values() const { return targets.values.subspan(index * outputs.size(), outputs.size()); }
+  float target(std::size_t output) const {
+    return targets.values.empty() ? static_cast<float>(targets.labels[index]) : values()[output];
+  }
+};
+
+// The loss of one sample; also writes its gradient.
+
+double evaluate(const SparseCategoricalCrossentropy& loss, const Sample& sample) {
+  return cross_entropy(sample.outputs, classes_of(sample.targets, sample.index),
+                       loss.label_smoothing, sample.scale, sample.gradient);
+}
+
+double evaluate(const CategoricalCrossentropy& loss, const Sample& sample) {
+  return cross_entropy_of(loss, sample.outputs, sample.values(), sample.scale, sample.gradient);
+}
+
+template <ElementwiseLoss T>
+double evaluate(const T& loss, const Sample& sample) {
+  const auto width = static_cast<float>(sample.outputs.size());
+  double sum = 0;
+  for (std::size_t k = 0; k < sample.outputs.size(); ++k) {
+    const float output = sample.outputs[k];
+    const float target = sample.target(k);
+    sum += loss.value(output, target);
+    if (!sample.gradient.empty())
+      sample.gradient[k] = sample.scale * loss.derivative(output, target) / width;
+  }
+  return sum / static_cast<double>(width);
+}
+
+double evaluate(const CustomLossPointer& loss, const Sample& sample) {
+  SampleTargets targets;
+  if (!sample.targets.labels.empty()) {
+    targets.label = sample.targets.labels[sample.index];
+  } else {
+    const std::size_t width = sample.targets.values.size() / sample.samples;
+    targets.values = sample.targets.values.subspan(sample.index * width, width);
+  }
+  if (!sample.gradient.empty()) {
+    loss->gradient(sample.outputs, targets, sample.gradient);
+    for (float& value : sample.gradient) value *= sample.scale;
+  }
+  return loss->value(sample.outputs, targets);
+}
+
+// The number of classes that are before the true class of a sample.
+
+std::int64_t rank_in(const SparseCategoricalCrossentropy& /*loss*/, const Sample& sample) {
+  return rank_of(sample.outputs, static_cast<std::size_t>(sample.targets.labels[sample.index]));
+}
+
+std::int64_t rank_in(const CategoricalCrossentropy& /*loss*/, const Sample& sample) {
+  const Row values = sample.values();
+  return rank_of(sample.outputs,
+                 static_cast<std::size_t>(std::ranges::max_element(values) - values.begin()));
+}
+
+std::int64_t rank_in(const BinaryCrossentropy& loss, const Sample& sample) {
+  return loss.rank(sample.outputs[0], sample.target(0));
+}
+
+template <typename T>
+std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
+  return 0;  // has no classes
+}
+
+template <typename T>
+MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
+  MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
+                    .has_accuracy = has_classes};
+  const std::span<const float> weights = batch.targets.sample_weights;
   for (std::size_t i = 0; i < batch.samples; ++i) {
-    const TrueClasses classes = classes_of(targets, i);
-    result.loss_sum += cross_entropy(batch.row(i), classes, loss.label_smoothing, batch.scale,
-                                     batch.gradient_row(i));
-    const std::int64_t rank = rank_of(batch.row(i), classes.label);
+    const float weight = weights.empty() ? 1 : weights[i];
+    const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
+    const Sample sample{batch.targets,
+                        batch.samples,
+                        i,
+                        row_of(batch.outputs),
+                        batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
+                        batch.scale * weight};
+    if (weight > 0)
+      result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
+    else
+      std::ranges::fill(sample.gradient, 0.0F);
+    result.weight_excess += static_cast<double>(weight) - 1;
+    if (!has_classes) continue;
+    const std::int64_t rank = rank_in(loss, sample);
     result.correct += rank < 1;
     result.correct_top5 += rank < 5;
   }
   return result;
 }
 
-MetricSums sums(const MeanSquaredError& /*loss*/, const Batch& batch, const Targets& targets) {
-  MetricSums result;
-  for (std::size_t i = 0; i < batch.samples; ++i)
-    result.loss_sum +=
-        squared_error(batch.row(i), targets.values.subspan(i * batch.width, batch.width),
-                      batch.scale, batch.gradient_row(i));
-  return result;
-}
-
-void check_labels(const Loss& loss, std::span<const std::int32_t> labels, std::size_t width) {
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    if (labels[i] < 0 || static_cast<std::size_t>(labels[i]) >= width)
-      throw Error(ErrorCategory::data, to_string(loss),
-                  fmt::format("expected labels 0 .. {} for {} classes", width - 1, width),
-                  fmt::format("sample {} of the batch has label {}", i, labels[i]));
-}
-
-void check_mixing(const Loss& loss, std::size_t samples, std::size_t width,
-                  const Targets& targets) {
-  if (targets.partner_labels.empty() && targets.weights.empty()) return;
-  if (targets.partner_labels.size() != samples || targets.weights.size() != samples)
-    throw Error(
-        ErrorCategory::data, to_string(loss),
-        fmt::format("expected {0} partner labels and {0} weights", samples),
-        fmt::format("got {} and {}", targets.partner_labels.size(), targets.weights.size()));
-  check_labels(loss, targets.partner_labels, width);
-  for (std::size_t i = 0; i < samples; ++i)
-    if (!(targets.weights[i] >= 0 && targets.weights[i] <= 1))
-      throw Error(ErrorCategory::data, to_string(loss), "expected mixup weights from 0 to 1",
-                  fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
-}
-
-void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::size_t width,
-           const Targets& targets) {
-  if (!(loss.label_smoothing >= 0 && loss.label_smoothing < 1))
-    throw Error(ErrorCategory::input, "sparse_categorical_crossentropy",
-                "expected label smoothing from 0 to below 1",
-                fmt::format("got {}", loss.label_smoothing));
-  if (targets.labels.size() != samples)
-    throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("expected {} labels, one for each sample", samples),
-                fmt::format("got {} labels and {} target values", targets.labels.size(),
-                            targets.values.size()));
-  check_labels(Loss(loss), targets.labels, width);
-  check_mixing(Loss(loss), samples, width, targets);
-}
-
-void check(const MeanSquaredError& loss, std::size_t samples, std::size_t width,
-           const Targets& targets) {
-  if (targets.values.size() != samples * width)
-    throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("expected {} target values for {} samples of {} outputs",
-                            samples * width, samples, width),
-                fmt::format("got {} target values and {} labels", targets.values.size(),
-                            targets.labels.size()));
-}
-
 }  // namespace
-
-std::string to_string(const Loss& loss) {
-  if (const auto* entropy = std::get_if<SparseCategoricalCrossentropy>(&loss))
-    return entropy->label_smoothing == 0
-               ? "sparse_categorical_crossentropy"
-               : fmt::format("sparse_categorical_crossentropy(label_smoothing={})",
-                             entropy->label_smoothing);
-  return "mean_squared_error";
-}
-
-void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
-                   const Targets& targets) {
-  std::visit(
-      [&](const auto& chosen) {
-        check(chosen, static_cast<std::size_t>(samples), static_cast<std::size_t>(width), targets);
-      },
-      loss);
-}
 
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
                         const Targets& targets, double divisor, std::span<float> gradient) {
@@ -227,12 +226,11 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
     LOCKSTEP_CHECK_OP(divisor, >, 0);
   }
   check_targets(loss, samples, static_cast<std::int64_t>(width), targets);
-  const Batch batch{outputs, count, width, gradient,
-                    gradient.empty() ? 0 : static_cast<float>(1.0 / divisor)};
-  MetricSums result =
-      std::visit([&](const auto& chosen) { return sums(chosen, batch, targets); }, loss);
-  result.samples = samples;
-  return result;
+  const Batch batch{
+      outputs, count, width, gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+      targets};
+  const bool has_classes = class_count(loss, static_cast<std::int64_t>(width)) > 0;
+  return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
 }
 
 }  // namespace lockstep::model

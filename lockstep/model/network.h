@@ -3,22 +3,45 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/element_type.h"
 #include "lockstep/model/layers/layer.h"
 #include "lockstep/model/parameters.h"
 #include "lockstep/model/tensor.h"
 
 namespace lockstep::model {
 
-/// The output of a layer, or the network's input (`kInput`).
+/// The output of a layer, or an input of the network: `kInput` is the first, -2 the second, ….
 using NodeId = int;
-inline constexpr NodeId kInput = -1;  ///< The samples themselves, as the input of a node.
+inline constexpr NodeId kInput = -1;  ///< The first input of the network, as the input of a node.
+/// Whether `node` is an input of the network.
+constexpr bool is_input(NodeId node) { return node < 0; }
+/// The index in Network::inputs() of `node`, which is an input.
+constexpr std::size_t input_index(NodeId node) { return static_cast<std::size_t>(kInput - node); }
+
+/// An array that the network reads for each sample.
+struct NetworkInput {
+  std::string name;  ///< unique among the inputs
+  Shape shape;       ///< of one sample; may be [], one number, for int32
+  /// float32, converted to the precision of the model, or int32: indices, for layers that read them
+  /// (Traits::index_count).
+  ElementType type = ElementType::float32;
+};
+
+/// A result of the network.
+struct NetworkOutput {
+  std::string name;      ///< unique among the outputs
+  NodeId node = kInput;  ///< the layer
+};
 
 /// A layer in the graph, with its inputs and its output shape.
 struct Node {
@@ -30,7 +53,7 @@ struct Node {
   std::vector<std::size_t> buffers;     ///< indices into Network::buffers().entries()
 };
 
-/// Built layer by layer; the last one added is the output.
+/// Built layer by layer; the last one added is the output, unless output() names others.
 ///
 ///     Network network({28, 28, 1});
 ///     network.add(Conv2D({.filters = 32, .kernel = 3}));
@@ -38,21 +61,34 @@ struct Node {
 ///     network.add(Flatten());
 ///     network.add(Dense({.units = 10}));
 ///
+/// With several inputs and outputs:
+///
+///     Network network({{.name = "image", .shape = {28, 28, 1}}, {.name = "table", .shape = {8}}});
+///     const NodeId pixels = network.add(Flatten(), {network.input("image")});
+///     const NodeId columns = network.add(Dense({.units = 16}), {network.input("table")});
+///     network.output("price", network.add(Dense({.units = 1}), {columns}));
+///     network.output("kind", network.add(Dense({.units = 5}), {pixels}));
+///
 /// add() checks shapes immediately and throws Error (input) that names the layer, what it expected
 /// and what it got.
 class Network {
  public:
-  /// For samples of shape `input_shape`, without the batch. `name` appears in messages and
-  /// checkpoints.
+  /// For samples of shape `input_shape`, without the batch: one input, called "features". `name`
+  /// appears in messages and checkpoints.
   explicit Network(Shape input_shape, std::string name = "network");
+  /// Reads `inputs` for each sample. Throws Error (input) for names that are not unique, and for
+  /// shapes and types that no network reads.
+  explicit Network(std::initializer_list<NetworkInput> inputs, std::string name = "network");
+  /// The same, from a list made at run time.
+  explicit Network(std::span<const NetworkInput> inputs, std::string name = "network");
 
   /// Adds `layer` after the last layer (or after the input). Returns its id.
   template <typename L>
   NodeId add(L layer) {
     return add_node(std::make_shared<const L>(std::move(layer)), {last()}, {});
   }
-  /// Adds `layer` with the inputs `inputs`: ids that add() returned, or kInput. `name` must be
-  /// unique, or empty for an automatic name.
+  /// Adds `layer` with the inputs `inputs`: ids that add() or input() returned, or kInput. `name`
+  /// must be unique, or empty for an automatic name.
   template <typename L>
   NodeId add(L layer, std::vector<NodeId> inputs, std::string name = {}) {
     return add_node(std::make_shared<const L>(std::move(layer)), std::move(inputs),
@@ -65,39 +101,77 @@ class Network {
   /// Error (input).
   NodeId add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId> inputs, std::string name);
 
+  /// The id of the input called `name`. Throws Error (input) that lists the inputs.
+  NodeId input(std::string_view name) const;
+  /// Makes the layer `node` an output called `name`; the first call replaces the default, the last
+  /// layer. Throws Error (input) if another output has the name or the layer.
+  void output(std::string name, NodeId node);
+  /// Throws Error (input) for a network without layers, and for an input that no output depends on.
+  void check_complete() const;
+
   /// The last node added, kInput if there is none.
   NodeId last() const { return static_cast<NodeId>(nodes_.size()) - 1; }
 
   const std::string& name() const { return name_; }  ///< used in messages and checkpoints
-  /// Shape of one sample, without the batch.
-  const Shape& input_shape() const { return input_shape_; }
-  /// Output shape of the last node for one sample.
-  const Shape& output_shape() const { return shape(last()); }
-  /// Output shape of `node` for one sample.
+  /// In the order of their ids: kInput, -2, -3, ….
+  std::span<const NetworkInput> inputs() const { return inputs_; }
+  /// In the order of the calls of output(); by default the last layer, with its name.
+  std::span<const NetworkOutput> outputs() const { return outputs_; }
+  /// Whether output() named them.
+  bool has_named_outputs() const { return has_named_outputs_; }
+  /// Shape of the first input for one sample, without the batch.
+  const Shape& input_shape() const { return inputs_.front().shape; }
+  /// Shape of the first output for one sample.
+  const Shape& output_shape() const { return shape(outputs_.front().node); }
+  /// Shape of the input or layer `node` for one sample.
   const Shape& shape(NodeId node) const {
-    return node == kInput ? input_shape_ : nodes_[static_cast<std::size_t>(node)].output_shape;
+    return is_input(node) ? inputs_[input_index(node)].shape : nodes_[node].output_shape;
   }
+  /// Excludes the parameters whose names match one of `patterns` (ParameterTable::matching) from
+  /// training: they have no gradients and no optimizer slots, and never change. A batch
+  /// normalization without trained parameters uses its moving statistics in training, too, and does
+  /// not change them. Throws Error (input) if a pattern matches nothing, or nothing would be
+  /// trained.
+  void freeze(std::span<const std::string> patterns);
+  /// Multiplies the learning rate of the parameters that match `pattern` by `rate_factor`, and
+  /// replaces the weight decay of those that have decay. Of several calls that match a parameter
+  /// the last one counts. Throws Error (input) if the pattern matches nothing.
+  void set_group(const std::string& pattern, float rate_factor, std::optional<float> weight_decay);
+  /// Whether the layer has parameters, all of them frozen.
+  bool is_frozen(const Node& node) const;
+
   /// In the order in which they were added, which is a valid execution order.
   std::span<const Node> nodes() const { return nodes_; }
 
   /// Tables of the flat arrays; see ParameterTable for their order.
   const ParameterTable& parameters() const { return parameters_; }
+  /// The beginning of parameters(): those that are not frozen. Gradients and optimizer slots have
+  /// this layout.
+  const ParameterTable& trained() const { return trained_; }
   /// Arrays that are stored but not trained, such as moving means, in flat memory.
   const ParameterTable& buffers() const { return buffers_; }
+  /// Elements at the beginning of the flat buffers that training may change.
+  std::size_t changing_buffers() const { return changing_buffers_; }
 
-  /// A human-readable table: layer, output shape, parameters.
+  /// A human-readable table: layer, output shape, parameters; also the named outputs.
   std::string summary() const;
 
  private:
+  void change(std::string_view where, const std::string& pattern,
+              const std::function<void(ParameterInfo&)>& change);
   void lay_out();
 
   std::string name_;
-  Shape input_shape_;
+  std::vector<NetworkInput> inputs_;
+  std::vector<NetworkOutput> outputs_;
+  bool has_named_outputs_ = false;
   std::vector<Node> nodes_;
   std::vector<std::vector<ParameterInfo>> node_parameters_;
   std::vector<std::vector<ParameterInfo>> node_buffers_;
   ParameterTable parameters_;
+  ParameterTable trained_;
   ParameterTable buffers_;
+  std::size_t changing_buffers_ = 0;
 };
 
 }  // namespace lockstep::model

@@ -28,7 +28,14 @@ namespace {
 using nlohmann::json;
 using LayerPointer = std::shared_ptr<const Layer>;
 
-constexpr const char* kInputName = "input";  // of the network's input, in "inputs"
+constexpr const char* kInputName = "input";  // of the network's only input, in "inputs"
+
+// Whether `network` is of the constructor for a single input, which a description calls "input".
+bool has_plain_input(const Network& network) {
+  const NetworkInput& first = network.inputs().front();
+  return network.inputs().size() == 1 && first.name == "features" &&
+         first.type == ElementType::float32;
+}
 
 LayerPointer read_layer(JsonObject& object, const DataShape& data) {
   const std::string type = object.text("type");
@@ -54,8 +61,13 @@ LayerPointer read_activation(JsonObject& object, const DataShape& data) {
 // Adds the described layers in order and looks them up by name.
 class NetworkReader {
  public:
-  NetworkReader(Network& network, std::string_view source, const DataShape& data)
-      : network_(network), source_(source), data_(data) {}
+  NetworkReader(Network& network, std::string_view source, const DataShape& data,
+                bool has_named_inputs)
+      : network_(network), source_(source), data_(data) {
+    if (!has_named_inputs) nodes_[kInputName] = kInput;
+    for (const NetworkInput& input : network.inputs())
+      if (has_named_inputs) nodes_[input.name] = network.input(input.name);
+  }
 
   void add(const json& description, std::size_t index) {
     JsonObject object(description,
@@ -63,19 +75,47 @@ class NetworkReader {
     const LayerPointer layer = read_layer(object, data_);
     const LayerPointer activation = read_activation(object, data_);
     const std::string name = object.text("name", "");
-    if (name == kInputName)
-      object.refuse("expected a different layer name",
-                    "\"input\" is reserved for the input of the network");
     const std::vector<NodeId> inputs = read_inputs(object);
     object.finish();
 
     NodeId end = place(object, layer, inputs, name);
     const std::string placed = network_.nodes().back().name;
+    if (const auto taken = nodes_.find(placed); taken != nodes_.end() && is_input(taken->second))
+      object.refuse("expected a different layer name",
+                    fmt::format("\"{}\" is reserved for the input of the network", placed));
     if (activation) end = place(object, activation, {end}, "");
     nodes_[placed] = end;
   }
 
+  // "outputs": names of layers, or pairs of a name and a layer. In a list the pairs are objects,
+  // and the outputs have its order; an object of pairs has the order of the names.
+  void add_outputs(JsonObject& object) {
+    const json& outputs = object.required("outputs");
+    const auto refuse = [&](const json& got) {
+      object.refuse("expected \"outputs\" to be a list of layers, or an object of names and layers",
+                    fmt::format("got {}", describe_json(got)));
+    };
+    const auto add_pairs = [&](const json& pairs) {
+      if (!pairs.is_object() || pairs.empty()) refuse(pairs);
+      for (const auto& [name, layer] : pairs.items()) {
+        if (!layer.is_string()) refuse(layer);
+        add_output(object, name, layer);
+      }
+    };
+    if (!outputs.is_array() || outputs.empty()) return add_pairs(outputs);
+    for (const json& one : outputs) one.is_string() ? add_output(object, one, one) : add_pairs(one);
+  }
+
  private:
+  void add_output(const JsonObject& object, const std::string& name, const std::string& layer) {
+    const NodeId end = node(object, "outputs", layer);
+    try {
+      network_.output(name, end);
+    } catch (const Error& error) {
+      object.refuse("expected valid outputs", error.what());
+    }
+  }
+
   // ` (conv2d "stem")`, or the part of it that the description contains; used to identify the layer
   // in messages.
   static std::string label(const json& description) {
@@ -91,17 +131,18 @@ class NetworkReader {
   std::vector<NodeId> read_inputs(JsonObject& object) const {
     if (!object.has("inputs")) return {network_.last()};
     std::vector<NodeId> inputs;
-    for (const std::string& name : object.texts("inputs")) inputs.push_back(node(object, name));
+    for (const std::string& name : object.texts("inputs"))
+      inputs.push_back(node(object, "inputs", name));
     if (inputs.empty()) object.refuse("expected at least one name in \"inputs\"", "got none");
     return inputs;
   }
 
-  NodeId node(const JsonObject& object, const std::string& name) const {
-    if (name == kInputName) return kInput;
+  NodeId node(const JsonObject& object, std::string_view key, const std::string& name) const {
     if (const auto found = nodes_.find(name); found != nodes_.end()) return found->second;
-    std::vector<std::string_view> known = {kInputName};
+    std::vector<std::string_view> known;
     for (const auto& entry : nodes_) known.push_back(entry.first);
-    object.refuse("expected \"inputs\" to name earlier layers", got_name(name, known));
+    object.refuse(fmt::format("expected \"{}\" to name earlier layers", key),
+                  got_name(name, known));
   }
 
   NodeId place(const JsonObject& object, const LayerPointer& layer, std::vector<NodeId> inputs,
@@ -119,18 +160,53 @@ class NetworkReader {
   std::map<std::string, NodeId, std::less<>> nodes_;
 };
 
-Shape read_input(JsonObject& object, const DataShape& data) {
-  if (!object.has("input")) {
+NetworkInput read_named_input(JsonObject object, std::string name) {
+  NetworkInput input{.name = std::move(name), .shape = {}};
+  if (object.has("shape") && object.required("shape") != json::array())
+    input.shape = object.counts("shape");
+  input.type = parse_element_type(object.where(), object.text("type", "float32"));
+  object.finish();
+  return input;
+}
+
+// "inputs": an object of descriptions by name, in the order of the names, or a list, in its order.
+std::vector<NetworkInput> read_named_inputs(JsonObject& object) {
+  const json& value = object.required("inputs");
+  if ((!value.is_object() && !value.is_array()) || value.empty())
+    object.refuse(
+        "expected \"inputs\" to be an object such as {\"image\": {\"shape\": [28, 28, 1]}}",
+        fmt::format("got {}", describe_json(value)));
+  std::vector<NetworkInput> inputs;
+  for (const auto& [key, description] : value.items()) {
+    JsonObject one(description, fmt::format("{}: input {}", object.where(), key));
+    std::string name = value.is_array() ? one.text("name") : key;
+    inputs.push_back(read_named_input(std::move(one), std::move(name)));
+  }
+  return inputs;
+}
+
+// A network without layers.
+Network read_inputs(JsonObject& object, const DataShape& data, const std::string& name) {
+  const bool has_names = object.has("inputs");
+  if (!has_names && !object.has("input")) {
     if (!data.input)
       object.refuse("expected \"input\", the shape of one sample, such as [28, 28, 1]",
                     "the key is missing");
-    return *data.input;
+    return Network(*data.input, name);
   }
-  Shape input = object.counts("input");
-  if (data.input && *data.input != input)
-    object.refuse(fmt::format("expected samples of shape {}", to_string(input)),
+  Network network = [&] {
+    if (!has_names) return Network(object.counts("input"), name);
+    const std::vector<NetworkInput> inputs = read_named_inputs(object);
+    try {
+      return Network(inputs, name);
+    } catch (const Error& error) {
+      object.refuse("expected valid \"inputs\"", error.what());
+    }
+  }();
+  if (data.input && network.inputs().size() == 1 && *data.input != network.input_shape())
+    object.refuse(fmt::format("expected samples of shape {}", to_string(network.input_shape())),
                   fmt::format("the data set has {}", to_string(*data.input)));
-  return input;
+  return network;
 }
 
 }  // namespace
@@ -139,31 +215,55 @@ Network network_from_json(std::string_view text, std::string_view source, const 
   const json document = parse_json(text, ErrorCategory::input, source);
   JsonObject object(document, std::string(source));
   const std::string name = object.text("name", "network");
-  Network network(read_input(object, data), name);
+  Network network = read_inputs(object, data, name);
   const json& layers = object.required("layers");
+  const bool has_outputs = object.has("outputs");
   object.finish();
   if (!layers.is_array() || layers.empty())
     object.refuse("expected \"layers\" to be a list of at least one layer", "got none");
-  NetworkReader reader(network, source, data);
+  NetworkReader reader(network, source, data, object.has("inputs"));
   for (std::size_t i = 0; i < layers.size(); ++i) reader.add(layers[i], i);
+  if (has_outputs) reader.add_outputs(object);
+  try {
+    network.check_complete();
+  } catch (const Error& error) {
+    object.refuse("expected a complete network", error.what());
+  }
   return network;
 }
 
 std::optional<json> network_to_json(const Network& network) {
   if (network.nodes().empty()) return std::nullopt;
-  json layers = json::array();
+  std::vector<std::string> inputs;
+  for (const NetworkInput& input : network.inputs())
+    inputs.push_back(has_plain_input(network) ? kInputName : input.name);
+  json result = {{"name", network.name()}, {"layers", json::array()}};
   for (const Node& node : network.nodes()) {
     json description = {{"name", node.name}, {"inputs", json::array()}};
     const auto* const type = std::ranges::find_if(
         kLayerTypes, [&](const LayerType& known) { return known.write(*node.layer, description); });
-    if (type == kLayerTypes.end() || node.name == kInputName) return std::nullopt;
+    if (type == kLayerTypes.end() || std::ranges::count(inputs, node.name) > 0) return std::nullopt;
     description["type"] = type->name;
     for (const NodeId input : node.inputs)
-      description["inputs"].push_back(input == kInput ? kInputName : network.nodes()[input].name);
-    layers.push_back(std::move(description));
+      description["inputs"].push_back(is_input(input) ? inputs[input_index(input)]
+                                                      : network.nodes()[input].name);
+    result["layers"].push_back(std::move(description));
   }
-  return json{
-      {"name", network.name()}, {"input", network.input_shape()}, {"layers", std::move(layers)}};
+  if (has_plain_input(network)) {
+    result["input"] = network.input_shape();
+  } else {
+    for (const NetworkInput& input : network.inputs())
+      result["inputs"].push_back({{"name", input.name},
+                                  {"shape", input.shape},
+                                  {"type", lockstep::to_string(input.type)}});
+  }
+  for (const NetworkOutput& output : network.outputs()) {
+    const std::string& layer = network.nodes()[output.node].name;
+    if (network.has_named_outputs())
+      result["outputs"].push_back(output.name == layer ? json(layer)
+                                                       : json::object({{output.name, layer}}));
+  }
+  return result;
 }
 
 Network read_network(const std::filesystem::path& file, const DataShape& data) {

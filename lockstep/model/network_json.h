@@ -12,13 +12,13 @@ namespace lockstep::model {
 
 /// Builds the network that `text` describes. `source`, such as the file name, identifies it in
 /// messages. Throws Error (input) that names the source, the layer, the known names and the nearest
-/// of them; also if the description's "input" differs from `data.input`.
+/// of them; also if the description's only input differs from `data.input`.
 Network network_from_json(std::string_view text, std::string_view source,
                           const DataShape& data = {});
 
 /// The description of `network`, from which network_from_json() builds an equal one: the same
-/// layers, names and options. nullopt if it has no layers, a user-defined layer, or one with the
-/// reserved name "input", which a description cannot hold.
+/// inputs, layers, names and options. nullopt if it has no layers, a user-defined layer, or one
+/// with the name of an input (of a single input: "input"), which a description cannot hold.
 std::optional<nlohmann::json> network_to_json(const Network& network);
 
 /// Reads the description from a file. Throws Error (input) if the file cannot be read.

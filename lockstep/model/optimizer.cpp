@@ -48,19 +48,6 @@ double norm_of(std::size_t size, const Value& value) {
   return std::sqrt(sum);
 }
 
-// function(w, one argument per slot of Update, g) for element `i`.
-template <typename Update, typename Function>
-auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
-                const Function& function) {
-  static_assert(Update::kSlots.size() <= 2);
-  if constexpr (Update::kSlots.size() == 0)
-    return function(w[i], g[i]);
-  else if constexpr (Update::kSlots.size() == 1)
-    return function(w[i], first[i], g[i]);
-  else
-    return function(w[i], first[i], second[i], g[i]);
-}
-
 // Takes the constants of the update by value, so that the compiler knows that the loops do not
 // change them.
 template <typename Update>
@@ -94,9 +81,9 @@ std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
   for (const ParameterInfo& entry : table.entries()) {
     // The padding after a parameter belongs to its range, so adjacent ranges touch and can be
     // merged.
-    if (ranges.empty() || !join || ranges.back().decay != entry.decay) {
+    if (ranges.empty() || !join || ranges.back().group != entry.group()) {
       if (!ranges.empty()) ranges.back().end = entry.offset;
-      ranges.push_back({.begin = entry.offset, .end = 0, .decay = entry.decay});
+      ranges.push_back({.begin = entry.offset, .end = 0, .group = entry.group()});
     }
     ranges.back().end = table.flat_size();
   }
@@ -121,7 +108,8 @@ void Optimizer::apply(std::span<float> parameters, std::span<const float> gradie
     };
     const Arrays arrays{range.end - range.begin, parameters.data() + range.begin,
                         gradients.data() + range.begin, slot_at(0), slot_at(1)};
-    const UpdateContext context{learning_rate, step, gradient_scale, range.decay};
+    const UpdateContext context{learning_rate * range.group.rate_factor, step, gradient_scale,
+                                range.group.decay, range.group.weight_decay};
     std::visit([&](const auto& update) { descend(arrays, update); }, update_of(options_, context));
   }
 }

@@ -16,18 +16,18 @@ namespace lockstep::model {
 struct UpdateRange {
   std::size_t begin = 0;  ///< first element
   std::size_t end = 0;    ///< one past the last element
-  bool decay = false;     ///< whether weight decay applies to it
+  UpdateGroup group;      ///< that of its parameters
 };
 
 /// The ranges of an update, in flat order: one per parameter for layer-wise optimizers; otherwise
-/// adjacent parameters with the same decay are merged.
+/// adjacent parameters of the same group are merged.
 std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
                                        const ParameterTable& table);
 
 /// The optimizer of one replica. Its slots are flat arrays with the layout of the parameters.
 class Optimizer {
  public:
-  /// Copies the flat size and the decay ranges from `table`. Throws Error (input) for a constant
+  /// Copies the flat size and the ranges from `table`. Throws Error (input) for a constant
   /// out of range.
   Optimizer(OptimizerOptions options, const ParameterTable& table);
 

@@ -44,6 +44,24 @@ void check(const Lars& lars) {
   need(lars.epsilon >= 0, lars.kName, "expected epsilon of 0 or more", lars.epsilon);
 }
 
+void check(const RmsProp& rmsprop) {
+  need(rmsprop.rho >= 0 && rmsprop.rho < 1, rmsprop.kName, "expected rho from 0 to below 1",
+       rmsprop.rho);
+  need(rmsprop.momentum >= 0 && rmsprop.momentum < 1, rmsprop.kName,
+       "expected momentum from 0 to below 1", rmsprop.momentum);
+  need(rmsprop.epsilon > 0, rmsprop.kName, "expected epsilon above 0", rmsprop.epsilon);
+  need(rmsprop.weight_decay >= 0, rmsprop.kName, "expected weight decay of 0 or more",
+       rmsprop.weight_decay);
+}
+
+void check(const Adagrad& adagrad) {
+  need(adagrad.initial_accumulator >= 0, adagrad.kName,
+       "expected an initial accumulator of 0 or more", adagrad.initial_accumulator);
+  need(adagrad.epsilon > 0, adagrad.kName, "expected epsilon above 0", adagrad.epsilon);
+  need(adagrad.weight_decay >= 0, adagrad.kName, "expected weight decay of 0 or more",
+       adagrad.weight_decay);
+}
+
 using Hyperparameters = std::vector<std::pair<std::string_view, float*>>;
 
 Hyperparameters hyperparameters(Sgd& sgd) {
@@ -63,6 +81,19 @@ Hyperparameters hyperparameters(Lars& lars) {
           {"weight_decay", &lars.weight_decay},
           {"trust_coefficient", &lars.trust_coefficient},
           {"epsilon", &lars.epsilon}};
+}
+
+Hyperparameters hyperparameters(RmsProp& rmsprop) {
+  return {{"rho", &rmsprop.rho},
+          {"momentum", &rmsprop.momentum},
+          {"epsilon", &rmsprop.epsilon},
+          {"weight_decay", &rmsprop.weight_decay}};
+}
+
+Hyperparameters hyperparameters(Adagrad& adagrad) {
+  return {{"initial_accumulator", &adagrad.initial_accumulator},
+          {"epsilon", &adagrad.epsilon},
+          {"weight_decay", &adagrad.weight_decay}};
 }
 
 std::string describe(const Sgd& sgd) {
@@ -147,6 +178,26 @@ LambUpdate constants(const Lamb& lamb, const UpdateContext& context) {
           .adapts = context.decays};
 }
 
+OptimizerUpdate constants(const RmsProp& rmsprop, const UpdateContext& context) {
+  const RmsPropUpdate update{
+      .rate = context.learning_rate,
+      .scale = context.gradient_scale,
+      .decay = context.decays ? rmsprop.weight_decay : 0,
+      .rho = rmsprop.rho,
+      .one_minus_rho = static_cast<float>(1 - static_cast<double>(rmsprop.rho)),
+      .epsilon = rmsprop.epsilon};
+  if (rmsprop.momentum == 0) return update;
+  return RmsPropMomentumUpdate{update, rmsprop.momentum};
+}
+
+AdagradUpdate constants(const Adagrad& adagrad, const UpdateContext& context) {
+  return {.rate = context.learning_rate,
+          .scale = context.gradient_scale,
+          .decay = context.decays ? adagrad.weight_decay : 0,
+          .initial_accumulator = adagrad.initial_accumulator,
+          .epsilon = adagrad.epsilon};
+}
+
 template <typename... Options>
 std::vector<OptimizerOptions> defaults_of(std::variant<Options...>* /*type*/) {
   return {Options()...};
@@ -156,7 +207,11 @@ std::vector<OptimizerOptions> defaults_of(std::variant<Options...>* /*type*/) {
 
 OptimizerUpdate update_of(const OptimizerOptions& options, const UpdateContext& context) {
   return std::visit(
-      [&](const auto& chosen) -> OptimizerUpdate { return constants(chosen, context); }, options);
+      [&](auto chosen) -> OptimizerUpdate {
+        if (context.weight_decay) chosen.weight_decay = *context.weight_decay;
+        return constants(chosen, context);
+      },
+      options);
 }
 
 std::vector<OptimizerOptions> all_optimizers() {

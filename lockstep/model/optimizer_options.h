@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -21,6 +22,7 @@ struct UpdateContext {
   std::int64_t step = 1;     ///< counted from 1; used for bias correction
   float gradient_scale = 1;  ///< factor on the stored gradients
   bool decays = true;  ///< whether the parameters have decay: neither biases nor normalization
+  std::optional<float> weight_decay = {};  ///< replaces that of the options
 };
 
 // In every update, `kSlots` names the arrays that are stored in addition to the parameters, at most
@@ -134,6 +136,79 @@ struct AdamW {
   std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
+/// One update of RmsProp without momentum.
+struct RmsPropUpdate {
+  static constexpr std::array<std::string_view, 1> kSlots = {"mean_square"};  ///< of the gradient
+  float rate;                                                                 ///< learning rate
+  float scale;          ///< factor on the gradient
+  float decay;          ///< weight decay
+  float rho;            ///< decay rate of the mean square
+  float one_minus_rho;  ///< 1 - rho
+  float epsilon;        ///< added to the root of the mean square
+
+  /// v = rho*v + (1 - rho)*g^2; the step of rate 1 is g / (sqrt(v) + epsilon)
+  constexpr float follow(float w, float& v, float g) const {
+    const float gradient = g * scale + decay * w;
+    v = rho * v + one_minus_rho * (gradient * gradient);
+    return gradient / (std::sqrt(v) + epsilon);
+  }
+  /// w -= rate * step
+  constexpr void descend(float& w, float& v, float g) const { w -= rate * follow(w, v, g); }
+};
+
+/// One update of RmsProp with momentum.
+struct RmsPropMomentumUpdate : RmsPropUpdate {
+  /// The mean square, and the velocity.
+  static constexpr std::array<std::string_view, 2> kSlots = {"mean_square", "momentum"};
+  float momentum;  ///< fraction of the velocity that is kept
+
+  /// u = momentum*u + step; w -= rate*u
+  constexpr void descend(float& w, float& v, float& u, float g) const {
+    u = momentum * u + follow(w, v, g);
+    w -= rate * u;
+  }
+};
+
+/// Tieleman and Hinton, 2012: divides the gradient by the root of its running mean square. Formula
+/// of PyTorch (epsilon outside the root, the rate not part of the velocity), defaults of Keras. L2
+/// decay is added to the gradient.
+struct RmsProp {
+  static constexpr std::string_view kName = "rmsprop";  ///< in `--optimizer`
+  float rho = 0.9f;                                     ///< decay rate of the mean square
+  float momentum = 0;      ///< fraction of the velocity that is kept; 0 disables momentum
+  float epsilon = 1e-7f;   ///< added to the root of the mean square
+  float weight_decay = 0;  ///< L2 decay, for arrays with decay; added to the gradient
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
+};
+
+/// One update of Adagrad.
+struct AdagradUpdate {
+  static constexpr std::array<std::string_view, 1> kSlots = {"sum_of_squares"};  ///< of gradients
+  float rate;                                                                    ///< learning rate
+  float scale;                ///< factor on the gradient
+  float decay;                ///< weight decay
+  float initial_accumulator;  ///< added to the sum, which therefore begins with 0
+  float epsilon;              ///< added to the root
+
+  /// s += g^2; w -= rate * g / (sqrt(initial_accumulator + s) + epsilon)
+  constexpr void descend(float& w, float& s, float g) const {
+    const float gradient = g * scale + decay * w;
+    s += gradient * gradient;
+    w -= rate * gradient / (std::sqrt(initial_accumulator + s) + epsilon);
+  }
+};
+
+/// Duchi, Hazan and Singer, JMLR 2011: divides the gradient by the root of the sum of all its
+/// squares. Formula of PyTorch (epsilon outside the root), defaults of Keras; PyTorch's are
+/// initial_accumulator 0 and epsilon 1e-10. L2 decay is added to the gradient.
+struct Adagrad {
+  static constexpr std::string_view kName = "adagrad";  ///< in `--optimizer`
+  float initial_accumulator = 0.1f;  ///< added to the sum of squares; bounds the first steps
+  float epsilon = 1e-7f;             ///< added to the root of the sum
+  float weight_decay = 0;            ///< L2 decay, for arrays with decay; added to the gradient
+  std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
+};
+
 /// An update whose rate depends on norms of the layer. If it `adapts`, its `rate` is replaced by
 /// layer_rate(norm of w, norm of along(w, slots..., g)), after follow(w, slots..., g) of all
 /// elements, and before descend().
@@ -229,10 +304,24 @@ struct Lamb {
 };
 
 /// One of the optimizers with its constants.
-using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Lars, Lamb>;
+using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Lars, Lamb, RmsProp, Adagrad>;
 /// The constants of one update. The type depends on the options alone.
 using OptimizerUpdate =
-    std::variant<SgdUpdate, MomentumUpdate, NesterovUpdate, AdamUpdate, LarsUpdate, LambUpdate>;
+    std::variant<SgdUpdate, MomentumUpdate, NesterovUpdate, AdamUpdate, LarsUpdate, LambUpdate,
+                 RmsPropUpdate, RmsPropMomentumUpdate, AdagradUpdate>;
+
+/// function(w, one argument per slot of Update, g) for element `i` of arrays.
+template <typename Update, typename Function>
+constexpr auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
+                          const Function& function) {
+  static_assert(Update::kSlots.size() <= 2);
+  if constexpr (Update::kSlots.size() == 0)
+    return function(w[i], g[i]);
+  else if constexpr (Update::kSlots.size() == 1)
+    return function(w[i], first[i], g[i]);
+  else
+    return function(w[i], first[i], second[i], g[i]);
+}
 
 /// The constants of one update, the same for every backend.
 OptimizerUpdate update_of(const OptimizerOptions& options, const UpdateContext& context);
@@ -250,8 +339,8 @@ float* find_hyperparameter(OptimizerOptions& options, std::string_view name);
 /// Throws Error (input) for a constant out of range.
 void check_options(const OptimizerOptions& options);
 
-/// Names of the arrays stored in addition to the parameters: "momentum" (Lars: "velocity"), or "m"
-/// and "v".
+/// Names of the arrays stored in addition to the parameters, such as "m" and "v": kSlots of the
+/// update.
 std::vector<std::string> slot_names(const OptimizerOptions& options);
 
 /// Whether an update needs the norms of each parameter tensor.

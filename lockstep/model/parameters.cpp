@@ -1,6 +1,7 @@
 #include "lockstep/model/parameters.h"
 
 #include <fmt/format.h>
+#include <fnmatch.h>
 #include <xxhash.h>
 #include <algorithm>
 #include <array>
@@ -13,6 +14,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
@@ -78,6 +80,8 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
     case Initializer::Kind::glorot_uniform:
       return fill_uniform(
           std::sqrt(6.0 / (checked_fan(initializer.fan_in) + checked_fan(initializer.fan_out))));
+    case Initializer::Kind::uniform:
+      return fill_uniform(static_cast<double>(initializer.value));
     case Initializer::Kind::he_uniform:
       return fill_uniform(std::sqrt(6.0 / checked_fan(initializer.fan_in)));
     case Initializer::Kind::he_normal: {
@@ -122,6 +126,25 @@ std::vector<std::size_t> ParameterTable::indices_by_name() const {
 const ParameterInfo* ParameterTable::find(std::string_view name) const {
   const auto found = std::ranges::find(entries_, name, &ParameterInfo::name);
   return found == entries_.end() ? nullptr : &*found;
+}
+
+std::vector<std::size_t> ParameterTable::matching(std::string_view where,
+                                                  const std::string& pattern) const {
+  std::vector<std::size_t> found;
+  for (std::size_t i = 0; i < entries_.size(); ++i)
+    if (fnmatch(pattern.c_str(), entries_[i].name.c_str(), 0) == 0) found.push_back(i);
+  if (!found.empty()) return found;
+  const std::vector<std::string_view> names = [&] {
+    std::vector<std::string_view> all;
+    for (const ParameterInfo& entry : entries_) all.push_back(entry.name);
+    return all;
+  }();
+  constexpr std::size_t kNamesListed = 8;
+  const auto listed = std::span(names).first(std::min(names.size(), kNamesListed));
+  throw Error(ErrorCategory::input, where,
+              fmt::format("expected a pattern of parameter names, which are {}{}",
+                          list_names(listed), listed.size() < names.size() ? ", …" : ""),
+              got_name(pattern, names));
 }
 
 std::uint64_t ParameterTable::hash(std::span<const float> flat) const {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,8 +14,8 @@
 
 namespace lockstep::model {
 
-/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kind
-/// `constant` ignores them.
+/// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kinds
+/// `constant` and `uniform` ignore them.
 struct Initializer {
   /// The distribution. The Glorot and He distributions are scaled by the fans below.
   enum class Kind {
@@ -23,9 +24,10 @@ struct Initializer {
                      ///< 2010
     he_normal,       ///< N(0, 2 / fan_in): He et al., ICCV 2015
     he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
+    uniform,         ///< U(-value, value); has no name in descriptions
   };
   Kind kind = Kind::constant;  ///< the distribution
-  float value = 0;             ///< value of kind `constant`
+  float value = 0;             ///< value of kind `constant`, limit of kind `uniform`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
 };
@@ -41,6 +43,15 @@ Initializer::Kind parse_initializer(std::string_view name);
 /// The name that parse_initializer() accepts.
 std::string_view to_string(Initializer::Kind kind);
 
+/// What of an update differs between parameters.
+struct UpdateGroup {
+  bool decay = true;      ///< whether weight decay applies; false for biases and normalization
+  float rate_factor = 1;  ///< on the learning rate
+  std::optional<float> weight_decay = {};  ///< replaces that of the optimizer
+
+  bool operator==(const UpdateGroup&) const = default;
+};
+
 // The layout of a flat array: the name, shape and offset of each parameter.
 
 /// One parameter (or one non-trained buffer, such as a moving mean) in a flat float32 array.
@@ -52,12 +63,21 @@ struct ParameterInfo {
   std::size_t count = 0;  ///< elements
   /// Whether weight decay applies; false for biases and normalization parameters.
   bool decay = true;
-  Initializer initializer;  ///< how its initial values are drawn
+  Initializer initializer;                 ///< how its initial values are drawn
+  bool trained = true;                     ///< false: frozen, see Network::freeze()
+  float rate_factor = 1;                   ///< see Network::set_group()
+  std::optional<float> weight_decay = {};  ///< see Network::set_group()
+
+  /// How it is updated.
+  UpdateGroup group() const {
+    return {.decay = decay, .rate_factor = rate_factor, .weight_decay = weight_decay};
+  }
 };
 
 /// Parameters in flat order, which is the order in which backward completes their gradients: last
-/// layer first. Thus the completed gradients form a growing prefix, and a gradient bucket is a
-/// contiguous range. Between parameters are up to 15 elements of padding, always zero.
+/// layer first, and frozen ones, which have none, at the end. Thus the completed gradients form a
+/// growing prefix, and a gradient bucket is a contiguous range. Between parameters are up to 15
+/// elements of padding, always zero.
 class ParameterTable {
  public:
   /// Lays out `parameters` in the given order and sets their offsets and counts.
@@ -71,6 +91,9 @@ class ParameterTable {
   std::size_t element_count() const { return element_count_; }
   std::vector<std::size_t> indices_by_name() const;  ///< indices into entries(), sorted by name
   const ParameterInfo* find(std::string_view name) const;  ///< nullptr if absent
+  /// Indices of the parameters whose names match `pattern`, a glob in which * also matches "/":
+  /// "conv*", "*/kernel". Throws Error (input) of `where` that lists names if there are none.
+  std::vector<std::size_t> matching(std::string_view where, const std::string& pattern) const;
 
   /// The part of a flat array that belongs to `entry`.
   static std::span<float> slice(std::span<float> flat, const ParameterInfo& entry) {

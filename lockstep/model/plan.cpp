@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 
 #include "lockstep/base/error.h"
@@ -42,11 +43,15 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
     : backend_(backend),
       batch_(batch),
       training_(training),
-      parameter_entries_(network.parameters().entries()) {
+      places_(network.inputs().size()),
+      inputs_(network.inputs().size()),
+      parameter_entries_(network.parameters().entries()),
+      trained_(network.trained().entries().size()) {
   Fusions fusions = backend.fusions();
   fusions.statistics &= training;
   Graph graph = make_graph(network, fusions);
-  output_ = graph.output;
+  outputs_ = graph.outputs;
+  place_inputs(network);
   compile_steps(network, std::move(graph), training);
   mark_gradients();
   assign_storage();
@@ -59,14 +64,27 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
 
 Plan::~Plan() = default;
 
+void Plan::place_inputs(const Network& network) {
+  values_.resize(network.inputs().size() + network.nodes().size());
+  for (std::size_t k = 0; k < network.inputs().size(); ++k) {
+    const NetworkInput& description = network.inputs()[k];
+    Value& input = value(kInput - static_cast<NodeId>(k));
+    input.elements = static_cast<std::size_t>(batch_ * element_count(description.shape));
+    input.is_int32 = description.type == ElementType::int32;
+    if (backend_.runs_on_host() && (input.is_int32 || backend_.precision() == Precision::float32))
+      input.storage = kExternal - static_cast<StorageId>(k);
+    else if (input.is_int32)
+      input.storage = new_storage(input.elements * sizeof(std::int32_t), 0, 0);
+    else
+      input.storage = new_array(input.elements, 0, 0);
+  }
+}
+
 void Plan::compile_steps(const Network& network, Graph graph, bool training) {
-  values_.resize(network.nodes().size() + 1);
-  value(kInput).elements = static_cast<std::size_t>(batch_ * element_count(network.input_shape()));
-  const bool reads_in_place = backend_.runs_on_host() && backend_.precision() == Precision::float32;
-  value(kInput).storage = reads_in_place ? kExternal : new_array(value(kInput).elements, 0, 0);
-  const auto input_readers = std::ranges::count_if(graph.steps, [](const GraphStep& step) {
-    return std::ranges::count(step.inputs, kInput) > 0;
-  });
+  std::vector<int> input_readers(inputs_.size());
+  for (std::size_t k = 0; k < inputs_.size(); ++k)
+    for (const GraphStep& step : graph.steps)
+      input_readers[k] += std::ranges::count(step.inputs, kInput - static_cast<NodeId>(k)) > 0;
   for (GraphStep& description : graph.steps) {
     const int index = static_cast<int>(steps_.size());
     Step& step = steps_.emplace_back();
@@ -80,7 +98,10 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
       output.needs_gradient |= value(input).needs_gradient;
     }
     const bool input_gradients = output.needs_gradient;
-    output.needs_gradient |= !step.node->parameters.empty();
+    std::ranges::copy_if(step.node->parameters, std::back_inserter(step.trained),
+                         [&](std::size_t p) { return p < trained_; });
+    step.frozen = network.is_frozen(*step.node);
+    output.needs_gradient |= !step.trained.empty();
     if (step.graph.absorbed) continue;
     const NodeId first_input = step.graph.inputs.front();
     const bool is_read_later = std::any_of(
@@ -97,13 +118,15 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
         .fused_statistics = step.graph.fused_statistics,
         .input_statistics = has_input_statistics(step),
         .input_gradients = input_gradients,
-        .adds_input_gradient = input_gradients && is_read_later,
-        .reads_network_input = first_input == kInput && input_readers == 1};
+        .frozen = step.frozen,
+        .adds_input_gradient = input_gradients && (is_read_later || is_output(first_input)),
+        .reads_network_input =
+            is_input(first_input) && input_readers[input_index(first_input)] == 1};
     step.operation = step.node->layer->compile(context, backend_);
     step.flop = step.node->layer->flop(context);
     if (step.operation) step.needs = step.operation->needs();
     if (step.needs.input_channels > 0)
-      pad_input(network.input_shape().back(), step.needs.input_channels);
+      pad_input(first_input, network.shape(first_input).back(), step.needs.input_channels);
   }
 }
 
@@ -113,16 +136,20 @@ bool Plan::has_input_statistics(const Step& step) const {
   return producer >= 0 && steps_[producer].needs.statistics_bytes > 0;
 }
 
-void Plan::pad_input(std::int64_t channels, std::int64_t padded) {
-  Value& input = value(kInput);
-  LOCKSTEP_CHECK_OP(input.storage, !=, kExternal);
+bool Plan::is_output(NodeId node) const {
+  return std::ranges::find(outputs_, node) != outputs_.end();
+}
+
+void Plan::pad_input(NodeId node, std::int64_t channels, std::int64_t padded) {
+  Value& input = value(node);
+  LOCKSTEP_CHECK_OP(input.storage, >=, 0);
   input.elements =
       input.elements / static_cast<std::size_t>(channels) * static_cast<std::size_t>(padded);
   lifetimes_[static_cast<std::size_t>(input.storage)].bytes =
       input.elements * element_bytes(backend_.precision());
 }
 
-// Backward of a step runs if the step or a step before it has parameters.
+// Backward of a step runs if the step or a step before it has trained parameters.
 void Plan::mark_gradients() {
   for (Step& step : steps_) step.runs_backward = training_ && value(step.graph.node).needs_gradient;
 }
@@ -144,11 +171,13 @@ void Plan::extend(StorageId storage, int time) {
 }
 
 // The output may overwrite the input only if no other step reads the input's memory, now or in
-// backward.
+// backward, and no output of the network is there.
 bool Plan::may_run_in_place(const Step& step) const {
   if (!step.needs.in_place) return false;
   const StorageId storage = value(step.graph.inputs.front()).storage;
   if (storage < 0) return false;
+  for (const NodeId output : outputs_)
+    if (value(output).storage == storage) return false;
   for (const Value& other : values_) {
     if (other.storage != storage) continue;
     if (other.consumers.size() > 1) return false;
@@ -177,17 +206,19 @@ void Plan::assign_storage() {
     if (step.runs_backward && step.operation && step.needs.output_in_backward)
       extend(output.storage, backward_time(time));
   }
-  // The loss reads the output after the last step.
-  extend(value(output_).storage, end_of_forward());
+  // Outputs are read after the last step.
+  for (const NodeId output : outputs_) extend(value(output).storage, end_of_forward());
 }
 
 // Backward visits steps in reverse. If a value has several readers, the last one writes its
 // gradient and the others add to it: in their operation if that can, otherwise through an array of
-// their own.
+// their own. The first to write the gradient of an output is who asks for it.
 void Plan::assign_gradients() {
-  Value& output = value(output_);
-  if (output.needs_gradient)
-    output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
+  for (const NodeId node : outputs_) {
+    Value& output = value(node);
+    if (output.needs_gradient)
+      output.gradient = new_array(output.elements, end_of_forward(), end_of_forward());
+  }
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
     const int time = backward_time(static_cast<int>(i));
@@ -224,6 +255,8 @@ void Plan::assign_workspace() {
     if (step.needs.saved_bytes > 0)
       step.saved = new_storage(step.needs.saved_bytes, time,
                                step.runs_backward ? backward_time(time) : time);
+    if (const std::size_t discarded = discarded_bytes(step); discarded > 0)
+      step.discarded = new_storage(discarded, backward_time(time), backward_time(time));
     if (step.needs.statistics_bytes == 0) continue;
     const int reader = value(step.graph.node).consumers.front();
     step.statistics = new_storage(step.needs.statistics_bytes, time, reader);
@@ -247,15 +280,28 @@ void Plan::assign_narrow_gradients() {
   int time = 0;
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];
-    if (!step.runs_backward || !step.needs.narrow_gradient) continue;
-    time = backward_time(static_cast<int>(i));
-    const std::size_t count = parameter_entries_[step.node->parameters.front()].count;
-    step.narrow_gradient = new_array(count, time, time);
+    if (!step.runs_backward || !step.needs.narrow_gradient || step.frozen) continue;
+    const std::size_t kernel = step.node->parameters.front();
+    const std::size_t count = parameter_entries_[kernel].count;
+    const int now = backward_time(static_cast<int>(i));
+    step.narrow_gradient = new_array(count, now, now);
+    step.widens = kernel < trained_;
+    if (!step.widens) continue;
+    time = now;
     waiting.push_back(&step);
     elements += count;
     if (elements >= kElements) widen_at(time);
   }
   widen_at(time);
+}
+
+// Room for the gradients of frozen parameters, which an operation writes without being asked.
+std::size_t Plan::discarded_bytes(const Step& step) const {
+  if (!step.runs_backward || !step.operation || (step.frozen && step.needs.skips_frozen)) return 0;
+  std::size_t elements = 0;
+  for (const std::size_t p : step.node->parameters)
+    if (p >= trained_) elements = std::max(elements, parameter_entries_[p].count);
+  return elements * sizeof(float);
 }
 
 void Plan::bind_parameters(const Arrays& arrays, const Network& network) {
@@ -294,7 +340,7 @@ void Plan::bind(std::byte* arena) {
     step.operands.input_gradients.assign(step.graph.inputs.size(), {});
     for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
       const Value& input = value(step.graph.inputs[k]);
-      step.operands.inputs[k] = view(input.storage, input.elements);
+      if (!input.is_int32) step.operands.inputs[k] = view(input.storage, input.elements);
       if (!step.runs_backward) continue;
       const StorageId addend = step.addends[k];
       step.operands.input_gradients[k] =
@@ -308,31 +354,57 @@ void Plan::bind(std::byte* arena) {
     if (step.narrow_gradient != kNone)
       step.operands.narrow_gradient =
           view(step.narrow_gradient, parameter_entries_[step.node->parameters.front()].count);
+    if (step.discarded == kNone) continue;
+    auto* const discarded = reinterpret_cast<float*>(bytes(step.discarded, 0).data());
+    for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
+      if (const std::size_t index = step.node->parameters[p]; index >= trained_)
+        step.operands.parameter_gradients[p] = {discarded, parameter_entries_[index].count};
+  }
+  for (std::size_t k = 0; k < places_.size(); ++k) {
+    const Value& input = value(kInput - static_cast<NodeId>(k));
+    if (!input.is_int32)
+      places_[k].features = view(input.storage, input.elements);
+    else if (input.storage >= 0)
+      places_[k].indices = {
+          reinterpret_cast<std::int32_t*>(arena_ + layout_.offsets[input.storage]), input.elements};
   }
 }
 
-TensorView Plan::input() const { return view(value(kInput).storage, value(kInput).elements); }
+void Plan::load(const BatchView& batch, bool staged) {
+  inputs_ = places_;
+  backend_.load(inputs_, batch, staged);
+  for (std::size_t k = 0; k < inputs_.size(); ++k) {
+    const Value& input = value(kInput - static_cast<NodeId>(k));
+    LOCKSTEP_CHECK_OP(input.is_int32 ? inputs_[k].indices.size() : inputs_[k].features.size(), ==,
+                      input.elements);
+  }
+}
 
-void Plan::forward(const TensorView& features, const PassContext& pass) {
-  LOCKSTEP_CHECK_OP(features.size(), ==, value(kInput).elements);
+void Plan::forward(const PassContext& pass) {
   for (Step& step : steps_) {
-    for (std::size_t k = 0; k < step.graph.inputs.size(); ++k)
-      if (value(step.graph.inputs[k]).storage == kExternal) step.operands.inputs[k] = features;
+    for (std::size_t k = 0; k < step.graph.inputs.size(); ++k) {
+      const Value& input = value(step.graph.inputs[k]);
+      if (input.is_int32)
+        step.operands.indices = inputs_[input_index(step.graph.inputs[k])].indices;
+      else if (input.storage <= kExternal)
+        step.operands.inputs[k] =
+            inputs_[static_cast<std::size_t>(kExternal - input.storage)].features;
+    }
     if (!step.operation) continue;
     step.operation->forward(step.operands, pass);
     if (pass.profile != nullptr) end_layer(step, Part::forward, *pass.profile);
   }
 }
 
-TensorView Plan::output() const {
-  const Value& output = value(output_);
-  if (output.storage == kExternal)
-    return steps_.empty() ? TensorView{} : steps_.back().operands.inputs.front();
+TensorView Plan::output(std::size_t index) const {
+  const Value& output = value(outputs_[index]);
+  if (output.storage <= kExternal)
+    return steps_[static_cast<std::size_t>(output.producer)].operands.inputs.front();
   return view(output.storage, output.elements);
 }
 
-TensorView Plan::output_gradient() const {
-  const Value& output = value(output_);
+TensorView Plan::output_gradient(std::size_t index) const {
+  const Value& output = value(outputs_[index]);
   return view(output.gradient, output.elements);
 }
 
@@ -341,8 +413,9 @@ void Plan::point_gradients_at(std::span<float> gradients) {
   bound_gradients_ = gradients.data();
   for (Step& step : steps_)
     for (std::size_t p = 0; p < step.node->parameters.size(); ++p)
-      step.operands.parameter_gradients[p] =
-          ParameterTable::slice(gradients, parameter_entries_[step.node->parameters[p]]);
+      if (const std::size_t index = step.node->parameters[p]; index < trained_)
+        step.operands.parameter_gradients[p] =
+            ParameterTable::slice(gradients, parameter_entries_[index]);
 }
 
 void Plan::backward(const PassContext& pass, std::span<float> gradients,
@@ -374,15 +447,15 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
         backend_.copy(view(input.gradient, input.elements), step.operands.output_gradient);
     }
     if (step.operation && pass.profile != nullptr) end_layer(step, Part::backward, *pass.profile);
-    if (step.narrow_gradient != kNone)
+    if (step.widens)
       widenings_.push_back({step.operands.narrow_gradient, step.operands.parameter_gradients[0]});
     if (step.ends_widening) widen_gradients(pass.profile);
-    if (step.node->parameters.empty()) continue;
-    pass_over_until(step.node->parameters.front());
-    written = step.node->parameters.back() + 1;
+    if (step.trained.empty()) continue;
+    pass_over_until(step.trained.front());
+    written = step.trained.back() + 1;
     if (widenings_.empty()) tell_until(written);
   }
-  pass_over_until(parameter_entries_.size());
+  pass_over_until(trained_);
   tell_until(written);
 }
 
@@ -428,7 +501,8 @@ Work Plan::work_of(const Step& step, Part part) {
   std::int64_t flop = 0;
   switch (part) {
     case Part::forward:
-      moved = bytes(o.inputs) + bytes(o.weights) + o.output.size_bytes() + o.saved.size();
+      moved = bytes(o.inputs) + o.indices.size_bytes() + bytes(o.weights) + o.output.size_bytes() +
+              o.saved.size();
       flop = step.flop;
       break;
     case Part::statistics:
@@ -436,7 +510,7 @@ Work Plan::work_of(const Step& step, Part part) {
       break;
     case Part::backward:
       moved = kept + bytes(o.weights) + output_gradient + parameter_gradients + input_gradients;
-      flop = input_gradients > 0 ? 2 * step.flop : step.flop;
+      flop = input_gradients > 0 && parameter_gradients > 0 ? 2 * step.flop : step.flop;
       break;
     case Part::gradient_sums:
     case Part::weight_gradient:
@@ -468,10 +542,10 @@ void Plan::backward_without_samples(const GradientReady& ready) {
     const Step& step = steps_[i];
     if (!step.runs_backward) continue;
     if (step.operation) step.operation->backward_without_samples(step.operands);
-    if (step.narrow_gradient != kNone) is_waiting = !step.ends_widening;
-    if (!step.node->parameters.empty() && !is_waiting) tell_until(step.node->parameters.back() + 1);
+    if (step.widens) is_waiting = !step.ends_widening;
+    if (!step.trained.empty() && !is_waiting) tell_until(step.trained.back() + 1);
   }
-  tell_until(parameter_entries_.size());
+  tell_until(trained_);
 }
 
 }  // namespace lockstep::model

@@ -52,19 +52,19 @@ class Plan {
   /// Points all tensors into `arena`, which is 64-byte aligned and has at least arena_bytes().
   void bind(std::byte* arena);
 
-  /// Destination of the features for the backend's load(); empty if forward reads them in place.
-  /// Larger than the features if the network's first layer wants more channels.
-  TensorView input() const;
-  /// Runs forward on the loaded features, or on `features`, [batch, input shape...], in host
-  /// memory. They must stay valid until backward has run.
-  void forward(const TensorView& features, const PassContext& pass);
-  /// [batch, output shape...], valid after forward until the next pass of any plan on the same
-  /// arena.
-  TensorView output() const;
-  /// Written by the loss between forward and backward; empty if nothing is trained.
-  TensorView output_gradient() const;
-  /// Writes every parameter's gradient to the flat array `gradients` and calls `ready` (may be
-  /// empty) after each.
+  /// Moves a batch of this plan's size to where forward reads it. What forward reads in place, in
+  /// host memory, must stay valid until backward has run.
+  void load(const BatchView& batch, bool staged);
+  /// Runs forward on the loaded batch.
+  void forward(const PassContext& pass);
+  /// [batch, output shape...] of the output with this index of Network::outputs(), valid after
+  /// forward until the next pass of any plan on the same arena.
+  TensorView output(std::size_t index = 0) const;
+  /// To be written for every output between forward and backward; empty if nothing that the output
+  /// depends on is trained.
+  TensorView output_gradient(std::size_t index = 0) const;
+  /// Writes every trained parameter's gradient to the flat array `gradients` and calls `ready` (may
+  /// be empty) after each.
   void backward(const PassContext& pass, std::span<float> gradients, const GradientReady& ready);
 
   /// Takes part in the communication between replicas, without samples of its own.
@@ -76,8 +76,9 @@ class Plan {
  private:
   using StorageId = int;
   static constexpr StorageId kNone = -1;
-  static constexpr StorageId kExternal =
-      -2;  // the caller's features, in host memory, in the plan's type
+  // The caller's features, in host memory, in the plan's type, or the caller's indices: of input k,
+  // kExternal - k.
+  static constexpr StorageId kExternal = -2;
 
   // The operation of one step and its operands.
   struct Step {
@@ -87,12 +88,16 @@ class Plan {
     Needs needs;
     std::int64_t flop = 0;  // of forward
     bool runs_backward = false;
+    bool frozen = false;               // Network::is_frozen()
+    StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
+    std::vector<std::size_t> trained;  // of node->parameters, ascending and without gaps
     // Per input: where its gradient is written before it is added, if another reader has already
     // written a gradient.
     std::vector<StorageId> addends;
     StorageId saved = kNone;
     StorageId statistics = kNone;  // read by this step or written by it
     StorageId narrow_gradient = kNone;
+    bool widens = false;         // the narrow gradient is that of a trained parameter
     bool ends_widening = false;  // then the narrow gradients so far are widened
     Operands operands;
   };
@@ -100,13 +105,15 @@ class Plan {
   // One array of the network: its storage, its gradient and its readers.
   struct Value {
     std::size_t elements = 0;
-    int producer = -1;           // index of the step; -1 for the network's input
+    int producer = -1;           // index of the step; -1 for an input of the network
     std::vector<int> consumers;  // indices of steps, ascending
+    bool is_int32 = false;       // indices, an input of the network
     bool needs_gradient = false;
     StorageId storage = kNone;
     StorageId gradient = kNone;
   };
 
+  void place_inputs(const Network& network);
   void compile_steps(const Network& network, Graph graph, bool training);
   void mark_gradients();
   void assign_storage();
@@ -114,19 +121,20 @@ class Plan {
   void assign_workspace();
   void assign_narrow_gradients();
   void widen_gradients(StepProfile* profile);
+  std::size_t discarded_bytes(const Step& step) const;
   void bind_parameters(const Arrays& arrays, const Network& network);
   bool may_run_in_place(const Step& step) const;
   bool has_input_statistics(const Step& step) const;
-  void pad_input(std::int64_t channels, std::int64_t padded);
+  void pad_input(NodeId node, std::int64_t channels, std::int64_t padded);
+  bool is_output(NodeId node) const;
 
   StorageId new_storage(std::size_t bytes, int first, int last);
   void extend(StorageId storage, int time);
   int backward_time(int step) const { return 2 * static_cast<int>(steps_.size()) - 1 - step; }
   int end_of_forward() const { return static_cast<int>(steps_.size()) - 1; }
-  // kInput, which is -1, has index 0.
-  static std::size_t index_of(NodeId node) {
-    const NodeId index = node - kInput;
-    return static_cast<std::size_t>(index);
+  // The inputs, which are negative, come first.
+  std::size_t index_of(NodeId node) const {
+    return static_cast<std::size_t>(node + static_cast<NodeId>(inputs_.size()));
   }
   Value& value(NodeId node) { return values_[index_of(node)]; }
   const Value& value(NodeId node) const { return values_[index_of(node)]; }
@@ -140,13 +148,16 @@ class Plan {
   std::int64_t batch_;
   bool training_;
   std::vector<Step> steps_;
-  std::vector<Value> values_;  // the network's input, then one per node
-  NodeId output_;
+  std::vector<Value> values_;        // the network's inputs, the last one first, then the nodes
+  std::vector<LoadedInput> places_;  // of the inputs, in the arena; empty if read in place
+  std::vector<LoadedInput> inputs_;  // the loaded batch
+  std::vector<NodeId> outputs_;
   std::vector<Lifetime> lifetimes_;  // indexed by StorageId
   ArenaLayout layout_;
   StorageId scratch_ = kNone;
   std::byte* arena_ = nullptr;
-  std::span<const ParameterInfo> parameter_entries_;
+  std::span<const ParameterInfo> parameter_entries_;  // of those that are trained, then the others
+  std::size_t trained_;                               // number of those that are trained
   float* bound_gradients_ = nullptr;
   std::vector<Widening> widenings_;  // in backward: what is not yet widened
 };

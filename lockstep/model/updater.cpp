@@ -7,7 +7,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/metric_sums.h"
 #include "lockstep/model/optimizer.h"
 
 namespace lockstep::model {
@@ -26,16 +26,20 @@ class HostUpdater final : public Updater {
  public:
   HostUpdater(const OptimizerOptions& options, const ParameterTable& table,
               const UpdateArrays& arrays)
-      : Updater(options), arrays_(arrays), optimizer_(options, table) {}
+      : Updater(options, arrays.average_decay),
+        arrays_(arrays),
+        optimizer_(options, table),
+        average_(averages() ? table.flat_size() : 0) {}
 
   void begin(const UpdateRequest& request) override { request_ = request; }
 
   void update(std::span<const float> summable) override {
     outcome_ = {.applied = SummableMetrics::is_finite(summable.data())};
-    float scale = 1 / request_.loss_scale;
+    const float of_weights = SummableMetrics::gradient_factor(summable.data());
+    float scale = of_weights / request_.loss_scale;
     if (outcome_.applied && request_.clip_norm > 0) {
-      outcome_.gradient_norm =
-          global_norm(arrays_.gradients) / static_cast<double>(request_.loss_scale);
+      outcome_.gradient_norm = global_norm(arrays_.gradients) * static_cast<double>(of_weights) /
+                               static_cast<double>(request_.loss_scale);
       outcome_.applied = std::isfinite(outcome_.gradient_norm);
       scale *= clip_scale(outcome_.gradient_norm, request_.clip_norm);
     } else if (outcome_.applied) {
@@ -47,16 +51,23 @@ class HostUpdater final : public Updater {
     }
     optimizer_.apply(arrays_.parameters, arrays_.gradients, request_.learning_rate, request_.update,
                      scale);
+    const float decay = average_decay(request_.update);
+    for (std::size_t i = 0; i < average_.size(); ++i)
+      average_[i] = follow(average_[i], arrays_.parameters[i], decay);
     if (!arrays_.weights.empty()) narrow(arrays_.parameters, arrays_.weights.as<BFloat16>());
   }
 
   UpdateOutcome outcome() override { return outcome_; }
 
  private:
-  std::span<float> slot(std::size_t index) override { return optimizer_.slot(slot_names()[index]); }
+  std::span<float> slot(std::size_t index) override {
+    if (averages() && index + 1 == slot_names().size()) return average_;
+    return optimizer_.slot(slot_names()[index]);
+  }
 
   UpdateArrays arrays_;
   Optimizer optimizer_;
+  std::vector<float> average_;  // empty: none
   UpdateRequest request_;
   UpdateOutcome outcome_;
 };

@@ -15,6 +15,14 @@
 
 namespace lockstep::model {
 
+/// The name of the moving average of the parameters among the slots.
+inline constexpr std::string_view kAverageSlot = "average";
+
+/// Follows `value`; with decay 0 it becomes `value` exactly.
+constexpr float follow(float average, float value, float decay) {
+  return decay * average + (1 - decay) * value;
+}
+
 /// The arrays that an update reads and writes: flat, in the memory of the model's device.
 struct UpdateArrays {
   std::span<float> parameters;       ///< updated in place
@@ -23,6 +31,9 @@ struct UpdateArrays {
   std::span<float> statistics;  ///< moving statistics
   /// Their values before the step, restored if the step is not applied.
   std::span<const float> kept_statistics;
+  /// Decay per update of the exponential moving average of the parameters, which is then the last
+  /// slot, kAverageSlot; 0: none. The first update sets it to the parameters.
+  float average_decay = 0;
 };
 
 /// The arguments of one update.
@@ -49,13 +60,13 @@ class Updater {
   /// Sets the arguments of the next update; not part of the work that can be recorded and replayed.
   virtual void begin(const UpdateRequest& request) = 0;
   /// Enqueues the update on the model's stream. `summable` is the sum over all replicas of
-  /// SummableMetrics. The step is not applied if their loss or an element of the gradient is not
-  /// finite, in every precision.
+  /// SummableMetrics; the gradient is multiplied by its gradient_factor(). The step is not applied
+  /// if their loss or an element of the gradient is not finite, in every precision.
   virtual void update(std::span<const float> summable) = 0;
   /// The result of the last update. Waits for it.
   virtual UpdateOutcome outcome() = 0;
 
-  /// Slot names of the optimizer in a fixed order, as checkpoints store them.
+  /// Slot names of the optimizer, and of the average, in a fixed order, as checkpoints store them.
   const std::vector<std::string>& slot_names() const { return slot_names_; }
   /// A slot as a flat array in the layout of the parameters, on the model's device. Throws Error
   /// (checkpoint) for an unknown name.
@@ -63,17 +74,24 @@ class Updater {
 
  protected:
   /// For the optimizer of `options`.
-  explicit Updater(const OptimizerOptions& options)
-      : slot_names_(model::slot_names(options)), options_(options) {}
+  Updater(const OptimizerOptions& options, float average_decay)
+      : slot_names_(model::slot_names(options)), options_(options), average_decay_(average_decay) {
+    if (average_decay > 0) slot_names_.emplace_back(kAverageSlot);
+  }
   /// The slot with index `index` in slot_names(), flat, on the model's device.
   virtual std::span<float> slot(std::size_t index) = 0;
 
   /// The options given to the constructor.
   const OptimizerOptions& options() const { return options_; }
+  /// Whether there is an average.
+  bool averages() const { return average_decay_ > 0; }
+  /// The decay of the average in update number `update`.
+  float average_decay(std::int64_t update) const { return update == 1 ? 0 : average_decay_; }
 
  private:
   std::vector<std::string> slot_names_;
   OptimizerOptions options_;
+  float average_decay_;
 };
 
 /// The optimizer of a CPU replica. `arrays` must outlive it.

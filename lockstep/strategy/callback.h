@@ -2,16 +2,21 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/allreduce/reduction.h"
+#include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/job/placement.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::strategy {
@@ -19,7 +24,8 @@ namespace lockstep::strategy {
 /// Passed to Callback::on_train_begin().
 struct TrainBegin {
   std::string model;                    ///< name of the model
-  std::int64_t parameters = 0;          ///< number of trainable parameters
+  std::int64_t parameters = 0;          ///< number of parameters
+  std::int64_t frozen_parameters = 0;   ///< those that are not trained
   std::string precision = "float32";    ///< data type of the computation
   std::string normalization = "local";  ///< scope of batch normalization, in the syntax of `--bn`
   std::string strategy;                 ///< name of the strategy, as for `--strategy`
@@ -38,16 +44,21 @@ struct TrainBegin {
   std::vector<data::WorkerShare> shares;
   /// Files that are used only up to a damaged position.
   std::vector<data::DamagedFile> damaged_files;
-  bool has_validation = false;         ///< whether epochs end with a validation
-  std::int64_t global_batch = 0;       ///< samples per step over all replicas
-  std::int64_t per_replica_batch = 0;  ///< maximum number of samples per step of a replica
-  std::int64_t micro_batch = 0;        ///< maximum number of samples per micro-batch
-  std::int64_t steps_per_epoch = 0;    ///< including a smaller last step
+  bool has_validation = false;  ///< whether epochs end with a validation
+  /// The names of the single numbers of TrainerOptions::metrics.
+  std::vector<std::string> metrics = {};
+  std::vector<std::string> class_names = {};  ///< of the training data; empty if they have none
+  std::int64_t global_batch = 0;              ///< samples per step over all replicas
+  std::int64_t per_replica_batch = 0;         ///< maximum number of samples per step of a replica
+  std::int64_t micro_batch = 0;               ///< maximum number of samples per micro-batch
+  std::int64_t steps_per_epoch = 0;           ///< including a smaller last step
   std::int64_t first_step = 0;  ///< completed steps at the beginning: 0, or that of the checkpoint
   std::int64_t last_step = 0;   ///< completed steps at the end
   float learning_rate = 0;      ///< peak learning rate, after scaling with the global batch
   std::uint64_t seed = 1;       ///< seed of order, dropout and initial weights
   double start_seconds = 0;     ///< seconds since the start of the session
+  /// The names that EpochLogs::metric() knows in this training.
+  std::vector<std::string> known_metrics = {};
   std::optional<std::filesystem::path> restored_from;     ///< checkpoint that the run resumes from
   std::optional<std::filesystem::path> initialized_from;  ///< file of pretrained weights
   std::string kept_head;  ///< layer that was not initialized from the file; empty if all were
@@ -105,6 +116,26 @@ struct EpochLogs {
   int data_workers = 0;  ///< active background threads of this rank at the end of the epoch
   allreduce::CommunicationTimes communication = {};  ///< of this epoch, as in StepLogs
   float learning_rate = 0;                           ///< of the last step
+  /// Of TrainerOptions::metrics, over the samples that `metrics` covers, and over all validation
+  /// records. A run that resumes within the epoch continues the sums of at most 4096 numbers that
+  /// a checkpoint keeps; other values (auc:exact=true) are of the steps of that run.
+  std::vector<model::MetricValue> values = {};
+  std::vector<model::MetricValue> validation_values = {};  ///< likewise
+
+  /// The value under its name in JSON events: "loss", "accuracy", "top5", "f1", and with the prefix
+  /// "validation_" that of the validation. nullopt if this epoch has no single number of that name.
+  std::optional<double> metric(std::string_view name) const;
+};
+
+/// The number called `name` among `values`, or among "loss", "accuracy" and "top5" of `sums`.
+std::optional<double> find_metric(const model::MetricSums& sums,
+                                  std::span<const model::MetricValue> values,
+                                  std::string_view name);
+/// Passed to Callback::on_scalar().
+struct ScalarLogs {
+  std::int64_t step = 0;  ///< completed steps
+  std::string name;       ///< as it was logged
+  double value = 0;       ///< as it was logged
 };
 
 /// Passed to Callback::on_checkpoint().
@@ -124,6 +155,7 @@ struct TrainEnd {
   bool healthy = true;   ///< whether the last step was good; fit() throws if not, without a signal
   int signal = 0;        ///< signal that ended the training; 0 for none
   bool stopped = false;  ///< whether a callback ended the training
+  std::string stop_reason = {};  ///< of the callback, if it is on this rank; may be empty
   /// With FitOptions::profile, on the chief: the measured steps.
   std::optional<model::Profile> profile = {};
 };
@@ -143,24 +175,65 @@ class Callback {
   virtual void on_epoch_end(const EpochLogs& /*logs*/) {}
   virtual void on_batch_begin(std::int64_t /*step*/) {}  ///< before a step; `step`: completed steps
   virtual void on_batch_end(const StepLogs& /*logs*/) {}  ///< after a step
-  virtual void on_test_begin() {}                         ///< before the validation of an epoch
+  virtual void on_test_begin() {}                         ///< before a validation
   /// After validation, with sums over all replicas.
   virtual void on_test_end(const model::MetricSums& /*metrics*/) {}
+  /// After a validation within an epoch (FitOptions::validate_every). Of the logs, only epoch, step
+  /// and the values of the validation are set.
+  virtual void on_validation(const EpochLogs& /*logs*/) {}
   virtual void on_checkpoint(const CheckpointLogs& /*logs*/) {}  ///< after a checkpoint is complete
+  virtual void on_scalar(const ScalarLogs& /*logs*/) {}  ///< after a log_scalar() on this rank
+  /// On every rank, if the training ends by an exception, which fit() then throws. Must not
+  /// communicate with other ranks; what it throws itself is ignored.
+  virtual void on_exception(const std::exception& /*error*/) {}
 
-  /// Whether the callback may call request_stop() in a batch hook. False avoids a synchronization
-  /// of all ranks in every step.
+  /// Whether the callback may call request_stop() or request_save() in a batch hook. False avoids a
+  /// synchronization of all ranks in every step.
   virtual bool may_stop_at_batches() const { return true; }
+  /// Whether the callback has a learning_rate(). True costs a broadcast in every step.
+  virtual bool changes_rate() const { return false; }
+  /// The learning rate of the step after `step` completed ones, given that of the schedule and of
+  /// the callbacks before this one. Called on every rank; the value of the chief counts on all.
+  virtual float learning_rate(std::int64_t /*step*/, float rate) { return rate; }
+
+  /// The key of the state in checkpoints; different for all callbacks that have a state. Empty:
+  /// none.
+  virtual std::string name() const { return {}; }
+  /// What a checkpoint keeps of this callback, so that a resumed training continues exactly. That
+  /// of the chief is saved.
+  virtual checkpoint::Configuration state() const { return {}; }
+  /// Called on every rank after on_train_begin() if the training resumes from a checkpoint with a
+  /// state of this name. May request a stop: then the training does no step.
+  virtual void restore(const checkpoint::Configuration& /*state*/) {}
 
   /// Whether this callback has requested the end of the training. A request on one rank ends the
   /// training on all ranks, after the current step or epoch.
   bool stop_requested() const { return stop_requested_; }
+  const std::string& stop_reason() const { return stop_reason_; }  ///< of the request
 
  protected:
-  void request_stop() { stop_requested_ = true; }  ///< requests the end of the training
+  /// Requests the end of the training. `reason`: a sentence for the user, or empty.
+  void request_stop(std::string reason = {}) {
+    stop_requested_ = true;
+    stop_reason_ = std::move(reason);
+  }
+  /// Requests a checkpoint after the current step, or after the next good one. A request on one
+  /// rank counts on all.
+  void request_save() { save_requested_ = true; }
+  /// Passes a value to on_scalar() of all callbacks of this rank: JsonEvents, Summaries and CsvLog
+  /// write it, on the chief.
+  void log_scalar(std::string name, double value) {
+    scalars_.push_back({.step = 0, .name = std::move(name), .value = value});
+  }
 
  private:
+  friend class FitCallbacks;
+  friend class StopDecision;
+
   bool stop_requested_ = false;
+  bool save_requested_ = false;
+  std::string stop_reason_;
+  std::vector<ScalarLogs> scalars_;  // not passed on yet
 };
 
 }  // namespace lockstep::strategy

@@ -57,22 +57,22 @@ data::StreamOptions one_pass(const Strategy& strategy, const data::Dataset& data
           .pixels = strategy.has_gpu()};
 }
 
-std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
-                                          const data::StreamOptions& options,
-                                          const Interrupted& interrupted,
-                                          std::int32_t* highest_label) {
+std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
+                                   const data::StreamOptions& options,
+                                   const Interrupted& interrupted, std::int32_t* highest_label) {
   const auto stream = dataset.stream(options);
   std::vector<data::Batch> parts;
   std::vector<model::MetricSums> sums(replicas.strategy().local_replicas());
+  std::vector<model::MetricTotals> totals(sums.size());
   std::vector<std::int32_t> highest(sums.size(), -1);
   const std::function<void(int)> body = [&](int local) {
     const allreduce::PhaseScope evaluating(&replicas.strategy().activity(local),
                                            allreduce::Phase::evaluating);
     const auto i = static_cast<std::size_t>(local);
-    sums[i] += replicas[local].evaluate(parts[i]);
-    for (const std::int32_t label : parts[i].labels) highest[i] = std::max(highest[i], label);
+    sums[i] += replicas[local].evaluate(parts[i], totals[i]);
+    for (const std::int32_t label : parts[i].labels()) highest[i] = std::max(highest[i], label);
   };
-  std::optional<model::MetricSums> all;
+  std::optional<Evaluation> all;
   replicas.strategy().fail_together([&] {
     for (int batch = 1; stream->next(parts); ++batch) {
       replicas.strategy().run(body);
@@ -83,7 +83,11 @@ std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::D
       const model::MetricSums reduced = reduce_metrics(replica.group(), sums[local]);
       std::int32_t& label = highest[static_cast<std::size_t>(local)];
       replica.group().all_reduce(std::span(&label, 1), allreduce::ReduceOp::max).wait();
-      if (local == 0) *all = reduced;
+      const model::MetricTotals metrics =
+          reduce_totals(replica.group(), replicas.metrics(), totals[local]);
+      if (local != 0) return;
+      static_cast<model::MetricSums&>(*all) = reduced;
+      all->values = model::values_of(replicas.metrics(), metrics);
     });
     all->has_accuracy = replicas.has_accuracy();
     if (highest_label != nullptr) *highest_label = highest.front();

@@ -5,7 +5,6 @@
 #include <optional>
 
 #include "lockstep/data/dataset.h"
-#include "lockstep/model/loss.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::strategy {
@@ -23,10 +22,10 @@ inline constexpr int kInterruptEvery = 16;
 /// Sums over all records of `dataset` (batched), with the replicas' current statistics. Each record
 /// counts once, for any number of replicas. nullopt if interrupted. `highest_label` is set to the
 /// highest of all labels; -1 without labels. Collective.
-std::optional<model::MetricSums> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
-                                          const data::StreamOptions& stream,
-                                          const Interrupted& interrupted = {},
-                                          std::int32_t* highest_label = nullptr);
+std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset& dataset,
+                                   const data::StreamOptions& stream,
+                                   const Interrupted& interrupted = {},
+                                   std::int32_t* highest_label = nullptr);
 
 /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
 /// chief in record order. Collective.

@@ -36,7 +36,7 @@ enum class Names { own, torch };
 /// A tensor to load from the file.
 struct Wanted {
   std::string name;    ///< name in the file
-  model::Shape shape;  ///< in the file: [O, C, H, W] for the kernel of a convolution
+  model::Shape shape;  ///< in the file: [O, C, H, W] or [O, C, T] for the kernel of a convolution
   /// If not 0, the values of each output are channels first, C of them, in the file, and channels
   /// last in the network.
   std::int64_t channels = 0;
@@ -69,6 +69,9 @@ Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Na
   if (entry.shape.size() == 4 && last == "kernel") {
     wanted.channels = entry.shape[3];
     wanted.shape = {entry.shape[0], entry.shape[3], entry.shape[1], entry.shape[2]};
+  } else if (entry.shape.size() == 3 && last == "kernel") {
+    wanted.channels = entry.shape[2];
+    wanted.shape = {entry.shape[0], entry.shape[2], entry.shape[1]};
   } else if (entry.shape.size() == 2 && last == "kernel") {
     wanted.channels = flattened;
   }
@@ -122,7 +125,8 @@ std::string head_of(const model::Network& network) {
 
 /// The file itself, or that of the newest undamaged checkpoint; an unhealthy one only if there is
 /// no other.
-std::filesystem::path weights_file(const std::filesystem::path& path, Logger& log) {
+std::filesystem::path weights_file(const std::filesystem::path& given, Logger& log) {
+  const std::filesystem::path path = checkpoint::resolve_best(given);
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) return path;
   std::vector<checkpoint::CheckpointInfo> checkpoints = checkpoint::list_checkpoints(path);
@@ -165,21 +169,29 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     const std::string kind = nodes[i].layer->kind();
     const model::Shape& image = network.shape(nodes[i].inputs.front());
-    if (kind == "flatten" && image.size() == 3 && image[0] * image[1] > 1 && image[2] > 1)
+    const auto depends_on_order = [](const model::Shape& shape) {
+      return shape.size() == 3 && shape[0] * shape[1] > 1 && shape[2] > 1;
+    };
+    const bool is_flat = nodes[i].output_shape.size() == 1;
+    if ((kind == "flatten" || (kind == "reshape" && is_flat)) && depends_on_order(image))
       ordered[i] = image[2];
+    else if (kind == "permute" || kind == "reshape")
+      if (depends_on_order(image) || depends_on_order(nodes[i].output_shape)) refuse(nodes[i]);
     for (const model::NodeId input : nodes[i].inputs) {
-      const std::int64_t channels = input == model::kInput ? 0 : ordered[input];
+      const std::int64_t channels = model::is_input(input) ? 0 : ordered[input];
       if (channels == 0) continue;
       if (kind == "dense")
         read[i] = channels;
       else if (kind == "re_lu" || kind == "dropout" || kind == "flatten" ||
+               (kind == "reshape" && is_flat) ||
                dynamic_cast<const model::PointwiseLayer*>(nodes[i].layer.get()) != nullptr)
         ordered[i] = channels;
       else
         refuse(nodes[i]);
     }
   }
-  if (!nodes.empty() && ordered.back() > 0) refuse(nodes.back());
+  for (const model::NetworkOutput& output : network.outputs())
+    if (!nodes.empty() && ordered[output.node] > 0) refuse(nodes[output.node]);
   return read;
 }
 

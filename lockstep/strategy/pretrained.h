@@ -18,7 +18,7 @@ class LocalReplicas;
 /// The source of initial weights.
 struct Pretrained {
   /// A safetensors file, a checkpoint, or a directory of checkpoints, of which the newest undamaged
-  /// one is used.
+  /// one is used; DIR:best is the best one (CheckpointPlan::keep_best).
   std::filesystem::path path = {};
   /// Does not load the head, the last layer with parameters, so that the number of classes may
   /// differ.

@@ -5,8 +5,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/text.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/job/agreement.h"
@@ -26,7 +30,12 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
   if (!(options.clip_norm >= 0))
     throw Error(ErrorCategory::input, "clip-norm", "expected a norm above 0, or 0 for no clipping",
                 fmt::format("got {}", options.clip_norm));
+  if (!(options.ema >= 0 && options.ema < 1))
+    throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
+                fmt::format("got {}", options.ema));
   return {.loss = options.loss,
+          .metrics = options.metrics,
+          .class_weights = options.class_weights,
           .precision = options.precision,
           .tf32 = options.tf32,
           .deterministic = options.deterministic,
@@ -34,6 +43,7 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
           .convolutions = options.convolutions,
           .optimizer = options.optimizer,
           .clip_norm = options.clip_norm,
+          .ema = options.ema,
           .accumulate = options.accumulate,
           .loss_scaling = loss_scaling_for(options.loss_scaling, options.precision),
           .normalization = options.normalization,
@@ -53,7 +63,7 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(options),
-      network_(std::make_shared<const model::Network>(std::move(network))),
+      network_(std::make_shared<const model::Network>(prepared(std::move(network), options))),
       replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))),
       names_(std::make_unique<DataNames>()) {
   replicas_->initialize(options.seed);
@@ -79,15 +89,22 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   // Threads that still read ahead must finish.
   const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
   loop.reset();
+  const CheckpointPlan& saving = options.checkpoint;
+  if (saving.restore_best && history.end.signal == 0) {
+    restore(saving.directory.native() + ":best");
+    history.end.parameter_hash = parameter_hash();
+  }
   return history;
 }
 
-model::MetricSums Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
+Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
   replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
-  job::Agreement(replicas_->strategy().ranks())
-      .require_same("ranks", "data and options", describe_plan(records));
+  std::string plan = describe_plan(records);
+  if (!options_.metrics.empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(options_.metrics));
+  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", plan);
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(
@@ -122,13 +139,15 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   const checkpoint::ReplicaArrays arrays = replicas_->arrays(false);
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
+        if (!strategy.is_chief()) return {};
+        const std::filesystem::path one = checkpoint::resolve_best(path);
         std::error_code unreadable;  // reported when the directory is listed
-        if (!strategy.is_chief() ||
-            !std::filesystem::exists(path / checkpoint::kManifestName, unreadable))
-          return {};
-        checkpoint::check_contents(path, checkpoint::read_manifest(path));
-        checkpoint::check_checkpoint_fits(path, arrays);
-        return checkpoint::to_json_text(checkpoint::read_checkpoint_files(path, arrays));
+        if (!std::filesystem::exists(one / checkpoint::kManifestName, unreadable)) return {};
+        checkpoint::check_contents(one, checkpoint::read_manifest(one));
+        checkpoint::check_checkpoint_fits(one, arrays);
+        const std::string state =
+            checkpoint::to_json_text(checkpoint::read_checkpoint_files(one, arrays));
+        return dump_json(nlohmann::json{{"path", encode_bytes(one.native())}, {"state", state}});
       }).front();
   checkpoint::RestoredCheckpoint restored;
   if (single.empty()) {
@@ -138,7 +157,9 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   } else {
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
     strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
-    restored = {path, checkpoint::parse_training_state(single, path.string())};
+    const nlohmann::json told = parse_json(single, ErrorCategory::communication, "restore");
+    const std::string one = decode_bytes(told["path"].get<std::string>());
+    restored = {one, checkpoint::parse_training_state(told["state"].get<std::string>(), one)};
   }
   replicas_->spread();
   *names_ = DataNames::of(restored.state.configuration);

@@ -41,13 +41,14 @@ class Trainer {
   /// contains the signal.
   History fit(const data::Dataset& dataset, const FitOptions& options = {});
 
-  /// Sums of loss and metrics over all records of `dataset` (batched). Each record counts once, for
-  /// any number of replicas. Classes are matched by name with those of the training, or of the
-  /// restored checkpoint, if both have names: `dataset` may have them in another order, or not all
-  /// of them. Without names, class i is output i: fewer classes than outputs are a warning if the
-  /// highest label tells their number, as in IDX and TFRecord files and in tables, else an error.
-  /// Throws Error (data) for a class or a feature that the training did not have.
-  model::MetricSums evaluate(const data::Dataset& dataset, const ReadOptions& options = {});
+  /// Sums of loss and accuracy, and the options' metrics, over all records of `dataset` (batched).
+  /// Each record counts once, for any number of replicas. Classes are matched by name with those of
+  /// the training, or of the restored checkpoint, if both have names: `dataset` may have them in
+  /// another order, or not all of them. Without names, class i is output i: fewer classes than
+  /// outputs are a warning if the highest label tells their number, as in IDX and TFRecord files
+  /// and in tables, else an error. Throws Error (data) for a class or a feature that the training
+  /// did not have.
+  Evaluation evaluate(const data::Dataset& dataset, const ReadOptions& options = {});
 
   /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
   /// chief in record order. Labels do not matter. Throws Error (data) for other features than those
@@ -56,8 +57,9 @@ class Trainer {
                const ReadOptions& options = {});
 
   /// Loads parameters and moving statistics from the checkpoint `path`, or from the newest usable
-  /// checkpoint in the directory `path`. Returns the checkpoint. Throws Error (checkpoint) if there
-  /// is none, or if it belongs to another model.
+  /// checkpoint in the directory `path`; DIR:best is the best one (CheckpointPlan::keep_best).
+  /// Returns the checkpoint. Throws Error (checkpoint) if there is none, or if it belongs to
+  /// another model.
   checkpoint::RestoredCheckpoint restore(const std::filesystem::path& path);
 
   /// Loads parameters and moving statistics from a file or checkpoint of another training; see

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <optional>
+#include <utility>
 #include <variant>
 
 #include "lockstep/base/enum_names.h"
@@ -39,6 +40,32 @@ RateScaling parse_rate_scaling(std::string_view name) {
   static constexpr auto kNames = enum_names<RateScaling>(
       {{RateScaling::none, "none"}, {RateScaling::linear, "linear"}, {RateScaling::sqrt, "sqrt"}});
   return kNames.parse("lr-scaling", name);
+}
+
+std::string to_string(const ParameterGroup& group) {
+  std::string text = group.pattern + ":";
+  if (group.learning_rate) text += fmt::format("lr={}", *group.learning_rate);
+  if (group.weight_decay)
+    text += fmt::format("{}decay={}", group.learning_rate ? "," : "", *group.weight_decay);
+  return text;
+}
+
+model::Network prepared(model::Network network, const TrainerOptions& options) {
+  for (const ParameterGroup& group : options.groups) {
+    const float peak = peak_rate(options);
+    const float rate = group.learning_rate.value_or(peak);
+    const float decay = group.weight_decay.value_or(0);
+    if (!(rate >= 0 && decay >= 0 && std::isfinite(rate) && std::isfinite(decay)))
+      throw Error(ErrorCategory::input, "group",
+                  "expected a learning rate and a weight decay of 0 or more",
+                  "got " + to_string(group));
+    if (group.learning_rate && peak == 0)
+      throw Error(ErrorCategory::input, "group",
+                  "expected a learning rate above 0 for the parameters outside of groups", "got 0");
+    network.set_group(group.pattern, group.learning_rate ? rate / peak : 1, group.weight_decay);
+  }
+  network.freeze(options.freeze);
+  return network;
 }
 
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,

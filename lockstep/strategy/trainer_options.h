@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,10 +16,13 @@
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
+#include "lockstep/model/network.h"
 #include "lockstep/model/optimizer_options.h"
 #include "lockstep/model/schedule.h"
 #include "lockstep/model/tensor.h"
 #include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/callbacks/monitored_metric.h"
 #include "lockstep/strategy/pretrained.h"
 #include "lockstep/strategy/replica/loss_scaler.h"
 #include "lockstep/strategy/replica/normalization.h"
@@ -31,9 +35,27 @@ enum class RateScaling { none, linear, sqrt };
 /// Parses "none", "linear" or "sqrt". Throws Error (input).
 RateScaling parse_rate_scaling(std::string_view name);
 
+/// Parameters whose updates differ from the others.
+struct ParameterGroup {
+  std::string pattern;  ///< a glob over parameter names, such as "head/*"
+  /// Their peak learning rate, which follows the same schedule and scaling; none: that of all.
+  std::optional<float> learning_rate = {};
+  /// Weight decay of those that have decay; none: that of the optimizer.
+  std::optional<float> weight_decay = {};
+};
+/// "head/*:lr=0.1,decay=0", as `--group` reads it.
+std::string to_string(const ParameterGroup& group);
+
 /// Options of the model and its updates.
 struct TrainerOptions {
   model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
+  /// Metrics beyond loss and accuracy, of training and evaluation: those of model::make_metrics(),
+  /// and the user's own. The same names on all ranks.
+  model::Metrics metrics = {};
+  /// A factor on loss and gradient for the samples of each class, in training alone; empty: all are
+  /// 1. The mean is over the sum of weights, so only their ratios matter. balanced_class_weights()
+  /// computes them from data.
+  std::vector<float> class_weights = {};
   /// The optimizer. Its learning_rate, if set, is the peak of `schedule`.
   model::OptimizerOptions optimizer = model::Adam{};
   model::Schedule schedule = {};  ///< total_steps 0: the number of steps of the training
@@ -41,6 +63,15 @@ struct TrainerOptions {
   RateScaling rate_scaling = RateScaling::none;
   /// Global batch that the learning rate refers to; required unless rate_scaling is none.
   std::int64_t base_batch = 0;
+  /// Decay per update of the exponential moving average of the parameters, such as 0.999, with
+  /// which validation, evaluate() and predict() compute; 0: no average. Training continues from the
+  /// parameters themselves.
+  float ema = 0;
+  /// Globs over parameter names, such as "conv*": parameters that are not trained
+  /// (model::Network::freeze).
+  std::vector<std::string> freeze = {};
+  /// Own learning rates and weight decays; of several groups with a parameter the last one counts.
+  std::vector<ParameterGroup> groups = {};
   double clip_norm = 0;  ///< maximum norm of the reduced gradient; 0 disables clipping
   /// Micro-batches per step on each replica. Only batch normalization depends on it: it uses each
   /// micro-batch.
@@ -67,6 +98,9 @@ struct TrainerOptions {
   bool tune_buckets = false;
 };
 
+/// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
+model::Network prepared(model::Network network, const TrainerOptions& options);
+
 /// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if
 /// base_batch is required and missing, if the optimizer and the schedule set different learning
 /// rates, or if the schedule is incomplete for its kind.
@@ -79,11 +113,17 @@ struct CheckpointPlan {
   /// In steps; 0: at the end of each epoch. The end of the training is always saved.
   std::int64_t save_every = 0;
   int keep = 3;  ///< number of healthy checkpoints to keep
+  /// The checkpoint of the epoch, or validation, with the best value of this metric is kept beside
+  /// the newest ones, until a better one is saved; it is saved also if `save_every` would not.
+  std::optional<MonitoredMetric> keep_best = {};
+  /// With `keep_best`: fit() ends with the parameters and moving statistics of the best checkpoint,
+  /// like Keras's restore_best_weights, unless a signal ended it.
+  bool restore_best = false;
   /// Whether to resume from an existing checkpoint.
   checkpoint::Resume resume = checkpoint::Resume::automatic;
   /// How the ranks' replicas are compared at each save.
   checkpoint::VerifyCheckpoint verify = checkpoint::VerifyCheckpoint::automatic;
-  checkpoint::Configuration configuration;  ///< stored in state.json
+  checkpoint::Configuration configuration = {};  ///< stored in state.json
 };
 
 /// Options of Trainer::fit().
@@ -92,7 +132,9 @@ struct FitOptions {
   std::int64_t epochs = 1;  ///< 0: no limit; then `steps` is required
   std::int64_t steps = 0;   ///< 0: no limit. The limit that is reached first applies
   std::optional<data::Dataset> validation = {};  ///< evaluated at the end of each epoch; batched
-  CheckpointPlan checkpoint = {};                ///< where and when to save
+  /// Number of steps between further validations within epochs; 0: none.
+  std::int64_t validate_every = 0;
+  CheckpointPlan checkpoint = {};                         ///< where and when to save
   std::vector<std::shared_ptr<Callback>> callbacks = {};  ///< called in this order
   /// The chief prints the progress to standard output (ProgressBar), unless `callbacks` has a
   /// ProgressBar or the session is quiet.
@@ -124,6 +166,16 @@ struct ReadOptions {
 struct History {
   std::vector<EpochLogs> epochs;  ///< the epochs of this run
   TrainEnd end;                   ///< how it ended
+};
+
+/// The result of Trainer::evaluate().
+struct Evaluation : model::MetricSums {
+  std::vector<model::MetricValue> values = {};  ///< of TrainerOptions::metrics, in their order
+
+  /// The value called `name`, as EpochLogs::metric().
+  std::optional<double> metric(std::string_view name) const {
+    return find_metric(*this, values, name);
+  }
 };
 
 /// The outputs for one global batch.

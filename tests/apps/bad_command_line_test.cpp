@@ -175,8 +175,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "bn] expected local, sync or group:K with K replicas, 1 or more, got \"global\""},
         Refusal{"groups_that_do_not_divide_the_replicas", kTrain + "--bn group:3 --devices cpu:0",
                 2, "bn] expected groups whose size divides the number of replicas, 1, got group:3"},
-        Refusal{"momentum_without_sgd", kTrain + "--momentum 0.9", 2,
-                "command line] expected --optimizer sgd or lars with --momentum, got adam"},
+        Refusal{"group_without_values", kTrain + "--group dense/*", 2,
+                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "
+                "\"dense/*\""},
+        Refusal{"group_with_another_value", kTrain + "--group dense/*:lr=0.1,momentum=2", 2,
+                "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "},
+        Refusal{
+            "momentum_without_sgd", kTrain + "--momentum 0.9", 2,
+            "command line] expected --optimizer sgd, lars or rmsprop with --momentum, got adam"},
         Refusal{"nesterov_without_sgd", kTrain + "--optimizer lars --nesterov", 2,
                 "command line] expected --optimizer sgd with --nesterov, got lars"},
         Refusal{"trust_coefficient_without_lars",
@@ -184,16 +190,28 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --optimizer lars with --trust-coefficient, got lamb"},
         Refusal{"trust_coefficient_of_0", kTrain + "--optimizer lars --trust-coefficient 0", 2,
                 "lars] expected a trust coefficient above 0, got 0"},
-        Refusal{
-            "unknown_loss", kTrain + "--loss hinge", 2,
-            "loss] expected sparse-categorical-crossentropy or mean-squared-error, got \"hinge\""},
+        Refusal{"unknown_loss", kTrain + "--loss hinge", 2,
+                "loss] expected sparse-categorical-crossentropy, mean-squared-error, "
+                "binary-crossentropy, "
+                "categorical-crossentropy, mean-absolute-error or huber, got \"hinge\""},
+        Refusal{"unknown_parameter_of_a_loss", kTrain + "--loss huber:beta=2", 2,
+                "loss] expected delta=X as parameters of huber, got \"beta=2\""},
+        Refusal{"parameter_of_a_loss_without", kTrain + "--loss mae:delta=2", 2,
+                "loss] expected no parameter of mean-absolute-error, got \"delta=2\""},
+        Refusal{"parameter_of_a_loss_out_of_range", kTrain + "--loss huber:delta=0", 2,
+                "huber] expected delta above 0, got 0"},
+        Refusal{"class_weights_that_are_none", kTrain + "--class-weights 1,b", 2,
+                "command line] expected --class-weights to be auto or a number for each class, "
+                "such as 1,2.5, got \"1,b\""},
         Refusal{"unknown_schedule", kTrain + "--lr-schedule triangle", 2, ""},
         Refusal{"scaled_rate_without_its_batch", kTrain + "--lr-scaling linear", 2,
                 "lr-scaling] expected the global batch size that the learning rate refers to "
                 "(--lr-base-batch), got 0"},
         Refusal{"misspelt_alias_of_a_loss", kTrain + "--loss mes", 2,
-                "loss] expected sparse-categorical-crossentropy or mean-squared-error, got \"mes\" "
-                "(did you mean mse?)"},
+                "loss] expected sparse-categorical-crossentropy, mean-squared-error, "
+                "binary-crossentropy, "
+                "categorical-crossentropy, mean-absolute-error or huber, got \"mes\" (did you mean "
+                "mse?)"},
         Refusal{"label_smoothing_above_1", kTrain + "--label-smoothing 2", 2,
                 "command line] expected --label-smoothing to be from 0 to 1, got 2"},
         Refusal{"unknown_precision", kTrain + "--precision bfloat", 2,
@@ -292,21 +310,54 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"feature_of_other_data", kTrain + "--label-feature y", 2,
                 "--data synthetic:8x8x1:4:1003] expected TFRecord files with --input-feature or "
                 "--label-feature "},
+        Refusal{"features_of_other_data", kTrain + "--features f.json", 2,
+                "--data synthetic:8x8x1:4:1003] expected a table, csv:FILE, with --features, got "},
+        Refusal{"scale_of_a_table", "train --model mlp --data csv:t.csv?scale=standart", 2,
+                "--data csv:t.csv?scale=standart] expected none, standard or minmax as scale=, got "
+                "\"standart\" (did you mean standard?)"},
         Refusal{"moments_of_sgd", kTrain + "--optimizer sgd --beta1 0.8", 2,
                 "command line] expected --optimizer adam, adamw or lamb with --beta1, got sgd"},
         Refusal{"final_rate_of_a_constant_schedule", kTrain + "--lr-final 0.1", 2,
-                "command line] expected --lr-schedule cosine or linear with --lr-final, got "
+                "command line] expected --lr-schedule cosine, linear or polynomial with "
+                "--lr-final, got "
                 "constant"},
+        Refusal{"power_of_another_schedule", kTrain + "--lr-power 2", 2,
+                "command line] expected --lr-schedule polynomial with --lr-power, got constant"},
         Refusal{"reductions_of_another_schedule", kTrain + "--lr-schedule cosine --lr-step-every 3",
                 2,
-                "command line] expected --lr-schedule step with --lr-step-every or "
+                "command line] expected --lr-schedule step or exponential with --lr-step-every or "
                 "--lr-step-factor, got cosine"},
         Refusal{"base_batch_without_scaling", kTrain + "--lr-base-batch 64", 2,
                 "command line] expected --lr-scaling linear or sqrt with --lr-base-batch, got "
                 "none"},
+        Refusal{"misspelt_metric", kTrain + "--metrics f1,conf", 2,
+                "metrics] expected accuracy, top5, precision, recall, f1, auc, auc_pr, confusion, "
+                "perplexity, mae, mse, rmse or r2, got \"conf\" (did you mean confusion?)"},
+        Refusal{"metric_of_values_for_classes", kTrain + "--metrics mae", 2,
+                "metrics] expected a loss of values, such as mean_squared_error, with mae, got "
+                "sparse_categorical_crossentropy"},
         Refusal{"label_smoothing_of_a_regression", kTrain + "--loss mse --label-smoothing 0.1", 2,
-                "command line] expected --loss sparse-categorical-crossentropy with "
-                "--label-smoothing, got mean-squared-error"},
+                "command line] expected a cross-entropy as --loss with --label-smoothing, got "
+                "mean-squared-error"},
+        Refusal{"early_stop_without_a_metric", kTrain + "--early-stop :patience=3", 2,
+                "--early-stop] expected METRIC, or METRIC:OPTIONS, such as validation_loss, got "
+                "\":patience=3\""},
+        Refusal{"early_stop_with_a_misspelt_key", kTrain + "--early-stop loss:patence=3", 2,
+                "--early-stop] expected max, min, patience or min_delta, got \"patence\" (did you "
+                "mean patience?)"},
+        Refusal{"early_stop_after_half_an_epoch", kTrain + "--early-stop loss:patience=0.5", 2,
+                "--early-stop] expected patience to be at least 1, got 0.5"},
+        Refusal{"early_stop_on_a_misspelt_metric", kTrain + "--early-stop acuracy", 2,
+                "early-stop] expected loss, accuracy or top5_accuracy, got \"acuracy\" (did you "
+                "mean accuracy?)"},
+        Refusal{"plateau_without_validation", kTrain + "--reduce-on-plateau validation_loss", 2,
+                "reduce-on-plateau] expected validation data for validation_loss; there are none"},
+        Refusal{"plateau_that_increases", kTrain + "--reduce-on-plateau loss:factor=2", 2,
+                "--reduce-on-plateau] expected factor to be above 0 and below 1, got 2"},
+        Refusal{"validate_every_without_data", kTrain + "--validate-every 10", 2,
+                "command line] expected --validation-data with --validate-every; it was not given"},
+        Refusal{"keep_best_without_directory", kTrain + "--keep-best loss", 2,
+                "command line] expected --checkpoint-dir with --keep-best; it was not given"},
         Refusal{"save_every_without_directory", kTrain + "--save-every 10", 2,
                 "command line] expected --checkpoint-dir with --save-every; it was not given"},
         Refusal{"absent_data_set", "train --model mlp --data fashion_mnist", 2,

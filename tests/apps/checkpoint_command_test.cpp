@@ -68,6 +68,19 @@ TEST_F(CheckpointCommand, TellsAndAvoidsWhatIsNotHealthy) {
               HasSubstr("step-00000010"));
 }
 
+TEST_F(CheckpointCommand, ShowsAndTakesTheBest) {
+  const fs::path best = directory() / "step-00000010";
+  checkpoint::Manifest manifest = checkpoint::read_manifest(best);
+  manifest.best = checkpoint::BestMark{"validation_loss", 0.25};
+  checkpoint::write_manifest(best, manifest);
+  EXPECT_THAT(run({"inspect", directory().string()}),
+              HasSubstr("  complete, best: validation_loss 0.25\n"));
+  EXPECT_THAT(run({"inspect", directory().string(), "--json"}),
+              HasSubstr(R"("best":{"metric":"validation_loss","value":0.25})"));
+  EXPECT_EQ(run({"verify", directory().string() + ":best"}),
+            fmt::format("{}: intact\n", best.string()));
+}
+
 TEST_F(CheckpointCommand, InspectListsADirectoryAsJson) {
   std::istringstream lines(run({"inspect", directory().string(), "--json"}));
   std::string line;

@@ -120,22 +120,23 @@ TEST_F(DataBenchmarkTest, StandInsGiveTheSamplesOfTheDataSet) {
     for (std::int64_t record = 0; record < 25; ++record) {
       const data::ReadSample expected = data::read(dataset.source(), record);
       const data::ReadSample got = data::read(*source, record);
-      EXPECT_EQ(got.features, expected.features) << source->description() << ", record " << record;
-      EXPECT_EQ(got.label, expected.label) << source->description() << ", record " << record;
+      EXPECT_EQ(got.features(), expected.features())
+          << source->description() << ", record " << record;
+      EXPECT_EQ(got.label(), expected.label()) << source->description() << ", record " << record;
     }
   }
 }
 
 TEST_F(DataBenchmarkTest, DecodedSamplesKeepTargets) {
-  const data::SampleSpec spec{.shape = {2}, .classes = 0, .targets = 3};
+  const data::SampleSpec spec = data::SampleSpec::regression({2}, 3);
   class Regression final : public data::RecordSource {
    public:
     explicit Regression(data::SampleSpec spec) : spec_(std::move(spec)) {}
     const data::SampleSpec& spec() const override { return spec_; }
     std::int64_t size() const override { return 5; }
     void read(std::int64_t id, data::Sample& sample) const override {
-      std::ranges::fill(sample.features, static_cast<float>(id));
-      std::ranges::fill(sample.targets, static_cast<float>(id) + 0.5f);
+      std::ranges::fill(sample.features(), static_cast<float>(id));
+      std::ranges::fill(sample.values(), static_cast<float>(id) + 0.5f);
     }
     std::string description() const override { return "regression"; }
 
@@ -145,12 +146,9 @@ TEST_F(DataBenchmarkTest, DecodedSamplesKeepTargets) {
   const DecodedSamples decoded(
       data::Dataset::from_source(std::make_shared<Regression>(spec)).batch(2));
   ASSERT_EQ(decoded.size(), 5);
-  std::vector<float> features(2);
-  std::vector<float> targets(3);
-  data::Sample sample{features, 0, targets};
-  decoded.read(4, sample);
-  EXPECT_EQ(features, std::vector<float>(2, 4.0f));
-  EXPECT_EQ(targets, std::vector<float>(3, 4.5f));
+  const data::ReadSample sample = data::read(decoded, 4);
+  EXPECT_EQ(sample.features(), std::vector<float>(2, 4.0f));
+  EXPECT_EQ(sample.values(), std::vector<float>(3, 4.5f));
 }
 
 TEST_F(DataBenchmarkTest, PrintsEveryRateAndTheLimit) {

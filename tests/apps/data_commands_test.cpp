@@ -12,6 +12,7 @@
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -80,9 +81,18 @@ TEST_F(DataCommands, ConvertIdx) {
   EXPECT_EQ(part.label_feature, "label");
   EXPECT_EQ(part.records, 5);
   const Dataset dataset = Dataset::from_tfrecords(path("out/train-*"));
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{2, 2, 1}, 3, 0}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::classification({2, 2, 1}, 3));
   EXPECT_EQ(parse_example(read_records(directory_ / "out/train-00000-of-00002.tfrecord")[1]),
             (Example{{"image", BytesList{std::string(4, '\x7f')}}, {"label", Int64List{1}}}));
+}
+
+TEST_F(DataCommands, InspectPrintsTheTensorsOfAPart) {
+  const SampleSpec spec = {.inputs = {{.name = "a", .shape = {2}}, {.name = "b", .shape = {1}}}};
+  const Dataset dataset =
+      Dataset::from_memory({std::vector<float>{1, 2}, std::vector<float>{3}}, {}, spec);
+  write_shards(dataset.source(), {.directory = directory_ / "out"});
+  EXPECT_THAT(run({"inspect", path("out")}),
+              HasSubstr("samples of " + path("out/train") + ": a [2] and b [1] without labels\n"));
 }
 
 TEST_F(DataCommands, ConvertPacks) {
@@ -104,7 +114,7 @@ TEST_F(DataCommands, ConvertCsv) {
   run({"convert", "csv", "--input", "csv:" + path("a.csv"), "--output", path("out"), "--part",
        "test"});
   const Dataset dataset = Dataset::from_tfrecords(path("out/test-00000-of-00001.tfrecord"));
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 2, 0}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::classification({2}, 2));
   EXPECT_EQ(parse_example(read_records(directory_ / "out/test-00000-of-00001.tfrecord")[1]),
             (Example{{"features", FloatList{3.0f, 4.5f}}, {"label", Int64List{1}}}));
 }
@@ -113,7 +123,7 @@ TEST_F(DataCommands, ConvertCsvOfARegression) {
   write_bytes(directory_ / "a.csv", "x;price\n1;2.5\n3;-4\n");
   run({"convert", "csv", "--input", path("a.csv") + "?targets=price&sep=;", "--output",
        path("out")});
-  EXPECT_EQ(open_data(path("out")).spec(), (SampleSpec{{1}, 0, 1}));
+  EXPECT_EQ(open_data(path("out")).spec(), SampleSpec::regression({1}, 1));
   EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("-4 to 2.5, target\n"));
   EXPECT_THAT(run({"verify", path("out")}), HasSubstr(": 2 records, intact\n"));
 }
@@ -285,7 +295,7 @@ TEST_F(DataCommands, ConvertsAndInspectsImagesInFolders) {
       "3 records of train in 1 file: " + path("out/train-00000-of-00001.tfrecord") +
           ", described in dataset.json\n");
   const Dataset dataset = open_data(path("out"));
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{1, 1, 1}, 2, 0}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::classification({1, 1, 1}, 2));
   const std::string output = run({"inspect", path("out")});
   EXPECT_THAT(output, HasSubstr("bytes, PNG 3\n"));
   EXPECT_THAT(

@@ -101,11 +101,11 @@ TEST(Help, NamesTheOptimizersOfAHyperparameter) {
   std::istringstream words(help("train", {"COLUMNS=80"}));
   std::string text;
   for (std::string word; words >> word;) text += word + " ";
-  for (const char* part :
-       {"Optimizer: sgd, adam, adamw, lars", "Momentum of sgd (default 0) and lars (default 0.9) ",
-        "Decay rate of the second moment, for adam, adamw and lamb",
-        "adam and adamw (default 1e-07), lars (default 1e-09)", "for lars (default 0.001) ",
-        "adamw and lamb (default 0.01)"})
+  for (const char* part : {"Optimizer: sgd, adam, adamw, lars",
+                           "Momentum of sgd and rmsprop (default 0) and lars (default 0.9) ",
+                           "Decay rate of the second moment, for adam, adamw and lamb",
+                           "adam, adamw, rmsprop and adagrad (default 1e-07), lars (default 1e-09)",
+                           "for lars (default 0.001) ", "adamw and lamb (default 0.01)"})
     EXPECT_THAT(text, HasSubstr(part));
 }
 

@@ -80,12 +80,16 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   const std::string run_directory = directory.path() / "run";
   ASSERT_EQ(run(mpirun(GetParam(), kMpirunTrain + "--checkpoint-dir " + run_directory)).status, 0);
   const std::string evaluate =
-      "evaluate --data synthetic:8x8x1:4:777 --log-format json --checkpoint " + run_directory;
+      "evaluate --data synthetic:8x8x1:4:777 --log-format json --metrics confusion,f1 "
+      "--checkpoint " +
+      run_directory;
   const auto one = run_lockstep(evaluate).event("evaluate");
   const auto several = run(mpirun(GetParam(), evaluate)).event("evaluate");
   EXPECT_EQ(several["samples"], 777);
   EXPECT_EQ(several["correct"], one["correct"]);
   EXPECT_EQ(several["accuracy"], one["accuracy"]);
+  EXPECT_EQ(several["confusion"], one["confusion"]);
+  EXPECT_EQ(several["f1"], one["f1"]);
 
   const auto predictions = [&](const std::vector<std::string>& command, const std::string& output) {
     EXPECT_EQ(run(command).status, 0);

@@ -61,6 +61,22 @@ TEST_F(Saved, KilledInMidEpochAndStartedAgainEndsAlike) {
   EXPECT_EQ(again.event("epoch")["samples"], 1003);
 }
 
+TEST_F(Saved, KeepsItsBestAndStopsEarly) {
+  const std::string options =
+      "--epochs 9 --keep 1 --keep-best loss:max --early-stop loss:patience=2,min_delta=1e9 "
+      "--csv-log " +
+      directory("log.csv");
+  const Result result = run_lockstep(train() + options);
+  ASSERT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("end")["steps"], 33) << "one epoch is the best, two are waited for";
+  EXPECT_THAT(result.event("end").value("stop_reason", ""),
+              HasSubstr("loss has not improved since step 11, when it was "));
+  const Result best =
+      run_lockstep("evaluate --log-format json --checkpoint " + directory() + ":best" + kData);
+  EXPECT_EQ(best.event("evaluate")["step"], 11) << "the loss was the largest";
+  EXPECT_EQ(numbers_of(checkpoint::contents_of(directory("log.csv"))).size(), 3U);
+}
+
 TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
   const std::string train =
@@ -98,9 +114,20 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const std::string evaluate = "evaluate --log-format json --checkpoint " + directory("words") +
                                " --data csv:" + test.string() + "?" + options;
   EXPECT_EQ(run_lockstep(evaluate + "&like=" + table.string()).event("evaluate")["accuracy"], 1.0);
-  const Result refused = run_lockstep(evaluate);
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("expected like=FILE, the training table"));
+  EXPECT_EQ(run_lockstep(evaluate).event("evaluate")["accuracy"], 1.0) << "by the checkpoint";
+  std::ofstream(test) << "color,size\nred,2\ngreen,2\n";  // nor the label
+  const Result predicted = run_lockstep("predict --quiet --output - --checkpoint " +
+                                        directory("words") + " --data csv:" + test.string());
+  EXPECT_THAT(predicted.output,
+              ::testing::MatchesRegex("record,.*,class\n0,1,.*,plum\n1,0,.*,apple\n"));
+  const Result refused =
+      run_lockstep("evaluate --checkpoint " + directory("words") + " --data csv:" + test.string());
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors, HasSubstr("expected the column kind, the label of the training"));
+  const Result resumed = run_lockstep(
+      "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
+      directory("words") + data + "&scale=none");
+  EXPECT_THAT(resumed.errors, HasSubstr("expected the sample preparation of " + directory()));
 }
 
 /// Images of one gray pixel, `count` for each class.
@@ -165,16 +192,60 @@ TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
               ::testing::StartsWith("record,rate,\"price, net\"\n0,"));
   const Result refused =
       run_lockstep("evaluate --checkpoint " + directory() + table("b.csv", "x,rate,price"));
-  EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("expected the targets of the training data, number 1 of "
-                                        "which is rate"));
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("expected rate as target 1, as in the training data"));
   const std::string unnamed = table("c.csv", "5,6,7");
   ASSERT_EQ(run_lockstep(train + " --checkpoint-dir " + directory("unnamed") + unnamed).status, 0);
   EXPECT_THAT(run_lockstep(predict + directory("unnamed") + unnamed).output,
               ::testing::StartsWith("record,output_0,output_1\n0,"));
 }
 
-TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
+TEST_F(Saved, KnowsItsLoss) {
+  std::ofstream(directory("a.csv")) << "x,kind\n1,0\n-1,1\n2,0\n-2,1\n0.5,0\n";
+  const std::string data = " --data csv:" + directory("a.csv");
+  const std::string train =
+      "train --model linear --epochs 2 --log-format json --validation-data csv:" +
+      directory("a.csv") + data + " --loss binary-crossentropy:label_smoothing=0.25";
+  const Result trained =
+      run_lockstep(train + " --class-weights auto --checkpoint-dir " + directory());
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_NE(hash_of(trained), hash_of(run_lockstep(train)));
+  const Result evaluated = run_lockstep("evaluate --json --checkpoint " + directory() + data);
+  ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
+  const auto sums = evaluated.event("evaluate");
+  EXPECT_NEAR(sums["loss"], trained.event("epoch")["validation_loss"].get<double>(), 1e-6);
+  EXPECT_EQ(sums["accuracy"], trained.event("epoch")["validation_accuracy"]);
+  EXPECT_EQ(hash_of(trained), hash_of(run_lockstep(train + " --class-weights 0.833333333,1.25")))
+      << "5 records, 3 and 2 of the classes";
+  const Result refused = run_lockstep(train + " --class-weights 1,2,3");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("[class-weights] expected 2 weights, one for each class"));
+}
+
+TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
+  std::ofstream(directory("f.json"))
+      << R"({"features": [{"column": "age", "kind": "bucketized", "boundaries": [30]},
+                          {"column": "color", "kind": "hashed", "buckets": 3},
+                          {"column": "since", "date": "days"}]})";
+  std::ofstream(directory("a.csv")) << "age,color,since,x,k\n10,red,2026-01-01,1,0\n"
+                                       "50,blue,2026-01-03,,1\n60,blue,2026-01-05,3,1\n";
+  const Result trained = run_lockstep(
+      "train --model linear --epochs 100 --learning-rate 0.1 --log-format json --features " +
+      directory("f.json") + " --checkpoint-dir " + directory("run") + " --data csv:" +
+      directory("a.csv") + "?missing=mean --validation-data csv:" + directory("a.csv"));
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_THAT(trained.errors,
+              HasSubstr("standardized columns: since (mean 20456, deviation 1.63299), x (mean 2, "
+                        "deviation 1)"));
+  EXPECT_THAT(trained.event("start")["data"], HasSubstr("a.csv, 2 columns standardized"));
+  std::filesystem::remove(directory("f.json"));
+  std::ofstream(directory("b.csv")) << "k,x,color,since,age\n0,,red,2026-01-01,10\n";
+  const Result evaluated = run_lockstep("evaluate --log-format json --checkpoint " +
+                                        directory("run") + " --data csv:" + directory("b.csv"));
+  EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
+}
+
+TEST_F(Saved, OfATableFindsItsColumnsByName) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";
   ASSERT_EQ(run_lockstep("train --model linear --quiet --checkpoint-dir " + directory() +
@@ -182,11 +253,14 @@ TEST_F(Saved, OfATableIsRefusedForOtherColumns) {
                 .status,
             0);
   const std::string evaluate = "evaluate --checkpoint " + directory() + " --data csv:";
-  const Result refused = run_lockstep(evaluate + directory("b.csv"));
+  for (const char* options : {"", "?columns=width,height"}) {
+    const Result result = run_lockstep(evaluate + directory("b.csv") + options);
+    EXPECT_EQ(result.status, 0) << result.errors;
+  }
+  std::ofstream(directory("c.csv")) << "height,depth,kind\n1,2,0\n";
+  const Result refused = run_lockstep(evaluate + directory("c.csv"));
   EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("number 1 of which is width; select the columns"));
-  const Result selected = run_lockstep(evaluate + directory("b.csv") + "?columns=width,height");
-  EXPECT_EQ(selected.status, 0) << selected.errors;
+  EXPECT_THAT(refused.errors, HasSubstr("expected the column width, a feature of the training"));
   const Result converted = run_lockstep("data convert csv --part test --input " +
                                         directory("b.csv") + " --output " + directory("shards"));
   ASSERT_EQ(converted.status, 0) << converted.errors;
@@ -413,12 +487,21 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
   const model::MetricSums expected = trainer.evaluate(data.batch(50));
 
   const Result result = run_lockstep(
-      "evaluate --json --data synthetic:8x8x1:4:500:train --checkpoint " + directory());
+      "evaluate --json --metrics f1,confusion --data synthetic:8x8x1:4:500:train --checkpoint " +
+      directory());
   ASSERT_EQ(result.status, 0) << result.errors;
   const auto evaluated = result.event("evaluate");
   EXPECT_EQ(evaluated["correct"], expected.correct);
   EXPECT_NEAR(evaluated["loss"].get<double>(), expected.loss(), 1e-5);
   EXPECT_EQ(evaluated["parameter_hash"], checkpoint::hex16(trainer.parameter_hash()));
+  double right = 0;
+  for (std::size_t i = 0; i < 4; ++i) right += evaluated["confusion"][i][i].get<double>();
+  EXPECT_EQ(right, static_cast<double>(expected.correct));
+  EXPECT_GT(evaluated["f1"], 0);
+  const Result text = run_lockstep("evaluate --metrics f1,confusion,top2 --checkpoint " +
+                                   directory() + " --data synthetic:8x8x1:4:500:train");
+  EXPECT_THAT(text.output, ::testing::ContainsRegex("\nf1 0\\.[0-9]+, top2 0\\.[0-9]+\n"
+                                                    "confusion .rows: labels, columns: pred"));
 }
 
 /// Trains a linear model on `training` for an epoch, with checkpoints in `directory`, and returns
@@ -428,7 +511,8 @@ model::MetricSums train_linear(const data::Dataset& training, const data::Datase
                                std::optional<data::Dataset> validation = {}) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = strategy::make_strategy(session);
-  strategy::Trainer trainer(*strategy, zoo::linear(training.spec().shape, training.spec().classes));
+  strategy::Trainer trainer(*strategy,
+                            zoo::linear(training.spec().shape(), training.spec().classes()));
   strategy::FitOptions fit{.epochs = 1, .validation = std::move(validation)};
   fit.checkpoint.directory = directory;
   trainer.fit(training.batch(20), fit);
@@ -463,7 +547,7 @@ TEST_F(Saved, OnMappedDataSayThatThoseOfAnEvaluationAreNot) {
   const std::string spec = "synthetic:8x8x1:4:60:train";
   const data::Dataset data = data::open_data(spec);
   const data::Dataset mapped = data.map([](data::Sample& sample, const data::SampleKey&) {
-    for (float& feature : sample.features) feature *= 2;
+    for (float& feature : sample.features()) feature *= 2;
   });
   train_linear(mapped, mapped, directory());
   train_linear(data, data, directory("plain"));
@@ -556,7 +640,7 @@ TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
     const ModelSource source = ModelSource::of_configuration(configuration, "state.json");
     EXPECT_EQ(source.input_shape, model::Shape({4}));
     EXPECT_EQ(source.outputs, 3);
-    EXPECT_EQ(source.loss.label_smoothing, 0.25);
+    EXPECT_EQ(std::get<model::SparseCategoricalCrossentropy>(source.loss).label_smoothing, 0.25F);
     EXPECT_EQ(source.make().nodes().front().name, "out");
   }
 }

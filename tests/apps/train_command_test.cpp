@@ -109,16 +109,21 @@ TEST(TrainCommand, LetsTheLastOfAnOptionCount) {
 }
 
 TEST(TrainCommand, EveryScheduleOptimizerAndLossTrains) {
-  for (const char* options :
-       {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1 --beta1 0.9 --beta2 0.999",
-        "--optimizer adamw --weight-decay 0.1 --momentum 0",
-        "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay "
-        "0",
-        "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",
-        "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
-        "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
-        "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5",
-        "--accumulate 7"}) {
+  for (
+      const char* options :
+      {"--optimizer sgd --momentum 0.9 --nesterov --learning-rate 0.1 --beta1 0.9 --beta2 0.999",
+       "--optimizer adamw --weight-decay 0.1 --momentum 0",
+       "--optimizer lars --learning-rate 1 --trust-coefficient 0.01 --momentum 0.5 --weight-decay "
+       "0",
+       "--optimizer lamb --learning-rate 0.01 --epsilon 1e-5",
+       "--lr-schedule cosine --warmup-steps 3", "--lr-schedule linear --lr-final 0.1",
+       "--lr-schedule step --lr-step-every 4 --lr-step-factor 0.5",
+       "--optimizer rmsprop --lr 0.0003 --momentum 0.5 --rho 0.99 --lr-schedule one-cycle",
+       "--optimizer adagrad --initial-accumulator 0 --learning-rate 0.003 --lr-schedule polynomial "
+       "--lr-power 2",
+       "--lr-schedule exponential --lr-step-every 5", "--lr-schedule inverse-sqrt --warmup-steps 3",
+       "--lr-scaling sqrt --lr-base-batch 64", "--label-smoothing 0.1 --clip-norm 0.5",
+       "--group dense/*:lr=0.002,decay=0.1 --group *_1/bias:decay=0", "--accumulate 7 --ema 0.9"}) {
     const Result result = run_lockstep(kTrain + "--steps 10 " + options);
     EXPECT_EQ(result.status, 0) << options << result.errors;
     EXPECT_LT(result.losses().back(), result.losses().front()) << options;
@@ -133,6 +138,16 @@ TEST(TrainCommand, ScalesTheLossWithoutAChangeOfTheResult) {
   const Result dynamic = run_lockstep(train + "--loss-scale dynamic");
   EXPECT_EQ(dynamic.event("step")["loss_scale"], 65536);
   EXPECT_FALSE(run_lockstep(train).event("step").contains("loss_scale"));
+}
+
+TEST(TrainCommand, TrainsWithoutFrozenParameters) {
+  const Result result =
+      run_lockstep(kTrain + "--steps 5 --freeze dense/* --freeze dense_1/kernel,dense_1/bias");
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_EQ(result.event("start")["trained_parameters"], 4 * 128 + 4);
+  EXPECT_GT(result.event("start")["parameters"], 4 * 128 + 4);
+  EXPECT_THAT(run_lockstep("train --model linear --steps 1 --freeze */bias" + kData).output,
+              HasSubstr(", 256 of them trained;"));
 }
 
 TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {

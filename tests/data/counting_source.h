@@ -20,7 +20,10 @@ namespace lockstep::data {
 class CountingSource : public RecordSource {
  public:
   explicit CountingSource(std::int64_t records, std::int64_t targets = 0, std::int64_t broken = -1)
-      : spec_{{2}, targets > 0 ? 0 : 5, targets}, records_(records), broken_(broken) {}
+      : spec_(targets > 0 ? SampleSpec::regression({2}, targets)
+                          : SampleSpec::classification({2}, 5)),
+        records_(records),
+        broken_(broken) {}
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
@@ -30,11 +33,11 @@ class CountingSource : public RecordSource {
       throw Error(ErrorCategory::data, "source", "expected a whole record",
                   "record " + std::to_string(record_id) + " is broken");
     }
-    ASSERT_EQ(sample.features.size(), 2u);
-    sample.features[0] = static_cast<float>(record_id);
-    sample.features[1] = static_cast<float>(2 * record_id);
-    if (spec_.classes > 0) sample.label = static_cast<std::int32_t>(record_id % 5);
-    for (float& target : sample.targets) target = static_cast<float>(record_id);
+    ASSERT_EQ(sample.features().size(), 2u);
+    sample.features()[0] = static_cast<float>(record_id);
+    sample.features()[1] = static_cast<float>(2 * record_id);
+    if (spec_.classes() > 0) sample.label() = static_cast<std::int32_t>(record_id % 5);
+    for (float& target : sample.values()) target = static_cast<float>(record_id);
   }
   std::string description() const override { return "counting"; }
 

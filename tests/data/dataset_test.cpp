@@ -41,12 +41,12 @@ class NamesTest : public ::testing::Test {
  protected:
   Dataset table(const std::string& name, const std::string& text) const {
     write_bytes(directory_ / name, text);
-    return Dataset::from_csv(directory_ / name);
+    return Dataset::from_csv(directory_ / name, {.scale = ColumnScale::none});
   }
   static std::vector<std::int32_t> labels_of(const Dataset& dataset) {
     std::vector<std::int32_t> labels;
     for (std::int64_t id = 0; id < dataset.size(); ++id)
-      labels.push_back(read(dataset.source(), id).label);
+      labels.push_back(read(dataset.source(), id).label());
     return labels;
   }
   const TemporaryDirectory directory_;
@@ -57,13 +57,13 @@ TEST_F(NamesTest, ClassesAreRenumberedByName) {
   EXPECT_THAT(labels_of(fruit), ElementsAre(1, 0, 1));
   const Dataset renumbered = fruit.with_classes({"plum", "pear", "apple"});
   EXPECT_THAT(labels_of(renumbered), ElementsAre(1, 2, 1));
-  EXPECT_EQ(renumbered.spec(), (SampleSpec{{1}, 3, 0}));
+  EXPECT_EQ(renumbered.spec(), SampleSpec::classification({1}, 3));
   EXPECT_THAT(renumbered.source().class_names(), ElementsAre("plum", "pear", "apple"));
   EXPECT_EQ(renumbered.global_batch(), 2);
   const auto stream = renumbered.stream({});
   std::vector<Batch> parts;
   ASSERT_TRUE(stream->next(parts));
-  EXPECT_THAT(parts[0].labels, ElementsAre(1, 2));
+  EXPECT_THAT(copy(parts[0].labels()), ElementsAre(1, 2));
 }
 
 TEST_F(NamesTest, AClassThatIsUnknownIsRefused) {
@@ -93,10 +93,21 @@ TEST_F(NamesTest, FeaturesKeepTheirsThroughOperations) {
                 (directory_ / "c.csv").string() + " is height");
 }
 
+TEST_F(NamesTest, TablesThatAreScaledOtherwiseAreNotJoined) {
+  write_bytes(directory_ / "a.csv", "x,kind\n1,0\n3,1\n");
+  write_bytes(directory_ / "b.csv", "x,kind\n1,0\n5,1\n");
+  const Dataset left = Dataset::from_csv(directory_ / "a.csv");
+  EXPECT_THAT(input_error_of([&] { left.concatenate(Dataset::from_csv(directory_ / "b.csv")); }),
+              ::testing::HasSubstr("[concatenate] expected tables that are scaled alike"));
+  const Dataset right = Dataset::from_csv(directory_ / "b.csv", {.schema = left.source().table()});
+  EXPECT_THAT(read(left.concatenate(right).source(), 3).features(), ElementsAre(3));
+}
+
 TEST_F(NamesTest, TargetsKeepTheirsThroughOperations) {
   const auto dataset = [&](const std::string& name, const std::string& header) {
     write_bytes(directory_ / name, header + "\n1,2,3\n4,5,6\n");
-    return Dataset::from_csv(directory_ / name, {.targets = {"2", "3"}});
+    return Dataset::from_csv(directory_ / name,
+                             {.targets = {"2", "3"}, .scale = ColumnScale::none});
   };
   const Dataset left = dataset("a.csv", "x,price,rate");
   const auto nothing = [](Sample&, const SampleKey&) {};

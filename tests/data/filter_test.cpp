@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-bool has_label_2(const Sample& sample) { return sample.label == 2; }
+bool has_label_2(const Sample& sample) { return sample.label() == 2; }
 
 TEST(Filter, KeepsTheRecordsThatItIsTrueForInTheirOrder) {
   for (const int threads : {0, 1, 2, 3, 20}) {
@@ -23,7 +23,7 @@ TEST(Filter, KeepsTheRecordsThatItIsTrueForInTheirOrder) {
     EXPECT_EQ(kept.size(), 4);
     std::vector<float> values;
     for (std::int64_t id = 0; id < kept.size(); ++id)
-      values.push_back(read(kept.source(), id).features[0]);
+      values.push_back(read(kept.source(), id).features()[0]);
     EXPECT_THAT(values, ElementsAre(2, 7, 12, 17)) << threads << " threads";
     EXPECT_EQ(kept.description(), "counting, 4 of 19 records by a filter");
   }
@@ -33,22 +33,22 @@ TEST(Filter, SeesWhatMapsBeforeItMake) {
   const Dataset kept = Dataset::from_source(std::make_shared<CountingSource>(10))
                            .map([](Sample& sample, const SampleKey& key) {
                              EXPECT_EQ(key.epoch, 0);
-                             sample.features[0] = 100 - sample.features[0];
+                             sample.features()[0] = 100 - sample.features()[0];
                            })
-                           .filter([](const Sample& sample) { return sample.features[0] < 93; });
+                           .filter([](const Sample& sample) { return sample.features()[0] < 93; });
   EXPECT_EQ(kept.size(), 2);
-  EXPECT_EQ(read(kept.source(), 0).features[0], 92);
+  EXPECT_EQ(read(kept.source(), 0).features()[0], 92);
 }
 
 TEST(Filter, SeesTargetsAndTheFeaturesOfImages) {
   const Dataset regression = Dataset::from_source(std::make_shared<CountingSource>(10, 3));
-  EXPECT_EQ(regression.filter([](const Sample& sample) { return sample.targets[2] > 6; }).size(),
+  EXPECT_EQ(regression.filter([](const Sample& sample) { return sample.values()[2] > 6; }).size(),
             3);
   const Dataset images =
       Dataset::from_memory(std::vector<std::uint8_t>{255, 0, 255},
-                           std::vector<std::int32_t>{0, 0, 0}, {.shape = {1}, .classes = 1})
+                           std::vector<std::int32_t>{0, 0, 0}, SampleSpec::classification({1}, 1))
           .filter([](const Sample& sample) {
-            return sample.features[0] == 1.0f && sample.pixels.empty();
+            return sample.features()[0] == 1.0f && sample.pixels().empty();
           });
   EXPECT_EQ(images.size(), 2);
   EXPECT_TRUE(images.source().has_images()) << "they still go as bytes";

@@ -38,15 +38,15 @@ void write_idx(const std::filesystem::path& directory, const std::string& prefix
 
 TEST(OpenData, Synthetic) {
   const Dataset dataset = open_data("synthetic:4x5x3:7:100");
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{4, 5, 3}, 7, 0}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::classification({4, 5, 3}, 7));
   EXPECT_EQ(dataset.size(), 100);
   EXPECT_EQ(dataset.description(), "100 synthetic samples of 4x5x3");
-  EXPECT_EQ(open_data("synthetic:12:2:3:test").spec().shape, (std::vector<std::int64_t>{12}));
+  EXPECT_EQ(open_data("synthetic:12:2:3:test").spec().shape(), (std::vector<std::int64_t>{12}));
 }
 
 TEST(OpenData, SyntheticImages) {
   const Dataset images = open_data("synthetic-images:4x5x3:7:100:test");
-  EXPECT_EQ(images.spec(), (SampleSpec{{4, 5, 3}, 7, 0}));
+  EXPECT_EQ(images.spec(), SampleSpec::classification({4, 5, 3}, 7));
   EXPECT_EQ(images.description(), "100 synthetic images of 4x5x3");
   EXPECT_TRUE(images.source().has_images());
   EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().has_images());
@@ -75,7 +75,7 @@ TEST(OpenData, Csv) {
   EXPECT_THAT(data_error_of([] { open_data("csv:nowhere.csv"); }),
               HasSubstr("[nowhere.csv] expected a file that can be read"));
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + "?label=1&leave_out=3").spec(),
-            (SampleSpec{{1}, 4, 0}));
+            SampleSpec::classification({1}, 4));
   EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?color=red"); }),
               HasSubstr("[--data csv:a.csv?color=red] expected label=COLUMN, "));
 }
@@ -96,7 +96,8 @@ TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
   EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[--data " + categories + needed);
   EXPECT_EQ(open_data(spec("a.csv")).size(), 2);
   EXPECT_EQ(
-      open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes, 2);
+      open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes(),
+      2);
 }
 
 TEST(OpenData, Idx) {
@@ -145,16 +146,16 @@ TEST(OpenData, FashionMnistOfDebian) {
   EXPECT_EQ(train.size(), 60'000);
   EXPECT_EQ(test.size(), 10'000);
   for (const Dataset& part : {train, test}) {
-    EXPECT_EQ(part.spec(), (SampleSpec{{28, 28, 1}, 10, 0}));
+    EXPECT_EQ(part.spec(), SampleSpec::classification({28, 28, 1}, 10));
     std::vector<std::int64_t> labels(10);
     double sum = 0;
-    std::vector<float> features(784);
-    Sample sample{features, 0, {}};
+    Batch one(part.spec());
+    Sample sample = one.sample();
     for (std::int64_t id = 0; id < part.size(); ++id) {
       part.source().read(id, sample);
-      ++labels.at(static_cast<std::size_t>(sample.label));
+      ++labels.at(static_cast<std::size_t>(sample.label()));
       if (id < 1000) {
-        for (const float value : features) sum += value;
+        for (const float value : sample.features()) sum += value;
       }
     }
     EXPECT_EQ(labels, std::vector<std::int64_t>(10, part.size() / 10));
@@ -178,8 +179,8 @@ TEST(OpenData, FashionMnistInShardsIsTheSameBitForBit) {
   for (std::int64_t id = 0; id < shards.size(); ++id) {
     const ReadSample expected = read(original.source(), id);
     const ReadSample sample = read(shards.source(), id);
-    ASSERT_EQ(sample.features, expected.features) << "record " << id;
-    ASSERT_EQ(sample.label, expected.label) << "record " << id;
+    ASSERT_EQ(sample.features(), expected.features()) << "record " << id;
+    ASSERT_EQ(sample.label(), expected.label()) << "record " << id;
   }
 }
 
@@ -201,7 +202,7 @@ class OpenShards : public ::testing::Test {
 TEST_F(OpenShards, ByGlob) {
   const Dataset dataset = open_data((directory_ / "train-*.tfrecord").string());
   EXPECT_EQ(dataset.size(), 30);
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{4, 4, 1}, 3, 0}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::classification({4, 4, 1}, 3));
   EXPECT_EQ(dataset.description(), "2 TFRecord files in " + directory_.path().string());
   EXPECT_EQ(open_data((directory_ / "{train,test}-*-of-00002.tfrecord").string()).size(), 40);
   EXPECT_EQ(open_data((directory_ / "test-00001-of-00002.tfrecord").string()).size(), 5);

@@ -29,11 +29,12 @@ std::optional<std::filesystem::path> shared_data(const std::string& name) {
 TEST(SharedData, Iris) {
   const auto directory = shared_data("iris");
   if (!directory) GTEST_SKIP() << "needs iris/iris_training.csv in LOCKSTEP_SHARED_DATA";
-  const Dataset train = open_data("csv:" + (*directory / "iris_training.csv").string());
+  const Dataset train =
+      open_data("csv:" + (*directory / "iris_training.csv").string() + "?scale=none");
   EXPECT_EQ(train.size(), 120);
-  EXPECT_EQ(train.spec(), (SampleSpec{{4}, 3, 0}));
-  EXPECT_EQ(read(train.source(), 0).features, (std::vector<float>{6.4f, 2.8f, 5.6f, 2.2f}));
-  EXPECT_EQ(read(train.source(), 0).label, 2);
+  EXPECT_EQ(train.spec(), SampleSpec::classification({4}, 3));
+  EXPECT_EQ(read(train.source(), 0).features(), (std::vector<float>{6.4f, 2.8f, 5.6f, 2.2f}));
+  EXPECT_EQ(read(train.source(), 0).label(), 2);
 }
 
 TEST(SharedData, Cifar10AsAnotherWriterWroteIt) {
@@ -62,7 +63,7 @@ TEST(SharedData, Cifar10IsDecoded) {
   DataSpecOptions options;
   options.tfrecord.index_dir = indexes.path();
   const Dataset test = open_data((*directory / "test-*.tfrecord").string(), options);
-  EXPECT_EQ(test.spec(), (SampleSpec{{32, 32, 3}, 10, 0}));
+  EXPECT_EQ(test.spec(), SampleSpec::classification({32, 32, 3}, 10));
   EXPECT_EQ(test.size(), 10000);
   // What is known of the data set: mean and deviation of its channels.
   const Dataset normalized = test.images(ImageRecipe::parse("cifar10-test")).batch(1000);
@@ -71,7 +72,7 @@ TEST(SharedData, Cifar10IsDecoded) {
   double squares = 0;
   double values = 0;
   for (std::vector<Batch> parts; stream->next(parts);)
-    for (const float feature : parts.front().features) {
+    for (const float feature : parts.front().features()) {
       sum += feature;
       squares += feature * feature;
       ++values;

@@ -11,11 +11,14 @@
 #include <functional>
 #include <iterator>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
@@ -111,18 +114,25 @@ inline std::string image_record(std::int64_t label, std::size_t pixels, unsigned
                             {"label", Int64List{label}}});
 }
 
+/// The elements of an array of a batch, to compare.
+template <typename T>
+std::vector<std::remove_const_t<T>> copy(std::span<T> values) {
+  return {values.begin(), values.end()};
+}
+
 /// One record of a source.
 struct ReadSample {
-  std::vector<float> features;
-  std::int32_t label = -1;
+  Batch memory;
+
+  std::vector<float> features() const { return copy(memory.features()); }
+  std::vector<float> values() const { return copy(memory.values()); }
+  std::int32_t label() const { return memory.labels().empty() ? -1 : memory.labels()[0]; }
 };
 
 inline ReadSample read(const RecordSource& source, std::int64_t record_id) {
-  ReadSample result;
-  result.features.resize(static_cast<std::size_t>(source.spec().feature_count()), -1.0f);
-  Sample sample{result.features, -1, {}};
+  ReadSample result{Batch(source.spec())};
+  Sample sample = result.memory.sample();
   source.read(record_id, sample);
-  result.label = sample.label;
   return result;
 }
 

@@ -30,8 +30,8 @@ std::vector<int> values_of(const Dataset& dataset, std::int64_t epoch = 0) {
   std::vector<int> values;
   const auto features = static_cast<std::size_t>(dataset.spec().feature_count());
   for (std::vector<Batch> parts; stream->next(parts);)
-    for (std::size_t i = 0; i < parts[0].features.size(); i += features)
-      values.push_back(static_cast<int>(parts[0].features[i]));
+    for (std::size_t i = 0; i < parts[0].features().size(); i += features)
+      values.push_back(static_cast<int>(parts[0].features()[i]));
   return values;
 }
 
@@ -219,7 +219,7 @@ Dataset images(std::int64_t records) {
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 7);
   return Dataset::from_memory(std::move(pixels),
                               std::vector<std::int32_t>(static_cast<std::size_t>(records)),
-                              {.shape = {6, 6, 1}, .classes = 2});
+                              SampleSpec::classification({6, 6, 1}, 2));
 }
 
 ImageRecipe random_crop() {
@@ -242,11 +242,11 @@ std::vector<Batch> batches_of(const Dataset& dataset, bool pixels) {
 std::vector<float> features_of(const Dataset& dataset, bool pixels) {
   std::vector<float> all;
   for (const Batch& batch : batches_of(dataset.batch(3), pixels)) {
-    EXPECT_EQ(batch.features.empty(), pixels);
-    std::vector<float> features = batch.features;
+    EXPECT_EQ(batch.features().empty(), pixels);
+    std::vector<float> features = copy(batch.features());
     if (pixels) {
-      features.resize(batch.pixels.size());
-      pixels_to_features(batch.pixels, batch.normalization, features);
+      features.resize(batch.pixels().size());
+      pixels_to_features(batch.pixels(), batch.normalization, features);
     }
     all.insert(all.end(), features.begin(), features.end());
   }
@@ -269,24 +269,24 @@ TEST(WordsOnImages, KeepANormalizationForTheDevice) {
   EXPECT_EQ(features_of(normalized, true), features_of(normalized, false));
   EXPECT_EQ(features_of(normalized, true), features_of(images(4).normalize(kOneChannel), true));
   for (const Batch& batch : batches_of(normalized.normalize(kOneChannel).batch(3), true))
-    EXPECT_TRUE(batch.pixels.empty()) << "bytes are normalized once at most";
+    EXPECT_TRUE(batch.pixels().empty()) << "bytes are normalized once at most";
 }
 
 TEST(WordsOnImages, AMapBehindThemSeesNormalizedFeatures) {
   const Dataset mapped =
       images(5).images(random_crop()).take(4).map([](Sample& sample, const SampleKey&) {
-        for (float& feature : sample.features) feature += 1;
+        for (float& feature : sample.features()) feature += 1;
       });
   auto expected = features_of(images(5).images(random_crop()).take(4), false);
   for (float& feature : expected) feature += 1;
   EXPECT_EQ(features_of(mapped, false), expected);
-  EXPECT_TRUE(batches_of(mapped.batch(3), true).front().pixels.empty());
+  EXPECT_TRUE(batches_of(mapped.batch(3), true).front().pixels().empty());
 }
 
 TEST(WordsOnImages, ARecipeMayFollowARecipe) {
   const Dataset twice =
       images(5).images(ImageRecipe::parse("none", 6, 6, 1)).repeat(2).images(random_crop());
-  EXPECT_EQ(twice.spec().shape, (std::vector<std::int64_t>{4, 4, 1}));
+  EXPECT_EQ(twice.spec().shape(), (std::vector<std::int64_t>{4, 4, 1}));
   const Dataset once = images(5).repeat(2).images(random_crop());
   EXPECT_EQ(features_of(twice, false), features_of(once, false));
   EXPECT_EQ(features_of(twice, true), features_of(once, false));
@@ -305,11 +305,12 @@ TEST(WordsOnImages, RepetitionsAreCroppedAnew) {
 TEST(WordsOnImages, OfDifferentNormalizationBecomeFeatures) {
   const Dataset joined = images(2).normalize(kOneChannel).concatenate(images(2));
   const auto batches = batches_of(joined.batch(4), true);
-  EXPECT_TRUE(batches.front().pixels.empty());
-  auto expected = batches_of(images(2).normalize(kOneChannel).batch(2), false).front().features;
-  const auto plain = batches_of(images(2).batch(2), false).front().features;
+  EXPECT_TRUE(batches.front().pixels().empty());
+  auto expected =
+      copy(batches_of(images(2).normalize(kOneChannel).batch(2), false).front().features());
+  const auto plain = copy(batches_of(images(2).batch(2), false).front().features());
   expected.insert(expected.end(), plain.begin(), plain.end());
-  EXPECT_EQ(batches.front().features, expected);
+  EXPECT_EQ(copy(batches.front().features()), expected);
 }
 
 // All of them at once, as ranks read them.
@@ -317,7 +318,7 @@ TEST(WordsOnImages, OfDifferentNormalizationBecomeFeatures) {
 Dataset everything(const TemporaryDirectory& directory) {
   const auto has_even_sum = [](const Sample& sample) {
     float sum = 0;
-    for (const float feature : sample.features) sum += feature * 255;
+    for (const float feature : sample.features()) sum += feature * 255;
     return std::lround(sum) % 2 == 0;
   };
   const Dataset cached =
@@ -349,7 +350,7 @@ std::vector<std::uint8_t> pixels_of(const Dataset& dataset, std::int64_t first, 
   for (std::int64_t step = first; step < last; ++step) {
     for (const auto& stream : streams) {
       EXPECT_TRUE(stream->next(parts));
-      pixels.insert(pixels.end(), parts[0].pixels.begin(), parts[0].pixels.end());
+      pixels.insert(pixels.end(), parts[0].pixels().begin(), parts[0].pixels().end());
     }
   }
   return pixels;

@@ -1,4 +1,5 @@
 #include "lockstep/base/error.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/source/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -8,11 +9,8 @@ void read_untrusted(Bytes bytes) {
   const MemoryFile file(bytes);
   const auto read_as = [&](const data::CsvOptions& options) {
     const data::CsvSource source(file.path(), options);
-    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
-    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
-    data::Sample sample;
-    sample.features = features;
-    sample.targets = targets;
+    data::Batch one(source.spec());
+    data::Sample sample = one.sample();
     for (std::int64_t i = 0; i < source.size(); ++i) source.read(i, sample);
   };
   try {

@@ -20,6 +20,7 @@ namespace lockstep::model {
 namespace {
 
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
@@ -31,9 +32,8 @@ std::vector<float> copy_of(std::span<const float> values) { return {values.begin
 // A model of cnn on 16x16 images, its data, and calls on parts of it.
 class Cnn {
  public:
-  explicit Cnn(std::int64_t samples = 6)
-      : model_(std::make_shared<const Network>(zoo::cnn(kInputShape, 10)), device::Device{},
-               allocator_),
+  explicit Cnn(std::int64_t samples = 6, const std::vector<std::string>& freeze = {})
+      : model_(network(freeze), device::Device{}, allocator_),
         features_(numbers(static_cast<std::size_t>(samples * 512), 1)),
         labels_(labels(static_cast<std::size_t>(samples), 10, 2)) {
     set_thread_budget(1);
@@ -60,6 +60,12 @@ class Cnn {
   static inline const Shape kInputShape = {16, 16, 2};
 
  private:
+  static std::shared_ptr<const Network> network(const std::vector<std::string>& freeze) {
+    auto network = std::make_shared<Network>(zoo::cnn(kInputShape, 10));
+    network->freeze(freeze);
+    return network;
+  }
+
   device::HostAllocator allocator_;
   CompiledModel model_;
   std::vector<float> features_;
@@ -90,6 +96,30 @@ TEST(CompiledModel, AGradientIsCompleteWhenItIsReady) {
     });
     EXPECT_THAT(cnn.model().gradients(), ElementsAreArray(when_ready))
         << "accumulate: " << accumulate;
+  }
+}
+
+TEST(CompiledModel, FrozenParametersLeaveTheOtherGradientsAsTheyAre) {
+  Cnn whole;
+  whole.train(0, 4);
+  whole.train(4, 2, true);
+  const std::vector<std::vector<std::string>> frozen = {
+      {"conv2d/*"}, {"dense/*"}, {"dense_1/*", "conv2d_1/*"}, {"conv2d_1/kernel", "*/bias"}};
+  for (const std::vector<std::string>& patterns : frozen) {
+    Cnn cnn(6, patterns);
+    std::vector<std::size_t> heard;
+    cnn.train(0, 4);
+    cnn.train(4, 2, true, [&](std::size_t parameter) { heard.push_back(parameter); });
+    const std::span<const ParameterInfo> trained = cnn.model().trained_table().entries();
+    EXPECT_THAT(heard, ElementsAreArray(counting(trained.size())));
+    EXPECT_LT(cnn.model().gradients().size(), whole.model().gradients().size());
+    for (const ParameterInfo& entry : trained) {
+      const ParameterInfo& same = *whole.model().parameter_table().find(entry.name);
+      EXPECT_THAT(
+          ParameterTable::slice(cnn.model().gradients(), entry),
+          Pointwise(FloatNear(1e-6f), ParameterTable::slice(whole.model().gradients(), same)))
+          << entry.name << " without " << patterns.front();
+    }
   }
 }
 
@@ -306,6 +336,70 @@ TEST(CompiledModel, ReportsALabelOutsideTheClasses) {
           ErrorCategory::data,
           [&] { cnn.model().train_batch(batch, cnn.context(), SparseCategoricalCrossentropy{}); }),
       HasSubstr("sample 1 of the batch has label 10"));
+}
+
+// price = relu(columns) + picture, columns = a . table, picture = b . image, size = c columns + d.
+TEST(CompiledModel, HasSeveralInputsAndOutputs) {
+  Network network({{.name = "image", .shape = {1, 2, 1}}, {.name = "table", .shape = {2}}},
+                  "house");
+  const NodeId flat = network.add(Flatten());
+  const NodeId columns =
+      network.add(Dense({.units = 1, .use_bias = false}), {network.input("table")}, "columns");
+  const NodeId cut = network.add(ReLU());
+  const NodeId picture = network.add(Dense({.units = 1, .use_bias = false}), {flat}, "picture");
+  network.output("price", network.add(Add(), {cut, picture}));
+  network.output("columns", columns);
+  network.output("size", network.add(Dense({.units = 1}), {columns}, "size"));
+  device::HostAllocator allocator;
+  CompiledModel model(std::make_shared<const Network>(network), device::Device{}, allocator);
+  const auto part = [&](std::span<float> flat_array, std::string_view name) {
+    return ParameterTable::slice(flat_array, *model.parameter_table().find(name));
+  };
+  const auto set = [&](std::string_view name, const std::vector<float>& values) {
+    std::ranges::copy(values, part(model.parameters(), name).begin());
+  };
+  set("columns/kernel", {1, -2});
+  set("picture/kernel", {3, 0.5f});
+  set("size/kernel", {4});
+  set("size/bias", {1});
+
+  const std::vector<std::uint8_t> pixels = {255, 0, 0, 255};
+  const std::vector<float> table = {3, 1, 1, 1};
+  const std::vector<float> prices = {3, 0};
+  const std::vector<InputView> inputs = {{.pixels = pixels}, {.features = table}};
+  const BatchView batch{.samples = 2, .targets = {.values = prices}, .inputs = inputs};
+  const auto predicted = [&](std::size_t output) {
+    return copy_of(model.predict_batch(batch, output));
+  };
+  EXPECT_THAT(predicted(0), ElementsAre(4, 0.5f));
+  EXPECT_THAT(predicted(1), ElementsAre(1, -1));
+  EXPECT_THAT(predicted(2), ElementsAre(5, -3));
+
+  // The loss is that of the first output.
+  EXPECT_EQ(model.evaluate_batch(batch, MeanSquaredError{}).loss_sum, 1.25);
+  for (int pass = 0; pass < 2; ++pass) {
+    const MetricSums sums =
+        model.train_batch(batch, {.global_samples = 2}, MeanSquaredError{}, pass > 0);
+    EXPECT_EQ(sums.loss_sum, 1.25);
+    const auto times = static_cast<float>(pass + 1);
+    EXPECT_THAT(part(model.gradients(), "columns/kernel"), ElementsAre(3 * times, times));
+    EXPECT_THAT(part(model.gradients(), "picture/kernel"), ElementsAre(times, 0.5f * times));
+    EXPECT_THAT(part(model.gradients(), "size/kernel"), Each(0.0f));
+  }
+
+  const BatchView one_input{.samples = 2, .features = table, .targets = batch.targets};
+  EXPECT_EQ(error_of(ErrorCategory::data, [&] { model.predict_batch(one_input); }),
+            "[house] expected a batch of 2 inputs, got 1");
+}
+
+TEST(CompiledModel, NeedsOutputsThatDependOnEveryInput) {
+  device::HostAllocator allocator;
+  Network network({{.name = "a", .shape = {2}}, {.name = "b", .shape = {2}}});
+  network.add(ReLU());
+  EXPECT_EQ(input_error_of([&] {
+              CompiledModel(std::make_shared<const Network>(network), device::Device{}, allocator);
+            }),
+            "[network] expected outputs that depend on every input: re_lu; none depends on \"b\"");
 }
 
 }  // namespace

@@ -88,6 +88,16 @@ const AgreementCase kAgreementCases[] = {
        return of_layer(Conv2D(
            {.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::symmetric, .groups = 2}));
      }},
+    {"depthwise_convolution",
+     [] { return of_layer(DepthwiseConv2D({.strides = 2, .depth_multiplier = 2})); }},
+    {"convolution_of_rows",
+     [] {
+       Network network({9, 3});
+       network.add(Conv1D({.filters = 6, .kernel = 3, .padding = Padding::same}));
+       network.add(ReLU());
+       network.add(Conv1D({.filters = 4, .kernel = 2, .strides = 2}));
+       return ended(std::move(network));
+     }},
     {"convolution_relu",
      [] {
        Network network = image_network();
@@ -108,6 +118,14 @@ const AgreementCase kAgreementCases[] = {
     {"average_pooling",
      [] { return of_layer(AveragePool2D({.pool = 2, .strides = 1, .padding = Padding::same})); }},
     {"global_average_pooling", [] { return of_layer(GlobalAveragePooling2D()); }},
+    {"global_max_pooling",
+     [] {
+       return of_layer(GlobalMaxPooling2D(), {1, 2, 3});
+     }},
+    {"up_sampling",
+     [] {
+       return of_layer(UpSampling2D({.size = {3, 2}}));
+     }},
     {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
     {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
     {"batch_normalization_relu",
@@ -118,7 +136,29 @@ const AgreementCase kAgreementCases[] = {
        network.add(ReLU());
        return ended(std::move(network));
      }},
+    {"layer_normalization",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 16, .kernel = 1}));
+       network.add(LayerNormalization());
+       return ended(std::move(network));
+     }},
+    {"layer_normalization_of_long_rows",
+     [] {
+       Network network({9});
+       network.add(Dense({.units = 301}));
+       network.add(LayerNormalization());
+       return ended(std::move(network));
+     }},
     {"normalized_convolutions", normalized_convolutions},
+    {"frozen",
+     [] {
+       Network network = normalized_convolutions();
+       const std::vector<std::string> patterns = {"batch_normalization*", "conv2d_1/*",
+                                                  "dense/kernel"};
+       network.freeze(patterns);
+       return network;
+     }},
     {"addition",
      [] {
        Network network = image_network();
@@ -137,6 +177,64 @@ const AgreementCase kAgreementCases[] = {
        network.add(Add(), {network.last(), first});
        network.add(ReLU());
        return ended(std::move(network));
+     }},
+    {"multiplication",
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 4, .kernel = 1}));
+       const NodeId second = network.add(Conv2D({.filters = 4, .kernel = 1}), {kInput});
+       network.add(Multiply(), {first, second, first});
+       return ended(std::move(network));
+     }},
+    {"concatenation",  // of whole packs of channels, of rows, and of neither
+     [] {
+       Network network = image_network();
+       const NodeId first = network.add(Conv2D({.filters = 8, .kernel = 1}));
+       const NodeId joined = network.add(Concatenate(), {first, first});
+       const NodeId rows = network.add(Concatenate({.axis = 1}), {joined, joined});
+       const NodeId narrow = network.add(Conv2D({.filters = 3, .kernel = 1}));
+       network.add(Concatenate(), {rows, narrow});
+       return ended(std::move(network));
+     }},
+    {"permutation",
+     [] {
+       return of_layer(Permute({.dims = {3, 1, 2}}));
+     }},
+    {"permutation_of_pixels",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 8, .kernel = 1}));
+       network.add(Permute({.dims = {2, 1, 3}}));
+       network.add(Reshape({.shape = {35, 8}}));
+       return ended(std::move(network));
+     }},
+    {"zero_padding",
+     [] { return of_layer(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
+    {"embedding",
+     [] {
+       Network network({{.name = "words", .shape = {6}, .type = ElementType::int32}});
+       network.add(Embedding({.vocabulary = 7, .dimension = 8}));
+       return ended(std::move(network));
+     },
+     {1, 3, 400}},
+    {"named_inputs_and_outputs",
+     [] {
+       Network network({{.name = "word", .shape = {}, .type = ElementType::int32},
+                        {.name = "image", .shape = {7, 5, 3}},
+                        {.name = "table", .shape = {4}}});
+       network.add(Embedding({.vocabulary = 7, .dimension = 3}));
+       const NodeId word = network.add(Dense({.units = 6}));
+       network.add(Conv2D({.filters = 4, .kernel = 3}), {network.input("image")});
+       network.add(ReLU());
+       network.add(Flatten());
+       const NodeId image = network.add(Dense({.units = 6}));
+       const NodeId table = network.add(Dense({.units = 6}), {network.input("table")});
+       const NodeId cut = network.add(ReLU());
+       const NodeId sum = network.add(Add(), {word, image, cut});
+       network.output("kind", network.add(Dense({.units = 5})));
+       network.output("table", table);
+       network.output("sum", sum);
+       return network;
      }},
     {"cnn",
      [] {
@@ -240,10 +338,12 @@ TEST_P(GpuAgreement, PredictsAndEvaluatesAsTheCpuDoes) {
   Side cpu(Device{}, network_, {});
   Side gpu(kGpu, network_, options());
   for (const Data& data : batches()) {
-    const auto reference = cpu.model().predict_batch(data.samples, data.features);
-    const auto outputs = gpu.model().predict_batch(data.samples, data.features);
-    EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
-              tolerance());
+    for (std::size_t k = 0; k < network_->outputs().size(); ++k) {
+      const auto reference = cpu.model().predict_batch(data.of(entropy_), k);
+      const auto outputs = gpu.model().predict_batch(data.of(entropy_), k);
+      EXPECT_LE(error({outputs.begin(), outputs.end()}, {reference.begin(), reference.end()}),
+                tolerance());
+    }
     const double expected = cpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum;
     EXPECT_NEAR(gpu.model().evaluate_batch(data.of(entropy_), entropy_).loss_sum, expected,
                 tolerance() * expected);
@@ -266,12 +366,15 @@ TEST_P(GpuAgreement, AddsUpMicroBatches) {
 
 TEST_P(GpuAgreement, GivesTheSameBitsTwice) {
   for (const Data& data : batches()) {
-    const auto run = [&] {
+    const auto run = [&](bool staged) {
       Side gpu(kGpu, network_, options());
-      gpu.model().train_batch(data.of(entropy_), data.context(), entropy_);
+      const BatchView batch = data.of(entropy_);
+      if (staged) gpu.model().stage(batch);
+      gpu.model().load(batch, data.context(), entropy_, staged);
+      gpu.model().train_loaded(data.samples, data.context(), entropy_);
       return gpu.gradients();
     };
-    EXPECT_EQ(run(), run());
+    EXPECT_EQ(run(false), run(true));
   }
 }
 
@@ -381,6 +484,50 @@ TEST_P(GpuInput, OfMixedSamplesHasTheGradientsOfTheCpu) {
     }
 }
 
+/// With and without weights of the samples, in turn.
+TEST_P(GpuInput, OfTargetsAndWeightsHasTheLossOfTheCpu) {
+  const bool is_exact = GetParam() == Precision::float32;
+  const std::vector<float> weights = {0.5f, 2, 0, 1, 3, 0, 0, 0.25f, 1, 1, 2, 0.5f};
+  std::vector<float> values = numbers(60, 6);
+  for (float& value : values) value = (value + 1) / 2;
+  auto one_output = std::make_shared<Network>(Shape{1, 7, 3});
+  one_output->add(Flatten());
+  one_output->add(Dense({.units = 1}));
+  const std::vector<std::int32_t> two_classes = {0, 1, 1, 0, 0, 1, 0, 1, 1, 1, 0, 0};
+  struct Kind {
+    Loss loss;
+    std::shared_ptr<const Network> network;
+    Targets targets;
+  };
+  std::vector<Kind> kinds;
+  for (const std::string_view name : loss_names())
+    if (is_exact || name != MeanAbsoluteError::kName)  // a sign depends on the last bit
+      kinds.push_back({parse_loss(name), network_, {.values = values}});
+  kinds.front().targets = images(12, 3).targets;
+  kinds.push_back({CategoricalCrossentropy{0.1f}, network_, {.values = values}});
+  kinds.push_back({BinaryCrossentropy{0.1f}, one_output, {.labels = two_classes}});
+  for (const auto& [loss, network, targets] : kinds) {
+    SCOPED_TRACE(to_string(loss));
+    Side gpu(kGpu, network, {.precision = GetParam()});
+    Side cpu(Device{}, network, {});
+    BatchView batch = images(12, 3);
+    batch.targets = targets;
+    for (const bool weighted : {false, true, false}) {
+      batch.targets.sample_weights =
+          weighted ? std::span<const float>(weights) : decltype(batch.targets.sample_weights)();
+      const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
+      const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+      EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
+      EXPECT_EQ(of_gpu.weight_sum(), weighted ? 11.25 : 12);
+      EXPECT_EQ(of_gpu.has_accuracy, of_cpu.has_accuracy);
+      if (is_exact) {
+        EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+      }
+      EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
+    }
+  }
+}
+
 /// What was recorded for samples of one kind must not be done again for those of the other.
 TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   Side gpu(kGpu, network_, {.precision = GetParam()});
@@ -396,8 +543,14 @@ TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   train(gpu, plain);
   EXPECT_EQ(gpu.model().placement(), of_plain);
   train(gpu, mixed);
-  const std::uint64_t of_mixed = gpu.model().placement();
+  std::uint64_t of_mixed = gpu.model().placement();
   EXPECT_NE(of_mixed, of_plain);
+  BatchView weighted = mixed;
+  weighted.targets.sample_weights = weights;
+  train(gpu, weighted);
+  EXPECT_NE(gpu.model().placement(), of_mixed);
+  train(gpu, mixed);
+  of_mixed = gpu.model().placement();
   gpu.model().evaluate_batch(plain, kLoss);  // between epochs
   train(gpu, mixed);
   EXPECT_EQ(gpu.model().placement(), of_mixed);

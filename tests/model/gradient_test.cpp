@@ -2,8 +2,18 @@
 // reuses and gradients that meet.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "lockstep/device/buffer.h"
+#include "lockstep/model/backend.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/model/plan.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "tests/model/support/numbers.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
 
@@ -118,6 +128,99 @@ TEST(Gradients, OfPoolingBetweenReLUs) {
   network.add(Dense({.units = 3}));
   expect_gradients_match_differences(std::move(network),
                                      {.samples = 2, .step = 1e-3f, .tolerance = 2e-2});
+}
+
+// A plan of a network with several outputs, and a loss of all of them: the sum of their products
+// with fixed factors.
+class AllOutputs {
+ public:
+  AllOutputs(const Network& network, const BatchView& batch)
+      : network_(network),
+        batch_(batch),
+        backend_(make_backend(device::Device{})),
+        parameters_(numbers(network.parameters().flat_size(), 1)),
+        gradients_(parameters_.size()),
+        plan_(network_, *backend_, batch.samples, true,
+              {parameters_, std::span(parameters_), std::span<float>()}),
+        arena_(allocator_.allocate(plan_.arena_bytes())) {
+    plan_.bind(static_cast<std::byte*>(arena_.data()));
+  }
+
+  double loss() {
+    plan_.load(batch_, false);
+    plan_.forward(kPass);
+    double sum = 0;
+    for (std::size_t k = 0; k < network_.outputs().size(); ++k) {
+      const auto values = plan_.output(k).as<float>();
+      const std::vector<float> factors = numbers(values.size(), k + 10);
+      for (std::size_t i = 0; i < values.size(); ++i)
+        sum += static_cast<double>(values[i]) * static_cast<double>(factors[i]);
+    }
+    return sum;
+  }
+  const std::vector<float>& gradients() {
+    loss();
+    for (std::size_t k = 0; k < network_.outputs().size(); ++k) {
+      const auto gradient = plan_.output_gradient(k).as<float>();
+      std::ranges::copy(numbers(gradient.size(), k + 10), gradient.begin());
+    }
+    plan_.backward(kPass, gradients_, {});
+    return gradients_;
+  }
+  std::vector<float>& parameters() { return parameters_; }
+
+ private:
+  static constexpr PassContext kPass{.training = true};
+
+  const Network& network_;
+  BatchView batch_;
+  std::unique_ptr<Backend> backend_;
+  std::vector<float> parameters_;
+  std::vector<float> gradients_;
+  Plan plan_;
+  device::HostAllocator allocator_;
+  device::Buffer arena_;
+};
+
+// Outputs that others read: in place, under another shape, and with the gradient of the loss.
+TEST(Gradients, OfSeveralInputsAndOutputs) {
+  Network network({{.name = "image", .shape = {4, 4, 1}}, {.name = "table", .shape = {3}}});
+  const NodeId convolution =
+      network.add(Conv2D({.filters = 2, .kernel = 3, .padding = Padding::same}));
+  network.add(ReLU());
+  network.add(MaxPool2D());
+  network.add(Flatten());
+  const NodeId picture = network.add(Dense({.units = 4}));
+  const NodeId columns = network.add(Dense({.units = 4}), {network.input("table")});
+  const NodeId cut = network.add(ReLU());
+  const NodeId sum = network.add(Add(), {picture, cut, columns});
+  const NodeId flat = network.add(Flatten(), {sum});
+  network.output("end", network.add(Dense({.units = 2}), {flat}));
+  for (const auto& [name, node] : {std::pair("image", convolution), std::pair("columns", columns),
+                                   std::pair("sum", sum), std::pair("flat", flat)})
+    network.output(name, node);
+
+  const std::vector<float> image = numbers(2 * 16, 5);
+  const std::vector<float> table = numbers(2 * 3, 6);
+  const std::vector<InputView> inputs = {{.features = image}, {.features = table}};
+  AllOutputs all(network, {.samples = 2, .inputs = inputs});
+  const std::vector<float> gradients = all.gradients();
+  constexpr float kStep = 5e-4f;
+  for (const ParameterInfo& entry : network.parameters().entries())
+    for (std::size_t i = entry.offset; i < entry.offset + entry.count; ++i) {
+      float& parameter = all.parameters()[i];
+      const float kept = parameter;
+      const auto loss_at = [&](float value) {
+        parameter = value;
+        return all.loss();
+      };
+      const float up = kept + kStep;
+      const float down = kept - kStep;
+      const double difference = (loss_at(up) - loss_at(down)) / static_cast<double>(up - down);
+      parameter = kept;
+      EXPECT_NEAR(static_cast<double>(gradients[i]), difference, 1e-2)
+          << entry.name << " element " << i - entry.offset;
+    }
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST(Graph, FusesAReLUIntoTheLayerBeforeIt) {
   const Graph graph = make_graph(network);
   EXPECT_THAT(fused(graph), ElementsAre(dense));
   EXPECT_TRUE(graph.steps[1].absorbed);
-  EXPECT_EQ(graph.output, relu);
+  EXPECT_THAT(graph.outputs, ElementsAre(relu));
 }
 
 TEST(Graph, LeavesAReLUWhoseInputHasOtherReaders) {
@@ -192,6 +192,46 @@ TEST(FusedStatistics, AreNotWhereTheConvolutionIsReadTwice) {
   const NodeId second = normalized_twice.add(BatchNormalization(), {source});
   normalized_twice.add(Add(), {first, second});
   EXPECT_THAT(with_statistics(normalized_twice), IsEmpty());
+}
+
+// The graph of `network` with another output beside its last layer.
+Graph with_output(Network network, NodeId node) {
+  network.output("end", network.last());
+  network.output("inner", node);
+  return make_graph(network, {.additions = true, .statistics = true});
+}
+
+TEST(Graph, LeavesWhatIsAnOutputAsItIs) {
+  Network dense({8});
+  dense.add(Dense({.units = 4}));
+  dense.add(ReLU());
+  const Graph graph = with_output(dense, 0);
+  EXPECT_THAT(fused(graph), IsEmpty());
+  EXPECT_THAT(graph.outputs, ElementsAre(1, 0));
+
+  Network pooled({8, 8, 1});
+  pooled.add(Conv2D({.filters = 2}));
+  pooled.add(ReLU());
+  pooled.add(MaxPool2D());
+  for (const NodeId node : {0, 1})
+    EXPECT_THAT(order(with_output(pooled, node)), ElementsAre(0, 1, 2));
+
+  const NodeId normalized = 2;
+  EXPECT_FALSE(with_output(residual_network(), normalized).steps[2].fused_add);
+  EXPECT_TRUE(with_output(residual_network(), 0).steps[2].fused_add);
+
+  Network convolution({8, 8, 2});
+  convolution.add(Conv2D({.filters = 2, .use_bias = false}));
+  convolution.add(BatchNormalization());
+  EXPECT_FALSE(with_output(convolution, 0).steps[0].fused_statistics);
+}
+
+TEST(Graph, KeepsTheLayersOfAllOutputs) {
+  Network network({8});
+  const NodeId first = network.add(Dense({.units = 4}));
+  network.add(Dense({.units = 4}), {kInput});
+  network.add(Dense({.units = 2}), {kInput});
+  EXPECT_THAT(order(with_output(network, first)), ElementsAre(0, 2));
 }
 
 }  // namespace

@@ -5,6 +5,10 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/model/support/error_of.h"
@@ -249,15 +253,6 @@ TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
   EXPECT_FALSE(sums.has_accuracy);
 }
 
-TEST(MeanSquaredErrorLoss, GradientMatchesDifferences) {
-  const Values outputs = numbers(12, 5);
-  const Values wanted = numbers(12, 6);
-  const Targets targets{.labels = {}, .values = wanted};
-  EXPECT_THAT(
-      gradient_of(MeanSquaredError{}, outputs, 4, targets, 1),
-      Pointwise(FloatNear(1e-4f), numeric_gradient(MeanSquaredError{}, outputs, 4, targets)));
-}
-
 TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
   const Labels label = {1, 2};
   EXPECT_EQ(error_of(ErrorCategory::data,
@@ -285,6 +280,239 @@ TEST(Loss, GradientsOfPartsAddUpToThatOfTheWholeBatch) {
       gradient_of(loss, tail, 2, {.labels = std::span(label).subspan(4), .values = {}}, 6);
   EXPECT_EQ(part, Values(whole.begin() + 16, whole.end()))
       << "a part divides by the samples of the global batch, not by its own";
+}
+
+/// The squared distance of the outputs from their targets, which have another width.
+class SquaredDistance final : public CustomLoss {
+ public:
+  std::string name() const override { return "squared_distance"; }
+  double value(std::span<const float> outputs, const SampleTargets& targets) const override {
+    double sum = 0;
+    for (const float output : outputs) {
+      const auto difference = static_cast<double>(output - targets.values[0]);
+      sum += difference * difference;
+    }
+    return sum;
+  }
+  void gradient(std::span<const float> outputs, const SampleTargets& targets,
+                std::span<float> gradient) const override {
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      gradient[k] = 2 * (outputs[k] - targets.values[0]);
+  }
+};
+
+struct LossCase {
+  const char* name;  // for parse_loss(); null: SquaredDistance
+  double first;      // the loss of each sample
+  double second;
+
+  Loss loss() const { return name ? parse_loss(name) : Loss(std::make_shared<SquaredDistance>()); }
+};
+
+std::ostream& operator<<(std::ostream& out, const LossCase& one) {
+  return out << to_string(one.loss());
+}
+
+/// Two samples of three outputs.
+class DenseLoss : public ::testing::TestWithParam<LossCase> {
+ protected:
+  static constexpr std::int64_t kSamples = 2;
+
+  Targets targets(std::span<const float> weights = {}) const {
+    return {.values = values_, .sample_weights = weights};
+  }
+  double loss_with(const Values& weights) const {
+    return compute_loss(loss_, outputs_, kSamples, targets(weights), 1, {}).loss_sum;
+  }
+
+  const Loss loss_ = GetParam().loss();
+  const Values outputs_ = {1.5f, -0.5f, 0.25f, 2.5f, -3, 0.75f};
+  const Values values_ = {0.2f, 0.7f, 0.1f, 0, 1, 0.4f};
+};
+
+TEST_P(DenseLoss, HasTheValueOfItsFormula) {
+  EXPECT_NEAR(loss_with({1, 0}), GetParam().first, 1e-6);
+  EXPECT_NEAR(loss_with({}), GetParam().first + GetParam().second, 2e-6);
+}
+
+TEST_P(DenseLoss, GradientMatchesDifferences) {
+  for (const Values& weights : {Values{}, Values{0.5f, 2}})
+    EXPECT_THAT(
+        gradient_of(loss_, outputs_, kSamples, targets(weights), 1),
+        Pointwise(FloatNear(2e-4f), numeric_gradient(loss_, outputs_, kSamples, targets(weights))));
+}
+
+TEST_P(DenseLoss, IsMultipliedByTheWeightOfASample) {
+  const Values plain = gradient_of(loss_, outputs_, kSamples, targets(), 3);
+  const Values weights = {0.25f, 4};
+  Values expected;
+  for (std::size_t i = 0; i < plain.size(); ++i) expected.push_back(plain[i] * weights[i / 3]);
+  EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, targets(weights), 3),
+              Pointwise(FloatNear(1e-6f), expected));
+  const MetricSums sums = compute_loss(loss_, outputs_, kSamples, targets(weights), 1, {});
+  EXPECT_EQ(sums.weight_sum(), 4.25);
+  EXPECT_EQ(sums.samples, 2);
+  EXPECT_NEAR(sums.loss(), (0.25 * GetParam().first + 4 * GetParam().second) / 4.25, 1e-5);
+}
+
+TEST_P(DenseLoss, NothingReachesItFromASampleOfWeight0) {
+  Values outputs = outputs_;
+  outputs[1] = std::numeric_limits<float>::quiet_NaN();
+  const Values weights = {0, 1};
+  Values gradient(6, 5);
+  const MetricSums sums = compute_loss(loss_, outputs, kSamples, targets(weights), 1, gradient);
+  EXPECT_NEAR(sums.loss(), GetParam().second, 2e-6);
+  EXPECT_EQ(Values(gradient.begin(), gradient.begin() + 3), Values(3));
+  EXPECT_THAT(Values(gradient.begin() + 3, gradient.end()), Each(::testing::Ne(5.0f)));
+}
+
+TEST_P(DenseLoss, RefusesWeightsThatAreNone) {
+  const auto refusal = [&](const Values& weights) {
+    return error_of(ErrorCategory::data, [&] { loss_with(weights); });
+  };
+  EXPECT_THAT(refusal({1}), HasSubstr("] expected 2 sample weights, got 1"));
+  const std::string finite =
+      "] expected finite sample weights of 0 or more; sample 1 of the batch ";
+  EXPECT_THAT(refusal({1, -0.5f}), HasSubstr(finite + "has -0.5"));
+  EXPECT_THAT(refusal({1, std::numeric_limits<float>::infinity()}), HasSubstr(finite + "has inf"));
+  EXPECT_THAT(refusal({1, std::numeric_limits<float>::quiet_NaN()}), HasSubstr(finite + "has nan"));
+}
+
+// The values are those of the formulas in double, as PyTorch and Keras define them.
+INSTANTIATE_TEST_SUITE_P(
+    All, DenseLoss,
+    ::testing::Values(LossCase{"mse", 1.050833333, 7.4575},
+                      LossCase{"mae", 0.883333333, 2.283333333},
+                      LossCase{"bce", 1.008809894, 2.154782697},
+                      LossCase{"bce:label_smoothing=0.2", 0.965476561, 1.966449364},
+                      LossCase{"cce", 1.876951864, 6.429179775},
+                      LossCase{"cce:label_smoothing=0.2", 1.788618530, 5.659417122},
+                      LossCase{"huber", 0.50375, 1.85375},
+                      LossCase{"huber:delta=2", 0.525416667, 3.020416667}));
+
+TEST(CustomLossClass, ComparesOutputsWithTargetsOfAnotherWidth) {
+  const Values outputs = {1, 3, 5, 5};
+  const Values wanted = {2, 4};
+  const Targets targets{.values = wanted};
+  const Loss loss = std::make_shared<SquaredDistance>();
+  EXPECT_EQ(compute_loss(loss, outputs, 2, targets, 1, {}).loss_sum, 1 + 1 + 1 + 1);
+  EXPECT_EQ(gradient_of(loss, outputs, 2, targets, 2), Values({-1, 1, 1, 1}));
+  EXPECT_EQ(
+      error_of(
+          ErrorCategory::data,
+          [&] { compute_loss(loss, outputs, 2, {.values = std::span(outputs).first(3)}, 1, {}); }),
+      "[squared_distance] expected a label, or as many target values, for each of 2 samples, "
+      "got 3 target values and 0 labels");
+  EXPECT_THAT(input_error_of([&] { check_runs_on_gpu(loss); }), HasSubstr("on the CPU only"));
+  EXPECT_THAT(input_error_of([] { check_options(CustomLossPointer()); }), HasSubstr("null"));
+}
+
+TEST(BinaryCrossentropyLoss, StaysFiniteForHugeLogits) {
+  const auto of = [](float logit, float target) {
+    const Values outputs = {logit};
+    const Values wanted = {target};
+    Values gradient(1);
+    const double sum =
+        compute_loss(BinaryCrossentropy{}, outputs, 1, {.values = wanted}, 1, gradient).loss_sum;
+    return std::pair(sum, gradient[0]);
+  };
+  EXPECT_EQ(of(1000, 0), std::pair(1000.0, 1.0f));
+  EXPECT_EQ(of(1000, 1), std::pair(0.0, 0.0f));
+  EXPECT_EQ(of(-1000, 1), std::pair(1000.0, -1.0f));
+  EXPECT_EQ(of(-1000, 0), std::pair(0.0, 0.0f));
+}
+
+TEST(BinaryCrossentropyLoss, OfOneOutputTakesLabelsAndHasAnAccuracy) {
+  const Values outputs = {2, -1, 0.5f, -3, std::numeric_limits<float>::quiet_NaN()};
+  const Labels label = {1, 1, 0, 0, 0};
+  const Values wanted = {1, 1, 0, 0, 0};
+  const BinaryCrossentropy loss;
+  const MetricSums of_labels = compute_loss(loss, outputs, 5, {.labels = label}, 1, {});
+  EXPECT_TRUE(of_labels.has_accuracy);
+  EXPECT_EQ(of_labels.correct, 2) << "a NaN is not right";
+  EXPECT_EQ(compute_loss(loss, outputs, 5, {.values = wanted}, 1, {}).correct, 2);
+  const auto four = std::span(outputs).first(4);
+  EXPECT_EQ(compute_loss(loss, four, 4, {.labels = std::span(label).first(4)}, 1, {}).loss_sum,
+            compute_loss(loss, four, 4, {.values = std::span(wanted).first(4)}, 1, {}).loss_sum);
+  EXPECT_FALSE(
+      compute_loss(loss, four, 2, {.values = std::span(wanted).first(4)}, 1, {}).has_accuracy)
+      << "several labels a sample";
+  const Labels beyond = {0, 1, 2, 0, 0};
+  EXPECT_THAT(error_of(ErrorCategory::data,
+                       [&] { compute_loss(loss, outputs, 5, {.labels = beyond}, 1, {}); }),
+              HasSubstr("expected labels 0 .. 1 for 2 classes; sample 2 of the batch has label 2"));
+}
+
+TEST(CategoricalCrossentropyLoss, OfOneHotTargetsIsThatOfTheLabels) {
+  const Values outputs = numbers(12, 3);
+  const Labels label = {2, 0, 1};
+  const Values one_hot = {0, 0, 1, 0, 1, 0, 0, 0, 0, 1, 0, 0};
+  for (const float smoothing : {0.0f, 0.1f}) {
+    const MetricSums sparse = entropy(outputs, label, smoothing);
+    const MetricSums dense =
+        compute_loss(CategoricalCrossentropy{smoothing}, outputs, 3, {.values = one_hot}, 1, {});
+    EXPECT_NEAR(dense.loss_sum, sparse.loss_sum, 1e-5);
+    EXPECT_EQ(dense.correct, sparse.correct);
+    EXPECT_TRUE(dense.has_accuracy);
+    EXPECT_THAT(gradient_of(CategoricalCrossentropy{smoothing}, outputs, 3, {.values = one_hot}, 3),
+                Pointwise(FloatNear(1e-6f), gradient_of(SparseCategoricalCrossentropy{smoothing},
+                                                        outputs, 3, {.labels = label}, 3)));
+  }
+  const Values impossible = {0, -std::numeric_limits<float>::infinity(), 0};
+  EXPECT_EQ(compute_loss(CategoricalCrossentropy{}, impossible, 1,
+                         {.values = std::span(one_hot).subspan(8, 3)}, 1, {})
+                .loss_sum,
+            std::numeric_limits<double>::infinity())
+      << "the class that is ruled out is the true one";
+  EXPECT_NEAR(compute_loss(CategoricalCrossentropy{}, impossible, 1,
+                           {.values = std::span(one_hot).first(3)}, 1, {})
+                  .loss_sum,
+              std::log(2.0), 1e-6);
+}
+
+TEST(ClassWeights, BecomeWeightsOfSamples) {
+  std::vector<float> weights;
+  const Values of_classes = {1, 4, 0.5f};
+  const Labels label = {2, 0, 1};
+  const Values given = {2, 3, 0};
+  weigh_by_class({.labels = label}, of_classes, 3, weights);
+  EXPECT_EQ(weights, Values({0.5f, 1, 4}));
+  weigh_by_class({.labels = label, .sample_weights = given}, of_classes, 3, weights);
+  EXPECT_EQ(weights, Values({1, 3, 0}));
+  const Labels partners = {1, 0, 0};
+  const Values own = {0.5f, 0.25f, 0};
+  weigh_by_class({.labels = label, .partner_labels = partners, .weights = own}, of_classes, 3,
+                 weights);
+  EXPECT_EQ(weights, Values({2.25f, 1, 1}));
+  const Values dense = {0, 0.5f, 0.5f, 1, 0, 0};
+  weigh_by_class({.values = dense}, of_classes, 2, weights);
+  EXPECT_EQ(weights, Values({2.25f, 1}));
+  weigh_by_class({.values = std::span(dense).first(2)}, Values({3, 5}), 2, weights);
+  EXPECT_EQ(weights, Values({3, 4})) << "of one logit";
+}
+
+TEST(ClassWeights, AreRefusedForOtherClasses) {
+  const auto refusal = [](const Loss& loss, std::int64_t outputs, const Values& weights) {
+    return input_error_of([&] { check_class_weights(loss, outputs, weights); });
+  };
+  EXPECT_EQ(refusal(Loss(), 3, {1, 2}),
+            "[class-weights] expected 3 weights, one for each class, got 2 weights");
+  EXPECT_EQ(refusal(BinaryCrossentropy(), 1, {1, 2}), "(no error)");
+  EXPECT_EQ(refusal(MeanSquaredError(), 2, {1, 2}),
+            "[class-weights] expected a loss with classes, got mean_squared_error");
+  EXPECT_EQ(refusal(Loss(), 2, {1, -2}),
+            "[class-weights] expected finite weights of 0 or more; class 1 has -2");
+}
+
+TEST(Loss, IsParsedFromANameAndParameters) {
+  for (const std::string_view name : loss_names()) EXPECT_EQ(name_of(parse_loss(name)), name);
+  EXPECT_EQ(to_string(parse_loss("mae")), "mean_absolute_error");
+  EXPECT_EQ(to_string(parse_loss("huber:delta=2.5")), "huber(delta=2.5)");
+  EXPECT_EQ(to_string(parse_loss("cross-entropy:label_smoothing=0.1")),
+            "sparse_categorical_crossentropy(label_smoothing=0.1)");
+  for (const char* wrong : {"", "huber:", "huber:delta", "huber:delta=", "huber:delta=2,",
+                            "huber:delta=nan", "huber:delta=-1", "mse:delta=1", "custom_loss"})
+    EXPECT_NE(input_error_of([&] { parse_loss(wrong); }), "(no error)") << wrong;
 }
 
 TEST(Loss, HasANameForLogs) {

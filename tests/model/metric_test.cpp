@@ -1,11 +1,18 @@
-#include "lockstep/model/loss.h"
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
 #include <limits>
 #include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/auc.h"
+#include "lockstep/model/metrics/classification.h"
+#include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/model/metrics/outputs.h"
 
 namespace lockstep::model {
 namespace {
@@ -37,6 +44,31 @@ TEST(MetricSums, OfNothingAreNotANumber) {
 TEST(MetricSums, HaveANanWithoutASign) {
   const double negative = std::copysign(std::numeric_limits<double>::quiet_NaN(), -1.0);
   EXPECT_FALSE(std::signbit(MetricSums({.loss_sum = negative, .samples = 2}).loss()));
+}
+
+TEST(MetricSums, LossIsTheMeanByWeight) {
+  MetricSums total{.loss_sum = 6, .samples = 4, .correct = 1, .weight_excess = 8};
+  EXPECT_EQ(total.loss(), 0.5);
+  EXPECT_EQ(total.accuracy(), 0.25) << "of samples";
+  total += MetricSums{.loss_sum = 0, .samples = 12, .weight_excess = -12};
+  EXPECT_EQ(total.loss(), 0.5) << "samples of weight 0";
+  EXPECT_TRUE(std::isnan(MetricSums({.samples = 3, .weight_excess = -3}).loss()));
+}
+
+TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {
+  const auto factor = [](const MetricSums& sums) {
+    std::array<float, SummableMetrics::kSize> values{};
+    SummableMetrics(sums).write(values.data());
+    EXPECT_EQ(SummableMetrics(std::span<const float, SummableMetrics::kSize>(values))
+                  .sums()
+                  .weight_excess,
+              sums.weight_excess);
+    return SummableMetrics::gradient_factor(values.data());
+  };
+  EXPECT_EQ(factor({.samples = 61}), 1);
+  EXPECT_EQ(factor({.samples = 0}), 1);
+  EXPECT_EQ(factor({.samples = 6, .weight_excess = 2}), 0.75F);
+  EXPECT_EQ(factor({.samples = 6, .weight_excess = -6}), 0) << "all weights are 0";
 }
 
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
@@ -72,6 +104,249 @@ TEST(SummableMetrics, AreFiniteWhereAllLossesAndTheirSumAre) {
   EXPECT_FALSE(SummableMetrics::is_finite(values.data())) << "the sum of two replicas";
   SummableMetrics({.loss_sum = 1e300, .samples = 5}).write(values.data());
   EXPECT_FALSE(SummableMetrics::is_finite(values.data()));
+}
+
+// ---- Metrics by name
+
+const Loss kEntropy = SparseCategoricalCrossentropy{};
+const Loss kSquares = MeanSquaredError{};
+
+struct MetricData {
+  std::vector<float> outputs;
+  std::vector<std::int32_t> labels;
+  std::vector<float> values;
+  std::int64_t samples = 0;
+};
+
+// Two classes, whose scores are those of the first script below.
+MetricData binary_data() {
+  MetricData data{.outputs = {}, .labels = {0, 1, 1, 0, 1, 0, 0, 1, 1, 0, 1, 1}, .values = {}};
+  for (const float score :
+       {-2.5F, 1.25F, -0.75F, 0.5F, 2.0F, -1.0F, -2.5F, 0.5F, 3.0F, -1.5F, -0.25F, -0.5F})
+    data.outputs.insert(data.outputs.end(), {0.25F, 0.25F + score});
+  data.samples = 12;
+  return data;
+}
+
+// 1000 samples whose probabilities are between 16 of the 200 thresholds.
+MetricData close_data() {
+  MetricData data{.outputs = {}, .labels = {}, .values = {}, .samples = 1000};
+  std::uint32_t x = 1;
+  const auto next = [&x] { return x = 1664525U * x + 1013904223U; };
+  for (int i = 0; i < 1000; ++i) {
+    const std::uint32_t label = next() >> 31U;
+    const auto share = static_cast<float>(next() >> 16U) / 65536.0F;
+    data.labels.push_back(static_cast<std::int32_t>(label));
+    data.outputs.insert(data.outputs.end(),
+                        {0.0F, (share - 0.5F) * 0.25F + 0.03125F * static_cast<float>(label)});
+  }
+  return data;
+}
+
+// Three classes that occur, and one that does not.
+MetricData class_data() {
+  return {
+      .outputs = {2, 1,  0, -1,  0, 1,  .5F, -1,   1,   .5F, .75F, -1, 0, 2,  1,    -1,  .5F, 1.5F,
+                  0, -1, 0, .5F, 2, -1, 1,   .25F, .5F, -1,  3,    0,  1, -1, .25F, .5F, 1,   -1},
+      .labels = {0, 1, 2, 1, 0, 2, 1, 0, 2},
+      .values = {},
+      .samples = 9};
+}
+
+MetricData value_data() {
+  return {.outputs = {1.5F, 2, 1.75F, 3, 3.5F, 0, 4, -1.5F, 4.5F, 3, 6.25F, .75F},
+          .labels = {},
+          .values = {1, 2, 2, 2.5F, 3, .5F, 4, -1, 5, 3.25F, 6, 0},
+          .samples = 6};
+}
+
+/// The values of `metrics` over `data` in `parts`, whose totals are added as those of replicas.
+std::vector<MetricValue> measure(const Metrics& metrics, const MetricData& data,
+                                 std::int64_t parts = 1) {
+  MetricTotals totals;
+  for (std::int64_t part = 0; part < parts; ++part) {
+    const auto begin = static_cast<std::size_t>(data.samples * part / parts);
+    const auto end = static_cast<std::size_t>(data.samples * (part + 1) / parts);
+    const auto of = [&](const auto& all) {
+      const std::size_t width = all.size() / static_cast<std::size_t>(data.samples);
+      return std::span(all).subspan(begin * width, (end - begin) * width);
+    };
+    MetricTotals of_part;
+    add_batch(metrics, of(data.outputs), {.labels = of(data.labels), .values = of(data.values)},
+              static_cast<std::int64_t>(end - begin), of_part);
+    add_totals(metrics, of_part, totals);
+  }
+  return values_of(metrics, totals);
+}
+
+/// From Keras 3.15 (auc, auc_pr), with a logit as `p = (1 / (1 +
+/// np.exp(-score))).astype("float32")`, and scikit-learn 1.9:
+///
+///     m = keras.metrics.AUC(curve="PR"); m.update_state(labels, p); m.result()
+///     roc_auc_score(labels, score), average_precision_score(labels, score)
+///     precision_score(labels, predicted, average=None), confusion_matrix(labels, predicted)
+///     top_k_accuracy_score(labels, outputs, k=2), np.exp(log_loss(labels, softmax(outputs)))
+///     mean_absolute_error(values, outputs), r2_score(values, outputs)
+struct KnownMetric {
+  const char* name;
+  Loss loss;
+  MetricData data;
+  std::vector<double> expected;
+  double tolerance = 1e-12;
+};
+
+TEST(Metrics, AreThoseOfKerasAndScikitLearnInAnyNumberOfParts) {
+  constexpr double kFloat = 1e-6;  // Keras computes in float32
+  const KnownMetric known[] = {
+      {"auc", kEntropy, binary_data(), {0.9}, kFloat},
+      {"auc", kEntropy, close_data(), {0.6037541031837463}, kFloat},
+      {"auc_pr", kEntropy, binary_data(), {0.9161593914031982}, kFloat},
+      {"auc_pr", kEntropy, close_data(), {0.6186412572860718}, kFloat},
+      {"auc:exact=true", kEntropy, binary_data(), {0.9}},
+      {"auc:exact=true", kEntropy, close_data(), {0.6036860917980554}},
+      {"auc_pr:exact=true", kEntropy, binary_data(), {0.9093537414965986}},
+      {"auc_pr:exact=true", kEntropy, close_data(), {0.6220290012026257}},
+      {"precision", kEntropy, binary_data(), {0.8}},
+      {"recall", kEntropy, binary_data(), {0.5714285714285714}},
+      {"f1", kEntropy, binary_data(), {0.6666666666666666}},
+      {"precision:average=macro", kEntropy, binary_data(), {0.6857142857142857}},
+      {"recall:average=none", kEntropy, binary_data(), {0.8, 0.5714285714285714}},
+      {"confusion", kEntropy, binary_data(), {4, 1, 3, 4}},
+      {"accuracy", kEntropy, class_data(), {0.6666666666666666}},
+      {"top2", kEntropy, class_data(), {0.8888888888888888}},
+      {"top4", kEntropy, class_data(), {1}},
+      {"precision", kEntropy, class_data(), {0.7222222222222222}},
+      {"recall", kEntropy, class_data(), {0.6666666666666666}},
+      {"f1", kEntropy, class_data(), {0.6793650793650793}},
+      {"f1:average=none", kEntropy, class_data(), {4.0 / 7, 2.0 / 3, 0.8, 0}},
+      {"confusion", kEntropy, class_data(), {2, 1, 0, 0, 1, 2, 0, 0, 1, 0, 2, 0, 0, 0, 0, 0}},
+      {"perplexity", kEntropy, class_data(), {2.2214617405080106}},
+      {"mae", kSquares, value_data(), {0.375}},
+      {"mse", kSquares, value_data(), {0.1875}},
+      {"rmse", kSquares, value_data(), {0.4330127018922193}},
+      {"r2", kSquares, value_data(), {0.9233163595199585}, 1e-7},
+  };
+  for (const KnownMetric& one : known) {
+    const auto width = static_cast<std::int64_t>(one.data.outputs.size()) / one.data.samples;
+    const Metrics metrics = make_metrics(one.name, one.loss, width);
+    const std::vector<MetricValue> whole = measure(metrics, one.data);
+    ASSERT_EQ(whole.size(), 1U) << one.name;
+    ASSERT_EQ(whole[0].values.size(), one.expected.size()) << one.name;
+    for (std::size_t i = 0; i < one.expected.size(); ++i)
+      EXPECT_NEAR(whole[0].values[i], one.expected[i], one.tolerance) << one.name << " " << i;
+    for (const std::int64_t parts : {2, 3, 4, 20})
+      if (one.loss.index() == kEntropy.index() && std::string(one.name) != "perplexity")
+        EXPECT_EQ(measure(metrics, one.data, parts), whole) << one.name << " in " << parts;
+      else
+        EXPECT_NEAR(measure(metrics, one.data, parts)[0].values[0], whole[0].values[0], 1e-14);
+  }
+}
+
+TEST(Metrics, OfBinaryLogitsReadLabelsOrValues) {
+  const MetricData two = binary_data();
+  MetricData one{.outputs = {}, .labels = two.labels, .values = {}, .samples = two.samples};
+  for (std::size_t i = 0; i < two.labels.size(); ++i)
+    one.outputs.push_back(two.outputs[2 * i + 1] - 0.25F);
+  MetricData with_values = one;
+  with_values.labels.clear();
+  for (const std::int32_t label : one.labels)
+    with_values.values.push_back(static_cast<float>(label));
+  const ClassReader binary{.kind = OutputKind::binary, .width = 1};
+  const Metrics metrics = {make_auc(binary, Curve::roc),
+                           make_class_score(binary, ClassScore::f1, Average::binary),
+                           make_confusion(binary), make_top_k(binary, "accuracy", 1)};
+  const auto expected = measure(make_metrics("auc,f1,confusion,top1", kEntropy, 2), two);
+  for (const MetricData& data : {one, with_values}) {
+    const auto values = measure(metrics, data, 3);
+    ASSERT_EQ(values.size(), 4U);
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(values[i].values, expected[i].values);
+  }
+}
+
+TEST(Metrics, CountNanAsWrong) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const MetricData data{
+      .outputs = {kNan, kNan, kNan, kNan}, .labels = {0, 1}, .values = {}, .samples = 2};
+  for (const char* name : {"auc", "auc:exact=true", "f1", "f1:average=macro", "accuracy", "recall"})
+    EXPECT_EQ(measure(make_metrics(name, kEntropy, 2), data)[0].values[0], 0) << name;
+}
+
+TEST(Metrics, WithoutSamplesOrClassesAreNotANumber) {
+  for (const char* names : {"auc,auc_pr,accuracy,perplexity,f1:average=macro"})
+    for (const MetricValue& value : values_of(make_metrics(names, kEntropy, 2), {}))
+      EXPECT_TRUE(std::isnan(value.values[0])) << value.name;
+  MetricData same = binary_data();
+  same.labels.assign(12, 1);
+  EXPECT_TRUE(std::isnan(measure(make_metrics("auc", kEntropy, 2), same)[0].values[0]));
+  EXPECT_TRUE(std::isnan(measure(make_metrics("auc:exact=true", kEntropy, 2), same)[0].values[0]));
+}
+
+TEST(Metrics, OfConstantTargetsHaveAnR2OfOneOrZero) {
+  MetricData data{.outputs = {}, .labels = {}, .values = {}, .samples = 100};
+  data.values.assign(100, 0.1F);
+  data.outputs = data.values;
+  const Metrics metrics = make_metrics("r2", kSquares, 1);
+  EXPECT_EQ(measure(metrics, data)[0].values[0], 1);
+  data.outputs[0] = 0.2F;
+  EXPECT_EQ(measure(metrics, data)[0].values[0], 0);
+  // Deviations of a millionth of the targets: r2_score() of scikit-learn.
+  for (std::size_t i = 0; i < 100; ++i) {
+    data.values[i] = 1e6F + static_cast<float>(i % 2);
+    data.outputs[i] = data.values[i] + (i % 4 == 0 ? 0.5F : 0.0F);
+  }
+  EXPECT_NEAR(measure(metrics, data)[0].values[0], 0.75, 0.01);
+}
+
+TEST(Metrics, ThatDoNotFitAreRefused) {
+  struct RefusedMetric {
+    const char* names;
+    Loss loss;
+    std::int64_t width;
+    const char* message;
+  };
+  const RefusedMetric all[] = {
+      {"acc", kEntropy, 2,
+       "[metrics] expected accuracy, top5, precision, recall, f1, auc, auc_pr, confusion, "
+       "perplexity, mae, mse, rmse or r2, got \"acc\" (did you mean accuracy?)"},
+      {"top0", kEntropy, 2,
+       "[metrics] expected accuracy, top5, precision, recall, f1, auc, auc_pr, confusion, "
+       "perplexity, mae, mse, rmse or r2, got \"top0\" (did you mean top5?)"},
+      {"auc,f1", kSquares, 1,
+       "[metrics] expected a loss of classes with auc, got mean_squared_error"},
+      {"mae", kEntropy, 2,
+       "[metrics] expected a loss of values, such as mean_squared_error, with mae, got "
+       "sparse_categorical_crossentropy"},
+      {"auc", kEntropy, 10, "[metrics] expected two classes with auc, got 10"},
+      {"f1:average=binary", kEntropy, 3,
+       "[metrics] expected two classes with f1:average=binary, got 3"},
+      {"f1:average=mean", kEntropy, 3,
+       "[metrics f1:average] expected binary, macro or none, got \"mean\""},
+      {"f1:mean", kEntropy, 3, "[metrics] expected f1:OPTION=VALUE, got \"f1:mean\""},
+      {"f1:exact=true", kEntropy, 3, "[metrics] expected f1:average=VALUE, got \"f1:exact=true\""},
+      {"mae:exact=true", kSquares, 3,
+       "[metrics] expected no option with mae, got \"mae:exact=true\""},
+      {"auc:exact=yes", kEntropy, 2,
+       "[metrics] expected auc:exact=true or false, got \"auc:exact=yes\""},
+      {"f1,auc,f1:average=macro", kEntropy, 2, "[metrics] expected each metric once, got f1 twice"},
+      {"f1,", kEntropy, 2, "[metrics] expected a metric after the last comma, got none"},
+      {"confusion", kEntropy, 5000,
+       "[metrics] expected at most 2000 classes with confusion, got 5000"},
+      {"confusion", kEntropy, 1,
+       "[metrics] expected at least two classes with confusion, got 1 output of "
+       "sparse_categorical_crossentropy"},
+  };
+  for (const RefusedMetric& one : all) {
+    try {
+      make_metrics(one.names, one.loss, one.width);
+      ADD_FAILURE() << one.names;
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(), one.message);
+      EXPECT_EQ(error.category(), ErrorCategory::input);
+    }
+  }
+  EXPECT_TRUE(make_metrics("", kEntropy, 2).empty());
+  EXPECT_EQ(list_metrics(make_metrics("f1,f1:average=none,top3", kEntropy, 4)),
+            "f1, f1_per_class, top3");
 }
 
 }  // namespace

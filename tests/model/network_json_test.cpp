@@ -35,6 +35,9 @@ Network with_layers(const std::string& layers) {
   return network_from_json(R"({"input": [8, 8, 4], "layers": [)" + layers + "]}", "net.json");
 }
 
+Network read_back(const Network& network);
+void expect_equal(const Network& network, const Network& other);
+
 std::string refusal(const std::string& layers) {
   return input_error_of([&] { with_layers(layers); });
 }
@@ -87,6 +90,28 @@ TEST(NetworkJson, EveryOptionReachesItsLayer) {
             Shape({8, 8, 4}));
   EXPECT_EQ(with_layers(R"({"type": "average_pool2d", "pool": [4, 2]})").output_shape(),
             Shape({2, 4, 4}));
+
+  EXPECT_EQ(with_layers(R"({"type": "reshape", "shape": [2, 128]})").output_shape(),
+            Shape({2, 128}));
+  EXPECT_EQ(with_layers(R"({"type": "flatten"}, {"type": "reshape", "shape": [32, 4, 2]},
+                           {"type": "permute", "dims": [3, 1, 2]})")
+                .output_shape(),
+            Shape({2, 32, 4}));
+  EXPECT_EQ(with_layers(R"({"type": "concatenate", "inputs": ["input", "input"], "axis": -2})")
+                .output_shape(),
+            Shape({8, 16, 4}));
+  for (const auto& [padding, shape] :
+       {std::pair("2", Shape{12, 12, 4}), std::pair("[0, 1]", Shape{8, 10, 4}),
+        std::pair("[[1, 2], [3, 4]]", Shape{11, 15, 4})})
+    EXPECT_EQ(with_layers(fmt::format(R"({{"type": "zero_padding2d", "padding": {}}})", padding))
+                  .output_shape(),
+              shape);
+
+  const Network activations = with_layers(
+      R"({"type": "leaky_relu", "negative_slope": 0.25}, {"type": "flatten", "activation": "gelu", "approximate": true})");
+  EXPECT_EQ(dynamic_cast<const LeakyReLU&>(*activations.nodes()[0].layer).function().negative_slope,
+            0.25f);
+  EXPECT_TRUE(dynamic_cast<const GELU&>(*activations.nodes()[2].layer).function().approximate);
 }
 
 TEST(NetworkJson, KnowsEveryLayer) {
@@ -136,13 +161,16 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
 }
 
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
-  EXPECT_THAT(
-      refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
-      ::testing::AllOf(::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
-                                             "one of conv2d, dense, batch_normalization, relu, "),
-                       HasSubstr(", dropout, flatten, add, max_pool2d, average_pool2d,"),
-                       ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
-                                           "dense?)")));
+  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
+              ::testing::AllOf(
+                  ::testing::StartsWith(
+                      "[net.json: layer 1 (dens)] expected \"type\" to be "
+                      "one of conv2d, conv1d, depthwise_conv2d, dense, batch_normalization, "
+                      "layer_normalization, relu, "),
+                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
+                            "multiply, add, max_pool2d, average_pool2d,"),
+                  ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
+                                      "dense?)")));
 }
 
 TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
@@ -155,7 +183,8 @@ TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
   EXPECT_THAT(
       input_error_of(
           [] { network_from_json(R"({"input": [1], "layers": [], "optimizer": 1})", "net.json"); }),
-      HasSubstr("[net.json] expected one of the keys name, input, layers, got \"optimizer\""));
+      HasSubstr("[net.json] expected one of the keys name, inputs, input, layers, outputs, got "
+                "\"optimizer\""));
 }
 
 TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
@@ -178,6 +207,15 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("expected \"use_bias\" to be true or false, got 1"));
   EXPECT_THAT(refusal(R"({"type": "dropout", "rate": "half"})"),
               HasSubstr("expected \"rate\" to be a number, got \"half\""));
+  for (const char* const padding : {"-1", "[1, 2, 3]", "[[1], 1]", "true"})
+    EXPECT_THAT(
+        refusal(fmt::format(R"({{"type": "zero_padding2d", "padding": {}}})", padding)),
+        HasSubstr(
+            "expected \"padding\" to be a number of zeros, [height, width] or [[top, bottom], "
+            "[left, right]], got "));
+  for (const char* const axis : {"1.5", "99999999999", "-99999999999"})
+    EXPECT_THAT(refusal(fmt::format(R"({{"type": "concatenate", "axis": {}}})", axis)),
+                HasSubstr("expected \"axis\" to be an integer, got "));
   EXPECT_THAT(refusal(R"({"type": 3})"), HasSubstr("expected \"type\" to be a string, got 3"));
   EXPECT_THAT(refusal(R"({"type": "flatten", "inputs": "input"})"),
               HasSubstr("expected \"inputs\" to be a list of strings, got \"input\""));
@@ -189,6 +227,23 @@ TEST(NetworkJson, RefusesMissingKeysAndWrongTypes) {
               HasSubstr("expected \"input\" to be a list of positive integers, got 0"));
   EXPECT_THAT(input_error_of([] { network_from_json(R"({"input": [28], "layers": []})", "n"); }),
               HasSubstr("expected \"layers\" to be a list of at least one layer, got none"));
+}
+
+TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
+  const std::string image = R"({"type": "reshape", "shape": [2, 2, 64]}, )";
+  const std::string most = "2147483647";
+  for (const std::string& layer :
+       {R"("up_sampling2d", "size": )" + most, R"("zero_padding2d", "padding": )" + most,
+        R"("depthwise_conv2d", "kernel": 1, "depth_multiplier": )" + most})
+    EXPECT_THAT(refusal(image + R"({"type": )" + layer + "}"),
+                HasSubstr("expected extents of less than 2^31, got ["));
+  EXPECT_THAT(input_error_of([&] {
+                network_from_json(R"({"input": [2147483647, 2147483647], "layers": [
+                    {"type": "flatten", "name": "a"}, {"type": "flatten", "inputs": ["input"], "name": "b"},
+                    {"type": "concatenate", "inputs": ["a", "b", "a"]}]})",
+                                  "net.json");
+              }),
+              HasSubstr("expected extents of less than 2^31, got [9223372036854775807]"));
 }
 
 TEST(NetworkJson, RefusesUnknownWordsInOptions) {
@@ -212,6 +267,78 @@ TEST(NetworkJson, RefusesInputsThatAreNotThereYet) {
               HasSubstr("\"input\" is reserved for the input of the network"));
   EXPECT_THAT(refusal(R"({"type": "relu", "name": "a"}, {"type": "relu", "name": "a"})"),
               HasSubstr("[net.json: layer 1 (relu \"a\")]"));
+}
+
+// An image and a table, two layers and what follows.
+std::string two_inputs_text(const std::string& rest) {
+  return R"({"inputs": {"image": {"shape": [2, 2, 1]}, "table": {"shape": [3], "type": "float32"}},
+             "layers": [{"type": "flatten", "name": "flat"},
+                        {"type": "dense", "inputs": ["table"], "units": 4, "activation": "relu"},
+                        {"type": "add", "inputs": ["flat", "dense"], "name": "sum"}])" +
+         rest + "}";
+}
+
+TEST(NetworkJson, HasNamedInputsAndOutputs) {
+  const Network network =
+      network_from_json(two_inputs_text(R"(, "outputs": ["sum", {"columns": "dense"}])"), "net");
+  EXPECT_EQ(network.input("table"), -2);
+  EXPECT_THAT(network.nodes()[1].inputs, ElementsAre(-2));
+  ASSERT_EQ(network.outputs().size(), 2U);
+  EXPECT_EQ(network.outputs()[0].name, "sum");
+  EXPECT_EQ(network.outputs()[1].name, "columns");
+  EXPECT_EQ(network.outputs()[1].node, 2) << "behind its relu";
+  expect_equal(network, read_back(network));
+
+  const Network by_name = network_from_json(
+      two_inputs_text(R"(, "outputs": {"total": "sum", "columns": "dense"})"), "net");
+  EXPECT_EQ(by_name.outputs()[0].name, "columns") << "an object has the order of its names";
+  expect_equal(by_name, read_back(by_name));
+
+  const Network words = network_from_json(
+      R"({"inputs": {"word": {"shape": [], "type": "int32"}},
+          "layers": [{"type": "embedding", "vocabulary": 5, "dimension": 3}]})",
+      "net");
+  EXPECT_EQ(words.output_shape(), Shape({3}));
+  EXPECT_EQ(words.parameters().element_count(), 15U);
+  expect_equal(words, read_back(words));
+
+  Network unordered({{.name = "z", .shape = {3}}, {.name = "a", .shape = {3}}});
+  unordered.add(Add(), {unordered.input("a"), unordered.input("z")});
+  const Network read = read_back(unordered);
+  EXPECT_EQ(read.input("z"), kInput);
+  expect_equal(unordered, read);
+}
+
+TEST(NetworkJson, RefusesInputsAndOutputsThatDoNotFit) {
+  const auto whole = [](const std::string& text) {
+    return input_error_of([&] { network_from_json(text, "net"); });
+  };
+  const auto ended = [&](const std::string& rest) { return whole(two_inputs_text(rest)); };
+  EXPECT_THAT(ended(R"(, "outputs": ["sun"])"),
+              HasSubstr("[net] expected \"outputs\" to name earlier layers, got \"sun\" (did you "
+                        "mean sum?)"));
+  EXPECT_THAT(ended(R"(, "outputs": ["sum", "sum"])"), HasSubstr("[net] expected valid outputs; "));
+  EXPECT_THAT(ended(R"(, "outputs": ["table"])"), HasSubstr("[net] expected valid outputs; "));
+  EXPECT_THAT(ended(R"(, "outputs": ["flat"])"), HasSubstr("none depends on \"table\""));
+  for (const char* outputs : {"[]", "{}", "3", "[3]", R"({"sum": 3})", R"("sum")"})
+    EXPECT_THAT(ended(fmt::format(R"(, "outputs": {})", outputs)),
+                HasSubstr("expected \"outputs\" to be a list of layers, or an object of names and "
+                          "layers, got "))
+        << outputs;
+  EXPECT_THAT(ended(R"(, "input": [3])"),
+              HasSubstr("expected one of the keys name, inputs, layers, outputs, got \"input\""));
+  EXPECT_THAT(whole(R"({"inputs": {"image": {"shap": [3]}}, "layers": []})"),
+              HasSubstr("[net: input image] expected one of the keys shape, type, got \"shap\""));
+  EXPECT_THAT(whole(R"({"inputs": {"image": {"shape": [3], "type": "int"}}, "layers": []})"),
+              HasSubstr("[net: input image] expected uint8, int32, "));
+  EXPECT_THAT(whole(R"({"inputs": {"image": {}}, "layers": []})"),
+              HasSubstr("[net] expected valid \"inputs\"; "));
+  for (const char* inputs : {"[]", "{}", "3"})
+    EXPECT_THAT(whole(fmt::format(R"({{"inputs": {}, "layers": []}})", inputs)),
+                HasSubstr("[net] expected \"inputs\" to be an object such as "));
+  EXPECT_THAT(whole(R"({"inputs": {"a": {"shape": [3]}},
+                        "layers": [{"type": "relu", "name": "a"}]})"),
+              HasSubstr("\"a\" is reserved for the input of the network"));
 }
 
 TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
@@ -273,7 +400,7 @@ TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {
     EXPECT_EQ(network.output_shape(), Shape({10}));
     parameters.push_back(network.parameters().element_count());
   }
-  EXPECT_THAT(parameters, ElementsAre(225'034, 5290)) << "the first is cnn";
+  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 75'963)) << "the first is cnn";
   for (const LayerType& type : kLayerTypes)
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", type.name)));
 }
@@ -289,6 +416,7 @@ void expect_equal(const Network& network, const Network& other) {
   EXPECT_EQ(network_to_json(network), network_to_json(other));
   EXPECT_EQ(network.name(), other.name());
   EXPECT_EQ(network.input_shape(), other.input_shape());
+  ASSERT_EQ(network.inputs().size(), other.inputs().size());
   ASSERT_EQ(layer_names(network), layer_names(other));
   for (std::size_t i = 0; i < network.nodes().size(); ++i) {
     EXPECT_EQ(network.nodes()[i].layer->kind(), other.nodes()[i].layer->kind());
@@ -329,7 +457,19 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "flatten", "name": "h", "inputs": ["g"]},
     {"type": "global_average_pooling2d", "name": "i", "inputs": ["g"]},
     {"type": "dense", "name": "j", "inputs": ["h"], "units": 3, "use_bias": false, "initializer": "zeros"},
-    {"type": "softmax", "name": "k", "inputs": ["j"]})";
+    {"type": "leaky_relu", "name": "l", "inputs": ["j"], "negative_slope": 0.25},
+    {"type": "gelu", "name": "m", "inputs": ["l"], "approximate": true},
+    {"type": "softmax", "name": "k", "inputs": ["m"]},
+    {"type": "zero_padding2d", "name": "n", "inputs": ["input"], "padding": [[0, 1], [2, 3]]},
+    {"type": "concatenate", "name": "o", "inputs": ["n", "n"], "axis": 1},
+    {"type": "multiply", "name": "p", "inputs": ["o", "o"]},
+    {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
+    {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
+    {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
+    {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
+    {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
+    {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
+    {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),
             parse_json(text, ErrorCategory::input, "net.json"));

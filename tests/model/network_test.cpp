@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/model/custom_layer.h"
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 
@@ -54,6 +55,29 @@ TEST(Network, KeepsParametersOfTheLastLayerFirst) {
   EXPECT_THAT(network.nodes()[1].buffers, ElementsAre(0, 1));
 }
 
+TEST(Network, KeepsFrozenParametersAtTheEnd) {
+  Network network({4});
+  network.add(Dense({.units = 3}));
+  network.add(BatchNormalization());
+  network.add(Dense({.units = 2}));
+  network.add(BatchNormalization());
+  const std::vector<std::string> patterns = {"dense_1/kernel", "batch_normalization_1/*"};
+  network.freeze(patterns);
+  EXPECT_THAT(names_of(network.parameters().entries()),
+              ElementsAre("dense_1/bias", "batch_normalization/gamma", "batch_normalization/beta",
+                          "dense/kernel", "dense/bias", "batch_normalization_1/gamma",
+                          "batch_normalization_1/beta", "dense_1/kernel"));
+  EXPECT_THAT(network.nodes()[2].parameters, ElementsAre(7, 0));
+  EXPECT_EQ(network.trained().entries().size(), 5U);
+  EXPECT_EQ(network.trained().flat_size(), network.parameters().entries()[5].offset);
+  EXPECT_EQ(network.buffers().entries()[2].name, "batch_normalization_1/moving_mean");
+  EXPECT_EQ(network.changing_buffers(), network.buffers().entries()[2].offset);
+  EXPECT_THAT(network.nodes()[3].buffers, ElementsAre(2, 3));
+  EXPECT_TRUE(network.is_frozen(network.nodes()[3]));
+  EXPECT_FALSE(network.is_frozen(network.nodes()[2]));
+  EXPECT_THAT(network.summary(), ::testing::ContainsRegex("trained +23\n"));
+}
+
 TEST(Network, RefusesATakenName) {
   Network network({4});
   network.add(ReLU(), {kInput}, "x");
@@ -94,12 +118,89 @@ TEST(Network, TakesIdsAsInputs) {
 }
 
 TEST(Network, RefusesAnEmptyInput) {
-  EXPECT_EQ(input_error_of([] { Network({}); }),
+  EXPECT_EQ(input_error_of([] { Network({}); }), "[network] expected at least one input, got none");
+  EXPECT_EQ(input_error_of([] { Network(Shape{}); }),
             "[network] expected an input shape of positive extents, got []");
   EXPECT_EQ(input_error_of([] {
               Network({28, 0, 1});
             }),
             "[network] expected an input shape of positive extents, got [28, 0, 1]");
+}
+
+Network two_inputs() {
+  return Network({{.name = "image", .shape = {2, 2, 1}}, {.name = "table", .shape = {3}}}, "two");
+}
+
+TEST(Network, HasNamedInputsAndOutputs) {
+  Network network = two_inputs();
+  EXPECT_EQ(network.input("image"), kInput);
+  const NodeId table = network.input("table");
+  EXPECT_EQ(table, -2);
+  EXPECT_EQ(network.shape(table), Shape({3}));
+  EXPECT_EQ(network.input_shape(), Shape({2, 2, 1}));
+
+  const NodeId flat = network.add(Flatten());
+  const NodeId dense = network.add(Dense({.units = 4}), {table});
+  ASSERT_EQ(network.outputs().size(), 1U);
+  EXPECT_EQ(network.outputs()[0].name, "dense") << "the last layer, unless others are named";
+  EXPECT_EQ(network.outputs()[0].node, dense);
+  EXPECT_THAT(input_error_of([&] { network.check_complete(); }),
+              HasSubstr("[two] expected outputs that depend on every input: dense; none depends on "
+                        "\"image\""));
+
+  const NodeId sum = network.add(Add(), {flat, dense});
+  network.output("sum", sum);
+  network.output("columns", dense);
+  network.add(ReLU());
+  ASSERT_EQ(network.outputs().size(), 2U);
+  EXPECT_EQ(network.outputs()[1].name, "columns");
+  EXPECT_EQ(network.output_shape(), Shape({4}));
+  network.check_complete();
+  for (const char* row : {"input image ", "input table ", "output columns  "})
+    EXPECT_THAT(network.summary(), HasSubstr(row));
+}
+
+TEST(Network, RefusesInputsAndOutputsThatDoNotFit) {
+  EXPECT_THAT(input_error_of([] { two_inputs().input("tabel"); }),
+              HasSubstr("[two] expected an input of the network: image, table, got \"tabel\" (did "
+                        "you mean table?)"));
+  EXPECT_THAT(input_error_of([] { two_inputs().add(ReLU(), {-3}); }),
+              HasSubstr("expected inputs that were added before it"));
+  EXPECT_THAT(input_error_of([] {
+                Network({{.name = "a", .shape = {1}}, {.name = "a", .shape = {2}}});
+              }),
+              HasSubstr("expected a unique name for each input; \"a\" is already in use"));
+  EXPECT_THAT(input_error_of([] {
+                Network({{.name = "a", .shape = {1}},
+                         {.name = "b", .shape = {2}, .type = ElementType::int64}});
+              }),
+              HasSubstr("[network input \"b\"] expected an input of type float32 or int32, got "
+                        "int64"));
+  Network network = two_inputs();
+  const NodeId first = network.add(Flatten());
+  const NodeId second = network.add(ReLU());
+  network.output("first", first);
+  EXPECT_THAT(input_error_of([&] { network.output("first", second); }),
+              HasSubstr("expected a name and a layer of its own for each output"));
+  EXPECT_THAT(input_error_of([&] { network.output("again", first); }),
+              HasSubstr("\"again\", which is layer flatten, comes after \"first\""));
+  EXPECT_THAT(
+      input_error_of([&] { network.output("raw", kInput); }),
+      HasSubstr("expected a layer of the network for the output \"raw\", got node -1 of 2"));
+}
+
+// Its output would depend on no input.
+class Constant final : public CustomLayer {
+ public:
+  std::string kind() const override { return "constant"; }
+  Shape build(BuildContext& /*context*/) const override { return {1}; }
+  void forward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
+  void backward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
+};
+
+TEST(Network, RefusesALayerWithoutInputs) {
+  EXPECT_EQ(input_error_of([] { Network({4}).add(Constant(), std::vector<NodeId>{}); }),
+            "[layer constant (constant)] expected at least one input, got none");
 }
 
 TEST(Network, SummarizesItselfForPeople) {

@@ -58,6 +58,21 @@ struct Scalar {
     if (decays) w -= rate * static_cast<double>(adam.weight_decay) * w;
     descend(adam, gradient, rate, step);
   }
+  void apply(const RmsProp& rmsprop, double gradient, double rate, int /*step*/, bool decays) {
+    const double g = gradient + (decays ? static_cast<double>(rmsprop.weight_decay) * w : 0);
+    first =
+        static_cast<double>(rmsprop.rho) * first + (1 - static_cast<double>(rmsprop.rho)) * g * g;
+    second = static_cast<double>(rmsprop.momentum) * second +
+             g / (std::sqrt(first) + static_cast<double>(rmsprop.epsilon));
+    w -= rate * second;
+  }
+  void apply(const Adagrad& adagrad, double gradient, double rate, int /*step*/, bool decays) {
+    const double g = gradient + (decays ? static_cast<double>(adagrad.weight_decay) * w : 0);
+    first += g * g;
+    w -= rate * g /
+         (std::sqrt(static_cast<double>(adagrad.initial_accumulator) + first) +
+          static_cast<double>(adagrad.epsilon));
+  }
   void descend(const auto& adam, double g, double rate, int step) {
     const double beta1 = adam.beta1;
     const double beta2 = adam.beta2;
@@ -69,7 +84,7 @@ struct Scalar {
   }
 };
 
-using ElementWise = std::variant<Sgd, Adam, AdamW>;
+using ElementWise = std::variant<Sgd, Adam, AdamW, RmsProp, Adagrad>;
 const std::vector<ElementWise> kElementWise = {
     Sgd{},
     Sgd{.weight_decay = 0.1f},
@@ -77,7 +92,11 @@ const std::vector<ElementWise> kElementWise = {
     Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.1f},
     Adam{},
     Adam{.weight_decay = 0.1f},
-    AdamW{.weight_decay = 0.1f}};
+    AdamW{.weight_decay = 0.1f},
+    RmsProp{},
+    RmsProp{.rho = 0.99f, .momentum = 0.9f, .weight_decay = 0.1f},
+    Adagrad{.weight_decay = 0.1f},
+    Adagrad{.initial_accumulator = 0, .epsilon = 1e-10f}};
 
 OptimizerOptions options_of(const ElementWise& optimizer) {
   return std::visit([](const auto& chosen) { return OptimizerOptions(chosen); }, optimizer);
@@ -265,7 +284,7 @@ TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
   const auto bounds = [&](const OptimizerOptions& options) {
     std::vector<std::tuple<std::size_t, std::size_t, bool>> result;
     for (const UpdateRange& range : update_ranges(options, table))
-      result.emplace_back(range.begin, range.end, range.decay);
+      result.emplace_back(range.begin, range.end, range.group.decay);
     return result;
   };
   using Range = std::tuple<std::size_t, std::size_t, bool>;
@@ -274,6 +293,39 @@ TEST(UpdateRanges, AreOnePerLayerOnlyWhereNormsAreTaken) {
   EXPECT_THAT(bounds(Lamb{}),
               ElementsAre(Range{0, 16, true}, Range{16, 48, true}, Range{48, 64, false},
                           Range{64, 80, false}, Range{80, 96, true}));
+}
+
+TEST(Optimizer, UpdatesEachGroupWithItsOwnRateAndDecay) {
+  std::vector<ParameterInfo> entries(3);
+  for (ParameterInfo& entry : entries) {
+    entry.name = fmt::format("parameter_{}", &entry - entries.data());
+    entry.shape = {20};
+  }
+  entries[1].rate_factor = 0.5f;
+  entries[2].rate_factor = 2;
+  entries[2].weight_decay = 0.25f;
+  const ParameterTable table(entries);
+  const std::vector<float> gradients = numbers(table.flat_size(), 1);
+  for (OptimizerOptions options : many_options()) {
+    Optimizer grouped(options, table);
+    std::vector<float> parameters = numbers(table.flat_size(), 2);
+    const std::vector<float> start = parameters;
+    grouped.apply(parameters, gradients, 0.1f, 1);
+    for (const ParameterInfo& entry : table.entries()) {
+      if (entry.weight_decay) *find_hyperparameter(options, "weight_decay") = *entry.weight_decay;
+      const ParameterTable alone = table_of({{20, true}});
+      const auto part = [&](const std::vector<float>& flat) {
+        return std::vector<float>(flat.begin() + static_cast<std::ptrdiff_t>(entry.offset),
+                                  flat.begin() + static_cast<std::ptrdiff_t>(entry.offset + 32));
+      };
+      std::vector<float> expected = part(start);
+      Optimizer(options, alone).apply(expected, part(gradients), 0.1f * entry.rate_factor, 1);
+      expected.resize(20);
+      std::vector<float> updated = part(parameters);
+      updated.resize(20);
+      EXPECT_EQ(updated, expected) << to_string(options) << ", " << entry.name;
+    }
+  }
 }
 
 TEST(Optimizer, KeepsPaddingAtZero) {
@@ -300,6 +352,10 @@ TEST(Optimizer, NamesItsSlots) {
   EXPECT_THAT(Optimizer(Adam{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_THAT(Optimizer(AdamW{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_THAT(Optimizer(Lars{}, table).slot_names(), ElementsAre("velocity"));
+  EXPECT_THAT(Optimizer(RmsProp{}, table).slot_names(), ElementsAre("mean_square"));
+  EXPECT_THAT(Optimizer(RmsProp{.momentum = 0.5f}, table).slot_names(),
+              ElementsAre("mean_square", "momentum"));
+  EXPECT_THAT(Optimizer(Adagrad{}, table).slot_names(), ElementsAre("sum_of_squares"));
   EXPECT_THAT(Optimizer(Lamb{}, table).slot_names(), ElementsAre("m", "v"));
   EXPECT_EQ(Optimizer(Adam{}, table).slot("v").size(), table.flat_size());
   EXPECT_THAT(
@@ -352,6 +408,12 @@ TEST(Optimizer, RefusesOptionsOutsideTheirRange) {
             "[lars] expected a trust coefficient above 0, got 0");
   EXPECT_EQ(message(Lars{.epsilon = -1}), "[lars] expected epsilon of 0 or more, got -1");
   EXPECT_EQ(message(Lamb{.epsilon = 0}), "[lamb] expected epsilon above 0, got 0");
+  EXPECT_EQ(message(RmsProp{.rho = 1}), "[rmsprop] expected rho from 0 to below 1, got 1");
+  EXPECT_EQ(message(RmsProp{.momentum = 1}),
+            "[rmsprop] expected momentum from 0 to below 1, got 1");
+  EXPECT_EQ(message(RmsProp{.epsilon = 0}), "[rmsprop] expected epsilon above 0, got 0");
+  EXPECT_EQ(message(Adagrad{.initial_accumulator = -1}),
+            "[adagrad] expected an initial accumulator of 0 or more, got -1");
 }
 
 TEST(Optimizer, ChecksTheSizesItIsGiven) {
@@ -393,6 +455,10 @@ TEST(OptimizerOptions, ReadsLikeItsConstructor) {
             "lars(momentum=0.9, weight_decay=0.0005, trust_coefficient=0.001, epsilon=1e-09)");
   EXPECT_EQ(to_string(OptimizerOptions(Lamb{})),
             "lamb(beta1=0.9, beta2=0.999, epsilon=1e-06, weight_decay=0.01)");
+  EXPECT_EQ(to_string(OptimizerOptions(RmsProp{})),
+            "rmsprop(rho=0.9, momentum=0, epsilon=1e-07, weight_decay=0)");
+  EXPECT_EQ(to_string(OptimizerOptions(Adagrad{})),
+            "adagrad(initial_accumulator=0.1, epsilon=1e-07, weight_decay=0)");
 }
 
 TEST(GlobalNorm, IsEuclidean) {

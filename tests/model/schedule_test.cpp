@@ -3,6 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
 #include "tests/model/support/error_of.h"
 
 namespace lockstep::model {
@@ -57,6 +61,71 @@ TEST(Schedule, StepDecaysAtMultiplesFromTheStartOfTraining) {
   EXPECT_FLOAT_EQ(schedule.rate(60), 0.01f);
 }
 
+// torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, 100), and (…, 1.0, 10, pct_start=0.2), of
+// PyTorch 2.15: get_last_lr() before each step.
+TEST(Schedule, OneCycleIsThatOfPyTorch) {
+  Schedule schedule{.kind = Schedule::Kind::one_cycle, .peak = 1, .total_steps = 100};
+  for (const auto& [step, rate] : {std::pair(0, 0.04f),
+                                   {10, 0.295163948f},
+                                   {29, 1.0f},
+                                   {30, 0.999496535f},
+                                   {50, 0.793893451f},
+                                   {99, 4e-6f}})
+    EXPECT_FLOAT_EQ(schedule.rate(step), rate) << step;
+  EXPECT_FLOAT_EQ(schedule.rate(500), 4e-6f) << "stays there beyond the end";
+  schedule.total_steps = 10;
+  schedule.warmup_steps = 2;
+  for (const auto& [step, rate] : {std::pair(0, 0.04f),
+                                   {1, 1.0f},
+                                   {2, 0.961939918f},
+                                   {3, 0.853553976f},
+                                   {5, 0.500002f},
+                                   {9, 4e-6f}})
+    EXPECT_FLOAT_EQ(schedule.rate(step), rate) << step;
+  schedule.warmup_steps = 0;
+  schedule.total_steps = 1;
+  EXPECT_TRUE(schedule.rate(0) > 0 && schedule.rate(0) <= 1) << "has no rising part";
+}
+
+// torch.optim.lr_scheduler.PolynomialLR(optimizer, 10, power=2), after 4 steps at the peak.
+TEST(Schedule, PolynomialIsThatOfPyTorch) {
+  Schedule schedule{.kind = Schedule::Kind::polynomial,
+                    .peak = 1,
+                    .warmup_steps = 4,
+                    .total_steps = 14,
+                    .power = 2};
+  for (const auto& [step, rate] :
+       {std::pair(4, 1.0f), {5, 0.81f}, {7, 0.49f}, {13, 0.01f}, {14, 0.0f}, {20, 0.0f}})
+    EXPECT_FLOAT_EQ(schedule.rate(step), rate) << step;
+  schedule.final_fraction = 0.5f;  // Keras: (initial - end) * 0.49 + end
+  EXPECT_FLOAT_EQ(schedule.rate(7), 0.745f);
+}
+
+// keras.optimizers.schedules.ExponentialDecay(2, 10, 0.5), which begins after the warm-up.
+TEST(Schedule, ExponentialDecaysSmoothly) {
+  const Schedule schedule{.kind = Schedule::Kind::exponential,
+                          .peak = 2,
+                          .warmup_steps = 5,
+                          .step_every = 10,
+                          .step_factor = 0.5f};
+  EXPECT_FLOAT_EQ(schedule.rate(4), 2);
+  EXPECT_FLOAT_EQ(schedule.rate(5), 2);
+  EXPECT_FLOAT_EQ(schedule.rate(15), 1);
+  EXPECT_FLOAT_EQ(schedule.rate(20), 0.707106781f);
+}
+
+// Vaswani et al., equation 3, counts steps from 1: 8^-0.5 * min(n^-0.5, n * 4^-1.5) is the rate of
+// step n - 1 for a peak of 8^-0.5 * 4^-0.5.
+TEST(Schedule, InverseSquareRootFollowsTheWarmUp) {
+  const Schedule schedule{.kind = Schedule::Kind::inverse_sqrt,
+                          .peak = static_cast<float>(1 / std::sqrt(32.0)),
+                          .warmup_steps = 4};
+  for (const int n : {1, 2, 4, 5, 16, 1000})
+    EXPECT_FLOAT_EQ(schedule.rate(n - 1),
+                    static_cast<float>(std::min(1 / std::sqrt(n), n / 8.0) / std::sqrt(8.0)))
+        << n;
+}
+
 TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
   EXPECT_EQ(input_error_of([] {
               Schedule{.kind = Schedule::Kind::cosine, .warmup_steps = 5, .total_steps = 5}.check();
@@ -67,6 +136,15 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
               HasSubstr("[linear schedule]"));
   EXPECT_EQ(input_error_of([] { Schedule{.kind = Schedule::Kind::step}.check(); }),
             "[step schedule] expected a number of steps above 0 between decays, got 0");
+  EXPECT_EQ(input_error_of([] { Schedule{.kind = Schedule::Kind::exponential}.check(); }),
+            "[exponential schedule] expected a number of steps above 0 between decays, got 0");
+  EXPECT_EQ(input_error_of([] { Schedule{.kind = Schedule::Kind::inverse_sqrt}.check(); }),
+            "[inverse-sqrt schedule] expected warm-up steps, on which the decay depends, got 0");
+  for (const Schedule::Kind kind : {Schedule::Kind::polynomial, Schedule::Kind::one_cycle})
+    EXPECT_THAT(input_error_of([&] { Schedule{.kind = kind}.check(); }),
+                HasSubstr("expected more total steps than warm-up steps"));
+  EXPECT_THAT(input_error_of([] { Schedule{.power = 0}.check(); }),
+              HasSubstr("expected a power above 0, got 0"));
   EXPECT_THAT(input_error_of([] { Schedule{.peak = -1}.check(); }),
               HasSubstr("expected a learning rate of 0 or more, got -1"));
   EXPECT_THAT(input_error_of([] { Schedule{.warmup_steps = -1}.check(); }),
@@ -78,11 +156,13 @@ TEST(Schedule, RefusesWhatAKindCannotDoWithout) {
 }
 
 TEST(Schedule, NamesGoBothWays) {
-  for (const char* name : {"constant", "cosine", "step", "linear"})
+  for (const char* name : {"constant", "cosine", "step", "linear", "polynomial", "exponential",
+                           "inverse-sqrt", "one-cycle"})
     EXPECT_EQ(to_string(parse_schedule(name)), name);
-  EXPECT_EQ(
-      input_error_of([] { parse_schedule("cosin"); }),
-      "[schedule] expected constant, cosine, step or linear, got \"cosin\" (did you mean cosine?)");
+  EXPECT_EQ(input_error_of([] { parse_schedule("cosin"); }),
+            "[schedule] expected constant, cosine, step, linear, polynomial, exponential, "
+            "inverse-sqrt or "
+            "one-cycle, got \"cosin\" (did you mean cosine?)");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,13 +36,19 @@ Report report_of(const MetricSums& sums) {
   return report;
 }
 
-/// Two parameters of a length that is no multiple of a vector, without layers around them.
+/// Three parameters, the last one with a rate and a decay of its own, of a length that is no
+/// multiple of a vector, without layers around them.
 class UpdaterTrial {
  public:
   UpdaterTrial(device::DeviceKind kind, const OptimizerOptions& options)
       : backend_(make_backend(device::Device{kind, 0})),
         table_({{.name = "a", .shape = {777}, .decay = true, .initializer = {}},
-                {.name = "b", .shape = {130}, .decay = false, .initializer = {}}}),
+                {.name = "b", .shape = {130}, .decay = false, .initializer = {}},
+                {.name = "c",
+                 .shape = {50},
+                 .initializer = {},
+                 .rate_factor = 0.5F,
+                 .weight_decay = 0.25F}}),
         parameters_(filled(1.5F)),
         gradients_(filled(0.25F)),
         statistics_(backend_->allocator().allocate(5 * sizeof(float))),
@@ -52,7 +59,8 @@ class UpdaterTrial {
                                     .gradients = gradients_.as<float>(),
                                     .weights = {},
                                     .statistics = statistics_.as<float>(),
-                                    .kept_statistics = kept_.as<float>()})) {
+                                    .kept_statistics = kept_.as<float>(),
+                                    .average_decay = 0.5F})) {
     write(kept_, std::array{1.0F, 2.0F, 3.0F, 4.0F, 5.0F});
   }
 
@@ -65,7 +73,7 @@ class UpdaterTrial {
     gradients.write_back(backend_->stream());
     write(statistics_, std::array{9.0F, 9.0F, 9.0F, 9.0F, 9.0F});
     write(report_, report);
-    updater_->begin({.learning_rate = 0.1F, .update = 1, .clip_norm = clip_norm});
+    updater_->begin({.learning_rate = 0.1F, .update = 2, .clip_norm = clip_norm});
     updater_->update(report_.as<float>());
     const bool applied = updater_->outcome().applied;
     gradients.values()[place] = before;
@@ -124,9 +132,22 @@ std::vector<OptimizerOptions> trial_optimizers() {
   std::vector<OptimizerOptions> options = all_optimizers();
   options.push_back(Sgd{.momentum = 0.9F});
   options.push_back(Sgd{.momentum = 0.9F, .nesterov = true});
+  options.push_back(RmsProp{.momentum = 0.9F});
   return options;
 }
 const Report kGood = report_of({.loss_sum = 2, .samples = 4});
+
+/// The gradient is that of the sum over samples / samples; the mean is over the sum of weights.
+TEST_P(UpdaterOn, MultipliesTheGradientBySamplesOverWeights) {
+  for (const auto& [excess, clip_norm, step] :
+       {std::tuple(4.0, 0.0, 0.0125F), std::tuple(-2.0, 0.0, 0.05F), std::tuple(-4.0, 0.0, 0.0F),
+        std::tuple(4.0, 1e3, 0.0125F), std::tuple(-4.0, 1e3, 0.0F)}) {
+    UpdaterTrial trial(GetParam(), Sgd{});
+    EXPECT_TRUE(trial.update(
+        0, 0.25F, report_of({.loss_sum = 2, .samples = 4, .weight_excess = excess}), clip_norm));
+    EXPECT_FLOAT_EQ(trial.state()[0], 1.5F - step) << excess;
+  }
+}
 
 TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
   for (const OptimizerOptions& options : trial_optimizers()) {
@@ -134,7 +155,7 @@ TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
     trial.update(0, kNan, report_of({.loss_sum = kInfinity}),
                  0);  // skipped: leaves the kept statistics
     const std::vector<float> before = trial.state();
-    const std::size_t last = trial.table().entries().back().offset + 129;
+    const std::size_t last = trial.table().entries().back().offset + 49;
     for (const std::size_t place : {std::size_t{0}, std::size_t{63}, std::size_t{500}, last})
       for (const float value : {kInfinity, -kInfinity, kNan})
         for (const double clip_norm : {0.0, 1.0}) {
@@ -145,6 +166,19 @@ TEST_P(UpdaterOn, SkipsAGradientThatIsNotFiniteWhereverItIs) {
         }
     EXPECT_TRUE(trial.update(0, 0.25F, kGood, 0));
     EXPECT_NE(trial.state(), before);
+  }
+}
+
+TEST_P(UpdaterOn, ComputesWhatTheCpuDoes) {
+  for (const OptimizerOptions& options : trial_optimizers()) {
+    UpdaterTrial cpu(device::DeviceKind::cpu, options);
+    UpdaterTrial trial(GetParam(), options);
+    for (const float value : {0.75F, -2.0F, 0.0F}) {
+      EXPECT_TRUE(cpu.update(5, value, kGood, 0));
+      EXPECT_TRUE(trial.update(5, value, kGood, 0));
+    }
+    EXPECT_THAT(trial.state(), ::testing::Pointwise(::testing::FloatNear(1e-5F), cpu.state()))
+        << to_string(options);
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include <fstream>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
@@ -31,15 +32,15 @@ class Fruit final : public data::RecordSource {
   explicit Fruit(Names classes, Names features = kColumns)
       : classes_(std::move(classes)),
         features_(std::move(features)),
-        spec_{{2}, static_cast<std::int64_t>(classes_.size()), 0} {}
+        spec_(data::SampleSpec::classification({2}, std::ssize(classes_))) {}
 
   const data::SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return 60; }
   void read(std::int64_t record_id, data::Sample& sample) const override {
-    sample.label = static_cast<std::int32_t>(record_id % spec_.classes);
-    const std::string& name = classes_[static_cast<std::size_t>(sample.label)];
-    sample.features[0] = name == "apple" ? 1.0F : -1.0F;
-    sample.features[1] = name == "pear" ? 1.0F : -1.0F;
+    sample.label() = static_cast<std::int32_t>(record_id % spec_.classes());
+    const std::string& name = classes_[static_cast<std::size_t>(sample.label())];
+    sample.features()[0] = name == "apple" ? 1.0F : -1.0F;
+    sample.features()[1] = name == "pear" ? 1.0F : -1.0F;
   }
   Names class_names() const override { return classes_; }
   Names feature_names() const override { return features_; }
@@ -143,7 +144,7 @@ TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
   const auto table = [&](const std::string& header) {
     const auto file = directory.path() / (header + ".csv");
     std::ofstream(file) << header << "\n1,2,3\n4,5,6\n";
-    return data::Dataset::from_csv(file, {.targets = {"2", "3"}});
+    return data::Dataset::from_csv(file, {.targets = {"2", "3"}, .scale = data::ColumnScale::none});
   };
   const DataNames trained = DataNames::of(table("x,price,rate"));
   EXPECT_EQ(trained.targets, (Names{"price", "rate"}));
@@ -155,6 +156,32 @@ TEST(DataNames, TargetsMustBeThoseOfTheTraining) {
               AllOf(HasSubstr("expected the targets of the training data, number 1 of which is "
                               "price; select the columns of a table with targets="),
                     HasSubstr("got rate")));
+}
+
+TEST(DataNames, AreOfATableWithItsSchema) {
+  const checkpoint::ScratchDirectory directory;
+  const auto table = [&](const std::string& row, const data::CsvOptions& options = {}) {
+    const auto file = directory.path() / "table.csv";
+    std::ofstream(file) << "x,kind\n1,0\n" << row << "\n";
+    return data::Dataset::from_csv(file, options);
+  };
+  const DataNames trained = DataNames::of(table("3,1"));
+  checkpoint::Configuration stored;
+  trained.add_to(stored);
+  const DataNames restored = DataNames::of(stored);
+  ASSERT_NE(restored.table, nullptr);
+  EXPECT_EQ(*restored.table, *trained.table);
+  EXPECT_NO_THROW(matched(table("5,1", {.schema = restored.table}), trained));
+  EXPECT_THAT(error_of([&] { matched(table("5,1"), trained); }),
+              HasSubstr("expected a table that is read with the schema of the training data"));
+  DataNames shards;  // of a table as it is stored
+  shards.features = {"x"};
+  EXPECT_THAT(error_of([&] { matched(table("3,1"), shards); }),
+              HasSubstr("expected numbers as stored, as in the training (scale=none)"));
+  (*stored)["table_schema"]["features"][0]["divisor"] = -1;
+  EXPECT_THAT(error_of([&] { DataNames::of(stored); }),
+              HasSubstr("[table_schema] expected the description of a table; feature 1: expected "
+                        "\"divisor\" to be at least 0"));
 }
 
 TEST(DataFit, NeedsTwoClassesToTrainOn) {
@@ -172,14 +199,14 @@ TEST(NotFinite, IsFoundWithItsFileAndColumn) {
   const auto file = directory.path() / "table.csv";
   std::ofstream(file) << "width,height,price\n1,2,3\n4,5,6\n7,8,9\n";
   const data::Dataset table = data::Dataset::from_csv(file, {.targets = {"price"}});
-  data::Batch batch;
+  data::Batch batch(table.spec(), 2);
   batch.record_ids = {2, 0};
-  batch.features = {7, 8, 1, 2};
-  batch.targets = {9, 3};
+  std::ranges::copy(std::vector<float>{7, 8, 1, 2}, batch.features().begin());
+  std::ranges::copy(std::vector<float>{9, 3}, batch.values().begin());
   EXPECT_EQ(not_finite_text(table.source(), {batch, {}}), "");
-  batch.targets[1] = -std::numeric_limits<float>::infinity();
+  batch.values()[1] = -std::numeric_limits<float>::infinity();
   EXPECT_EQ(not_finite_text(table.source(), {{}, batch}), "record 0 has -inf in the target price");
-  batch.features[1] = std::numeric_limits<float>::quiet_NaN();
+  batch.features()[1] = std::numeric_limits<float>::quiet_NaN();
   EXPECT_EQ(not_finite_text(table.source(), {batch}), "record 2 has nan in the feature height");
 }
 
@@ -187,7 +214,7 @@ TEST(NotFinite, IsFoundWithItsFileAndColumn) {
 class Photos final : public data::RecordSource {
  public:
   explicit Photos(std::int64_t height, bool encoded = true)
-      : encoded_(encoded), spec_{{height, 8, 3}, 2, 0} {}
+      : encoded_(encoded), spec_(data::SampleSpec::classification({height, 8, 3}, 2)) {}
 
   const data::SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return 4; }
@@ -228,7 +255,8 @@ TEST(ImagesOfAnotherSize, AreRefusedWithWhatResizesThem) {
 class ScaleWarning : public ::testing::Test {
  protected:
   /// 8 rows; in turn `low` and `high` as width.
-  data::Dataset table(int low, int high, const data::CsvOptions& options = {}) const {
+  data::Dataset table(int low, int high, data::CsvOptions options = {}) const {
+    if (!options.scale) options.scale = data::ColumnScale::none;
     const auto file = directory_.path() / "table.csv";
     std::ofstream out(file);
     out << "width,flag,age,price,kind\n";
@@ -255,9 +283,10 @@ TEST_F(ScaleWarning, NamesColumnsThatAreFarFromUnitScale) {
 
 TEST_F(ScaleWarning, IsEmptyForUsualScalesAndPreparedData) {
   EXPECT_EQ(scale_warning(table(5, 8, kSmall)), "");
+  EXPECT_EQ(scale_warning(table(500, 600, {.scale = data::ColumnScale::standard})), "");
   EXPECT_EQ(scale_warning(small_data().batch(40)), "") << "no table";
   const auto standardize = [](data::Sample& sample, const data::SampleKey&) {
-    sample.features[0] = (sample.features[0] - 550) / 50;
+    sample.features()[0] = (sample.features()[0] - 550) / 50;
   };
   EXPECT_EQ(scale_warning(table(500, 600, kSmall).map(standardize)), "");
 }
@@ -276,6 +305,27 @@ TEST(DataFit, NamesTheLossOfTargets) {
   two.add(model::Dense({.units = 1}));
   EXPECT_THAT(error_of([&] { check_data_fits(fruit(), two, model::MeanSquaredError()); }),
               HasSubstr("targets= selects columns of a table"));
+  EXPECT_EQ(error_of([&] { check_data_fits(fruit(), two, model::BinaryCrossentropy()); }),
+            "[fruit] expected 2 classes and a network with 1 output for binary_crossentropy, or "
+            "targets, got 3 classes, and model two has 1 output");
+  EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
+}
+
+TEST(DataFit, BalancesTheWeightsOfClasses) {
+  job::Session session(0, nullptr, {.quiet = true});
+  const auto strategy = local_strategy(session, 2);
+  const auto data = [](data::MemoryLabels labels, const data::SampleSpec& spec) {
+    return data::Dataset::from_memory(std::vector<float>(8), std::move(labels), spec);
+  };
+  EXPECT_EQ(
+      balanced_class_weights(*strategy, data(std::vector<std::int32_t>{0, 0, 3, 0, 0, 0, 1, 1},
+                                             data::SampleSpec::classification({1}, 4))),
+      std::vector<float>({8.0F / (4 * 5), 1, 0, 2}));
+  EXPECT_THAT(error_of([&] {
+                balanced_class_weights(
+                    *strategy, data(std::vector<float>(8), data::SampleSpec::regression({1}, 1)));
+              }),
+              HasSubstr("[class-weights] expected class labels to balance; "));
 }
 
 TEST_F(ScaleWarning, IsLoggedOnceByATraining) {

@@ -46,21 +46,21 @@ class SpoiltSource final : public data::RecordSource {
   std::int64_t size() const override { return records_; }
   std::string description() const override { return "spoilt samples"; }
   void read(std::int64_t id, data::Sample& sample) const override {
-    sample.features[0] = 1;
-    sample.targets[0] = static_cast<float>(16 * (1 + id % 3));
+    sample.features()[0] = 1;
+    sample.values()[0] = static_cast<float>(16 * (1 + id % 3));
     if (id % kBatch != 2) return;  // one record of a batch
     const Damage damage = damage_(id / kBatch + 1, sample.epoch + 1);
-    if (damage == Damage::loss) sample.targets[0] = std::numeric_limits<float>::infinity();
+    if (damage == Damage::loss) sample.values()[0] = std::numeric_limits<float>::infinity();
     if (damage == Damage::gradient) {  // a loss of 1e30, a gradient of 1e45
-      sample.features[0] = 1e30F;
-      sample.targets[0] = 1e15F;
+      sample.features()[0] = 1e30F;
+      sample.values()[0] = 1e15F;
     }
   }
 
  private:
   std::int64_t records_;
   DamageOf damage_;
-  data::SampleSpec spec_ = {{1}, 0, 1};
+  data::SampleSpec spec_ = data::SampleSpec::regression({1}, 1);
 };
 
 data::Dataset spoilt(std::int64_t steps, DamageOf damage) {
@@ -368,6 +368,33 @@ TEST_F(Retention, IsLeftToTheCallerWhereItAsks) {
   EXPECT_THAT(steps_of(scratch_), ElementsAre(2));
 }
 
+TEST_F(Retention, KeepsTheBestUntilABetterOneIsComplete) {
+  const auto save_best = [&](checkpoint::CheckpointDirectory& checkpoints, std::int64_t step,
+                             double value, bool prune) {
+    checkpoints.save(replica_.arrays(), checkpoint::at_step(step),
+                     {.prune = prune, .best = checkpoint::BestMark{"validation_loss", value}});
+  };
+  const auto best = [&] {
+    return checkpoint::resolve_best(scratch_.path().string() + ":best").filename();
+  };
+  EXPECT_THAT(allreduce::error_of(best), HasSubstr("which train --keep-best marks"));
+  {
+    checkpoint::CheckpointDirectory checkpoints = directory(1);
+    save_best(checkpoints, 1, 0.5, true);
+    for (std::int64_t step = 2; step <= 4; ++step) save(checkpoints, step);
+    EXPECT_THAT(steps_of(scratch_), ElementsAre(4, 1));
+    EXPECT_EQ(best(), "step-00000001");
+    save_best(checkpoints, 5, 0.25, false);  // killed before it removes the others
+  }
+  EXPECT_EQ(best(), "step-00000005");
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(5, 4, 1));
+  checkpoint::CheckpointDirectory checkpoints = directory(1);
+  save(checkpoints, 6);
+  EXPECT_THAT(steps_of(scratch_), ElementsAre(6, 5));
+  checkpoints.mark_unhealthy(scratch_.path() / checkpoint::checkpoint_name(5));
+  EXPECT_THAT(allreduce::error_of(best), HasSubstr("none of its checkpoints is marked"));
+}
+
 TEST_F(Retention, RestoresTheNewestHealthyCheckpoint) {
   checkpoint::CheckpointDirectory checkpoints = directory(3);
   save(checkpoints, 1);
@@ -430,6 +457,36 @@ TEST(Resumed, RefusesNumbersThatNoTrainingWrites) {
                 HasSubstr("[loss scale] expected a finite scale above 0"))
         << value;
   EXPECT_THAT(error("updates", 2), Not(HasSubstr("expected")));
+}
+
+/// A metric of a user: how many samples it has seen.
+class SamplesSeen final : public model::Metric {
+ public:
+  std::string name() const override { return "seen"; }
+  std::size_t sums() const override { return 1; }
+  void add(std::span<const float> outputs, const model::Targets& targets, std::int64_t samples,
+           std::vector<double>& sums) const override {
+    EXPECT_EQ(outputs.size(), targets.values.size());
+    for (const float target : targets.values) EXPECT_TRUE(std::isfinite(target));
+    sums[0] += static_cast<double>(samples);
+  }
+  std::vector<model::MetricValue> values(std::span<const double> sums) const override {
+    return {{.name = name(), .values = {sums[0]}}};
+  }
+};
+
+TEST(Divergence, LeavesSkippedStepsOutOfMetrics) {
+  const data::Dataset dataset = spoilt(5, [](std::int64_t step, auto) {
+    return step == 2 ? Damage::loss : step == 4 ? Damage::gradient : Damage::none;
+  });
+  TrainerOptions options = slow();
+  options.metrics = {std::make_shared<SamplesSeen>()};
+  for (const int replicas : {1, 3}) {
+    const EpochLogs epoch =
+        train(replicas, flat_network(), dataset, options).history.epochs.front();
+    EXPECT_EQ(epoch.skipped_samples, 2 * kBatch);
+    EXPECT_EQ(epoch.metric("seen"), 3 * kBatch) << replicas << " replicas";
+  }
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "tests/strategy/training.h"
@@ -54,6 +55,14 @@ Kind smoothed() {
           {.loss = model::SparseCategoricalCrossentropy{.label_smoothing = 0.1F},
            .optimizer = model::AdamW{}}};
 }
+Kind weighted() {
+  return {"Weighted",
+          plain_network,
+          {.class_weights = {1, 2, 0.5F, 0.25F},
+           .optimizer = model::Sgd{},
+           .schedule = {.peak = 0.5F},
+           .clip_norm = 0.5}};
+}
 Kind layer_wise_sgd() {
   return {"LayerWiseSgd",
           plain_network,
@@ -92,7 +101,7 @@ std::string name_of_kind(const ::testing::TestParamInfo<ReplicaEquivalence::Para
 
 INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
                          ::testing::Combine(::testing::Values(plain_adam(), dropout_sgd(),
-                                                              clipped(), smoothed(),
+                                                              clipped(), smoothed(), weighted(),
                                                               layer_wise_sgd(), layer_wise_adam()),
                                             ::testing::Values(2, 3, 4)),
                          name_of_kind);
@@ -144,6 +153,12 @@ TEST_P(Accumulation, DoesNotChangeTheResultOfLayerWiseRates) {
                             replicas, 1e-4);
 }
 
+TEST_P(Accumulation, DoesNotChangeTheResultOfWeights) {
+  const auto [accumulate, replicas] = GetParam();
+  expect_the_same_in_pieces({.class_weights = {1, 2, 0.5F, 0.25F}, .optimizer = model::Sgd{}},
+                            accumulate, replicas, 1e-6);
+}
+
 std::string name_of_pieces(const ::testing::TestParamInfo<Accumulation::ParamType>& info) {
   const auto [accumulate, replicas] = info.param;
   return fmt::format("micro_batches_{}_replicas_{}", accumulate, replicas);
@@ -152,6 +167,63 @@ std::string name_of_pieces(const ::testing::TestParamInfo<Accumulation::ParamTyp
 INSTANTIATE_TEST_SUITE_P(MicroBatches, Accumulation,
                          ::testing::Combine(::testing::Values(2, 4, 7), ::testing::Values(1, 2)),
                          name_of_pieces);
+
+/// The squared distance from the label as a vector of 0 and 1.
+class DistanceFromLabel final : public model::CustomLoss {
+ public:
+  double value(std::span<const float> outputs, const model::SampleTargets& targets) const override {
+    double sum = 0;
+    for (std::size_t k = 0; k < outputs.size(); ++k) {
+      const auto difference = static_cast<double>(difference_of(outputs, targets, k));
+      sum += difference * difference;
+    }
+    return sum;
+  }
+  void gradient(std::span<const float> outputs, const model::SampleTargets& targets,
+                std::span<float> gradient) const override {
+    for (std::size_t k = 0; k < outputs.size(); ++k)
+      gradient[k] = 2 * difference_of(outputs, targets, k);
+  }
+
+ private:
+  static float difference_of(std::span<const float> outputs, const model::SampleTargets& targets,
+                             std::size_t k) {
+    return outputs[k] - (static_cast<std::size_t>(targets.label) == k ? 1.0F : 0.0F);
+  }
+};
+
+TEST(LossOfTheUser, IsTheSameForAnyNumberOfReplicas) {
+  const TrainerOptions options{.loss = std::make_shared<DistanceFromLabel>(),
+                               .optimizer = model::Sgd{},
+                               .schedule = {.peak = 0.02F}};
+  const Outcome one = train(1, plain_network(), ragged_data(), options, {.epochs = 2});
+  const Outcome three = train(3, plain_network(), ragged_data(), options, {.epochs = 2});
+  expect_close(three.losses, one.losses, 1e-5);
+  EXPECT_LT(one.history.epochs[1].metrics.loss(), one.history.epochs[0].metrics.loss());
+  EXPECT_FALSE(one.history.epochs[1].metrics.has_accuracy);
+}
+
+TEST(ClassWeights, CountByTheirRatios) {
+  const FitOptions fit{.epochs = 1};
+  const auto with = [&](std::vector<float> weights) {
+    return train(2, plain_network(), ragged_data(),
+                 {.class_weights = std::move(weights), .optimizer = model::Sgd{}}, fit);
+  };
+  const Outcome plain = with({});
+  for (const float all : {1.0F, 2.0F, 0.25F}) {  // powers of 2 do not round
+    const Outcome same = with({all, all, all, all});
+    EXPECT_EQ(same.parameter_hash, plain.parameter_hash) << all;
+    expect_close(same.losses, plain.losses, 1e-7);
+  }
+  EXPECT_NE(with({1, 1, 1, 2}).parameter_hash, plain.parameter_hash);
+  const auto zeros = with({0, 0, 0, 0});
+  EXPECT_TRUE(std::ranges::none_of(zeros.steps, &StepLogs::skipped));
+  EXPECT_TRUE(std::ranges::all_of(zeros.losses, [](double loss) { return std::isnan(loss); }));
+  EXPECT_EQ(zeros.parameters, train(2, plain_network(), ragged_data(),
+                                    {.optimizer = model::Sgd{}, .schedule = {.peak = 0}}, fit)
+                                  .parameters)
+      << "no sample counts, so no parameter changes";
+}
 
 TEST(Equivalence, HoldsForABatchSmallerThanTheReplicas) {
   const FitOptions fit{.epochs = 0, .steps = 20};

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -102,7 +103,7 @@ TEST(FitState, IsReadAsItWasWritten) {
   options.tune_buckets = true;
   const FitOptions fit{.epochs = 3};
   FitPlan plan(*strategy, options, dataset, fit);
-  plan.agree(*strategy, *network);
+  plan.agree(replicas);
   EXPECT_EQ(plan.steps_per_epoch, 13);
   EXPECT_EQ(plan.last_step, 39);
   FitState state{.position = plan.start(), .epoch = {}};
@@ -112,6 +113,9 @@ TEST(FitState, IsReadAsItWasWritten) {
   state.epoch = {.sums = {.loss_sum = 0.1, .samples = 32, .correct = 5, .correct_top5 = 31},
                  .skipped_samples = 16};
   state.tuned_bytes = 4 << 20;
+  state.position.validated_step = 15;
+  state.best = {"validation_loss", 0.1};
+  *state.callbacks = {{"mine", {{"count", 3}}}};
   replicas.arrays(true);  // as for restoring
   const FitState read = resume_from(
       {.path = "step-00000017", .state = to_training_state(state, plan, replicas)}, plan, replicas);
@@ -119,6 +123,9 @@ TEST(FitState, IsReadAsItWasWritten) {
   EXPECT_EQ(read.position.first_step, 17);
   EXPECT_EQ(read.position.last_step, 39);
   EXPECT_EQ(read.position.updates, 15);
+  EXPECT_EQ(read.position.validated_step, 15);
+  EXPECT_EQ(read.best, state.best);
+  EXPECT_EQ(*read.callbacks, *state.callbacks);
   EXPECT_EQ(read.position.epochs_done, 1);
   EXPECT_EQ(read.epoch.sums.loss_sum, 0.1);
   EXPECT_EQ(read.epoch.sums.samples, 32);

@@ -8,6 +8,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -106,6 +107,31 @@ class GpuTraining : public testing::TestWithParam<Kind> {
   static model::Network network() { return GetParam().network(); }
 };
 
+TEST(GpuMetrics, AreOfTheOutputsThatTheGpuCounts) {
+  if (!device::gpu_is_available()) GTEST_SKIP() << device::gpu_unavailable_reason();
+  TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 0.05F}};
+  options.metrics = model::make_metrics("confusion", options.loss, kClasses);
+  for (const model::Precision precision : {model::Precision::float32, model::Precision::float16})
+    for (const int accumulate : {1, 3}) {
+      options.precision = precision;
+      options.accumulate = accumulate;
+      job::Session session(0, nullptr);
+      const auto strategy = make_strategy(session, "auto", {kGpu});
+      const Outcome outcome = train(*strategy, plain_network(), small_data().batch(40), options,
+                                    {.epochs = 3, .validation = small_data(50).batch(16)});
+      for (const EpochLogs& epoch : outcome.history.epochs) {
+        const auto right = [](const model::MetricValue& confusion) {
+          double count = 0;
+          for (std::size_t i = 0; i < kClasses; ++i) count += confusion.values[i * kClasses + i];
+          return count;
+        };
+        EXPECT_EQ(right(epoch.values.front()), static_cast<double>(epoch.metrics.correct));
+        EXPECT_EQ(right(epoch.validation_values.front()),
+                  static_cast<double>(epoch.validation->correct));
+      }
+    }
+}
+
 TEST_P(GpuTraining, HasTheLossesOfTheCpu) {
   const Trained cpu = train_on({Device{}}, network(), GetParam().options);
   const Trained gpu = train_on({kGpu}, network(), GetParam().options);
@@ -190,13 +216,13 @@ class PixelSource final : public data::RecordSource {
   bool has_images() const override { return true; }
   std::string description() const override { return "pixels"; }
   void read(std::int64_t id, data::Sample& sample) const override {
-    std::array<float, 16> features = {};
-    data::Sample original{features, 0, {}};
+    data::Batch one(spec());
+    data::Sample original = one.sample();
     source_.source().read(id, original);
     std::array<std::uint8_t, 16> pixels = {};
-    features_to_pixels(features, pixels);
+    features_to_pixels(original.features(), pixels);
     sample.set_image(pixels);
-    sample.label = original.label;
+    sample.label() = original.label();
   }
 
  private:

@@ -5,7 +5,11 @@
 
 #include <csignal>
 #include <limits>
+#include <numeric>
 
+#include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/strategy/callbacks/early_stopping.h"
+#include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -177,6 +181,27 @@ TEST(MpiTrainer, StopsEverywhereWhenOneRankAsks) {
   EXPECT_EQ(train(strategy, plain_network(), shuffled_data(), {}, fit).history.end.steps, 4);
 }
 
+TEST(MpiTrainer, TakesTheRateAndTheStatesOfTheChief) {
+  const SharedDirectory directory;
+  auto strategy = ranks_with(1);
+  const auto fit_to = [&](std::int64_t steps) {
+    FitOptions fit{.epochs = 9, .steps = steps};
+    fit.checkpoint.directory = directory.path();
+    fit.callbacks = {std::make_shared<LearningRate>([](std::int64_t, float rate) {
+                       return job::mpi_session().is_chief() ? rate / 2 : rate;
+                     }),
+                     std::make_shared<EarlyStopping>(EarlyStoppingOptions{
+                         .metric = {.name = "loss"}, .patience = 2, .min_delta = 1e9})};
+    return fit;
+  };
+  const Outcome first =
+      train(strategy, plain_network(), shuffled_data(), {.schedule = {.peak = 0.25F}}, fit_to(14));
+  EXPECT_EQ(first.steps.back().learning_rate, 0.125F);
+  const Outcome last =
+      train(strategy, plain_network(), shuffled_data(), {.schedule = {.peak = 0.25F}}, fit_to(0));
+  EXPECT_EQ(last.history.end.steps, 18) << "the first epoch was the best, two did not improve";
+}
+
 class RaiseOnLastRank final : public Callback {
  public:
   explicit RaiseOnLastRank(bool in_validation) : in_validation_(in_validation) {}
@@ -237,6 +262,26 @@ TEST(MpiTrainer, EvaluatesEachRecordOnce) {
   auto strategy = ranks_with(1);
   Trainer trainer(strategy, plain_network());
   EXPECT_EQ(trainer.evaluate(small_data(101).batch(10)).samples, 101);
+}
+
+TEST(MpiTrainer, HasTheSameMetricsOnAllRanks) {
+  auto strategy = ranks_with(2);
+  model::Network network({16}, "two");
+  network.add(model::Dense({.units = 2}));
+  TrainerOptions options;
+  options.metrics = model::make_metrics("auc:exact=true,confusion", options.loss, 2);
+  const data::Dataset dataset = data::Dataset::synthetic({16}, 2, 101).batch(10);
+  Trainer trainer(strategy, network, options);
+  const EpochLogs epoch = trainer.fit(dataset).epochs.front();
+  const Evaluation evaluation = trainer.evaluate(dataset);
+  for (const auto& values : {epoch.values, evaluation.values}) {
+    const double auc = values[0].values[0];
+    EXPECT_TRUE(auc >= 0 && auc <= 1) << auc;
+    const auto& counts = values[1].values;
+    EXPECT_EQ(std::accumulate(counts.begin(), counts.end(), 0.0), 101);
+    const std::string mine = fmt::format("{} {}", auc, counts[0]);
+    for (const std::string& other : job::mpi_session().all_gather(mine)) EXPECT_EQ(other, mine);
+  }
 }
 
 TEST(MpiTrainer, RefusesRanksWithDifferentData) {

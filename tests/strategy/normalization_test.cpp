@@ -211,9 +211,9 @@ TEST(Normalization, OfMicroBatchesIsOverAllReplicas) {
     std::vector<float> features;
     std::vector<std::int32_t> labels;
     for (const data::Batch& part : parts) {
-      const auto samples = std::span(part.features).subspan(piece * 50, 50);
+      const auto samples = std::span(part.features()).subspan(piece * 50, 50);
       features.insert(features.end(), samples.begin(), samples.end());
-      labels.push_back(part.labels[piece]);
+      labels.push_back(part.labels()[piece]);
     }
     model.train_batch(
         {.samples = 4, .features = features, .targets = {.labels = labels, .values = {}}},

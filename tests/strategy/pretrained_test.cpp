@@ -152,6 +152,13 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
   EXPECT_THAT(begun.parameter("conv2d/kernel"),
               ::testing::ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
   EXPECT_THAT(begun.parameter("conv2d/bias"), ::testing::ElementsAre(1, 2));
+
+  model::Network row({2, 3}, "row");
+  row.add(model::Conv1D({.filters = 2, .kernel = 2}));
+  write_tensors(path, {{"conv1d.weight", {2, 3, 2}}, {"conv1d.bias", {2}}});
+  Begun in_a_row(std::move(row));
+  in_a_row.trainer().initialize_from({.path = path});
+  EXPECT_EQ(in_a_row.parameter("conv1d/kernel"), begun.parameter("conv2d/kernel"));
 }
 
 TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
@@ -162,6 +169,7 @@ TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   network.add(model::Flatten());
   network.add(model::ReLU());
   network.add(model::Sigmoid());
+  network.add(model::Reshape({.shape = {12}}));
   network.add(model::Dense({.units = 2}));
   Begun begun(std::move(network));
   begun.trainer().initialize_from({.path = path});
@@ -188,6 +196,13 @@ TEST(Pretrained, RefusesFlattenedImagesThatOtherLayersRead) {
                         "read, for {}, which has PyTorch's names and order of values, got "
                         "normalized, where batch_normalization passes them on",
                         path.string()));
+
+  model::Network permuted({2, 2, 3}, "permuted");
+  permuted.add(model::Permute({.dims = {3, 1, 2}}));
+  permuted.add(model::Flatten());
+  permuted.add(model::Dense({.units = 2}));
+  EXPECT_THAT(Begun(std::move(permuted)).refusal({.path = path}),
+              ::testing::EndsWith("got permuted, where permute passes them on"));
 }
 
 TEST(Pretrained, RoundsFloat64) {

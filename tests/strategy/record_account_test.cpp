@@ -97,7 +97,7 @@ class TwoFiles final : public data::RecordSource {
 
  private:
   bool in_files_;
-  data::SampleSpec spec_ = {{1}, 2, 0};
+  data::SampleSpec spec_ = data::SampleSpec::classification({1}, 2);
 };
 
 std::vector<BadFile> gathered(const std::vector<std::vector<data::BadRecord>>& ranks,

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/fit/fit_state.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
@@ -24,7 +25,9 @@ using ::testing::HasSubstr;
 /// Shuffled, dropout, Adam with a schedule, clipping: everything that has a state or a random
 /// number.
 TrainerOptions full_options() {
-  return {.optimizer = model::Adam{},
+  return {.metrics =
+              model::make_metrics("f1,confusion", model::SparseCategoricalCrossentropy{}, kClasses),
+          .optimizer = model::Adam{},
           .schedule = {.kind = model::Schedule::Kind::cosine,
                        .peak = 0.01F,
                        .warmup_steps = 3,
@@ -61,6 +64,7 @@ TEST_P(Resume, IsExactAtAnyStep) {
     const auto& last = resumed.history.epochs.back();
     EXPECT_EQ(last.samples, 203);
     EXPECT_EQ(last.metrics.correct, expected.history.epochs.back().metrics.correct);
+    EXPECT_EQ(last.values, expected.history.epochs.back().values);
     EXPECT_NEAR(last.metrics.loss_sum, expected.history.epochs.back().metrics.loss_sum, 1e-9);
   }
 }
@@ -171,6 +175,9 @@ TEST(ResumeFrom, RefusesAnotherModelOrOptimizer) {
   other.add(model::BatchNormalization({.momentum = 0.9F}));
   other.add(model::Dense({.units = kClasses}));
   EXPECT_EQ(error(other, {}), network + ", with relu as layer 1, got batch_normalization" + over);
+  model::Network named({{.name = "table", .shape = {16}}}, "plain");
+  named.add(model::Dense({.units = kClasses}));
+  EXPECT_EQ(error(named, {}), network + ", with \"input\": [16], got none" + over);
   EXPECT_EQ(error(plain_network(), {.optimizer = model::Sgd{.momentum = 0.9F}}),
             "[resume] expected a checkpoint of sgd, got one of adam" + over +
                 ", with --init-from " + path + " to begin with its weights");

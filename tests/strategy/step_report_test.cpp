@@ -32,8 +32,11 @@ TEST(StepReport, AddsUpElementByElement) {
   Scalars sum{};
   for (int replica = 1; replica <= 3; ++replica) {
     Scalars mine{};
-    model::SummableMetrics(
-        {.loss_sum = 0.1 * replica, .samples = replica, .correct = 1, .correct_top5 = 1})
+    model::SummableMetrics({.loss_sum = 0.1 * replica,
+                            .samples = replica,
+                            .correct = 1,
+                            .correct_top5 = 1,
+                            .weight_excess = 0.5})
         .write(mine.data());
     StepReport report;
     report.add_signal(replica == 2 ? SIGINT : replica == 3 ? SIGHUP : 0);
@@ -44,6 +47,7 @@ TEST(StepReport, AddsUpElementByElement) {
   EXPECT_NEAR(read.metrics.loss_sum, 0.6, 1e-7);
   EXPECT_EQ(read.metrics.samples, 6);
   EXPECT_EQ(read.metrics.correct, 3);
+  EXPECT_EQ(read.metrics.weight_sum(), 7.5);
   EXPECT_EQ(read.interrupt, 1);
   EXPECT_EQ(read.hangup, 1);
   EXPECT_EQ(read.terminate, 0);

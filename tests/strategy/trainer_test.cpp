@@ -6,7 +6,10 @@
 #include <initializer_list>
 #include <memory>
 #include <numeric>
+#include <optional>
+#include <vector>
 
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/trainer_options.h"
 #include "tests/strategy/training.h"
 #include "tests/strategy/watched_source.h"
@@ -105,6 +108,52 @@ TEST(Trainer, EvaluatesExactlyOnAnyNumberOfReplicas) {
   }
 }
 
+TEST(Trainer, MeasuresTheSameOnAnyNumberOfReplicasInTrainingAndEvaluation) {
+  const data::Dataset data = data::Dataset::synthetic({16}, 2, 203).batch(40);
+  model::Network network({16}, "two");
+  network.add(model::Dense({.units = 2}));
+  TrainerOptions options{.optimizer = model::Sgd{}, .schedule = {.peak = 0}};  // stays the same
+  options.metrics = model::make_metrics("auc,auc_pr:exact=true,f1,confusion,recall:average=none",
+                                        options.loss, 2);
+  std::vector<model::MetricValue> expected;
+  for (const int replicas : {1, 2, 3, 4})
+    for (const int accumulate : {1, 3}) {
+      job::Session session(0, nullptr, {.quiet = true});
+      const auto strategy = local_strategy(session, replicas);
+      options.accumulate = accumulate;
+      Trainer trainer(*strategy, network, options);
+      const History history = trainer.fit(data, {.epochs = 1, .validation = data});
+      const Evaluation evaluation = trainer.evaluate(data);
+      if (expected.empty()) expected = evaluation.values;
+      ASSERT_EQ(evaluation.values.size(), 5U);
+      EXPECT_EQ(evaluation.values, expected) << replicas << " replicas";
+      const EpochLogs& epoch = history.epochs.front();
+      EXPECT_EQ(epoch.values, expected) << replicas << " replicas, " << accumulate << " parts";
+      EXPECT_EQ(epoch.validation_values, expected) << replicas << " replicas";
+      const std::vector<double>& counts = evaluation.values[3].values;
+      EXPECT_EQ(counts[0] + counts[3], static_cast<double>(evaluation.correct));
+      EXPECT_EQ(epoch.metric("validation_auc"), evaluation.metric("auc"));
+    }
+}
+
+TEST(Trainer, FindsTheValuesOfAnEpochByTheirNamesInEvents) {
+  TrainerOptions options;
+  options.metrics = model::make_metrics("f1,confusion,top3", options.loss, kClasses);
+  const Outcome outcome = train(2, plain_network(), small_data().batch(40), options,
+                                {.epochs = 1, .validation = small_data(20).batch(10)});
+  const EpochLogs& epoch = outcome.history.epochs.front();
+  EXPECT_EQ(epoch.metric("loss"), epoch.metrics.loss());
+  EXPECT_EQ(epoch.metric("accuracy"), epoch.metrics.accuracy());
+  EXPECT_EQ(epoch.metric("top5"), epoch.metrics.top5_accuracy());
+  EXPECT_EQ(epoch.metric("validation_top5_accuracy"), 1);
+  EXPECT_EQ(epoch.metric("validation_loss"), epoch.validation->loss());
+  EXPECT_EQ(epoch.metric("f1"), epoch.values.front().values.front());
+  EXPECT_EQ(epoch.metric("validation_top3"), epoch.validation_values.back().values.front());
+  for (const char* name : {"confusion", "auc", "validation", "validation_", "f1 "})
+    EXPECT_EQ(epoch.metric(name), std::nullopt) << name;
+  EXPECT_EQ(EpochLogs{}.metric("validation_loss"), std::nullopt) << "without a validation";
+}
+
 TEST(Trainer, ValidationIsAnEvaluationOfTheEpochsModel) {
   job::Session session(0, nullptr, {.quiet = true});
   const auto strategy = local_strategy(session, 2);
@@ -157,7 +206,7 @@ class Counted final : public data::RecordSource {
   std::int64_t size() const override { return source_.size(); }
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);
-    sample.label = static_cast<std::int32_t>(id % spec().classes);
+    sample.label() = static_cast<std::int32_t>(id % spec().classes());
   }
   bool counts_classes() const override { return true; }
   std::string description() const override { return "counted"; }
@@ -208,25 +257,42 @@ TEST(Trainer, EvaluatesAndPredictsWithItsReadOptions) {
               HasSubstr("expected a prefetch of at least 1 batch"));
 }
 
-TEST(Trainer, PredictsInTheOrderOfTheRecords) {
+/// The samples of small_data() without their labels.
+data::Dataset unlabelled_data(std::int64_t records) {
+  const data::Dataset labelled = small_data(records);
+  return data::Dataset::from_generator({.inputs = labelled.spec().inputs}, records,
+                                       [labelled](std::int64_t id, data::Sample& sample) {
+                                         data::Batch one(labelled.spec());
+                                         data::Sample whole = one.sample();
+                                         labelled.source().read(id, whole);
+                                         std::ranges::copy(whole.features(),
+                                                           sample.features().begin());
+                                       });
+}
+
+TEST(Trainer, PredictsInTheOrderOfTheRecordsWithAndWithoutLabels) {
   std::vector<float> expected;
   for (const int replicas : {1, 3}) {
     job::Session session(0, nullptr, {.quiet = true});
     const auto strategy = local_strategy(session, replicas);
     Trainer trainer(*strategy, plain_network());
-    std::vector<std::int64_t> ids;
-    std::vector<float> outputs;
-    trainer.predict(small_data(25).batch(8), [&](const Predictions& predictions) {
-      EXPECT_EQ(predictions.width, kClasses);
-      ids.insert(ids.end(), predictions.record_ids.begin(), predictions.record_ids.end());
-      outputs.insert(outputs.end(), predictions.outputs.begin(), predictions.outputs.end());
-    });
-    std::vector<std::int64_t> in_order(25);
-    std::iota(in_order.begin(), in_order.end(), 0);
-    EXPECT_EQ(ids, in_order);
-    ASSERT_EQ(outputs.size(), 25U * kClasses);
-    if (replicas == 1) expected = outputs;
-    for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_NEAR(outputs[i], expected[i], 1e-6);
+    for (const data::Dataset& dataset : {small_data(25), unlabelled_data(25)}) {
+      std::vector<std::int64_t> ids;
+      std::vector<float> outputs;
+      trainer.predict(dataset.batch(8), [&](const Predictions& predictions) {
+        EXPECT_EQ(predictions.width, kClasses);
+        ids.insert(ids.end(), predictions.record_ids.begin(), predictions.record_ids.end());
+        outputs.insert(outputs.end(), predictions.outputs.begin(), predictions.outputs.end());
+      });
+      std::vector<std::int64_t> in_order(25);
+      std::iota(in_order.begin(), in_order.end(), 0);
+      EXPECT_EQ(ids, in_order);
+      ASSERT_EQ(outputs.size(), 25U * kClasses);
+      if (expected.empty()) expected = outputs;
+      for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_NEAR(outputs[i], expected[i], 1e-6);
+    }
+    EXPECT_THAT(error_of([&] { trainer.evaluate(unlabelled_data(25).batch(8)); }),
+                HasSubstr("expected class labels for sparse"));
   }
 }
 

@@ -81,6 +81,15 @@ TEST(Trainer, WarnsOfAnActivationBeforeTheCrossEntropy) {
   EXPECT_THAT(errors_of(bounded),
               HasSubstr("[sigmoid] the network ends with a sigmoid, and the cross-entropy loss "
                         "applies a softmax to its outputs: training"));
+  model::Network binary({1}, "binary");
+  binary.add(model::Dense({.units = 1}));
+  binary.add(model::Sigmoid());
+  const auto halves = data::Dataset::from_memory(std::vector<float>(4), std::vector<float>(4),
+                                                 data::SampleSpec::regression({1}, 1));
+  ::testing::internal::CaptureStderr();
+  train(1, binary, halves.batch(4), {.loss = model::BinaryCrossentropy{}}, {.epochs = 1});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("applies a sigmoid to its outputs too: training"));
 }
 
 TEST(Trainer, RefusesDataThatDoNotFit) {

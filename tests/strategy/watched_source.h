@@ -25,7 +25,7 @@ class WatchedSource final : public data::RecordSource {
   void read(std::int64_t id, data::Sample& sample) const override {
     source_.source().read(id, sample);
     ++visits_[static_cast<std::size_t>(id)];
-    if (id == infinite) sample.features[0] = std::numeric_limits<float>::infinity();
+    if (id == infinite) sample.features()[0] = std::numeric_limits<float>::infinity();
     if (id == damaged)
       throw Error(ErrorCategory::data, "watched", "expected a whole record",
                   "record " + std::to_string(id) + " is damaged");

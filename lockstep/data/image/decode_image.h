@@ -13,6 +13,11 @@ namespace lockstep::data {
 
 // Common to all encoded image formats.
 
+/// The bytes of a file that is in a string.
+inline std::span<const std::uint8_t> bytes_of(std::string_view file) {
+  return {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};
+}
+
 /// The supported image file formats.
 enum class ImageFormat { jpeg, png };
 

@@ -16,9 +16,9 @@ namespace lockstep::data {
 namespace {
 
 /// An image in memory with the interface of a decoder.
-class StoredImage {
+class DecodedPixels {
  public:
-  StoredImage(const ImageView& image, const ImageRecipe& recipe) : image_(image) {
+  DecodedPixels(const ImageView& image, const ImageRecipe& recipe) : image_(image) {
     if (image.channels == recipe.channels) return;
     throw Error(ErrorCategory::data, fmt::format("image recipe {}", recipe.name),
                 fmt::format("expected images of {} channels", recipe.channels),
@@ -244,12 +244,12 @@ void ImageTransform::apply(std::span<const std::uint8_t> encoded, const SampleKe
 
 void ImageTransform::apply(const ImageView& image, const SampleKey& key,
                            std::span<std::uint8_t> output, ImageScratch& scratch) const {
-  apply_to(StoredImage(image, recipe_), key, output, scratch);
+  apply_to(DecodedPixels(image, recipe_), key, output, scratch);
 }
 
 void ImageTransform::apply(const ImageView& image, const SampleKey& key, std::span<float> output,
                            ImageScratch& scratch) const {
-  apply_to(StoredImage(image, recipe_), key, output, scratch);
+  apply_to(DecodedPixels(image, recipe_), key, output, scratch);
 }
 
 }  // namespace lockstep::data

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "lockstep/data/pipeline/mixup.h"
@@ -34,7 +35,6 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
       bad_records_(std::make_unique<BadRecords>(pipeline_.bad_records)) {}
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
-  const SampleSpec& spec = pipeline_.spec;
   parts.resize(options_.local_replicas);
   for (std::size_t i = 0; i < parts.size(); ++i) {
     Batch& part = parts[i];
@@ -43,21 +43,16 @@ void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
     part.step = step;
     part.epoch = step / steps_per_epoch_;
     part.first_sample = share.first_sample;
-    part.samples = share.positions.size();
     part.global_samples = share.global_samples;
     part.micro_batches = std::clamp<std::int64_t>(options_.micro_batches, 1,
                                                   std::max<std::int64_t>(1, share.global_samples));
+    part.lay_out(pipeline_.spec, share.positions.size(), gives_pixels_);
     const auto samples = static_cast<std::size_t>(part.samples);
     part.record_ids.resize(samples);
-    const std::size_t features = samples * static_cast<std::size_t>(spec.feature_count());
-    part.features.resize(gives_pixels_ ? 0 : features);
-    part.pixels.resize(gives_pixels_ ? features : 0);
     part.normalization = gives_pixels_ ? pipeline_.pixel_normalization() : ChannelNormalization();
-    part.labels.resize(spec.classes > 0 ? samples : 0);
     const std::size_t mixed = pipeline_.mixup_alpha > 0 ? samples : 0;
     part.partner_labels.resize(mixed);
     part.label_weights.resize(mixed);
-    part.targets.resize(samples * static_cast<std::size_t>(spec.targets));
   }
 }
 
@@ -67,13 +62,13 @@ std::int64_t BatchReader::step_bytes() const {
   const std::int64_t samples =
       split(batch, options_.replicas, options_.first_replica + options_.local_replicas - 1).end -
       split(batch, options_.replicas, options_.first_replica).begin;
-  const std::size_t of_features = gives_pixels_ ? sizeof(std::uint8_t) : sizeof(float);
-  const std::size_t of_mixture =
-      pipeline_.mixup_alpha > 0 ? sizeof(std::int32_t) + sizeof(float) : 0;
-  const std::size_t of_label =
-      sizeof(std::int64_t) + (spec.classes > 0 ? sizeof(std::int32_t) : 0) + of_mixture;
-  const auto bytes = static_cast<std::size_t>(spec.feature_count()) * of_features +
-                     static_cast<std::size_t>(spec.targets) * sizeof(float) + of_label;
+  std::size_t bytes = sizeof(std::int64_t);  // the record id
+  for (const TensorSpec& input : spec.inputs) bytes += input.bytes();
+  for (const TensorSpec& target : spec.targets) bytes += target.bytes();
+  if (gives_pixels_)
+    bytes -= spec.inputs.front().bytes() - static_cast<std::size_t>(spec.feature_count());
+  if (spec.weighted) bytes += sizeof(float);
+  if (pipeline_.mixup_alpha > 0) bytes += sizeof(std::int32_t) + sizeof(float);
   return samples * static_cast<std::int64_t>(bytes);
 }
 
@@ -101,13 +96,13 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
       sharding_.plan().share(part.step % steps_per_epoch_, replica).positions.begin;
   const RecordSequence sequence =
       sharding_.sequence(replica / options_.local_replicas, options_.seed, part.epoch);
-  const auto features = static_cast<std::size_t>(pipeline_.spec.feature_count());
-  const auto targets = static_cast<std::size_t>(pipeline_.spec.targets);
   SampleReader reader(pipeline_);
   const auto read_one = [&](const SampleKey& key, Sample& sample) {
     return read(reader, key, sample);
   };
-  MixupStep mixup(pipeline_);
+  std::optional<MixupStep> mixup;
+  if (pipeline_.mixup_alpha > 0) mixup.emplace(pipeline_);
+  Sample sample = part.sample();
   const MicroBatchOrder order({part.first_sample, part.first_sample + part.samples},
                               part.micro_batches);
   for (std::int64_t number = samples.begin; number < samples.end; ++number) {
@@ -116,22 +111,18 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
     const std::int64_t position = first_position + number;
     const std::int64_t record_id = sequence[position];
     sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });
-    Sample sample;
-    if (gives_pixels_)
-      sample.pixels = std::span(part.pixels).subspan(i * features, features);
-    else
-      sample.features = std::span(part.features).subspan(i * features, features);
-    sample.targets = std::span(part.targets).subspan(i * targets, targets);
+    part.move_to(i, sample);
+    sample.weight = 1;
     const SampleKey key = {options_.seed, part.epoch, record_id};
-    if (pipeline_.mixup_alpha > 0) {
-      const MixupStep::Mixed mixed = mixup.read(key, sample, read_one);
+    if (mixup) {
+      const MixupStep::Mixed mixed = mixup->read(key, sample, read_one);
       part.record_ids[i] = mixed.record_id;
       part.partner_labels[i] = mixed.partner_label;
       part.label_weights[i] = mixed.own_weight;
     } else {
       part.record_ids[i] = read_one(key, sample);
     }
-    if (!part.labels.empty()) part.labels[i] = sample.label;
+    if (!part.weights.empty()) part.weights[i] = sample.weight;
   }
 }
 

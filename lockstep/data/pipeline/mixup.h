@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
-#include <vector>
 
+#include "lockstep/data/batch.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/sample.h"
 
@@ -49,7 +49,7 @@ class MixupStep {
   };
 
   /// `pipeline` must outlive this object.
-  explicit MixupStep(const Pipeline& pipeline) : pipeline_(pipeline) {}
+  explicit MixupStep(const Pipeline& pipeline);
 
   /// Fills `sample` with the record of `key` mixed with its partner; the partner uses its own
   /// random choices. Samples that can stay bytes are mixed as bytes, whether bytes or features are
@@ -60,9 +60,10 @@ class MixupStep {
   Mixed read_and_mix(const SampleKey& key, Sample& own, const Read& read);
 
   const Pipeline& pipeline_;
-  std::vector<std::uint8_t> own_pixels_;
-  std::vector<std::uint8_t> partner_pixels_;
-  std::vector<float> partner_features_;
+  Batch own_memory_;  // of one sample, for pixels that become features afterwards
+  Sample own_;
+  Batch partner_memory_;
+  Sample partner_;
 };
 
 }  // namespace lockstep::data

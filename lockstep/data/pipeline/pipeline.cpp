@@ -48,25 +48,6 @@ RecordChanges Pipeline::changes() const {
   return changes;
 }
 
-template <typename Image>
-void RecipeStep::take(const Image& image, Sample& sample) {
-  if (sample.pixels.empty())
-    transform_.apply(image, key_, sample.features, scratch_);
-  else
-    transform_.apply(image, key_, sample.pixels, scratch_);
-}
-
-void RecipeStep::take_stored(std::span<const std::uint8_t> pixels, Sample& sample) {
-  LOCKSTEP_CHECK_OP(stored_.shape.size(), ==, 3U);
-  take(view_of(pixels, static_cast<int>(stored_.shape[0]), static_cast<int>(stored_.shape[1]),
-               static_cast<int>(stored_.shape[2])),
-       sample);
-}
-
-void RecipeStep::take_encoded(std::span<const std::uint8_t> file, Sample& sample) {
-  take(file, sample);
-}
-
 namespace {
 
 /// One per thread is enough if sources contain recipes themselves: the inner recipe is finished
@@ -78,22 +59,32 @@ ImageScratch& scratch_of_this_thread() {
 
 }  // namespace
 
-SampleReader::SampleReader(const Pipeline& pipeline) : pipeline_(pipeline) {
-  if (pipeline.images)
-    recipe_.emplace(*pipeline.images, pipeline.source->spec(), scratch_of_this_thread());
+void SampleReader::apply_recipe(const SampleKey& key, const StoredImage& image,
+                                const Sample& sample) const {
+  const auto apply = [&](const auto& source) {
+    ImageScratch& scratch = scratch_of_this_thread();
+    if (sample.pixels().empty())
+      pipeline_.images->apply(source, key, sample.features(), scratch);
+    else
+      pipeline_.images->apply(source, key, sample.pixels(), scratch);
+  };
+  if (image.is_encoded) return apply(image.bytes);
+  const std::vector<std::int64_t>& shape = pipeline_.source->spec().shape();
+  LOCKSTEP_CHECK_OP(shape.size(), ==, 3U);
+  apply(view_of(image.bytes, static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                static_cast<int>(shape[2])));
 }
 
 void SampleReader::read(const SampleKey& key, Sample& sample) {
   sample.seed = key.seed;
   sample.epoch = key.epoch;
-  if (recipe_) {
-    recipe_->set_key(key);
-    sample.images = &*recipe_;
-  }
-  pipeline_.source->read(key.record_id, sample);
-  sample.images = nullptr;  // it points into this reader
+  if (pipeline_.images)
+    read_with_image(*pipeline_.source, key.record_id, sample, image_,
+                    [&](const StoredImage& image) { apply_recipe(key, image, sample); });
+  else
+    pipeline_.source->read(key.record_id, sample);
   for (const SampleMap& map : pipeline_.maps) map(sample, key);
-  normalize(pipeline_.normalization, sample.features);
+  normalize(pipeline_.normalization, sample.features());
 }
 
 }  // namespace lockstep::data

@@ -44,35 +44,11 @@ struct Pipeline {
   RecordChanges changes() const;
 };
 
-/// Applies an image recipe to one sample after another. Not thread-safe.
-class RecipeStep final : public ImageStep {
- public:
-  /// `transform` and `scratch` must outlive this object. `stored` is the spec of images that are
-  /// not encoded, [H, W, C].
-  RecipeStep(const ImageTransform& transform, const SampleSpec& stored, ImageScratch& scratch)
-      : transform_(transform), stored_(stored), scratch_(scratch) {}
-
-  /// Sets the key of the next sample's random choices.
-  void set_key(const SampleKey& key) { key_ = key; }
-
-  void take_stored(std::span<const std::uint8_t> pixels, Sample& sample) override;
-  void take_encoded(std::span<const std::uint8_t> file, Sample& sample) override;
-
- private:
-  template <typename Image>
-  void take(const Image& image, Sample& sample);
-
-  const ImageTransform& transform_;
-  const SampleSpec& stored_;
-  ImageScratch& scratch_;
-  SampleKey key_;
-};
-
 /// A record with all processing of a pipeline. Not thread-safe.
 class SampleReader {
  public:
   /// `pipeline` must outlive this object.
-  explicit SampleReader(const Pipeline& pipeline);
+  explicit SampleReader(const Pipeline& pipeline) : pipeline_(pipeline) {}
   SampleReader(const SampleReader&) = delete;
   SampleReader& operator=(const SampleReader&) = delete;
 
@@ -81,8 +57,10 @@ class SampleReader {
   void read(const SampleKey& key, Sample& sample);
 
  private:
+  void apply_recipe(const SampleKey& key, const StoredImage& image, const Sample& sample) const;
+
   const Pipeline& pipeline_;
-  std::optional<RecipeStep> recipe_;
+  StoredImage image_;
 };
 
 }  // namespace lockstep::data

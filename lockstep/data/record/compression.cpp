@@ -227,7 +227,9 @@ void append_all(ByteSource& source, const InputFile& file, Compression compressi
     }
     bytes.resize(done + got);
     if (got == 0) return;
-    step = std::max(kOutputBytes, bytes.size() / 2);
+    // Usually only the end is left, for which there is room.
+    step = bytes.capacity() > bytes.size() ? bytes.capacity() - bytes.size()
+                                           : std::max(kOutputBytes, bytes.size() / 2);
   }
 }
 

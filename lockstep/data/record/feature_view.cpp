@@ -176,6 +176,12 @@ void find_features(std::string_view record, std::span<const std::string> names,
   });
 }
 
+FeatureView find_feature(std::string_view record, const std::string& name) {
+  FeatureView feature;
+  find_features(record, {&name, 1}, {&feature, 1});
+  return feature;
+}
+
 FeatureView::FeatureView(std::string_view entry, std::string_view value, int values)
     : entry_(entry) {
   translating_errors([&] {

@@ -85,6 +85,9 @@ class FeatureView {
 void find_features(std::string_view record, std::span<const std::string> names,
                    std::span<FeatureView> features);
 
+/// The feature called `name`. Throws MalformedExample.
+FeatureView find_feature(std::string_view record, const std::string& name);
+
 /// Calls visit(name, feature) for every feature of the record, in its order. If several have the
 /// same name, the last one counts. Throws MalformedExample.
 void for_each_feature(

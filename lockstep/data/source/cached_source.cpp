@@ -1,7 +1,6 @@
 #include "lockstep/data/source/cached_source.h"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/record/record_frame.h"
 
 namespace lockstep::data {
@@ -18,15 +18,8 @@ namespace {
 
 /// Identifies the records in the header of a cache file.
 std::string content_of(const RecordSource& source) {
-  const SampleSpec& spec = source.spec();
-  return fmt::format("{} records of {}, as {} [{}] with {} classes and {} targets", source.size(),
-                     source.description(), source.has_images() ? "pixels" : "floats",
-                     fmt::join(spec.shape, ", "), spec.classes, spec.targets);
-}
-
-template <typename T>
-std::span<T> as(std::span<std::byte> bytes) {
-  return {reinterpret_cast<T*>(bytes.data()), bytes.size() / sizeof(T)};
+  return fmt::format("{} records of {}, as {} {}", source.size(), source.description(),
+                     source.has_images() ? "pixels" : "floats", to_string(source.spec()));
 }
 
 }  // namespace
@@ -52,25 +45,28 @@ CachedSource::CachedSource(std::shared_ptr<const RecordSource> source,
 
 std::size_t CachedSource::record_bytes() const {
   const SampleSpec& spec = source().spec();
-  const auto features = static_cast<std::size_t>(spec.feature_count());
-  const std::size_t bytes =
-      source().has_images() ? (features + 3) / 4 * 4 : features * sizeof(float);
-  return static_cast<std::size_t>(spec.targets) * sizeof(float) + sizeof(Sample::label) + bytes;
+  std::size_t bytes = spec.weighted ? sizeof(Sample::weight) : 0;
+  for (const TensorSpec& target : spec.targets) bytes += target.bytes();
+  for (const TensorSpec& input : spec.inputs) bytes += input.bytes();
+  if (source().has_images())
+    bytes -= spec.inputs.front().bytes() - static_cast<std::size_t>(spec.feature_count());
+  return bytes;
 }
 
 std::vector<std::byte> CachedSource::make(std::int64_t record_id) const {
-  const SampleSpec& spec = source().spec();
-  std::vector<std::byte> record(record_bytes());
-  const auto label_at = static_cast<std::size_t>(spec.targets) * sizeof(float);
-  const auto features = std::span(record).subspan(label_at + sizeof(Sample::label));
-  Sample sample;
-  sample.targets = as<float>(std::span(record).first(label_at));
-  if (source().has_images())
-    sample.pixels = as<std::uint8_t>(features).first(spec.feature_count());
-  else
-    sample.features = as<float>(features);
+  Batch one(source().spec(), 1, source().has_images());
+  Sample sample = one.sample();
   source().read(record_id, sample);
-  std::memcpy(record.data() + label_at, &sample.label, sizeof(sample.label));
+  std::vector<std::byte> record;
+  record.reserve(record_bytes());
+  for (const TensorArray& target : one.targets)
+    record.insert(record.end(), target.bytes.begin(), target.bytes.end());
+  if (source().spec().weighted) {
+    const auto weight = std::as_bytes(std::span(&sample.weight, 1));
+    record.insert(record.end(), weight.begin(), weight.end());
+  }
+  for (const TensorArray& input : one.inputs)
+    record.insert(record.end(), input.bytes.begin(), input.bytes.end());
   return record;
 }
 
@@ -79,21 +75,27 @@ void CachedSource::place(std::span<const std::byte> record, Sample& sample) cons
     if (bytes > 0) std::memcpy(to, record.data(), bytes);
     record = record.subspan(bytes);
   };
-  take(sample.targets.data(), sample.targets.size_bytes());
-  take(&sample.label, sizeof(sample.label));
-  if (!has_images()) return take(sample.features.data(), sample.features.size_bytes());
-  const std::span image(reinterpret_cast<const std::uint8_t*>(record.data()),
-                        static_cast<std::size_t>(spec().feature_count()));
-  sample.set_image(image, normalization());
+  const auto take_tensor = [&](const TensorView& view) {
+    take(view.data, view.elements * element_bytes(view.type));
+  };
+  for (const TensorView& target : sample.targets) take_tensor(target);
+  if (spec().weighted) take(&sample.weight, sizeof(sample.weight));
+  if (has_images()) {
+    const auto bytes = static_cast<std::size_t>(spec().feature_count());
+    sample.set_image_view({reinterpret_cast<const std::uint8_t*>(record.data()), bytes},
+                          normalization());
+    record = record.subspan(bytes);
+  }
+  for (const TensorView& input : std::span(sample.inputs).subspan(has_images() ? 1 : 0))
+    take_tensor(input);
 }
 
 void CachedSource::read(std::int64_t record_id, Sample& sample) const {
+  thread_local std::vector<std::byte> record;  // a StoredImage may be a view of it
   auto* const state = states_ ? &states_[record_id] : nullptr;
-  if (state == nullptr || state->load(std::memory_order_acquire) == State::kept) {
-    thread_local std::vector<std::byte> scratch;
-    return place(store_->get(record_id, scratch), sample);
-  }
-  const std::vector<std::byte> record = make(record_id);
+  if (state == nullptr || state->load(std::memory_order_acquire) == State::kept)
+    return place(store_->get(record_id, record), sample);
+  record = make(record_id);
   // A record that cannot be stored remains claimed: every reader then makes it.
   if (State missing = State::missing; state->compare_exchange_strong(missing, State::claimed)) {
     store_->put(record_id, record);

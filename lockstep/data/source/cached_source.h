@@ -106,8 +106,8 @@ class CachedSource final : public WrappedSource {
  private:
   enum class State : std::uint8_t { missing, claimed, kept };
 
-  /// Size of a cached record: targets, label, then features or pixels, rounded up to a multiple
-  /// of 4.
+  /// Size of a cached record: targets, the weight if there is one, then inputs, the first as pixels
+  /// if the records are images.
   std::size_t record_bytes() const;
   std::vector<std::byte> make(std::int64_t record_id) const;
   void place(std::span<const std::byte> record, Sample& sample) const;

@@ -1,9 +1,11 @@
 // Parsing of text with separated columns, and the meaning of its columns.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -23,6 +25,17 @@ class CsvRows {
   /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
   /// for misplaced quotes.
   bool next();
+  /// The same for a row that consists of `numbers.size()` plain numbers, such as -12.5, of up to 18
+  /// digits, which become `numbers`, exactly. Several times as fast. false, without advancing, for
+  /// any other row, and if accept() is false then.
+  template <typename Accept>
+  bool next_numbers(std::span<double> numbers, Accept accept) {
+    const char* const end = parse_numbers(numbers);
+    if (end == nullptr || !accept()) return false;
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    line_ = next_line_++;
+    return true;
+  }
   /// The fields of the row, without quotes; valid until next().
   const std::vector<std::string_view>& fields() const { return fields_; }
   /// The line of the file, from 1, where the row starts.
@@ -33,11 +46,14 @@ class CsvRows {
                          std::string_view actual) const;
 
  private:
+  /// The end of the row; null if it is not one of plain numbers.
+  const char* parse_numbers(std::span<double> numbers) const;
   std::string_view take_quoted();
   std::string_view take_plain();
   bool at_end_of_line() const { return rest_.empty() || rest_.front() == '\n'; }
   void skip_blanks();
 
+  std::array<bool, 256> ends_field_ = {};  // a separator, the end of the line, or a quote
   std::string file_;
   char separator_;
   std::string_view blank_;  // what is skipped around fields
@@ -64,7 +80,8 @@ bool has_decimal_comma(std::string_view field);
 struct CsvLayout {
   bool has_header = false;         ///< the first row is not a record
   std::vector<std::string> names;  ///< names of all columns: the header's, or their numbers from 1
-  std::vector<std::size_t> features;  ///< column indices, from 0
+  std::vector<std::size_t> features;  ///< columns that features are made of, from 0, each once
+  std::vector<std::size_t> plain;     ///< those of them that no schema describes
   std::vector<std::size_t> targets;   ///< columns of regression targets
   std::optional<std::size_t> label;   ///< set if there are no targets
   std::vector<bool> is_categorical;   ///< for all columns
@@ -72,8 +89,14 @@ struct CsvLayout {
   std::vector<std::string> classes;
   std::int64_t announced_records = 0;  ///< number of records stated by such a header; 0: not stated
 
-  /// Throws Error (data) for an ambiguous file, Error (input) for options that do not match it.
-  static CsvLayout of(std::string_view text, const std::string& file, const CsvOptions& options);
+  /// `known`: the schema of the training table, or of a features file; null if there is neither.
+  /// `origin` names the training table. Throws Error (data) for an ambiguous file and for one that
+  /// lacks columns of the training table, Error (input) for options that do not match it.
+  static CsvLayout of(std::string_view text, const std::string& file, const CsvOptions& options,
+                      const TableSchema* known = nullptr, const std::string& origin = {});
+
+  /// The column of this name or number; nullopt if there is none.
+  std::optional<std::size_t> find(const std::string& name) const;
 };
 
 }  // namespace lockstep::data

@@ -5,31 +5,26 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/csv_layout.h"
 #include "lockstep/data/source/file_options.h"
+#include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
-
-/// The values and classes of a table. A table with `like` uses those of another table.
-struct CsvVocabulary {
-  std::vector<std::string> columns;  ///< names of the feature columns
-  /// Sorted values of each categorical column.
-  std::map<std::string, std::vector<std::string>, std::less<>> values;
-  std::vector<std::string> class_names;  ///< if known
-  bool labels_are_words = false;         ///< the labels are class names, sorted
-  std::int64_t classes = 0;
-};
 
 /// A comma-separated file (RFC 4180; or with another separator), kept in memory. By default, the
 /// last column is the label and the others are features, [F]. Labels are class numbers from 0, or
 /// words, which are numbered in alphabetical order regardless of row order. A categorical column is
-/// one-hot encoded: one feature per value, in the same order. Features are in the order of their
-/// columns.
+/// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
+/// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
+/// columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
@@ -56,18 +51,21 @@ class CsvSource final : public RecordSource {
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
-  /// The path; also that no record has class 0, if the labels are numbers.
-  std::string description() const override { return file_.string() + label_text_; }
-  std::vector<std::string> class_names() const override { return vocabulary_.class_names; }
-  bool counts_classes() const override { return vocabulary_.class_names.empty(); }
+  /// The path; also that no record has class 0, if the labels are numbers, and the preparation.
+  std::string description() const override {
+    return file_.string() + label_text_ + schema_.preparation();
+  }
+  std::string preparation() const override { return schema_.preparation(); }
+  std::vector<std::string> class_names() const override { return schema_.class_names; }
+  bool counts_classes() const override { return schema_.class_names.empty() && !is_known_; }
   /// "width", or "color=red" for a value of a categorical column; [F].
   std::vector<std::string> feature_names() const override;
-  std::vector<std::string> target_names() const override;
+  std::vector<std::string> target_names() const override { return schema_.targets; }
+  std::shared_ptr<const TableSchema> table() const override { return table_; }
 
-  const CsvVocabulary& vocabulary() const { return vocabulary_; }
-  /// Whether this table alone determines the numbers of its categorical values, so that another
-  /// table would number them differently.
-  bool has_words_of_its_own() const;
+  /// Whether this table alone determines the numbers of its categorical values, or how its columns
+  /// are scaled, so that another table would be read differently.
+  bool is_self_taught() const { return is_self_taught_; }
 
  private:
   using Report = std::function<void(const Error&)>;
@@ -77,28 +75,50 @@ class CsvSource final : public RecordSource {
   /// Calls use(). With a report, its Error is reported instead of thrown.
   template <typename Use>
   void attempt(Use use) const;
+  /// The schema of the training table; nullopt if this is one.
+  std::optional<TableSchema> trained_schema();
+  /// Completes a features file, or nothing, by the options.
+  void describe_columns();
   void learn_vocabulary(CsvRows rows);
-  void take_vocabulary(const CsvVocabulary& known);
+  void index_words();
   void set_spec();
+  void add_rows(CsvRows rows);
   void add_row(const CsvRows& rows);
+  void add_feature(const CsvRows& rows, std::size_t index);
+  void store_rows();
   void fail_word(const CsvRows& rows, std::size_t column);
   void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
-  float number(const CsvRows& rows, std::size_t column);
+  double number(const CsvRows& rows, std::size_t column, const TableFeature& feature);
   /// What is expected instead of a field that is not a number.
   std::string number_text(const CsvRows& rows, std::size_t column) const;
-  float value_number(const CsvRows& rows, std::size_t column) const;
+  double category(const CsvRows& rows, std::size_t index, std::string_view word) const;
   std::int32_t class_number(const CsvRows& rows);
+  /// The class of a number; nullopt if it is none.
+  std::optional<std::int32_t> class_of(double number) const;
 
   std::filesystem::path file_;
   CsvOptions options_;
   CsvLayout layout_;
-  CsvVocabulary vocabulary_;
+  TableSchema schema_;
+  bool is_known_ = false;  // the schema is that of a training table
+  std::string origin_;     // of the vocabulary, for messages
+  std::shared_ptr<const TableSchema> table_;
+  bool is_self_taught_ = false;
   SampleSpec spec_;
-  std::vector<std::size_t> widths_;  // [columns]: number of features per column
+  std::vector<std::vector<std::size_t>> sources_;  // [features]: their columns
+  std::vector<bool> requires_number_;              // [columns]
+  std::vector<std::size_t> stored_widths_;         // [features]
+  bool is_stored_as_read_ = false;                 // no feature needs expand()
   std::int64_t records_ = 0;
-  std::vector<float> values_;  // [N, columns]: numbers; for words, their index in the vocabulary
+  std::size_t stride_ = 0;
+  std::vector<double> raw_;    // [rows, stride], before they are stored
+  std::vector<float> values_;  // [N, stride]
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
+  // While the table is read: the numbers of words, by feature, and of classes.
+  using Places = std::unordered_map<std::string_view, std::int32_t>;
+  std::vector<Places> places_;
+  Places class_places_;
   std::string label_text_;
   bool missing_is_reported_ = false;
   std::map<std::size_t, bool> words_are_reported_;  // of columns with words: all of them as one

@@ -17,14 +17,30 @@ namespace {
 
 constexpr int kDatasetVersion = 1;
 
+nlohmann::ordered_json to_json(const std::vector<TensorSpec>& tensors) {
+  auto json = nlohmann::ordered_json::array();
+  for (const TensorSpec& tensor : tensors) {
+    json.push_back(
+        {{"name", tensor.name}, {"type", to_string(tensor.type)}, {"shape", tensor.shape}});
+    if (tensor.classes > 0) json.back()["classes"] = tensor.classes;
+  }
+  return json;
+}
+
 nlohmann::ordered_json to_json(const PartDescription& part) {
   // Omits the required fields of a description, so that older versions also refuse it.
   if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
-  nlohmann::ordered_json json = {{"records", part.records},
-                                 {"input_feature", part.input_feature},
-                                 {"label_feature", part.label_feature},
-                                 {"shape", part.shape},
-                                 {"classes", part.classes}};
+  nlohmann::ordered_json json = {{"records", part.records}};
+  if (part.tensors.inputs.empty()) {
+    json["input_feature"] = part.input_feature;
+    json["label_feature"] = part.label_feature;
+    json["shape"] = part.shape;
+    json["classes"] = part.classes;
+  } else {
+    json["inputs"] = to_json(part.tensors.inputs);
+    json["targets"] = to_json(part.tensors.targets);
+    if (part.tensors.weighted) json["weighted"] = true;
+  }
   if (!part.class_names.empty()) json["class_names"] = part.class_names;
   if (!part.feature_names.empty()) json["feature_names"] = part.feature_names;
   if (!part.target_names.empty()) json["target_names"] = part.target_names;
@@ -32,21 +48,57 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
   return json;
 }
 
+// nlohmann-json would convert other numbers, even those that no integer can represent.
+std::int64_t integer_of(const nlohmann::json& value) {
+  return value.get_ref<const nlohmann::json::number_integer_t&>();
+}
+
+std::vector<std::int64_t> extents_of(const nlohmann::json& json) {
+  std::vector<std::int64_t> shape;
+  for (const nlohmann::json& extent : json.at("shape").get_ref<const nlohmann::json::array_t&>())
+    shape.push_back(integer_of(extent));
+  return shape;
+}
+
+std::vector<TensorSpec> tensors_of(const nlohmann::json& json, const std::string& where) {
+  std::vector<TensorSpec> tensors;
+  for (const nlohmann::json& tensor : json.get_ref<const nlohmann::json::array_t&>())
+    tensors.push_back(
+        {.name = tensor.at("name").get<std::string>(),
+         .type = parse_element_type(where, tensor.at("type").get<std::string>()),
+         .shape = extents_of(tensor),
+         .classes = tensor.contains("classes") ? integer_of(tensor.at("classes")) : 0});
+  return tensors;
+}
+
+/// The described tensors, of which the first ones are in the fields for one input and one label.
+void take_tensors(const nlohmann::json& json, const std::string& where, PartDescription& part) try {
+  part.tensors = {.inputs = tensors_of(json.at("inputs"), where),
+                  .targets = tensors_of(json.at("targets"), where),
+                  .weighted = json.value("weighted", false)};
+  check_spec(part.tensors, where);
+  part.input_feature = part.tensors.inputs.front().name;
+  if (!part.tensors.targets.empty()) part.label_feature = part.tensors.targets.front().name;
+  part.shape = part.tensors.shape();
+  part.classes = part.tensors.classes();
+} catch (const Error& error) {
+  throw Error(ErrorCategory::data, error.message());
+}
+
 PartDescription from_json(const nlohmann::json& json, const std::string& where) {
   PartDescription part;
   part.is_complete = !json.value("incomplete", false);
   json.at("files").get_to(part.files);
   if (!part.is_complete) return part;
-  // nlohmann-json would convert other numbers, even those that no integer can represent.
-  const auto integer = [](const nlohmann::json& value) -> std::int64_t {
-    return value.get_ref<const nlohmann::json::number_integer_t&>();
-  };
-  part.records = integer(json.at("records"));
-  json.at("input_feature").get_to(part.input_feature);
-  json.at("label_feature").get_to(part.label_feature);
-  for (const nlohmann::json& extent : json.at("shape").get_ref<const nlohmann::json::array_t&>())
-    part.shape.push_back(integer(extent));
-  part.classes = integer(json.at("classes"));
+  part.records = integer_of(json.at("records"));
+  if (json.contains("inputs")) {
+    take_tensors(json, where, part);
+  } else {
+    json.at("input_feature").get_to(part.input_feature);
+    json.at("label_feature").get_to(part.label_feature);
+    part.shape = extents_of(json);
+    part.classes = integer_of(json.at("classes"));
+  }
   if (part.classes < 0 || part.classes > std::numeric_limits<std::int32_t>::max())
     throw Error(ErrorCategory::data, where, "expected a number of classes from 0 to 2^31 - 1",
                 fmt::format("got {}", part.classes));
@@ -61,7 +113,8 @@ PartDescription from_json(const nlohmann::json& json, const std::string& where) 
 bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
          shape == other.shape && classes == other.classes && class_names == other.class_names &&
-         feature_names == other.feature_names && target_names == other.target_names;
+         feature_names == other.feature_names && target_names == other.target_names &&
+         tensors == other.tensors;
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/data/sample_spec.h"
+
 namespace lockstep::data {
 
 /// Name of the description file in a directory of shards.
@@ -26,6 +28,9 @@ struct PartDescription {
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
   std::vector<std::string> feature_names = {};  ///< of a table, [F]; empty if unknown
   std::vector<std::string> target_names = {};   ///< likewise
+  /// The tensors, each in the Example feature of its name, unless they are one input and one label;
+  /// then empty. The fields above describe the first input and the first target.
+  SampleSpec tensors = {};
   /// False from the time when a conversion starts to replace the files until all are replaced.
   /// After an interruption, some files may be old and others new: then only `files` is known.
   bool is_complete = true;

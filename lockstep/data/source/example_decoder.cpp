@@ -4,11 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <initializer_list>
 #include <limits>
-#include <map>
 #include <string>
-#include <unordered_map>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -21,20 +18,10 @@ namespace lockstep::data {
 namespace {
 
 ImageRecipe recipe_as_stored(const SampleSpec& spec) {
-  LOCKSTEP_CHECK_OP(spec.shape.size(), ==, 3U);
-  return ImageRecipe::parse("none", static_cast<int>(spec.shape[0]),
-                            static_cast<int>(spec.shape[1]), static_cast<int>(spec.shape[2]));
-}
-
-std::span<const std::uint8_t> bytes_of(std::string_view text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
-}
-
-/// "it has 12 bytes", or the format of an image that is not supported.
-std::string bytes_text(std::string_view bytes) {
-  const auto format = unsupported_image_format(bytes_of(bytes));
-  return format ? fmt::format("it is a {} image, which is not supported: convert it", *format)
-                : fmt::format("it has {} bytes", bytes.size());
+  const std::vector<std::int64_t>& shape = spec.shape();
+  LOCKSTEP_CHECK_OP(shape.size(), ==, 3U);
+  return ImageRecipe::parse("none", static_cast<int>(shape[0]), static_cast<int>(shape[1]),
+                            static_cast<int>(shape[2]));
 }
 
 std::string values_of(const FeatureView& feature) {
@@ -42,26 +29,83 @@ std::string values_of(const FeatureView& feature) {
                      feature_kind_name(feature.kind()));
 }
 
-FeatureView find_feature(std::string_view record, const std::string& name) {
-  FeatureView feature;
-  find_features(record, {&name, 1}, {&feature, 1});
-  return feature;
+}  // namespace
+
+ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std::string> features)
+    : spec_(std::move(spec)),
+      count_(static_cast<std::size_t>(spec_.feature_count())),
+      input_(input),
+      names_(std::move(features)) {
+  LOCKSTEP_CHECK_OP(names_.size(), ==,
+                    spec_.inputs.size() + spec_.targets.size() + (spec_.weighted ? 1 : 0));
+  if (input == InputKind::encoded_image) as_stored_.emplace(recipe_as_stored(spec_));
+}
+
+namespace {
+
+/// Decodes the values of any tensor but an image.
+std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::string& name,
+                                           const FeatureView& feature, const TensorView& view) {
+  const auto problem = [&](const std::string& what) {
+    return SampleProblem{fmt::format("expected {} in {}", what, name), values_of(feature)};
+  };
+  const std::size_t count = view.elements;
+  if (tensor.type == ElementType::float32) {
+    if (feature.kind() != FeatureKind::floats || feature.size() != count)
+      return problem(fmt::format("{} floats", count));
+    feature.copy_floats(view.as<float>());
+    return std::nullopt;
+  }
+  if (tensor.type == ElementType::uint8) {
+    const auto bytes = feature.single_bytes();
+    if (!bytes || bytes->size() != count) return problem(fmt::format("{} raw bytes", count));
+    std::ranges::copy(bytes_of(*bytes), view.as<std::uint8_t>().begin());
+    return std::nullopt;
+  }
+  const std::int64_t limit = tensor.classes > 0 ? tensor.classes - 1
+                             : tensor.type == ElementType::int32
+                                 ? std::numeric_limits<std::int32_t>::max()
+                                 : std::numeric_limits<std::int64_t>::max();
+  const std::int64_t least = tensor.classes > 0 ? 0 : -limit - 1;
+  const auto store = [&](std::size_t index, std::int64_t value) -> std::optional<SampleProblem> {
+    if (value < least || value > limit)
+      return SampleProblem{fmt::format("expected a {} from {} to {} in {}",
+                                       tensor.classes > 0 ? "label" : "number", least, limit, name),
+                           fmt::format("it is {}", value)};
+    if (tensor.type == ElementType::int32)
+      view.as<std::int32_t>()[index] = static_cast<std::int32_t>(value);
+    else
+      view.as<std::int64_t>()[index] = value;
+    return std::nullopt;
+  };
+  if (count == 1) {
+    const auto value = feature.single_int64();
+    return value ? store(0, *value) : problem("one integer");
+  }
+  thread_local FeatureValues values;
+  feature.copy_to(values);
+  if (values.int64s.size() != count) return problem(fmt::format("{} integers", count));
+  for (std::size_t i = 0; i < count; ++i)
+    if (auto wrong = store(i, values.int64s[i])) return wrong;
+  return std::nullopt;
+}
+
+std::optional<SampleProblem> decode_weight(const FeatureView& feature, float& weight) {
+  if (feature.kind() != FeatureKind::floats || feature.size() != 1)
+    return SampleProblem{fmt::format("expected one float in {}", kWeightFeature),
+                         values_of(feature)};
+  feature.copy_floats({&weight, 1});
+  if (weight >= 0) return std::nullopt;
+  return SampleProblem{fmt::format("expected a weight of 0 or more in {}", kWeightFeature),
+                       fmt::format("it is {}", weight)};
 }
 
 }  // namespace
 
-ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
-                               std::string label_feature)
-    : spec_(std::move(spec)),
-      count_(static_cast<std::size_t>(spec_.feature_count())),
-      input_(input),
-      names_{std::move(input_feature), std::move(label_feature)} {
-  if (input == InputKind::encoded_image) as_stored_.emplace(recipe_as_stored(spec_));
-}
-
 std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sample& sample) const {
   try {
-    std::array<FeatureView, 2> found;
+    thread_local std::vector<FeatureView> found;
+    found.resize(names_.size());
     find_features(record, names_, found);
     for (std::size_t i = 0; i < names_.size(); ++i) {
       if (found[i].kind() == FeatureKind::missing) {
@@ -70,23 +114,46 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
       }
     }
     if (auto problem = decode_input(found[0], sample)) return problem;
-    return decode_label(found[1], sample);
+    const std::size_t inputs = spec_.inputs.size();
+    for (std::size_t i = 1; i < inputs; ++i)
+      if (auto problem = decode_values(spec_.inputs[i], names_[i], found[i], sample.inputs[i]))
+        return problem;
+    for (std::size_t i = 0; i < spec_.targets.size(); ++i)
+      if (auto problem = decode_values(spec_.targets[i], names_[inputs + i], found[inputs + i],
+                                       sample.targets[i]))
+        return problem;
+    return spec_.weighted ? decode_weight(found.back(), sample.weight) : std::nullopt;
   } catch (const MalformedExample& error) {
     return SampleProblem{"expected a tf.train.Example", error.what()};
   } catch (const Error& error) {
-    return SampleProblem{fmt::format("expected a usable image in {}", input_feature()),
-                         error.what()};
+    return unusable_image(error);
+  }
+}
+
+SampleProblem ExampleDecoder::unusable_image(const Error& error) const {
+  return {fmt::format("expected a usable image in {}", input_feature()), error.what()};
+}
+
+std::optional<SampleProblem> ExampleDecoder::check_header(const StoredImage& image) const {
+  if (!image.is_encoded) return std::nullopt;
+  try {
+    ImageDecoder().open(image.bytes);
+    return std::nullopt;
+  } catch (const Error& error) {
+    return unusable_image(error);
   }
 }
 
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature,
                                                           Sample& sample) const {
+  if (spec_.inputs.front().type != ElementType::float32)
+    return decode_values(spec_.inputs.front(), input_feature(), feature, sample.inputs.front());
   if (input_ == InputKind::floats) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count_)
       return SampleProblem{fmt::format("expected {} floats in {} for shape [{}]", count_,
-                                       input_feature(), fmt::join(spec_.shape, ", ")),
+                                       input_feature(), fmt::join(spec_.shape(), ", ")),
                            values_of(feature)};
-    feature.copy_floats(sample.features);
+    feature.copy_floats(sample.features());
     return std::nullopt;
   }
   const auto bytes = feature.single_bytes();
@@ -98,45 +165,24 @@ std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& fea
     return std::nullopt;
   }
   if (bytes && bytes->size() == count_) {
-    sample.set_image(bytes_of(*bytes));
+    sample.set_image_view(bytes_of(*bytes));
     return std::nullopt;
   }
   return SampleProblem{fmt::format("expected {} raw bytes in {} for shape [{}]", count_,
-                                   input_feature(), fmt::join(spec_.shape, ", ")),
+                                   input_feature(), fmt::join(spec_.shape(), ", ")),
                        bytes ? bytes_text(*bytes) : values_of(feature)};
 }
 
 void ExampleDecoder::decode_image(std::string_view bytes, Sample& sample) const {
   thread_local ImageScratch scratch;
-  if (sample.images != nullptr)
-    sample.images->take_encoded(bytes_of(bytes), sample);
-  else if (!sample.pixels.empty())
-    as_stored_->apply(bytes_of(bytes), {}, sample.pixels, scratch);
-  else
-    as_stored_->apply(bytes_of(bytes), {}, sample.features, scratch);
-}
-
-std::optional<SampleProblem> ExampleDecoder::decode_label(const FeatureView& feature,
-                                                          Sample& sample) const {
-  if (spec_.classes == 0) {
-    if (feature.kind() == FeatureKind::floats && feature.size() == sample.targets.size()) {
-      feature.copy_floats(sample.targets);
-      return std::nullopt;
-    }
-    return SampleProblem{fmt::format("expected {} floats in {}", spec_.targets, label_feature()),
-                         values_of(feature)};
+  if (sample.image != nullptr) {
+    sample.image->bytes = bytes_of(bytes);
+    sample.image->is_encoded = true;
+  } else if (!sample.pixels().empty()) {
+    as_stored_->apply(bytes_of(bytes), {}, sample.pixels(), scratch);
+  } else {
+    as_stored_->apply(bytes_of(bytes), {}, sample.features(), scratch);
   }
-  const auto label = feature.single_int64();
-  if (!label)
-    return SampleProblem{fmt::format("expected one integer in {}", label_feature()),
-                         values_of(feature)};
-  if (*label < 0 || *label >= spec_.classes) {
-    return SampleProblem{
-        fmt::format("expected a label from 0 to {} in {}", spec_.classes - 1, label_feature()),
-        fmt::format("it is {}", *label)};
-  }
-  sample.label = static_cast<std::int32_t>(*label);
-  return std::nullopt;
 }
 
 std::optional<SampleProblem> read_class(std::string_view record, const std::string& label_feature,
@@ -158,212 +204,16 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
   }
 }
 
+std::string bytes_text(std::string_view bytes) {
+  const auto format = unsupported_image_format(bytes_of(bytes));
+  return format ? fmt::format("it is a {} image, which is not supported: convert it", *format)
+                : fmt::format("it has {} bytes", bytes.size());
+}
+
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes) {
   const auto format = image_format_of(bytes_of(bytes));
   if (!format) return std::nullopt;
   return *format == ImageFormat::jpeg ? "JPEG" : "PNG";
-}
-
-namespace {
-
-using Names = std::initializer_list<std::string>;
-
-/// The first of the default names that the record has.
-std::string usual_feature(std::string_view record, Names names, const char* option,
-                          const std::string& where) {
-  for (const std::string& name : names) {
-    if (find_feature(record, name).kind() != FeatureKind::missing) return name;
-  }
-  throw Error(
-      ErrorCategory::input, where,
-      fmt::format("expected {}, or one of the default features {}", option, fmt::join(names, ", ")),
-      "the record has " + feature_list(record));
-}
-
-/// [H, W, C] from the integer features of the image, if they exist and match.
-std::vector<std::int64_t> shape_in_record(std::string_view record, std::size_t bytes) {
-  std::vector<std::int64_t> shape;
-  std::int64_t count = 1;
-  for (const char* name : {"image/height", "image/width", "image/channels"}) {
-    const auto extent = find_feature(record, name).single_int64();
-    if (!extent || *extent < 1 || *extent > static_cast<std::int64_t>(bytes)) return {};
-    shape.push_back(*extent);
-    count *= *extent;
-    if (count > static_cast<std::int64_t>(bytes)) return {};
-  }
-  return count == static_cast<std::int64_t>(bytes) ? shape : std::vector<std::int64_t>{};
-}
-
-std::vector<std::int64_t> shape_of_image(std::string_view bytes, const std::string& name,
-                                         const std::string& where) {
-  try {
-    const ImageHeader header = ImageDecoder().open(bytes_of(bytes));
-    return {header.height, header.width, header.channels};
-  } catch (const Error& error) {
-    throw Error(ErrorCategory::data, where, fmt::format("expected a usable image in {}", name),
-                error.what());
-  }
-}
-
-/// Raw pixels may start like an encoded image; an explicit shape then decides.
-InputKind kind_of(const FeatureView& input, const std::vector<std::int64_t>& told_shape) {
-  if (input.kind() != FeatureKind::bytes) return InputKind::floats;
-  if (input.size() != 1 || !encoded_image_kind(input.bytes())) return InputKind::pixels;
-  const bool is_stored = !told_shape.empty() && static_cast<std::int64_t>(input.bytes().size()) ==
-                                                    SampleSpec{told_shape, 0, 0}.feature_count();
-  return is_stored ? InputKind::pixels : InputKind::encoded_image;
-}
-
-/// Reads only the header of an image: its processing is not known yet.
-class HeaderStep final : public ImageStep {
- public:
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {}
-  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
-    ImageDecoder().open(file);
-  }
-};
-
-std::vector<std::int64_t> shape_of(const FeatureView& input, const std::string& name,
-                                   std::string_view record, const std::string& where) {
-  if (input.kind() == FeatureKind::floats && input.size() > 0)
-    return {static_cast<std::int64_t>(input.size())};
-  if (input.kind() != FeatureKind::bytes || input.size() != 1) {
-    throw Error(ErrorCategory::data, where,
-                fmt::format("expected one value of bytes, or floats, in {}", name),
-                fmt::format("it has {} of kind {}", input.size(), feature_kind_name(input.kind())));
-  }
-  if (encoded_image_kind(input.bytes())) return shape_of_image(input.bytes(), name, where);
-  auto shape = shape_in_record(record, input.bytes().size());
-  if (shape.empty() && unsupported_image_format(bytes_of(input.bytes())))
-    throw Error(ErrorCategory::data, where, fmt::format("expected a JPEG or PNG image in {}", name),
-                bytes_text(input.bytes()));
-  if (shape.empty()) {
-    throw Error(
-        ErrorCategory::input, where,
-        fmt::format(
-            "expected --input-shape for the raw bytes in {}, or a dataset.json next to the file",
-            name),
-        fmt::format("there are {} bytes and neither", input.bytes().size()));
-  }
-  return shape;
-}
-
-/// Fails now, instead of in the middle of an epoch, if the first record does not match.
-void check_record(const RecordSchema& schema, std::string_view record, const std::string& where) {
-  SampleSpec spec = schema.spec;
-  if (spec.targets == 0 && spec.classes == 0)
-    spec.classes = std::numeric_limits<std::int32_t>::max();
-  const ExampleDecoder decoder(spec, schema.input, schema.input_feature, schema.label_feature);
-  HeaderStep header;
-  std::vector<float> features(
-      schema.input == InputKind::floats ? static_cast<std::size_t>(spec.feature_count()) : 0);
-  std::vector<float> targets(spec.targets);
-  Sample sample{features, 0, targets};
-  sample.images = &header;
-  if (const auto problem = decoder.decode(record, sample))
-    throw Error(ErrorCategory::data, where, problem->expected, problem->actual);
-}
-
-/// The part of each file in the dataset.json of `directory`, without the names of the other files.
-std::unordered_map<std::string, PartDescription> parts_by_file(
-    const std::filesystem::path& directory) {
-  std::unordered_map<std::string, PartDescription> parts;
-  const auto described = read_dataset_json(directory);
-  if (!described) return parts;
-  for (const auto& [name, part] : *described) {
-    PartDescription without_files = part;
-    without_files.files.clear();
-    for (const std::string& file : part.files) parts.emplace(file, without_files);
-  }
-  return parts;
-}
-
-void check_options(const TFRecordOptions& options) {
-  const auto positive = [](std::int64_t extent) { return extent > 0; };
-  if (!std::all_of(options.input_shape.begin(), options.input_shape.end(), positive) ||
-      options.classes < 0) {
-    throw Error(
-        ErrorCategory::input, "TFRecord options", "expected a positive shape and class count",
-        fmt::format("got [{}] and {}", fmt::join(options.input_shape, ", "), options.classes));
-  }
-}
-
-}  // namespace
-
-std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files) {
-  // Indexed by file: a directory may have a hundred thousand.
-  std::map<std::filesystem::path, std::unordered_map<std::string, PartDescription>> directories;
-  std::optional<PartDescription> found;
-  for (const auto& file : files) {
-    const auto [directory, is_new] = directories.try_emplace(file.parent_path());
-    if (is_new) directory->second = parts_by_file(file.parent_path());
-    const auto part = directory->second.find(file.filename().string());
-    if (part == directory->second.end()) continue;
-    require_complete(file.parent_path(), file.filename().string(), part->second);
-    if (found && !found->fits(part->second)) {
-      throw Error(
-          ErrorCategory::data, file.string(),
-          fmt::format("expected the features, shape and classes of {}", files.front().string()),
-          fmt::format("{} describes it differently", (file.parent_path() / kDatasetJson).string()));
-    }
-    found = part->second;
-  }
-  return found;
-}
-
-RecordSchema find_schema(const TFRecordOptions& options,
-                         const std::optional<PartDescription>& described, std::string_view record,
-                         const std::string& where) try {
-  check_options(options);
-  const PartDescription known = described.value_or(PartDescription{});
-  RecordSchema schema;
-  schema.input_feature =
-      !options.input_feature.empty() ? options.input_feature : known.input_feature;
-  schema.label_feature =
-      !options.label_feature.empty() ? options.label_feature : known.label_feature;
-  if (schema.input_feature.empty()) {
-    schema.input_feature =
-        usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
-  }
-  if (schema.label_feature.empty()) {
-    schema.label_feature =
-        usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
-  }
-  schema.spec.shape = options.input_shape;
-  if (schema.spec.shape.empty() && schema.input_feature == known.input_feature)
-    schema.spec.shape = known.shape;
-  if (!schema.spec.shape.empty()) check_shape(schema.spec.shape, where);
-  const FeatureView input = find_feature(record, schema.input_feature);
-  schema.input = kind_of(input, schema.spec.shape);
-  if (schema.spec.shape.empty() && input.kind() != FeatureKind::missing) {
-    schema.spec.shape = shape_of(input, schema.input_feature, record, where);
-  }
-  if (schema.input == InputKind::encoded_image && schema.spec.shape.size() != 3)
-    throw Error(ErrorCategory::input, where,
-                fmt::format("expected a shape HxWxC for the images in {}", schema.input_feature),
-                fmt::format("got [{}]", fmt::join(schema.spec.shape, ", ")));
-  const FeatureView label = find_feature(record, schema.label_feature);
-  if (label.kind() == FeatureKind::floats && options.classes == 0) {
-    schema.spec.targets = static_cast<std::int64_t>(label.size());
-  } else {
-    const bool is_known = schema.label_feature == known.label_feature;
-    const bool by_name = options.classes_by_name && is_known && !known.class_names.empty();
-    schema.spec.classes = options.classes > 0 && !by_name ? options.classes
-                          : is_known                      ? known.classes
-                                                          : 0;
-    if (is_known && schema.spec.classes == static_cast<std::int64_t>(known.class_names.size()))
-      schema.class_names = known.class_names;
-  }
-  if (schema.input_feature == known.input_feature &&
-      schema.spec.feature_count() == static_cast<std::int64_t>(known.feature_names.size()))
-    schema.feature_names = known.feature_names;
-  if (schema.label_feature == known.label_feature &&
-      schema.spec.targets == static_cast<std::int64_t>(known.target_names.size()))
-    schema.target_names = known.target_names;
-  check_record(schema, record, where);
-  return schema;
-} catch (const MalformedExample& error) {
-  throw Error(ErrorCategory::data, where, "expected a tf.train.Example", error.what());
 }
 
 }  // namespace lockstep::data

@@ -1,9 +1,7 @@
 // The features of a tf.train.Example that make a sample: finding and decoding them.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,8 +10,6 @@
 #include "lockstep/data/image/transform.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/sample.h"
-#include "lockstep/data/source/dataset_json.h"
-#include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
 
@@ -30,34 +26,41 @@ enum class InputKind {
   encoded_image,  ///< a JPEG or PNG file
 };
 
-/// Decodes one input and one label feature. The label is one integer or, if the spec has targets
-/// instead of classes, that many floats. Images are passed to the sample's ImageStep; without one
-/// they must have the spec's shape.
+/// The feature with a sample's weight, one float.
+inline constexpr const char* kWeightFeature = "sample_weight";
+
+/// Decodes one feature for each tensor of the spec: floats, integers, or one value of raw bytes
+/// (uint8); the first input, if it is float32, is as InputKind says. Encoded images must have the
+/// spec's shape, unless the sample takes them as stored.
 class ExampleDecoder {
  public:
-  ExampleDecoder(SampleSpec spec, InputKind input, std::string input_feature,
-                 std::string label_feature);
+  /// `features`: the names of the inputs, then of the targets, then of the weight if there is one.
+  ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std::string> features);
 
   const SampleSpec& spec() const { return spec_; }
   InputKind input() const { return input_; }
-  const std::string& input_feature() const { return names_[0]; }
-  const std::string& label_feature() const { return names_[1]; }
+  const std::string& input_feature() const { return names_[0]; }  ///< of the first input
+  /// Of the first target, which must exist.
+  const std::string& label_feature() const { return names_.at(spec_.inputs.size()); }
 
   /// Fills `sample`, or returns why the record does not match. Thread-safe; does not allocate on
   /// success.
   std::optional<SampleProblem> decode(std::string_view record, Sample& sample) const;
 
+  /// The problem of an image that cannot be decoded.
+  SampleProblem unusable_image(const Error& error) const;
+  /// Reads the header of the image of a record; nothing of raw pixels.
+  std::optional<SampleProblem> check_header(const StoredImage& image) const;
+
  private:
   std::optional<SampleProblem> decode_input(const FeatureView& feature, Sample& sample) const;
   /// Throws Error for an unusable image.
   void decode_image(std::string_view bytes, Sample& sample) const;
-  std::optional<SampleProblem> decode_label(const FeatureView& feature, Sample& sample) const;
-
   SampleSpec spec_;
   std::size_t count_;  // number of the input's elements
   InputKind input_;
   std::optional<ImageTransform> as_stored_;  // for encoded images
-  std::array<std::string, 2> names_;
+  std::vector<std::string> names_;
 };
 
 /// The class number in `label_feature` of `record`, without an upper limit.
@@ -67,27 +70,7 @@ std::optional<SampleProblem> read_class(std::string_view record, const std::stri
 /// "JPEG" or "PNG" if `bytes` start like such a file, otherwise nullopt.
 std::optional<std::string_view> encoded_image_kind(std::string_view bytes);
 
-/// The features of a sample, and its shape. `spec.classes` is 0 if only a scan of the labels can
-/// determine it.
-struct RecordSchema {
-  std::string input_feature;
-  std::string label_feature;
-  SampleSpec spec;
-  InputKind input = InputKind::floats;
-  std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
-  std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
-  std::vector<std::string> target_names = {};   ///< likewise
-};
-
-/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws
-/// Error (data) if the files belong to parts that do not fit together.
-std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files);
-
-/// The schema of records like `record`, from `options`, then `described`, then the record itself.
-/// `where` is its location, for messages. Throws Error (data) for a record that does not match,
-/// Error (input) if an option is required to interpret it.
-RecordSchema find_schema(const TFRecordOptions& options,
-                         const std::optional<PartDescription>& described, std::string_view record,
-                         const std::string& where);
+/// "it has 12 bytes", or the format of an image that is not supported.
+std::string bytes_text(std::string_view bytes);
 
 }  // namespace lockstep::data

@@ -22,8 +22,9 @@ std::vector<std::string> pieces_of(std::string_view text, char separator) {
 
 namespace {
 
-constexpr std::array<std::string_view, 9> kOptions = {
-    "label", "targets", "columns", "leave_out", "categorical", "header", "sep", "unknown", "like"};
+constexpr std::array<std::string_view, 14> kOptions = {
+    "label", "targets", "columns", "leave_out", "drop",    "categorical", "header",
+    "sep",   "scale",   "missing", "separator", "unknown", "features",    "like"};
 
 /// Sets the option `name`; false if there is no such option.
 bool set_option(CsvOptions& options, std::string_view name, const std::string& value) {
@@ -33,17 +34,24 @@ bool set_option(CsvOptions& options, std::string_view name, const std::string& v
     options.targets = pieces_of(value, ',');
   else if (name == "columns")
     options.columns = pieces_of(value, ',');
-  else if (name == "leave_out")
+  else if (name == "leave_out" || name == "drop")
     options.leave_out = pieces_of(value, ',');
   else if (name == "categorical")
     options.categorical = pieces_of(value, ',');
   else if (name == "like")
     options.like = value;
+  else if (name == "features")
+    options.features = value;
+  else if (name == "scale")
+    options.scale = parse_scale(value);
+  else if (name == "missing")
+    options.missing = MissingValues::parse(value);
   else if (name == "header" && (value == "yes" || value == "no" || value == "auto"))
     options.header = value == "yes"  ? CsvHeader::yes
                      : value == "no" ? CsvHeader::no
                                      : CsvHeader::automatic;
-  else if (name == "sep" && (value == "," || value == ";" || value == "tab" || value == "pipe"))
+  else if ((name == "sep" || name == "separator") &&
+           (value == "," || value == ";" || value == "tab" || value == "pipe"))
     options.separator = value == "tab" ? '\t' : value == "pipe" ? '|' : value.front();
   else if (name == "unknown" && (value == "column" || value == "error"))
     options.unknown_column = value == "column";
@@ -60,11 +68,19 @@ CsvOptions CsvOptions::parse(std::string_view text, const std::string& where) {
     const std::size_t equals = piece.find('=');
     const bool has_value = equals != std::string::npos && equals + 1 < piece.size();
     const std::string_view name = std::string_view(piece).substr(0, equals);
-    if (!has_value || !set_option(options, name, piece.substr(equals + 1)))
+    bool is_set = false;
+    try {
+      is_set = has_value && set_option(options, name, piece.substr(equals + 1));
+    } catch (const Error& error) {
+      throw Error(ErrorCategory::input, where,
+                  fmt::format("{} as {}=", error.message().expected, name), error.message().actual);
+    }
+    if (!is_set)
       throw Error(
           ErrorCategory::input, where,
-          "expected label=COLUMN, targets=, columns=, leave_out= or categorical=COLUMN,COLUMN..., "
-          "header=yes|no|auto, sep=,|;|tab|pipe, unknown=column|error or like=FILE, with & between "
+          "expected label=COLUMN, targets=, columns=, drop= or categorical=COLUMN,COLUMN..., "
+          "scale=standard|minmax|none, missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
+          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json or like=FILE, with & between "
           "them",
           std::ranges::count(kOptions, name) > 0 ? fmt::format("got \"{}\"", piece)
                                                  : got_name(name, kOptions));

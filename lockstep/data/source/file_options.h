@@ -4,9 +4,14 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
 
@@ -27,6 +32,9 @@ struct TFRecordOptions {
   /// The Example feature that contains the sample; empty: as described above.
   std::string input_feature = {};
   std::string label_feature = {};  ///< the Example feature that contains the label
+  /// Several inputs and targets, each from the feature of its name, instead of these two, the shape
+  /// and the number of classes; weights are in the feature sample_weight.
+  SampleSpec tensors = {};
   /// [H, W, C], or the extents of another kind of sample.
   std::vector<std::int64_t> input_shape = {};
   std::int64_t classes = 0;  ///< number of classes; 0: as described above
@@ -65,9 +73,22 @@ struct CsvOptions {
   /// The training table that defines values and classes; empty: this table itself. It is read with
   /// the same options.
   std::filesystem::path like = {};
+  /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
+  std::optional<ColumnScale> scale = {};
+  MissingValues missing = {};  ///< missing numbers of feature columns
+  /// JSON file that describes features (docs/data.md); the columns that it does not name, nor drop,
+  /// are features as without it.
+  std::filesystem::path features = {};
+  /// The schema of a training table, as RecordSource::table() and checkpoints have it. It says what
+  /// the columns mean, so that of the options above only header, separator, label and targets are
+  /// used. Columns are found by their names, in any order.
+  std::shared_ptr<const TableSchema> schema = {};
+  /// With a schema or `like`: whether the table may lack the label or targets; they are then 0.
+  bool may_lack_labels = false;
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
-  /// `header=yes`, `sep=tab`, `unknown=column`. Throws Error (input) that starts with `where`.
+  /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`; `drop` and `separator` are other
+  /// names of leave_out and sep. Throws Error (input) that starts with `where`.
   static CsvOptions parse(std::string_view text, const std::string& where);
 };
 

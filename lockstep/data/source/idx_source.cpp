@@ -141,19 +141,19 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
   if (std::ranges::count(images_.shape, 0) > 0)
     fail(files->images, "expected at least one image of at least one pixel",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
-  spec_.shape.assign(images_.shape.begin() + 1, images_.shape.end());
-  if (spec_.shape.size() == 2) spec_.shape.push_back(1);
-  spec_.classes = highest_label(labels_) + 1;
+  const std::int64_t channels = images_.shape.size() == 4 ? images_.shape[3] : 1;
+  std::int64_t classes = highest_label(labels_) + 1;
   if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train")) {
-    spec_.classes = std::max(spec_.classes, highest_label(read_idx(other->labels)) + 1);
+    classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
   }
+  spec_ = SampleSpec::classification({images_.shape[1], images_.shape[2], channels}, classes);
 }
 
 void IdxSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   const auto pixels = static_cast<std::size_t>(spec_.feature_count());
-  sample.set_image(images_.elements().subspan(record * pixels, pixels));
-  sample.label = labels_.elements()[record];
+  sample.set_image_view(images_.elements().subspan(record * pixels, pixels));
+  sample.label() = labels_.elements()[record];
 }
 
 }  // namespace lockstep::data

@@ -99,8 +99,8 @@ std::string extensions_text(const Counts& counts) {
   return fmt::format("{}", fmt::join(texts, ", "));
 }
 
-std::span<const std::uint8_t> bytes_of(const std::string& text) {
-  return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+[[noreturn]] void fail_unusable(const fs::path& path, const Error& error) {
+  throw Error(ErrorCategory::data, path.string(), "expected a usable image", error.what());
 }
 
 /// Calls use(bytes) with the contents of the file; adds the file name to its errors.
@@ -110,7 +110,7 @@ auto with_image(const fs::path& path, Use use) {
   try {
     return use(bytes_of(bytes));
   } catch (const Error& error) {
-    throw Error(ErrorCategory::data, path.string(), "expected a usable image", error.what());
+    fail_unusable(path, error);
   }
 }
 
@@ -158,15 +158,14 @@ ImageFolderSource::ImageFolderSource(const fs::path& directory,
     throw Error(ErrorCategory::data, directory.string(),
                 "expected files that end in .jpg, .jpeg or .png in the class folders",
                 fmt::format("there are none in {}", fmt::join(class_names_, ", ")));
-  spec_ = {.shape = shape.empty() ? shape_of_first() : shape,
-           .classes = static_cast<std::int64_t>(class_names_.size())};
-  check_shape(spec_.shape, directory.string());
-  if (spec_.shape.size() != 3)
+  const std::vector<std::int64_t> used = shape.empty() ? shape_of_first() : shape;
+  check_shape(used, directory.string());
+  if (used.size() != 3)
     throw Error(ErrorCategory::input, directory.string(), "expected a shape HxWxC for images",
-                fmt::format("got [{}]", fmt::join(spec_.shape, ", ")));
-  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(spec_.shape[0]),
-                                        static_cast<int>(spec_.shape[1]),
-                                        static_cast<int>(spec_.shape[2])));
+                fmt::format("got [{}]", fmt::join(used, ", ")));
+  spec_ = SampleSpec::classification(used, static_cast<std::int64_t>(class_names_.size()));
+  as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(used[0]),
+                                        static_cast<int>(used[1]), static_cast<int>(used[2])));
 }
 
 void ImageFolderSource::find_classes() {
@@ -239,15 +238,26 @@ std::string ImageFolderSource::description() const {
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
+  sample.label() = files_[record_id].label;
+  if (StoredImage* const image = sample.image) {
+    image->memory = read_all(InputFile(path_of(record_id)), Compression::none);
+    image->bytes = bytes_of(image->memory);
+    image->is_encoded = true;
+    image->source = this;
+    image->record_id = record_id;
+    return;
+  }
   with_image(path_of(record_id), [&](std::span<const std::uint8_t> bytes) {
-    if (sample.images != nullptr) return sample.images->take_encoded(bytes, sample);
     thread_local ImageScratch scratch;
-    if (sample.pixels.empty())
-      as_stored_->apply(bytes, {}, sample.features, scratch);
+    if (sample.pixels().empty())
+      as_stored_->apply(bytes, {}, sample.features(), scratch);
     else
-      as_stored_->apply(bytes, {}, sample.pixels, scratch);
+      as_stored_->apply(bytes, {}, sample.pixels(), scratch);
   });
-  sample.label = files_[record_id].label;
+}
+
+void ImageFolderSource::fail_image(std::int64_t record_id, const Error& error) const {
+  fail_unusable(path_of(record_id), error);
 }
 
 bool is_image_folder(const fs::path& directory) {

@@ -31,6 +31,7 @@ class ImageFolderSource final : public RecordSource {
   bool has_images() const override { return true; }
   bool has_encoded_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
   std::vector<std::string> class_names() const override { return class_names_; }
   std::string description() const override;
 

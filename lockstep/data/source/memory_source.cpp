@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <span>
 #include <type_traits>
@@ -11,83 +12,121 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::data {
 namespace {
 
 constexpr const char* kWhere = "samples in memory";
 
-template <typename T>
-std::span<const T> record_of(const std::vector<T>& all, std::int64_t record_id, std::int64_t size) {
-  return std::span(all).subspan(record_id * size, static_cast<std::size_t>(size));
+ElementType type_of(const MemoryTensor& array) {
+  return std::visit(
+      [](const auto& vector) {
+        return element_type_of<typename std::decay_t<decltype(vector)>::value_type>();
+      },
+      array);
 }
 
-template <typename Variant>
-std::int64_t size_of(const Variant& values) {
+std::int64_t size_of(const MemoryTensor& array) {
   return std::visit([](const auto& vector) { return static_cast<std::int64_t>(vector.size()); },
-                    values);
+                    array);
+}
+
+/// The elements of one record.
+std::span<const std::byte> record_of(const MemoryTensor& array, std::int64_t record_id,
+                                     std::size_t elements) {
+  return std::visit(
+      [&](const auto& vector) {
+        const auto first = static_cast<std::size_t>(record_id) * elements;
+        return std::as_bytes(std::span(vector).subspan(first, elements));
+      },
+      array);
+}
+
+std::vector<MemoryTensor> one_array(auto given) {
+  std::vector<MemoryTensor> arrays;
+  std::visit([&](auto& vector) { arrays.emplace_back(std::move(vector)); }, given);
+  return arrays;
 }
 
 }  // namespace
 
 MemorySource::MemorySource(MemoryFeatures features, MemoryLabels labels, SampleSpec spec)
-    : features_(std::move(features)), labels_(std::move(labels)), spec_(std::move(spec)) {
+    : MemorySource(one_array(std::move(features)), one_array(std::move(labels)), std::move(spec)) {}
+
+MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets,
+                           SampleSpec spec, std::vector<float> weights)
+    : inputs_(std::move(inputs)),
+      targets_(std::move(targets)),
+      weights_(std::move(weights)),
+      spec_(std::move(spec)) {
+  const auto require = [](bool condition, const std::string& expected, const std::string& actual) {
+    if (!condition) throw Error(ErrorCategory::input, kWhere, expected, actual);
+  };
   check_spec(spec_, kWhere);
-  check_sizes();
-  records_ = size_of(features_) / spec_.feature_count();
-  check_classes();
+  require(inputs_.size() == spec_.inputs.size() && targets_.size() == spec_.targets.size(),
+          fmt::format("expected {} and {}", counted(spec_.inputs.size(), "input"),
+                      counted(spec_.targets.size(), "target")),
+          fmt::format("got {} and {}", inputs_.size(), targets_.size()));
+  const TensorSpec& first = spec_.inputs.front();
+  has_images_ =
+      type_of(inputs_.front()) == ElementType::uint8 && first.type == ElementType::float32;
+  const std::int64_t elements = size_of(inputs_.front());
+  require(elements % first.elements() == 0,
+          fmt::format("expected {} in multiples of {}, for records of [{}]", first.name,
+                      first.elements(), fmt::join(first.shape, ", ")),
+          fmt::format("got {}", elements));
+  records_ = elements / first.elements();
+  for (std::size_t i = has_images_ ? 1 : 0; i < inputs_.size(); ++i)
+    check_array(spec_.inputs[i], inputs_[i]);
+  for (std::size_t i = 0; i < targets_.size(); ++i) check_array(spec_.targets[i], targets_[i]);
+  const std::size_t weight_count = spec_.weighted ? static_cast<std::size_t>(records_) : 0;
+  require(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
+          fmt::format("got {}", weights_.size()));
+  require(std::ranges::all_of(weights_, [](float w) { return w >= 0; }),
+          "expected weights of 0 or more", "one is below 0 or not a number");
 }
 
-void MemorySource::check_sizes() const {
-  const std::int64_t features = size_of(features_);
-  if (features % spec_.feature_count() != 0)
+void MemorySource::check_array(const TensorSpec& spec, const MemoryTensor& array) const {
+  if (type_of(array) != spec.type)
     throw Error(ErrorCategory::input, kWhere,
-                fmt::format("expected features in multiples of {}, for records of [{}]",
-                            spec_.feature_count(), fmt::join(spec_.shape, ", ")),
-                fmt::format("got {}", features));
-  const bool are_classes = std::holds_alternative<std::vector<std::int32_t>>(labels_);
-  if (are_classes != (spec_.classes > 0))
-    throw Error(ErrorCategory::input, kWhere,
-                spec_.classes > 0 ? "expected int32 class numbers"
-                                  : fmt::format("expected {} float targets", spec_.targets),
-                are_classes ? "got class numbers" : "got floats");
-  const std::int64_t records = features / spec_.feature_count();
-  const std::int64_t expected = records * (are_classes ? 1 : spec_.targets);
-  if (size_of(labels_) != expected)
-    throw Error(ErrorCategory::input, kWhere,
-                fmt::format("expected {} {} for the features of {} records", expected,
-                            are_classes ? "labels" : "targets", records),
-                fmt::format("got {}", size_of(labels_)));
-}
-
-void MemorySource::check_classes() const {
-  if (spec_.classes == 0) return;
-  const auto& labels = std::get<std::vector<std::int32_t>>(labels_);
+                fmt::format("expected {} as {}", spec.name, to_string(spec.type)),
+                fmt::format("got {}", to_string(type_of(array))));
+  if (size_of(array) != records_ * spec.elements())
+    throw Error(
+        ErrorCategory::input, kWhere,
+        fmt::format("expected {} of {} for {}", counted(records_ * spec.elements(), "value"),
+                    spec.name, counted(records_, "record")),
+        fmt::format("got {}", size_of(array)));
+  if (spec.classes == 0) return;
+  const auto& labels = std::get<std::vector<std::int32_t>>(array);
   const auto wrong =
-      std::ranges::find_if(labels, [&](std::int32_t l) { return l < 0 || l >= spec_.classes; });
+      std::ranges::find_if(labels, [&](std::int32_t l) { return l < 0 || l >= spec.classes; });
   if (wrong != labels.end())
-    throw Error(ErrorCategory::data, fmt::format("{}: record {}", kWhere, wrong - labels.begin()),
-                fmt::format("expected a label from 0 to {}", spec_.classes - 1),
+    throw Error(ErrorCategory::data,
+                fmt::format("{}: record {}", kWhere, (wrong - labels.begin()) / spec.elements()),
+                fmt::format("expected a {} from 0 to {}", spec.name, spec.classes - 1),
                 fmt::format("it is {}", *wrong));
 }
 
 void MemorySource::read(std::int64_t record_id, Sample& sample) const {
-  if (const auto* floats = std::get_if<std::vector<float>>(&features_))
-    std::ranges::copy(record_of(*floats, record_id, spec_.feature_count()),
-                      sample.features.begin());
-  else
-    sample.set_image(record_of(std::get<std::vector<std::uint8_t>>(features_), record_id,
-                               spec_.feature_count()));
-  if (const auto* classes = std::get_if<std::vector<std::int32_t>>(&labels_))
-    sample.label = (*classes)[record_id];
-  else
-    std::ranges::copy(record_of(std::get<std::vector<float>>(labels_), record_id, spec_.targets),
-                      sample.targets.begin());
+  const auto copy = [&](const MemoryTensor& array, const TensorView& view) {
+    const auto bytes = record_of(array, record_id, view.elements);
+    std::memcpy(view.data, bytes.data(), bytes.size());
+  };
+  if (has_images_)
+    sample.set_image_view(std::span(std::get<std::vector<std::uint8_t>>(inputs_.front()))
+                              .subspan(static_cast<std::size_t>(record_id * spec_.feature_count()),
+                                       static_cast<std::size_t>(spec_.feature_count())));
+  for (std::size_t i = has_images_ ? 1 : 0; i < inputs_.size(); ++i)
+    copy(inputs_[i], sample.inputs[i]);
+  for (std::size_t i = 0; i < targets_.size(); ++i) copy(targets_[i], sample.targets[i]);
+  if (spec_.weighted) sample.weight = weights_[static_cast<std::size_t>(record_id)];
 }
 
 std::string MemorySource::description() const {
   return fmt::format("{} {} of {} in memory", records_, has_images() ? "images" : "samples",
-                     fmt::join(spec_.shape, "x"));
+                     fmt::join(spec_.shape(), "x"));
 }
 
 namespace {
@@ -113,6 +152,8 @@ GeneratorSource::GeneratorSource(SampleSpec spec, std::int64_t count, SampleGene
 }
 
 void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
+  for (std::size_t i = 0; i < spec_.targets.size(); ++i)
+    if (spec_.targets[i].classes > 0) std::ranges::fill(sample.targets[i].as<std::int32_t>(), 0);
   try {
     generate_(record_id, sample);
   } catch (const std::exception& error) {
@@ -121,9 +162,14 @@ void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
     fail(record_id, "expected a sample",
          "its function threw an exception that is not a std::exception");
   }
-  if (spec_.classes > 0 && (sample.label < 0 || sample.label >= spec_.classes))
-    fail(record_id, fmt::format("expected a label from 0 to {}", spec_.classes - 1),
-         fmt::format("it is {}", sample.label));
+  for (std::size_t i = 0; i < spec_.targets.size(); ++i) {
+    const auto& [name, type, shape, classes] = spec_.targets[i];
+    if (classes == 0) continue;
+    for (const std::int32_t label : sample.targets[i].as<std::int32_t>())
+      if (label < 0 || label >= classes)
+        fail(record_id, fmt::format("expected a {} from 0 to {}", name, classes - 1),
+             fmt::format("it is {}", label));
+  }
 }
 
 std::string GeneratorSource::description() const {
@@ -180,7 +226,7 @@ void check_positive(std::int64_t value, const char* what) {
 }  // namespace
 
 SyntheticSource::SyntheticSource(const SyntheticOptions& options)
-    : spec_{options.shape, options.classes, 0}, count_(options.count) {
+    : spec_(SampleSpec::classification(options.shape, options.classes)), count_(options.count) {
   if (options.shape.empty())
     throw Error(ErrorCategory::input, "synthetic data", "expected a shape",
                 "the shape has no dimensions");
@@ -206,17 +252,20 @@ SyntheticSource::SyntheticSource(const SyntheticOptions& options)
 
 void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
   const auto words = Philox(record_key_).block(0, static_cast<std::uint64_t>(record_id));
-  sample.label = static_cast<std::int32_t>(words[0] % static_cast<std::uint64_t>(spec_.classes));
-  const std::size_t pattern_at = static_cast<std::size_t>(sample.label) * pattern_size_;
+  const auto label =
+      static_cast<std::int32_t>(words[0] % static_cast<std::uint64_t>(spec_.classes()));
+  sample.label() = label;
+  const std::size_t pattern_at = static_cast<std::size_t>(label) * pattern_size_;
   const std::size_t noise_at = words[1] % kNoiseFloats;
   if (!has_images())
     return add_up(std::span(patterns_).subspan(pattern_at, pattern_size_), noise_, noise_at,
-                  sample.features);
+                  sample.features());
   const auto draw = [&](std::span<std::uint8_t> pixels) {
     add_up(std::span(pixel_patterns_).subspan(pattern_at, pattern_size_), pixel_noise_, noise_at,
            pixels);
   };
-  if (sample.images == nullptr && !sample.pixels.empty()) return draw(sample.pixels);
+  if (sample.image != nullptr) return draw(sample.image->allocate(spec_.feature_count()));
+  if (!sample.pixels().empty()) return draw(sample.pixels());
   std::vector<std::uint8_t> image(spec_.feature_count());
   draw(image);
   sample.set_image(image);
@@ -224,7 +273,7 @@ void SyntheticSource::read(std::int64_t record_id, Sample& sample) const {
 
 std::string SyntheticSource::description() const {
   return fmt::format("{} synthetic {} of {}", count_, has_images() ? "images" : "samples",
-                     fmt::join(spec_.shape, "x"));
+                     fmt::join(spec_.shape(), "x"));
 }
 
 }  // namespace lockstep::data

@@ -16,11 +16,13 @@
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/pixels.h"
 #include "lockstep/base/random.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/order/epoch_order.h"
 #include "lockstep/data/record/example.h"
 #include "lockstep/data/record/tfrecord.h"
+#include "lockstep/data/source/example_decoder.h"
 
 namespace lockstep::data {
 namespace {
@@ -82,21 +84,11 @@ void check_class_names(const ShardOptions& options, const std::vector<std::strin
                   fmt::format("got {}", fmt::join(names, ", ")));
 }
 
-/// Keeps the encoded file of an image.
-class KeepingStep final : public ImageStep {
- public:
-  explicit KeepingStep(std::string& file) : file_(file) {}
-  void take_stored(std::span<const std::uint8_t> /*pixels*/, Sample& /*sample*/) override {
-    LOCKSTEP_CHECK(false && "the images are encoded");
-  }
-  void take_encoded(std::span<const std::uint8_t> file, Sample& /*sample*/) override {
-    (void)ImageDecoder().open(file);  // refuse files without a readable header
-    file_.assign(file.begin(), file.end());
-  }
-
- private:
-  std::string& file_;
-};
+/// Whether the options name the Example features, of one input and one label.
+bool has_usual_tensors(const SampleSpec& spec) {
+  return spec == SampleSpec::classification(spec.shape(), spec.classes()) ||
+         spec == SampleSpec::regression(spec.shape(), spec.target_count());
+}
 
 /// Converts samples to records; reuses its buffers.
 class SampleEncoder {
@@ -105,10 +97,9 @@ class SampleEncoder {
       : source_(source),
         options_(options),
         class_names_(source.class_names()),
-        targets_(static_cast<std::size_t>(source.spec().targets)) {
-    if (options.encoding != FeatureEncoding::encoded)
-      features_.resize(source.spec().feature_count());
-  }
+        memory_(options.encoding == FeatureEncoding::encoded ? without_image(source.spec())
+                                                             : source.spec()),
+        sample_(memory_.sample()) {}
 
   std::string encode(std::int64_t record_id) {
     return options_.encoding == FeatureEncoding::encoded ? encode_image(record_id)
@@ -117,50 +108,71 @@ class SampleEncoder {
 
  private:
   std::string encode_features(std::int64_t record_id) {
-    Sample sample{features_, 0, targets_};
-    source_.read(record_id, sample);
+    sample_.weight = 1;
+    source_.read(record_id, sample_);
     Example example;
-    example[options_.label_feature] = label_of(sample);
-    if (options_.encoding == FeatureEncoding::floats) {
-      example[options_.input_feature] = features_;
-    } else {
-      std::string pixels(features_.size(), '\0');
-      features_to_pixels(features_,
-                         {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
-      example[options_.input_feature] = BytesList{std::move(pixels)};
+    if (has_usual_tensors(source_.spec())) {
+      example[options_.label_feature] = feature_of(sample_.targets.front());
+      example[options_.input_feature] = first_input();
+      return serialize_example(example);
     }
+    for (const TensorView& input : sample_.inputs)
+      example[std::string(input.name)] = feature_of(input);
+    for (const TensorView& target : sample_.targets)
+      example[std::string(target.name)] = feature_of(target);
+    if (source_.has_images()) example[std::string(sample_.inputs[0].name)] = first_input();
+    if (source_.spec().weighted) example[kWeightFeature] = FloatList{sample_.weight};
     return serialize_example(example);
   }
 
+  Feature first_input() const {
+    const std::span<const float> features = sample_.features();
+    if (options_.encoding == FeatureEncoding::floats) return feature_of(sample_.inputs.front());
+    std::string pixels(features.size(), '\0');
+    features_to_pixels(features, {reinterpret_cast<std::uint8_t*>(pixels.data()), pixels.size()});
+    return BytesList{std::move(pixels)};
+  }
+
+  static Feature feature_of(const TensorView& view) {
+    const auto list = [](auto values) { return Int64List(values.begin(), values.end()); };
+    if (view.type == ElementType::int32) return list(view.as<std::int32_t>());
+    if (view.type == ElementType::int64) return list(view.as<std::int64_t>());
+    if (view.type == ElementType::uint8)
+      return BytesList{std::string(reinterpret_cast<const char*>(view.data), view.elements)};
+    const std::span<const float> values = view.as<float>();
+    return FloatList(values.begin(), values.end());
+  }
+
   std::string encode_image(std::int64_t record_id) {
-    std::string file;
-    KeepingStep keeping(file);
-    Sample sample{{}, 0, targets_};
-    sample.images = &keeping;
-    source_.read(record_id, sample);
-    const std::span bytes(reinterpret_cast<const std::uint8_t*>(file.data()), file.size());
-    const ImageHeader header = ImageDecoder().open(bytes);
+    ImageHeader header;
+    read_with_image(source_, record_id, sample_, image_, [&](const StoredImage& image) {
+      LOCKSTEP_CHECK(image.is_encoded);
+      header = ImageDecoder().open(image.bytes);  // refuses files without a readable header
+    });
+    const std::span<const std::uint8_t> bytes = image_.bytes;
     Example example;
     example["image/format"] = BytesList{std::string(image_format_name(*image_format_of(bytes)))};
     example["image/height"] = Int64List{header.height};
     example["image/width"] = Int64List{header.width};
     example["image/channels"] = Int64List{header.channels};
-    example[options_.label_feature] = label_of(sample);
-    if (!class_names_.empty()) example["image/class/text"] = BytesList{class_names_[sample.label]};
-    example[options_.input_feature] = BytesList{std::move(file)};
+    example[options_.label_feature] = feature_of(sample_.targets.front());
+    if (!class_names_.empty())
+      example["image/class/text"] = BytesList{class_names_[sample_.label()]};
+    example[options_.input_feature] = BytesList{std::string(bytes.begin(), bytes.end())};
     return serialize_example(example);
   }
 
-  Feature label_of(const Sample& sample) const {
-    if (targets_.empty()) return Int64List{sample.label};
-    return targets_;
+  static SampleSpec without_image(SampleSpec spec) {
+    spec.inputs.front().shape = {0};
+    return spec;
   }
 
   const RecordSource& source_;
   const ShardOptions& options_;
   std::vector<std::string> class_names_;
-  std::vector<float> features_;
-  std::vector<float> targets_;
+  Batch memory_;
+  Sample sample_;
+  StoredImage image_;
 };
 
 /// Makes the names in `directory` durable, so that a power failure cannot keep a later change and
@@ -230,14 +242,24 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
   }
   const bool is_encoded =
       options.encoding == FeatureEncoding::encoded;  // each image then has its own shape
+  const bool is_usual = has_usual_tensors(source.spec());
+  if (is_encoded && !is_usual)
+    throw Error(ErrorCategory::input, "shards",
+                "expected images with one label, whose files are kept",
+                fmt::format("got {}", to_string(source.spec())));
   PartDescription part{.records = source.size(),
                        .input_feature = options.input_feature,
                        .label_feature = options.label_feature,
-                       .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape,
-                       .classes = source.spec().classes,
+                       .shape = is_encoded ? std::vector<std::int64_t>{} : source.spec().shape(),
+                       .classes = source.spec().classes(),
                        .class_names = source.class_names(),
                        .feature_names = source.feature_names(),
-                       .target_names = source.target_names()};
+                       .target_names = source.target_names(),
+                       .tensors = is_usual ? SampleSpec() : source.spec()};
+  if (!is_usual) {
+    part.input_feature = source.spec().inputs.front().name;
+    part.label_feature = source.spec().targets.empty() ? "" : source.spec().targets.front().name;
+  }
   std::vector<std::unique_ptr<TFRecordWriter>> writers;
   for (int shard = 0; shard < options.shards; ++shard) {
     writers.push_back(write_shard(source, options, shard, progress));

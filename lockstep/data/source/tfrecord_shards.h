@@ -25,8 +25,8 @@ struct ShardOptions {
   int shards = 1;                   ///< number of files, whose sizes differ by at most one record
   Compression compression = Compression::none;        ///< compression of the files
   FeatureEncoding encoding = FeatureEncoding::bytes;  ///< encoding of the samples
-  std::string input_feature = "image";                ///< name of the input feature
-  std::string label_feature = "label";                ///< name of the label feature
+  std::string input_feature = "image";                ///< name of the only input's feature
+  std::string label_feature = "label";                ///< name of the only label's feature
   /// Seed of a random order of the records; unset: the order of the source.
   std::optional<std::uint64_t> shuffle = {};
   bool overwrite = false;  ///< replace existing shards of this part
@@ -36,7 +36,8 @@ struct ShardOptions {
 using Progress = std::function<void(std::int64_t records)>;
 
 /// Writes all records of `source` to shards whose sizes differ by at most one record, and
-/// dataset.json next to them. A label is one integer, the targets of a regression are floats. The
+/// dataset.json next to them. A label is one integer, the targets of a regression are floats; of
+/// other tensors, each is a feature of its name. The
 /// files are renamed to their final names when all of them are complete, so an earlier failure
 /// leaves the directory unchanged. An interruption of the renaming leaves a dataset.json that is
 /// marked incomplete, which readers refuse. Removes temporary files of killed conversions. Throws

@@ -244,15 +244,15 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   for (const Shard& shard : shards_) paths.push_back(shard.path);
   const auto described = find_description(paths);
   RecordSchema schema = first_schema(options, described);
-  if (schema.spec.classes == 0 && schema.spec.targets == 0) {
-    const LabelRange labels = find_labels(schema.label_feature);
-    schema.spec.classes = labels.highest + 1;
+  if (schema.counts_labels()) {
+    const LabelRange labels = find_labels(schema.features.back());
+    schema.spec.targets.front().classes = labels.highest + 1;
     description_ += text_of_labels(labels.lowest, labels.highest);
   }
   class_names_ = schema.class_names;
   feature_names_ = schema.feature_names;
   target_names_ = schema.target_names;
-  decoder_.emplace(schema.spec, schema.input, schema.input_feature, schema.label_feature);
+  decoder_.emplace(schema.spec, schema.input, schema.features);
 }
 
 RecordSchema TFRecordSource::schema_of(std::int64_t record_id, const TFRecordOptions& options,
@@ -442,11 +442,30 @@ void TFRecordSource::release_pages() const {
 void TFRecordSource::read(std::int64_t record_id, Sample& sample) const {
   const Place place = place_of(record_id);
   std::optional<SampleProblem> problem;
+  const Shard& shard = shards_[place.shard];
   with_record(place.shard, place.record, [&](std::string_view bytes) {
+    if (sample.image != nullptr) {
+      sample.image->source = this;
+      sample.image->record_id = record_id;
+      sample.image->is_mapped = shard.file && shard.file->is_mapped();
+    }
     problem = decoder_->decode(bytes, sample);
-    if (problem) problem->actual += index_hint(shards_[place.shard], bytes);
+    if (problem) problem->actual += index_hint(shard, bytes);
   });
   if (problem) fail(place, *problem);
+}
+
+bool TFRecordSource::keeps_image(const StoredImage& image) const {
+  return !image.is_mapped || shards_[place_of(image.record_id).shard].file->is_mapped();
+}
+
+void TFRecordSource::fail_image(std::int64_t record_id, const Error& error) const {
+  const Place place = place_of(record_id);
+  SampleProblem problem = decoder_->unusable_image(error);
+  with_record(place.shard, place.record, [&](std::string_view bytes) {
+    problem.actual += index_hint(shards_[place.shard], bytes);
+  });
+  fail(place, problem);
 }
 
 }  // namespace lockstep::data

@@ -14,6 +14,7 @@
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/file_options.h"
+#include "lockstep/data/source/record_schema.h"
 
 namespace lockstep::data {
 
@@ -39,6 +40,8 @@ class TFRecordSource final : public RecordSource {
   bool has_images() const override { return decoder_->input() != InputKind::floats; }
   bool has_encoded_images() const override { return decoder_->input() == InputKind::encoded_image; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  bool keeps_image(const StoredImage& image) const override;
+  [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
   std::vector<StoredFile> files() const override;
   void will_need(Range record_ids) const override;
   std::vector<DamagedFile> damage() const override { return damage_; }

@@ -15,8 +15,10 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/random.h"
 #include "lockstep/base/system/process.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
+#include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
 
@@ -28,15 +30,16 @@ PreparedSource::PreparedSource(Pipeline pipeline)
 void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
   SampleReader reader(pipeline_);
   const SampleKey key = {sample.seed, sample.epoch, record_id};
-  if (sample.images == nullptr) return reader.read(key, sample);
+  if (sample.image == nullptr) return reader.read(key, sample);
   // Another recipe follows and receives the pixels of this one.
-  std::vector<std::uint8_t> image(spec().feature_count());
-  Sample inner;
-  inner.targets = sample.targets;
-  inner.pixels = image;
+  const auto pixels = sample.image->allocate(spec().feature_count());
+  Sample inner = sample;
+  inner.image = nullptr;
+  inner.inputs.front().type = ElementType::uint8;
+  inner.inputs.front().data = reinterpret_cast<std::byte*>(pixels.data());
+  inner.inputs.front().elements = pixels.size();
   reader.read(key, inner);
-  sample.label = inner.label;
-  sample.images->take_stored(image, sample);
+  sample.weight = inner.weight;
 }
 
 RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records,
@@ -78,10 +81,12 @@ Kept<Id> look_at(const RecordSource& source, const SamplePredicate& keep, Range 
                  Stop stop) {
   Kept<Id> kept;
   try {
-    std::vector<float> features(source.spec().feature_count());
-    std::vector<float> targets(source.spec().targets);
+    Batch one(source.spec());
+    Sample sample = one.sample();
     for (std::int64_t record = records.begin; record < records.end && !stop(); ++record) {
-      Sample sample{features, 0, targets};
+      sample.weight = 1;
+      sample.seed = 0;
+      sample.epoch = 0;
       source.read(record, sample);
       if (keep(sample)) kept.ids.push_back(static_cast<Id>(record));
     }
@@ -151,9 +156,9 @@ RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
       spec_(this->source().spec()) {
   const std::vector<std::string> given = this->source().class_names();
   const std::string where = this->source().description();
-  if (given.empty() || static_cast<std::int64_t>(given.size()) != spec_.classes)
+  if (given.empty() || static_cast<std::int64_t>(given.size()) != spec_.classes())
     throw Error(ErrorCategory::data, where,
-                fmt::format("expected names of its {} classes", spec_.classes),
+                fmt::format("expected names of its {} classes", spec_.classes()),
                 fmt::format("there are {}", given.size()));
   for (const std::string& name : given) {
     const auto place = std::ranges::find(names_, name);
@@ -163,16 +168,10 @@ RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,
                   fmt::format("it has the class {}", name));
     numbers_.push_back(static_cast<std::int32_t>(place - names_.begin()));
   }
-  spec_.classes = static_cast<std::int64_t>(names_.size());
+  spec_.targets.front().classes = static_cast<std::int64_t>(names_.size());
 }
 
 namespace {
-
-std::string text_of(const SampleSpec& spec) {
-  return fmt::format("[{}] with {}", fmt::join(spec.shape, ", "),
-                     spec.targets > 0 ? fmt::format("{} targets", spec.targets)
-                                      : fmt::format("{} classes", spec.classes));
-}
 
 template <typename TextOf>
 std::string joined(const std::vector<std::shared_ptr<const RecordSource>>& inputs,
@@ -193,9 +192,9 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
     if (input->spec() != first)
       throw Error(
           ErrorCategory::input, word,
-          fmt::format("expected data sets of samples {}, as in {}", text_of(first),
+          fmt::format("expected data sets of samples {}, as in {}", to_string(first),
                       inputs_.front()->description()),
-          fmt::format("the samples of {} are {}", input->description(), text_of(input->spec())));
+          fmt::format("the samples of {} are {}", input->description(), to_string(input->spec())));
     if (__builtin_add_overflow(size_, input->size(), &size_))
       throw Error(ErrorCategory::input, word, "expected fewer than 2^63 records",
                   "the data sets have more in total");
@@ -217,6 +216,15 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
     };
     take_names(feature_names_, input->feature_names(), "features");
     take_names(target_names_, input->target_names(), "targets");
+    const auto table = input->table();
+    const auto first_table = inputs_.front()->table();
+    if (table && first_table && !table->agrees_with(*first_table))
+      throw Error(
+          ErrorCategory::input, word,
+          fmt::format("expected tables that are scaled alike, with the same values (read the "
+                      "others with CsvOptions::schema or like= the first), as {}",
+                      inputs_.front()->description()),
+          fmt::format("those of {} differ", input->description()));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() &&
                   input->normalization() == inputs_.front()->normalization();

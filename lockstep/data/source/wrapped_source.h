@@ -28,6 +28,7 @@ class WrappedSource : public RecordSource {
   bool counts_classes() const override { return source_->counts_classes(); }
   std::vector<std::string> feature_names() const override { return source_->feature_names(); }
   std::vector<std::string> target_names() const override { return source_->target_names(); }
+  std::shared_ptr<const TableSchema> table() const override { return source_->table(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
@@ -133,7 +134,7 @@ class RenumberedSource final : public WrappedSource {
   std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(record_id, sample);
-    sample.label = numbers_[sample.label];
+    sample.label() = numbers_[sample.label()];
   }
   std::vector<std::string> class_names() const override { return names_; }
   std::vector<StoredFile> files() const override { return source().files(); }
@@ -158,6 +159,7 @@ class JoinedSource : public RecordSource {
   bool counts_classes() const override;
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
+  std::shared_ptr<const TableSchema> table() const override { return inputs_.front()->table(); }
   std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;

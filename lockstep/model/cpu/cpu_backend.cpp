@@ -52,17 +52,27 @@ class CpuBackend final : public Backend {
     scale_ = scale;
   }
 
-  TensorView load(const TensorView& input, const BatchView& batch, bool /*staged*/) override {
+  void load(std::span<LoadedInput> inputs, const BatchView& batch, bool /*staged*/) override {
     targets_ = batch.targets;
-    std::span<const float> features = batch.features;
-    if (!batch.pixels.empty()) {
-      from_pixels_.resize(batch.pixels.size());
-      pixels_to_features(batch.pixels, batch.normalization, from_pixels_);
-      features = from_pixels_;
+    from_pixels_.resize(inputs.size());
+    for (std::size_t k = 0; k < inputs.size(); ++k) {
+      const InputView input = batch.input(k);
+      if (!input.indices.empty()) {
+        auto* const indices = const_cast<std::int32_t*>(input.indices.data());  // read only
+        inputs[k].indices = {indices, input.indices.size()};
+        continue;
+      }
+      std::span<const float> features = input.features;
+      if (!input.pixels.empty()) {
+        from_pixels_[k].resize(input.pixels.size());
+        pixels_to_features(input.pixels, input.normalization, from_pixels_[k]);
+        features = from_pixels_[k];
+      }
+      if (inputs[k].features.empty())
+        inputs[k].features = TensorView::reading(features);
+      else
+        narrow(inputs[k].features, features);
     }
-    if (input.empty()) return TensorView::reading(features);
-    narrow(input, features);
-    return input;
   }
 
   void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
@@ -93,7 +103,9 @@ class CpuBackend final : public Backend {
   void copy(const TensorView& target, const TensorView& source) override {
     if (!target.empty()) std::memcpy(target.data(), source.data(), target.size_bytes());
   }
-  void fill_with_zeros(std::span<float> target) override { std::ranges::fill(target, 0.0f); }
+  void fill_with_zeros(const TensorView& target) override {
+    if (!target.empty()) std::memset(target.data(), 0, target.size_bytes());
+  }
   void narrow(const TensorView& target, std::span<const float> source) override {
     lockstep::narrow(source, target.as<BFloat16>());
   }
@@ -114,8 +126,8 @@ class CpuBackend final : public Backend {
   GradientScale scale_;
   Targets targets_;
   MetricSums sums_;
-  std::vector<float> from_pixels_;
-  std::vector<float> wide_outputs_;  // for the loss, which is computed in float32
+  std::vector<std::vector<float>> from_pixels_;  // of each input
+  std::vector<float> wide_outputs_;              // for the loss, which is computed in float32
   std::vector<float> wide_gradient_;
 };
 

@@ -25,6 +25,13 @@ struct PassNumbers {
   float gradient_factor = 0;  // loss scale / samples of the global batch
 };
 
+// What the targets of a batch consist of, which recorded work depends on.
+struct TargetKind {
+  bool mixed = false;
+  bool weighted = false;
+  bool operator==(const TargetKind&) const = default;
+};
+
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int gpu, const ComputeOptions& options)
@@ -66,11 +73,11 @@ class CudaBackend final : public Backend {
     make_current();
     feed_.stage(batch);
   }
-  TensorView load(const TensorView& input, const BatchView& batch, bool staged) override {
-    feed_.load(input, batch, staged);
-    // A recording with mixup cannot be replayed without it, and vice versa.
-    if (const bool mixed = feed_.partner_labels() != nullptr;
-        trains_ && mixed != std::exchange(trains_mixed_, mixed))
+  void load(std::span<LoadedInput> inputs, const BatchView& batch, bool staged) override {
+    feed_.load(inputs, batch, staged);
+    // A recording with mixup or weights cannot be replayed without them, and vice versa.
+    if (const TargetKind kind{feed_.partner_labels() != nullptr, feed_.sample_weights() != nullptr};
+        trains_ && kind != std::exchange(trained_kind_, kind))
       ++placement_;
     // Space for the result of each sample, or of each of its values.
     const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
@@ -80,7 +87,6 @@ class CudaBackend final : public Backend {
       of_samples_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
       ++placement_;
     }
-    return input;
   }
 
   void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
@@ -92,15 +98,13 @@ class CudaBackend final : public Backend {
         .partner_labels = feed_.partner_labels(),
         .weights = feed_.weights(),
         .targets = feed_.values(),
+        .sample_weights = feed_.sample_weights(),
         .gradient_factor = &pass_.data()->gradient_factor,
         .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
         .sums = sums_.as<MetricSums>().data(),
         .samples = samples,
         .width = static_cast<std::int64_t>(outputs.size()) / samples};
-    if (const auto* entropy = std::get_if<SparseCategoricalCrossentropy>(&loss))
-      cuda::cross_entropy(arguments, entropy->label_smoothing, context_.native());
-    else
-      cuda::mean_squared_error(arguments, context_.native());
+    cuda::compute_loss(loss, arguments, context_.native());
   }
 
   void write_sums(std::span<float> summable) override {
@@ -126,7 +130,7 @@ class CudaBackend final : public Backend {
   void copy(const TensorView& target, const TensorView& source) override {
     device::copy(target.data(), source.data(), target.size_bytes(), context_.stream());
   }
-  void fill_with_zeros(std::span<float> target) override {
+  void fill_with_zeros(const TensorView& target) override {
     fill(target.data(), target.size_bytes());
   }
   void narrow(const TensorView& target, std::span<const float> source) override {
@@ -163,8 +167,8 @@ class CudaBackend final : public Backend {
   device::Buffer sums_;
   device::Buffer fetched_;  // page-locked
   std::uint64_t placement_ = 0;
-  bool trains_ = false;        // in the current pass
-  bool trains_mixed_ = false;  // whether the previous training pass used mixup
+  bool trains_ = false;      // in the current pass
+  TargetKind trained_kind_;  // of the previous training pass
 };
 
 }  // namespace

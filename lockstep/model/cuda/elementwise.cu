@@ -24,12 +24,14 @@ struct ReluGradient {
 };
 template <typename F>
 struct PointwiseForward {
-  __device__ float operator()(float x) const { return F::forward(x); }
+  F f;
+  __device__ float operator()(float x) const { return f.forward(x); }
 };
 template <typename F>
 struct PointwiseGradient {
-  __device__ float operator()(float output, float gradient) const {
-    return F::gradient(output, gradient);
+  F f;
+  __device__ float operator()(float value, float gradient) const {
+    return f.gradient(value, gradient);
   }
 };
 struct Sum {
@@ -37,6 +39,10 @@ struct Sum {
 };
 struct SumRelu {
   __device__ float operator()(float a, float b) const { return Relu()(a + b); }
+};
+
+struct Product {
+  __device__ float operator()(float a, float b) const { return a * b; }
 };
 
 // Whole packs first, then the remaining elements one by one.
@@ -263,14 +269,16 @@ void relu_backward(const TensorView& output, const TensorView& output_gradient,
 
 void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
                        const TensorView& output, cudaStream_t stream) {
-  visit_function(layer, [&]<typename F>(F) { map(input, output, PointwiseForward<F>(), stream); });
+  visit_function(layer, [&]<typename F>(const F& function) {
+    map(input, output, PointwiseForward<F>{function}, stream);
+  });
 }
 
-void pointwise_backward(const PointwiseLayer& layer, const TensorView& output,
+void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
                         const TensorView& output_gradient, const TensorView& input_gradient,
                         cudaStream_t stream) {
-  visit_function(layer, [&]<typename F>(F) {
-    map(output, output_gradient, input_gradient, PointwiseGradient<F>(), stream);
+  visit_function(layer, [&]<typename F>(const F& function) {
+    map(values, output_gradient, input_gradient, PointwiseGradient<F>{function}, stream);
   });
 }
 
@@ -280,6 +288,11 @@ void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& 
     map(a, b, output, SumRelu(), stream);
   else
     map(a, b, output, Sum(), stream);
+}
+
+void multiply(const TensorView& a, const TensorView& b, const TensorView& output,
+              cudaStream_t stream) {
+  map(a, b, output, Product(), stream);
 }
 
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream) {

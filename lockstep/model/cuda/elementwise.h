@@ -25,14 +25,19 @@ void relu_backward(const TensorView& output, const TensorView& output_gradient,
 /// The function of `layer` of each element, optionally in place.
 void pointwise_forward(const PointwiseLayer& layer, const TensorView& input,
                        const TensorView& output, cudaStream_t stream);
-/// The gradient of its input, from its output and the gradient of that; optionally in place.
-void pointwise_backward(const PointwiseLayer& layer, const TensorView& output,
+/// The gradient of its input, from `values`, its output or what PointwiseLayer's
+/// gradient_reads_input() says, and the output's gradient; optionally in place.
+void pointwise_backward(const PointwiseLayer& layer, const TensorView& values,
                         const TensorView& output_gradient, const TensorView& input_gradient,
                         cudaStream_t stream);
 
 /// output = a + b, or max(a + b, 0); the output may alias an input.
 void add(const TensorView& a, const TensorView& b, bool relu, const TensorView& output,
          cudaStream_t stream);
+
+/// output = a * b; the output may alias an input.
+void multiply(const TensorView& a, const TensorView& b, const TensorView& output,
+              cudaStream_t stream);
 
 /// Converts between any two types.
 void convert(const TensorView& from, const TensorView& to, cudaStream_t stream);

@@ -19,16 +19,18 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-Bytes inputs_of(const BatchView& batch) {
-  return batch.pixels.empty() ? std::as_bytes(batch.features) : std::as_bytes(batch.pixels);
+Bytes bytes_of(const InputView& input) {
+  if (!input.indices.empty()) return std::as_bytes(input.indices);
+  return input.pixels.empty() ? std::as_bytes(input.features) : std::as_bytes(input.pixels);
 }
 
 /// The arrays that follow the inputs, one after another.
-std::array<Bytes, 3> targets_of(const BatchView& batch) {
+std::array<Bytes, 4> targets_of(const BatchView& batch) {
   const Targets& targets = batch.targets;
-  if (targets.labels.empty()) return {std::as_bytes(targets.values)};
+  const Bytes weights = std::as_bytes(targets.sample_weights);
+  if (targets.labels.empty()) return {std::as_bytes(targets.values), {}, {}, weights};
   return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels),
-          std::as_bytes(targets.weights)};
+          std::as_bytes(targets.weights), weights};
 }
 
 std::size_t target_bytes_of(const BatchView& batch) {
@@ -37,12 +39,18 @@ std::size_t target_bytes_of(const BatchView& batch) {
   return bytes;
 }
 
-/// The offset of the targets after `bytes` bytes of inputs.
-std::size_t targets_at(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
+/// The offset of what follows an input of `bytes` bytes.
+std::size_t next_offset(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-std::size_t bytes_of(const BatchView& batch) {
-  return targets_at(inputs_of(batch).size()) + target_bytes_of(batch);
+/// The offset of the targets after the inputs.
+std::size_t targets_at(const BatchView& batch) {
+  std::size_t offset = 0;
+  for (std::size_t k = 0; k < batch.input_count(); ++k)
+    offset += next_offset(bytes_of(batch.input(k)).size());
+  return offset;
 }
+
+std::size_t bytes_of(const BatchView& batch) { return targets_at(batch) + target_bytes_of(batch); }
 
 void copy_bytes(const Bytes& from, std::byte* to) {
   if (!from.empty()) std::memcpy(to, from.data(), from.size());
@@ -67,7 +75,7 @@ void InputFeed::stage(const BatchView& batch) {
   staged_ = slot;
 }
 
-void InputFeed::load(const TensorView& input, const BatchView& batch, bool staged) {
+void InputFeed::load(std::span<const LoadedInput> inputs, const BatchView& batch, bool staged) {
   std::size_t which = 0;
   if (staged) {
     LOCKSTEP_CHECK(staged_.has_value());
@@ -81,44 +89,62 @@ void InputFeed::load(const TensorView& input, const BatchView& batch, bool stage
   }
   Slot& slot = slots_[which];
   context_.stream().wait(*slot.arrived);
-  auto* const data = static_cast<std::byte*>(slot.on_gpu.data());
-  const bool has_features = batch.pixels.empty();
-  const std::size_t count = has_features ? batch.features.size() : batch.pixels.size();
-  const TensorView features(data, count, Precision::float32);
-  const auto* const pixels = reinterpret_cast<const std::uint8_t*>(data);
-  if (count != input.size()) {
-    const std::int64_t padded = least_channels(input.type());
-    const auto channels = static_cast<std::int64_t>(count) * padded /
-                          static_cast<std::int64_t>(std::max<std::size_t>(input.size(), 1));
-    LOCKSTEP_CHECK_OP(channels, >, 0);
-    LOCKSTEP_CHECK_OP(count * static_cast<std::size_t>(padded), ==,
-                      input.size() * static_cast<std::size_t>(channels));
-    if (has_features)
-      convert_channels(features, channels, input, padded, context_.native());
+  const auto* data = static_cast<const std::byte*>(slot.on_gpu.data());
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    const InputView input = batch.input(k);
+    if (input.indices.empty())
+      convert_features(input, data, inputs[k].features);
     else
-      convert_pixels_padded(pixels, channels, batch.normalization, input, context_.native());
-  } else if (has_features) {
-    convert(features, input, context_.native());
-  } else {
-    convert_pixels(pixels, batch.normalization, input, context_.native());
+      device::copy(inputs[k].indices.data(), data, input.indices.size_bytes(), context_.stream());
+    data += next_offset(bytes_of(input).size());
   }
   const std::size_t bytes = target_bytes_of(batch);
   reserve_targets(bytes);
-  if (bytes > 0)
-    device::copy(targets_.data(), data + targets_at(inputs_of(batch).size()), bytes,
-                 context_.stream());
+  if (bytes > 0) device::copy(targets_.data(), data, bytes, context_.stream());
+  has_labels_ = !batch.targets.labels.empty();
   mixed_samples_ = batch.targets.partner_labels.size();
+  weights_at_.reset();
+  if (!batch.targets.sample_weights.empty())
+    weights_at_ = bytes / sizeof(float) - batch.targets.sample_weights.size();
   slot.taken = context_.stream().record();
 }
 
+void InputFeed::convert_features(const InputView& input, const std::byte* data,
+                                 const TensorView& target) {
+  const bool has_features = input.pixels.empty();
+  const std::size_t count = has_features ? input.features.size() : input.pixels.size();
+  const auto features =
+      TensorView::reading({reinterpret_cast<const float*>(data), has_features ? count : 0});
+  const auto* const pixels = reinterpret_cast<const std::uint8_t*>(data);
+  if (count != target.size()) {
+    const std::int64_t padded = least_channels(target.type());
+    const auto channels = static_cast<std::int64_t>(count) * padded /
+                          static_cast<std::int64_t>(std::max<std::size_t>(target.size(), 1));
+    LOCKSTEP_CHECK_OP(channels, >, 0);
+    LOCKSTEP_CHECK_OP(count * static_cast<std::size_t>(padded), ==,
+                      target.size() * static_cast<std::size_t>(channels));
+    if (has_features)
+      convert_channels(features, channels, target, padded, context_.native());
+    else
+      convert_pixels_padded(pixels, channels, input.normalization, target, context_.native());
+  } else if (has_features) {
+    convert(features, target, context_.native());
+  } else {
+    convert_pixels(pixels, input.normalization, target, context_.native());
+  }
+}
+
 void InputFeed::bring(const BatchView& batch, Slot& slot) {
-  const Bytes inputs = inputs_of(batch);
   const std::size_t end = bytes_of(batch);
   if (slot.arrived) slot.arrived->synchronize();
   reserve(end, slot);
   auto* const pinned = static_cast<std::byte*>(slot.pinned.data());
-  copy_bytes(inputs, pinned);
-  std::byte* next = pinned + targets_at(inputs.size());
+  std::byte* next = pinned;
+  for (std::size_t k = 0; k < batch.input_count(); ++k) {
+    const Bytes input = bytes_of(batch.input(k));
+    copy_bytes(input, next);
+    next += next_offset(input.size());
+  }
   for (const Bytes& piece : targets_of(batch)) {
     copy_bytes(piece, next);
     next += piece.size();

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
@@ -29,26 +30,31 @@ class InputFeed {
   /// Stage one of a batch, for the next load() with `staged`. Does not wait for the context's
   /// stream.
   void stage(const BatchView& batch);
-  /// Stage two of `batch`; also stage one unless `staged`. `input` has its size, or images with
-  /// least_channels() of its type, the additional ones zero.
-  void load(const TensorView& input, const BatchView& batch, bool staged);
+  /// Stage two of `batch`; also stage one unless `staged`. `inputs` have the sizes of its inputs,
+  /// or images with least_channels() of their type, the additional ones zero.
+  void load(std::span<const LoadedInput> inputs, const BatchView& batch, bool staged);
 
-  // Labels of the batch loaded last, on the GPU.
-  const std::int32_t* labels() const { return targets_.as<std::int32_t>().data(); }
+  // Targets of the batch loaded last, on the GPU.
+  /// Null if it has values instead.
+  const std::int32_t* labels() const {
+    return has_labels_ ? targets_.as<std::int32_t>().data() : nullptr;
+  }
   const float* values() const { return targets_.as<float>().data(); }
   /// Null without mixup.
   const std::int32_t* partner_labels() const {
-    return mixed_samples_ > 0 ? labels() + mixed_samples_ : nullptr;
+    return mixed_samples_ > 0 ? targets_.as<std::int32_t>().data() + mixed_samples_ : nullptr;
   }
   const float* weights() const {
     return mixed_samples_ > 0 ? values() + 2 * mixed_samples_ : nullptr;
   }
+  /// Null if all samples have weight 1.
+  const float* sample_weights() const { return weights_at_ ? values() + *weights_at_ : nullptr; }
   /// Increases when these arrays have moved.
   std::uint64_t placement() const { return placement_; }
 
  private:
-  /// One batch: features or pixels, followed by labels, with mixup also partner labels and weights,
-  /// or by target values.
+  /// One batch: its inputs, each features, pixels or indices, followed by labels, with mixup also
+  /// partner labels and weights, or by target values; then by the weights of the samples.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;
@@ -56,6 +62,7 @@ class InputFeed {
     std::optional<device::Event> taken;  // by stage two
   };
 
+  void convert_features(const InputView& input, const std::byte* data, const TensorView& target);
   void bring(const BatchView& batch, Slot& slot);
   void reserve(std::size_t bytes, Slot& slot);
   void reserve_targets(std::size_t bytes);
@@ -66,7 +73,10 @@ class InputFeed {
   std::size_t next_ = 0;
   std::optional<std::size_t> staged_;
   device::Buffer targets_;
-  std::size_t mixed_samples_ = 0;  // of the batch loaded last; 0 without mixup
+  // Of the batch loaded last:
+  bool has_labels_ = false;
+  std::size_t mixed_samples_ = 0;          // 0 without mixup
+  std::optional<std::size_t> weights_at_;  // offset of the samples' weights, in floats
   std::uint64_t placement_ = 0;
 };
 

@@ -1,5 +1,8 @@
 #include "lockstep/model/cuda/loss.h"
 
+#include <type_traits>
+#include <variant>
+
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
 
@@ -100,9 +103,19 @@ __device__ inline TrueClasses classes_of(const LossArguments& a, std::int64_t ro
   return {label, a.partner_labels[row], a.weights[row]};
 }
 
+__device__ inline float weight_of(const LossArguments& a, std::int64_t row) {
+  return a.sample_weights != nullptr ? a.sample_weights[row] : 1;
+}
+
+// `gradient`, or 0 for a row of weight 0, whose gradient may be NaN.
+__device__ inline float masked(const LossArguments& a, std::int64_t row, float gradient) {
+  return weight_of(a, row) > 0 ? gradient : 0;
+}
+
 template <typename T>
 __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient,
-                                   float smoothing) {
+                                   SparseCategoricalCrossentropy loss_options) {
+  const float smoothing = loss_options.label_smoothing;
   const std::int64_t row = row_of_warp();
   if (row >= a.samples) return;
   const T* const z = outputs + row * a.width;
@@ -119,7 +132,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   sum = warp_sum(sum);
   shifted_sum = warp_sum(shifted_sum);
   if (gradient != nullptr) {
-    const float factor = *a.gradient_factor;
+    const float factor = *a.gradient_factor * weight_of(a, row);
     const float normalizer = factor / sum;
     const float off_target = factor * smoothing / width;
     for (std::int64_t k = lane(); k < a.width; k += kWarp) {
@@ -127,7 +140,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
       if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
       if (k == classes.partner && classes.weight < 1)
         value -= factor * (1 - smoothing) * (1 - classes.weight);
-      gradient[row * a.width + k] = narrow<T>(value);
+      gradient[row * a.width + k] = narrow<T>(masked(a, row, value));
     }
   }
   const std::int64_t rank = rank_of(z, a.width, classes.label);
@@ -147,43 +160,105 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   a.of_samples[row] = {loss, rank};
 }
 
+// The first of the largest values of a row.
+__device__ inline std::int64_t argmax(const float* row, std::int64_t width) {
+  float largest = row[0];
+  int at = 0;
+  for (std::int64_t k = lane(); k < width; k += kWarp)
+    if (row[k] > largest) {
+      largest = row[k];
+      at = static_cast<int>(k);
+    }
+  for (unsigned mask = kWarp / 2; mask > 0; mask /= 2) {
+    const float other = __shfl_xor_sync(kAll, largest, mask);
+    const int other_at = __shfl_xor_sync(kAll, at, mask);
+    if (other > largest || (other == largest && other_at < at)) {
+      largest = other;
+      at = other_at;
+    }
+  }
+  return at;
+}
+
 template <typename T>
-__global__ void squared_error_rows(LossArguments a, const T* outputs, T* gradient) {
+__global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient,
+                                   CategoricalCrossentropy loss) {
+  const std::int64_t row = row_of_warp();
+  if (row >= a.samples) return;
+  const T* const z = outputs + row * a.width;
+  const float* const targets = a.targets + row * a.width;
+  const auto width = static_cast<float>(a.width);
+  const float largest = row_max(z, a.width);
+  float sum = 0;
+  float total = 0;
+  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+    sum += expf(widen(z[k]) - largest);
+    total += loss.smoothed(targets[k], width);
+  }
+  sum = warp_sum(sum);
+  total = warp_sum(total);
+  const float log_sum = logf(sum);
+  double result = 0;
+  for (std::int64_t k = lane(); k < a.width; k += kWarp) {
+    const float shifted = widen(z[k]) - largest;
+    const float target = loss.smoothed(targets[k], width);
+    if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
+    if (gradient != nullptr)
+      gradient[row * a.width + k] = narrow<T>(masked(
+          a, row, *a.gradient_factor * weight_of(a, row) * (expf(shifted) / sum * total - target)));
+  }
+  result = warp_sum(result);
+  const std::int64_t rank = rank_of(z, a.width, argmax(targets, a.width));
+  if (lane() == 0) a.of_samples[row] = {result, rank};
+}
+
+template <typename T, ElementwiseLoss Elementwise>
+__global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient, Elementwise loss) {
   const std::int64_t row = row_of_warp();
   if (row >= a.samples) return;
   const auto width = static_cast<float>(a.width);
   double sum = 0;
+  std::int64_t rank = 0;
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-    const float difference = widen(outputs[row * a.width + k]) - a.targets[row * a.width + k];
-    sum += static_cast<double>(difference) * static_cast<double>(difference);
+    const float output = widen(outputs[row * a.width + k]);
+    const float target =
+        a.labels != nullptr ? static_cast<float>(a.labels[row]) : a.targets[row * a.width + k];
+    sum += loss.value(output, target);
+    if constexpr (requires { loss.rank(output, target); }) rank = loss.rank(output, target);
     if (gradient != nullptr)
-      gradient[row * a.width + k] = narrow<T>(*a.gradient_factor * 2 * difference / width);
+      gradient[row * a.width + k] = narrow<T>(
+          masked(a, row,
+                 *a.gradient_factor * weight_of(a, row) * loss.derivative(output, target) / width));
   }
   sum = warp_sum(sum);
-  if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), 0};
+  if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), rank};
 }
 
 // One block; each thread handles every kThreads-th sample.
-__global__ void add_samples(const SampleLoss* of_samples, std::int64_t samples, bool has_accuracy,
-                            MetricSums* sums) {
+__global__ void add_samples(LossArguments a, bool has_accuracy) {
   double loss = 0;
+  double weight_excess = 0;
   int correct = 0;
   int correct_top5 = 0;
-  for (std::int64_t sample = threadIdx.x; sample < samples; sample += blockDim.x) {
-    loss += of_samples[sample].loss;
-    correct += of_samples[sample].rank < 1;
-    correct_top5 += of_samples[sample].rank < 5;
+  for (std::int64_t sample = threadIdx.x; sample < a.samples; sample += blockDim.x) {
+    const auto weight = static_cast<double>(weight_of(a, sample));
+    if (weight > 0) loss += weight * a.of_samples[sample].loss;
+    weight_excess += weight - 1;
+    correct += a.of_samples[sample].rank < 1;
+    correct_top5 += a.of_samples[sample].rank < 5;
   }
   loss = block_sum(loss);
+  weight_excess = block_sum(weight_excess);
   correct = block_sum(correct);
   correct_top5 = block_sum(correct_top5);
   if (threadIdx.x != 0) return;
-  sums->loss_sum += loss;
-  sums->samples += samples;
-  sums->has_accuracy = has_accuracy;
+  a.sums->loss_sum += loss;
+  a.sums->samples += a.samples;
+  a.sums->weight_excess += weight_excess;
+  a.sums->has_accuracy = has_accuracy;
   if (!has_accuracy) return;
-  sums->correct += correct;
-  sums->correct_top5 += correct_top5;
+  a.sums->correct += correct;
+  a.sums->correct_top5 += correct_top5;
 }
 
 __global__ void write_sums(const MetricSums* sums, float* summable) {
@@ -210,20 +285,26 @@ void softmax_backward(const TensorView& output, const TensorView& output_gradien
   });
 }
 
-void cross_entropy(const LossArguments& a, float label_smoothing, cudaStream_t stream) {
-  with_type(a.outputs.type(), [&]<typename T>(T) {
-    launch(cross_entropy_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a,
-           data<T>(a.outputs), data<T>(a.gradient), label_smoothing);
-  });
-  launch(add_samples, 1, kThreads, stream, a.of_samples, a.samples, true, a.sums);
-}
-
-void mean_squared_error(const LossArguments& a, cudaStream_t stream) {
-  with_type(a.outputs.type(), [&]<typename T>(T) {
-    launch(squared_error_rows<T>, blocks_for_rows(a.samples), kThreads, stream, a,
-           data<T>(a.outputs), data<T>(a.gradient));
-  });
-  launch(add_samples, 1, kThreads, stream, a.of_samples, a.samples, false, a.sums);
+void compute_loss(const Loss& loss, const LossArguments& a, cudaStream_t stream) {
+  const auto enqueue = [&]<typename Chosen>(const Chosen& chosen) {
+    if constexpr (std::is_same_v<Chosen, CustomLossPointer>) {
+      check_runs_on_gpu(loss);  // throws
+    } else {
+      with_type(a.outputs.type(), [&]<typename T>(T) {
+        const auto launch_rows = [&](auto kernel) {
+          launch(kernel, blocks_for_rows(a.samples), kThreads, stream, a, data<T>(a.outputs),
+                 data<T>(a.gradient), chosen);
+        };
+        if constexpr (ElementwiseLoss<Chosen>)
+          launch_rows(elementwise_rows<T, Chosen>);
+        else
+          launch_rows(
+              static_cast<void (*)(LossArguments, const T*, T*, Chosen)>(cross_entropy_rows<T>));
+      });
+    }
+  };
+  std::visit(enqueue, loss);
+  launch(add_samples, 1, kThreads, stream, a, class_count(loss, a.width) > 0);
 }
 
 void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream) {

@@ -17,20 +17,22 @@ void softmax_forward(const TensorView& input, std::int64_t width, const TensorVi
 void softmax_backward(const TensorView& output, const TensorView& output_gradient,
                       std::int64_t width, const TensorView& input_gradient, cudaStream_t stream);
 
-/// One sample's contribution to the sums; stored in a scratch array of the batch size.
+/// One sample's contribution to the sums, without its weight; stored in a scratch array of the
+/// batch size.
 struct SampleLoss {
   double loss = 0;
-  std::int64_t rank = 0;  ///< outputs that precede the label's in descending order
+  std::int64_t rank = 0;  ///< classes that are before the true one
 };
 
 /// All pointers are to GPU memory.
 struct LossArguments {
   TensorView outputs;                            ///< [samples, width]
   TensorView gradient;                           ///< [samples, width], or empty
-  const std::int32_t* labels = nullptr;          ///< [samples], in range
+  const std::int32_t* labels = nullptr;          ///< [samples], in range; null: `targets`
   const std::int32_t* partner_labels = nullptr;  ///< [samples], in range; null without mixup
   const float* weights = nullptr;                ///< [samples], weights of `labels`, with mixup
   const float* targets = nullptr;                ///< [samples, width]
+  const float* sample_weights = nullptr;         ///< [samples]; null: all are 1
   const float* gradient_factor = nullptr;        ///< loss scale / samples of the global batch
   SampleLoss* of_samples = nullptr;              ///< [samples], scratch
   MetricSums* sums = nullptr;                    ///< accumulated into
@@ -38,9 +40,8 @@ struct LossArguments {
   std::int64_t width = 0;
 };
 /// As model::compute_loss. The loss of a sample is computed in float32; the sums are accumulated in
-/// double, in sample order.
-void cross_entropy(const LossArguments& arguments, float label_smoothing, cudaStream_t stream);
-void mean_squared_error(const LossArguments& arguments, cudaStream_t stream);
+/// double, in sample order. Throws Error (input) for a loss that runs on the CPU only.
+void compute_loss(const Loss& loss, const LossArguments& arguments, cudaStream_t stream);
 
 /// Writes SummableMetrics(*sums) to `summable`.
 void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream);

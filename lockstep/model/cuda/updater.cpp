@@ -1,8 +1,13 @@
 #include "lockstep/model/cuda/updater.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <span>
 #include <variant>
 #include <vector>
 
+#include "lockstep/base/error.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/optimizer.h"
@@ -36,14 +41,31 @@ struct LayerTable {
   }
 };
 
-std::vector<std::uint8_t> decays_of_blocks(const ParameterTable& table) {
-  std::vector<std::uint8_t> decays;
+// The different groups of the parameters.
+std::vector<UpdateGroup> groups_of(const ParameterTable& table) {
+  std::vector<UpdateGroup> groups;
+  for (const ParameterInfo& entry : table.entries())
+    if (std::ranges::count(groups, entry.group()) == 0) groups.push_back(entry.group());
+  if (groups.size() > kMaxGroups)
+    throw Error(ErrorCategory::input, "group",
+                fmt::format("expected parameters of at most {} kinds of learning rate and decay on "
+                            "a GPU",
+                            kMaxGroups),
+                fmt::format("got {}", groups.size()));
+  return groups;
+}
+
+std::vector<std::uint8_t> groups_of_blocks(const ParameterTable& table,
+                                           std::span<const UpdateGroup> groups) {
+  std::vector<std::uint8_t> indices;
   const auto& entries = table.entries();
   for (std::size_t p = 0; p < entries.size(); ++p) {
     const std::size_t end = p + 1 < entries.size() ? entries[p + 1].offset : table.flat_size();
-    decays.insert(decays.end(), (end - entries[p].offset) / kFlatBlock, entries[p].decay ? 1 : 0);
+    const auto group = std::ranges::find(groups, entries[p].group()) - groups.begin();
+    indices.insert(indices.end(), (end - entries[p].offset) / kFlatBlock,
+                   static_cast<std::uint8_t>(group));
   }
-  return decays;
+  return indices;
 }
 
 template <typename Update>
@@ -51,7 +73,7 @@ class GpuUpdater final : public Updater {
  public:
   GpuUpdater(Context& context, const OptimizerOptions& options, const ParameterTable& table,
              const UpdateArrays& arrays)
-      : Updater(options),
+      : Updater(options, arrays.average_decay),
         context_(context),
         arrays_(arrays),
         numbers_(context),
@@ -60,7 +82,8 @@ class GpuUpdater final : public Updater {
             context.allocator().allocate(square_sum_parts(table.flat_size()) * sizeof(double))),
         decision_(context.allocator().allocate(sizeof(Decision))),
         fetched_decision_(device::make_pinned_allocator()->allocate(sizeof(Decision))),
-        decays_(upload(decays_of_blocks(table))) {
+        groups_(groups_of(table)),
+        groups_of_blocks_(upload(groups_of_blocks(table, groups_))) {
     check_options(options);
     for (std::size_t i = 0; i < slot_names().size(); ++i)
       slots_.push_back(context.allocator().allocate(table.flat_size() * sizeof(float)));
@@ -81,13 +104,17 @@ class GpuUpdater final : public Updater {
   }
 
   void begin(const UpdateRequest& request) override {
-    const auto numbers = [&](bool decays) {
-      return std::get<Update>(update_of(
-          options(),
-          {.learning_rate = request.learning_rate, .step = request.update, .decays = decays}));
-    };
-    numbers_.set({numbers(false), numbers(true)});
-    decision_numbers_.set({.clip_norm = request.clip_norm, .loss_scale = request.loss_scale});
+    Numbers<Update> numbers{};
+    for (std::size_t i = 0; i < groups_.size(); ++i)
+      numbers[i] = std::get<Update>(
+          update_of(options(), {.learning_rate = request.learning_rate * groups_[i].rate_factor,
+                                .step = request.update,
+                                .decays = groups_[i].decay,
+                                .weight_decay = groups_[i].weight_decay}));
+    numbers_.set(numbers);
+    decision_numbers_.set({.clip_norm = request.clip_norm,
+                           .loss_scale = request.loss_scale,
+                           .average_decay = average_decay(request.update)});
   }
 
   void update(std::span<const float> summable) override {
@@ -121,16 +148,18 @@ class GpuUpdater final : public Updater {
   }
 
   FlatArrays flat_arrays() const {
-    const auto slot_at = [&](std::size_t index) {
-      return index < slots_.size() ? slots_[index].template as<float>().data() : nullptr;
+    const std::size_t kept = Update::kSlots.size();  // those of the optimizer; the average follows
+    const auto slot_at = [&](std::size_t index, bool exists) {
+      return exists ? slots_[index].template as<float>().data() : nullptr;
     };
     return {.parameters = arrays_.parameters.data(),
             .gradients = arrays_.gradients.data(),
-            .first = slot_at(0),
-            .second = slot_at(1),
+            .first = slot_at(0, kept > 0),
+            .second = slot_at(1, kept > 1),
+            .average = slot_at(kept, averages()),
             .weights = arrays_.weights,
             .count = arrays_.parameters.size(),
-            .decays = decays_.as<std::uint8_t>().data()};
+            .groups = groups_of_blocks_.as<std::uint8_t>().data()};
   }
 
   Context& context_;
@@ -140,7 +169,8 @@ class GpuUpdater final : public Updater {
   device::Buffer partials_;
   device::Buffer decision_;
   device::Buffer fetched_decision_;  // page-locked
-  device::Buffer decays_;
+  std::vector<UpdateGroup> groups_;
+  device::Buffer groups_of_blocks_;
   std::vector<device::Buffer> slots_;
   device::Buffer chunks_;
   device::Buffer first_chunks_;

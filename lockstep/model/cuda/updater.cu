@@ -4,7 +4,7 @@
 
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
-#include "lockstep/model/loss.h"
+#include "lockstep/model/metric_sums.h"
 #include "lockstep/model/optimizer_options.h"
 
 namespace lockstep::model::cuda {
@@ -34,8 +34,11 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   sum = block_sum(sum);
   if (threadIdx.x != 0) return;
   Decision made;
-  made.scale = 1 / numbers->loss_scale;
-  const double norm = sqrt(sum) / static_cast<double>(numbers->loss_scale);
+  const float of_weights = SummableMetrics::gradient_factor(summable);
+  made.scale = of_weights / numbers->loss_scale;
+  made.average_decay = numbers->average_decay;
+  const double norm =
+      sqrt(sum) * static_cast<double>(of_weights) / static_cast<double>(numbers->loss_scale);
   made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // finite
   if (numbers->clip_norm > 0 && made.applied != 0) {
     made.norm = norm;
@@ -65,35 +68,22 @@ __device__ void store_parameters(const Values<float, kTake>& w, std::size_t at, 
   }
 }
 
-// function(w, one argument per slot of Update, g) for element `i`.
-template <typename Update, typename Function>
-__device__ auto at_element(std::size_t i, float* w, float* first, float* second, const float* g,
-                           const Function& function) {
-  static_assert(Update::kSlots.size() <= 2);
-  if constexpr (Update::kSlots.size() == 0)
-    return function(w[i], g[i]);
-  else if constexpr (Update::kSlots.size() == 1)
-    return function(w[i], first[i], g[i]);
-  else
-    return function(w[i], first[i], second[i], g[i]);
-}
-
 template <typename Weight, typename Update>
 __global__ void __launch_bounds__(kThreads)
     descend_all(FlatArrays a, Weight* weights, const Numbers<Update>* numbers,
                 const Decision* decision, const std::uint32_t* parameter_of, const float* rates) {
   if (decision->applied == 0) return;
   constexpr std::size_t kSlots = Update::kSlots.size();
-  __shared__ Update of_kind[2];
-  if (threadIdx.x < 2) {
-    of_kind[threadIdx.x] = (*numbers)[threadIdx.x];
-    of_kind[threadIdx.x].scale *= decision->scale;
+  __shared__ Update of_group[kMaxGroups];
+  if (threadIdx.x < kMaxGroups) {
+    of_group[threadIdx.x] = (*numbers)[threadIdx.x];
+    of_group[threadIdx.x].scale *= decision->scale;
   }
   __syncthreads();
   for (std::size_t pack = first_index(); pack < a.count / kTake; pack += index_stride()) {
     const std::size_t at = pack * kTake;
     const std::size_t block = at / kFlatBlock;
-    Update update = of_kind[a.decays[block]];
+    Update update = of_group[a.groups[block]];
     if constexpr (LayerWise<Update>) update.rate = rates[parameter_of[block]];
     Values<float, kTake> w = load<float, kTake>(a.parameters + at);
     const Values<float, kTake> g = load<float, kTake>(a.gradients + at);
@@ -106,6 +96,13 @@ __global__ void __launch_bounds__(kThreads)
       at_element<Update>(i, w.elements, first.elements, second.elements, g.elements,
                          [&](auto&... element) { update.descend(element...); });
     store_parameters(w, at, a.parameters, weights);
+    if (a.average != nullptr) {
+      Values<float, kTake> average = load<float, kTake>(a.average + at);
+#pragma unroll
+      for (int i = 0; i < kTake; ++i)
+        average.elements[i] = follow(average.elements[i], w.elements[i], decision->average_decay);
+      store<float, kTake>(a.average + at, average);
+    }
     if constexpr (kSlots > 0) store<float, kTake>(a.first + at, first);
     if constexpr (kSlots > 1) store<float, kTake>(a.second + at, second);
   }
@@ -136,7 +133,7 @@ __global__ void norms_of_chunks(FlatArrays a, Layers layers, const Numbers<Updat
                                 const Decision* decision) {
   if (decision->applied == 0) return;
   const Chunk chunk = layers.chunks[blockIdx.x];
-  Update update = (*numbers)[a.decays[chunk.begin / kFlatBlock]];
+  Update update = (*numbers)[a.groups[chunk.begin / kFlatBlock]];
   update.scale *= decision->scale;
   sum_chunk(chunk, layers.partials, [&](std::size_t i, float& parameter, float& other) {
     parameter = a.parameters[i];
@@ -160,7 +157,7 @@ __global__ void rates_of_layers(FlatArrays a, Layers layers, const Numbers<Updat
     second += layers.partials[2 * chunk + 1];
   }
   const std::size_t begin = layers.chunks[layers.first_chunks[parameter]].begin;
-  const Update update = (*numbers)[a.decays[begin / kFlatBlock]];
+  const Update update = (*numbers)[a.groups[begin / kFlatBlock]];
   layers.rates[parameter] =
       update.adapts ? update.layer_rate(sqrt(first), sqrt(second)) : update.rate;
 }

@@ -28,9 +28,12 @@ struct Chunk {
   std::size_t begin = 0;
 };
 
-/// The constants of an update in GPU memory: for parameters without and with decay.
+/// Maximum number of groups of parameters with different constants.
+constexpr std::size_t kMaxGroups = 16;
+
+/// The constants of an update in GPU memory, for each group of parameters.
 template <typename Update>
-using Numbers = std::array<Update, 2>;
+using Numbers = std::array<Update, kMaxGroups>;
 
 template <typename... Updates>
 std::variant<const Numbers<Updates>*...> pointers_to_numbers(const std::variant<Updates...>&);
@@ -41,6 +44,7 @@ using AnyNumbers = decltype(pointers_to_numbers(std::declval<OptimizerUpdate>())
 struct DecisionNumbers {
   double clip_norm = 0;
   float loss_scale = 1;
+  float average_decay = 0;  ///< see model::follow()
 };
 
 /// The decision, in GPU memory.
@@ -48,6 +52,7 @@ struct Decision {
   double norm = 0;  ///< of the gradient, before clipping and without the loss scale
   float scale = 1;  ///< factor on the gradient
   int applied = 1;
+  float average_decay = 0;
 };
 
 /// Number of partial sums that square_sums() computes for `count` values.
@@ -69,11 +74,12 @@ void restore_unless_applied(const Decision* decision, const float* kept, float* 
 struct FlatArrays {
   float* parameters = nullptr;
   const float* gradients = nullptr;
-  float* first = nullptr;   ///< the first slot, or null
-  float* second = nullptr;  ///< the second slot, or null
-  TensorView weights;       ///< 16 bits, or empty
+  float* first = nullptr;    ///< the first slot, or null
+  float* second = nullptr;   ///< the second slot, or null
+  float* average = nullptr;  ///< moving average of the parameters, or null
+  TensorView weights;        ///< 16 bits, or empty
   std::size_t count = 0;
-  const std::uint8_t* decays = nullptr;  ///< [count / kFlatBlock]
+  const std::uint8_t* groups = nullptr;  ///< [count / kFlatBlock], indices into Numbers
 };
 
 /// Additional arrays of layer-wise optimizers.

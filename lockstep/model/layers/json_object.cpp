@@ -75,6 +75,17 @@ std::int64_t JsonObject::count(const char* key, std::int64_t fallback) {
   return has(key) ? count(key) : fallback;
 }
 
+std::int64_t JsonObject::integer(const char* key, std::int64_t fallback) {
+  if (!has(key)) return fallback;
+  const json& value = required(key);
+  const bool fits = value.is_number_unsigned()
+                        ? value.get<std::uint64_t>() <= std::numeric_limits<std::int32_t>::max()
+                        : value.is_number_integer() &&
+                              value.get<std::int64_t>() >= std::numeric_limits<std::int32_t>::min();
+  if (!fits) refuse_value(key, "an integer", value);
+  return value.get<std::int64_t>();
+}
+
 float JsonObject::number(const char* key, float fallback) {
   if (!has(key)) return fallback;
   const json& value = required(key);

@@ -31,6 +31,8 @@ class JsonObject {
   /// An integer from 1 to 2^31 - 1.
   std::int64_t count(const char* key);
   std::int64_t count(const char* key, std::int64_t fallback);
+  /// An integer of 32 bits, of any sign.
+  std::int64_t integer(const char* key, std::int64_t fallback);
   float number(const char* key, float fallback);
   bool flag(const char* key, bool fallback);
   /// One count for both, or [height, width].

@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
@@ -19,6 +22,13 @@ const Shape& BuildContext::image_input() const {
   if (shape.size() != 3)
     refuse("expected an input [height, width, channels]", fmt::format("got {}", to_string(shape)));
   return shape;
+}
+
+Shape BuildContext::within_limits(Shape output) const {
+  constexpr std::int64_t kMax = std::numeric_limits<std::int32_t>::max();
+  if (std::ranges::any_of(output, [](std::int64_t extent) { return extent > kMax; }))
+    refuse("expected extents of less than 2^31", fmt::format("got {}", to_string(output)));
+  return output;
 }
 
 void BuildContext::parameter(std::string_view name, Shape shape, Initializer initializer,

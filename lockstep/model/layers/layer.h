@@ -38,6 +38,8 @@ class BuildContext {
   const Shape& input() const;
   /// The only input as [H, W, C]; refuses other ranks.
   const Shape& image_input() const;
+  /// `output`; refuses extents of 2^31 or more, which only an invalid description has.
+  Shape within_limits(Shape output) const;
 
   /// Declares a trainable array. Its full name is "LAYER/NAME".
   void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);
@@ -73,7 +75,9 @@ struct PassContext {
 /// images are NHWC. Activations and their gradients have the plan's precision, the other arrays are
 /// float32.
 struct Operands {
-  std::vector<TensorView> inputs;           ///< read only
+  std::vector<TensorView> inputs;  ///< read only
+  /// Input 0 of a layer with Traits::index_count, whose inputs[0] is empty; read only.
+  std::span<const std::int32_t> indices;
   TensorView output;                        ///< written by forward
   TensorView output_gradient;               ///< backward may overwrite it: it is not read later
   std::vector<TensorView> input_gradients;  ///< written, not added to; empty if not needed
@@ -82,7 +86,8 @@ struct Operands {
   bool add_input_gradient = false;
   std::vector<TensorView> weights;           ///< the parameters in the plan's precision; read only
   std::vector<std::span<float>> parameters;  ///< read only, in declaration order
-  std::vector<std::span<float>> parameter_gradients;  ///< written by backward
+  /// Written by backward. All empty if no parameter is trained, with Needs::skips_frozen.
+  std::vector<std::span<float>> parameter_gradients;
   /// With Needs::narrow_gradient: backward writes the gradient of parameter 0 here, in the plan's
   /// precision, and not to parameter_gradients[0].
   TensorView narrow_gradient;
@@ -102,6 +107,9 @@ struct Needs {
   bool in_place = false;
   /// backward honors Operands::add_input_gradient; otherwise the plan adds in a separate pass
   bool adds_input_gradient = false;
+  /// backward does not compute parameter gradients that are all empty; otherwise those of frozen
+  /// parameters are written to memory that nobody reads
+  bool skips_frozen = false;
   /// Nonzero: input 0 has as many channels in memory, the additional ones zero. Only with
   /// CompileContext::reads_network_input.
   std::int64_t input_channels = 0;
@@ -148,11 +156,15 @@ struct CompileContext {
   bool fused_statistics = false;
   bool input_statistics = false;  ///< the preceding layer has computed statistics of input 0
   bool input_gradients = true;    ///< false if no layer before this one is trained
+  bool frozen = false;            ///< the layer has parameters, none of which is trained
   /// Another layer's backward writes the gradient of input 0 before: Operands::add_input_gradient,
   /// if the operation has Needs::adds_input_gradient.
   bool adds_input_gradient = false;
-  /// Input 0 is the network's input, which no other layer reads.
+  /// Input 0 is an input of the network, which no other layer reads.
   bool reads_network_input = false;
+
+  /// Whether backward() is called.
+  bool has_backward() const { return training && (input_gradients || !frozen); }
 };
 
 /// What the fusion pass (graph.h) has to know about a layer.
@@ -168,9 +180,14 @@ struct Traits {
   bool absorbs_relu = false;            ///< compile() honors `fused_relu`
   bool absorbs_addition = false;  ///< compile() honors `fused_add` on devices that fuse additions
   Statistics statistics = Statistics::none;  ///< its part in fused statistics
+  /// With CompileContext::frozen the layer does not change its buffers.
+  bool keeps_buffers_if_frozen = false;
   /// max(x, 0) can move from before this layer to after it without changing any result, as with max
   /// pooling.
   bool commutes_with_relu = false;
+  /// Nonzero: input 0 is an int32 input of the network, with values from 0 to index_count - 1, and
+  /// is read as Operands::indices. Each batch is checked before its pass.
+  std::int64_t index_count = 0;
 };
 
 /// Fusions that the operations of a device support.

@@ -11,11 +11,18 @@
 #include "lockstep/base/error.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
+#include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
+#include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
+#include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
+#include "lockstep/model/layers/embedding/embedding.h"
+#include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
+#include "lockstep/model/layers/shape/shape.h"
 
 namespace lockstep::model {
 
@@ -57,17 +64,31 @@ struct Registration {
 /// All layers, in the order in which messages list them.
 inline constexpr std::tuple kLayers{
     Registration<Conv2D>{"conv2d"},
+    Registration<Conv1D>{"conv1d"},
+    Registration<DepthwiseConv2D>{"depthwise_conv2d"},
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
+    Registration<LayerNormalization>{"layer_normalization"},
     Registration<ReLU>{.name = "relu", .is_activation = true},
+    Registration<LeakyReLU>{.name = "leaky_relu", .is_activation = true},
+    Registration<GELU>{.name = "gelu", .is_activation = true},
+    Registration<SiLU>{.name = "silu", .is_activation = true},
     Registration<Sigmoid>{.name = "sigmoid", .is_activation = true},
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
+    Registration<Embedding>{"embedding"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
+    Registration<Reshape>{"reshape"},
+    Registration<Permute>{"permute"},
+    Registration<ZeroPadding2D>{"zero_padding2d"},
+    Registration<Concatenate>{"concatenate"},
+    Registration<Multiply>{"multiply"},
     Registration<Add>{"add"},
     Registration<MaxPool2D>{"max_pool2d"},
     Registration<AveragePool2D>{"average_pool2d"},
+    Registration<UpSampling2D>{"up_sampling2d"},
+    Registration<GlobalMaxPooling2D>{"global_max_pooling2d"},
     Registration<GlobalAveragePooling2D>{"global_average_pooling2d"},
 };
 
@@ -79,14 +100,14 @@ inline constexpr auto kLayerTypes = std::apply(
     },
     kLayers);
 
-/// Calls visit(F()) with the function F of `layer`, which is in kLayers.
+/// Calls visit(function) with the function of `layer`, which is in kLayers.
 template <typename Visit>
 void visit_function(const PointwiseLayer& layer, const Visit& visit) {
   const auto visit_if_same = [&]<typename L>(const Registration<L>&) {
     if constexpr (std::derived_from<L, PointwiseLayer>) {
-      if (dynamic_cast<const L*>(&layer) == nullptr) return false;
-      visit(typename L::Function());
-      return true;
+      const auto* const own = dynamic_cast<const L*>(&layer);
+      if (own != nullptr) visit(own->function());
+      return own != nullptr;
     } else {
       return false;
     }

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/clock.h"
 #include "lockstep/base/json.h"
@@ -53,6 +54,23 @@ Json device_of(const job::Placement& place) {
 
 }  // namespace
 
+void add_metric_values(Json& event, const std::string& prefix,
+                       std::span<const model::MetricValue> values) {
+  for (const model::MetricValue& value : values) {
+    Json& member = event[prefix + value.name];
+    if (value.is_single()) {
+      member = value.values.front();
+    } else if (value.shape.size() == 1) {
+      member = value.values;
+    } else {
+      member = Json::array();
+      const auto columns = static_cast<std::size_t>(value.shape.back());
+      for (auto rest = std::span(value.values); !rest.empty(); rest = rest.subspan(columns))
+        member.push_back(std::vector<double>(rest.begin(), rest.begin() + value.shape.back()));
+    }
+  }
+}
+
 JsonEvents::JsonEvents(std::FILE* out, std::int64_t log_every, std::string run)
     : out_(out), log_every_(log_every), run_(std::move(run)) {}
 
@@ -78,6 +96,7 @@ void JsonEvents::on_train_begin(const TrainBegin& begin) {
                 {"micro_batch", begin.micro_batch},
                 {"model", begin.model},
                 {"parameters", begin.parameters},
+                {"trained_parameters", begin.parameters - begin.frozen_parameters},
                 {"precision", begin.precision},
                 {"bn", begin.normalization},
                 {"data", begin.data},
@@ -160,8 +179,10 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
                 {"seconds", logs.seconds},
                 {"samples_per_second", logs.samples_per_second}};
   add_metrics(event, "", logs.metrics);
+  add_metric_values(event, "", logs.values);
   if (logs.validation) {
     add_metrics(event, "validation_", *logs.validation);
+    add_metric_values(event, "validation_", logs.validation_values);
     event["validation_samples"] = logs.validation->samples;
     event["validation_seconds"] = logs.validation_seconds;
   }
@@ -177,6 +198,19 @@ void JsonEvents::on_epoch_end(const EpochLogs& logs) {
   event["exposed_communication_seconds"] = logs.communication.exposed - logs.communication.waited;
   event["waiting_seconds"] = logs.communication.waited;
   write(std::move(event));
+}
+
+void JsonEvents::on_validation(const EpochLogs& logs) {
+  Json event = {{"event", "validation"}, {"step", logs.step}, {"epoch", logs.epoch}};
+  add_metrics(event, "validation_", *logs.validation);
+  add_metric_values(event, "validation_", logs.validation_values);
+  event["validation_samples"] = logs.validation->samples;
+  event["validation_seconds"] = logs.validation_seconds;
+  write(std::move(event));
+}
+
+void JsonEvents::on_scalar(const ScalarLogs& logs) {
+  write({{"event", "scalar"}, {"step", logs.step}, {"name", logs.name}, {"value", logs.value}});
 }
 
 void JsonEvents::on_checkpoint(const CheckpointLogs& logs) {
@@ -195,6 +229,7 @@ void JsonEvents::on_train_end(const TrainEnd& end) {
                 {"healthy", end.healthy}};
   if (end.signal != 0) event["signal"] = end.signal;
   if (end.stopped) event["stopped"] = true;
+  if (!end.stop_reason.empty()) event["stop_reason"] = end.stop_reason;
   event["resident_bytes"] = resident_bytes();
   if (best_) {
     event["best_epoch"] = best_->epoch;

@@ -6,16 +6,17 @@
 #include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {
 
-/// Writes the events start, step, epoch, checkpoint and end to `out` as they happen, one JSON
-/// object per line, each with `time`, the seconds since 1970. Use only on the chief. Lost output (a
-/// full disk, a closed pipe) does not end the training: nothing more is written, and
-/// std::ferror(out) is set.
+/// Writes the events start, step, epoch, validation, checkpoint, scalar and end to `out` as they
+/// happen, one JSON object per line, each with `time`, the seconds since 1970. Use only on the
+/// chief. Lost output (a full disk, a closed pipe) does not end the training: nothing more is
+/// written, and std::ferror(out) is set.
 class JsonEvents final : public Callback {
  public:
   /// `log_every`: number of steps between step events; 0 for none. `run`: name of the training in
@@ -31,7 +32,9 @@ class JsonEvents final : public Callback {
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the event `epoch`
   /// Writes the event `step` every `log_every` steps.
   void on_batch_end(const StepLogs& logs) override;
+  void on_validation(const EpochLogs& logs) override;       ///< writes the event `validation`
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< writes the event `checkpoint`
+  void on_scalar(const ScalarLogs& logs) override;          ///< writes the event `scalar`
   bool may_stop_at_batches() const override { return false; }
 
  private:
@@ -53,5 +56,10 @@ class JsonEvents final : public Callback {
   allreduce::CommunicationTimes communication_;  // at the last step event
   std::chrono::steady_clock::time_point since_;
 };
+
+/// Adds values of metrics to `event`, each under its name behind `prefix`: a number, an array with
+/// one of each class, or a matrix as an array of rows.
+void add_metric_values(nlohmann::ordered_json& event, const std::string& prefix,
+                       std::span<const model::MetricValue> values);
 
 }  // namespace lockstep::strategy

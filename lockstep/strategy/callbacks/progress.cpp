@@ -8,11 +8,13 @@
 #include <cmath>
 #include <csignal>
 #include <functional>
+#include <span>
 #include <utility>
 
 #include "lockstep/base/system/terminal.h"
 #include "lockstep/base/text.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/strategy/callbacks/metric_text.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -75,11 +77,6 @@ constexpr double kShortWait = 0.5;  // seconds per epoch that are not worth more
 using Clock = std::chrono::steady_clock;
 constexpr auto kRewriteEvery = std::chrono::milliseconds(100);
 
-/// A loss in at most eight characters, if possible.
-std::string loss_text(double loss) {
-  return std::abs(loss) < 1000 ? fmt::format("{:.4f}", loss) : fmt::format("{:.6g}", loss);
-}
-
 /// "4 s", "3:07", "2:05:10"
 std::string duration_text(double seconds) {
   const auto whole = static_cast<std::int64_t>(seconds);
@@ -105,6 +102,8 @@ struct ProgressBar::Row {
   std::optional<model::MetricSums> validation;
   double samples_per_second;
   double seconds;
+  std::span<const model::MetricValue> values = {};
+  std::span<const model::MetricValue> validation_values = {};
 };
 
 ProgressBar::ProgressBar(std::FILE* out, const ProgressOptions& options)
@@ -154,10 +153,14 @@ void ProgressBar::print_details() {
 
 void ProgressBar::on_train_begin(const TrainBegin& begin) {
   begin_ = begin;
-  print_line(fmt::format("model {}, {}{}; {}, {}", begin.model,
-                         counted(begin.parameters, "parameter"),
-                         begin.precision == "float32" ? "" : ", computed in " + begin.precision,
-                         begin.data, counted(begin.records, "record")));
+  on_epoch_begin(0);  // a run that resumes may validate before a step
+  print_line(fmt::format(
+      "model {}, {}{}{}; {}, {}", begin.model, counted(begin.parameters, "parameter"),
+      begin.frozen_parameters == 0
+          ? ""
+          : fmt::format(", {} of them trained", begin.parameters - begin.frozen_parameters),
+      begin.precision == "float32" ? "" : ", computed in " + begin.precision, begin.data,
+      counted(begin.records, "record")));
   print_line(fmt::format("{} on {}; batch {}, {}, learning rate {}", begin.strategy,
                          counted(begin.world_size, "replica"), begin.global_batch,
                          counted(begin.last_step, "step"), begin.learning_rate));
@@ -228,7 +231,7 @@ std::string ProgressBar::step_line(const StepLogs& logs, std::size_t columns) co
   };
   std::vector<Part> parts = {{3, fmt::format("epoch {}", logs.epoch + 1)},
                              {6, fmt::format("step {}/{}", logs.step, begin_.last_step)},
-                             {5, "loss " + loss_text(sums_.loss())}};
+                             {5, "loss " + metric_text(sums_.loss())}};
   if (sums_.has_accuracy) parts.push_back({2, fmt::format("accuracy {:.4f}", sums_.accuracy())});
   parts.push_back({1, fmt::format("{:.0f} samples/s", rate)});
   if (left > 0) parts.push_back({4, duration_text(std::ceil(left)) + " left in epoch"});
@@ -256,10 +259,10 @@ void ProgressBar::print_row(const Row& row) {
   const std::string last = std::to_string(begin_.last_step);
   add("epoch", 5, std::to_string(row.epoch + 1));
   add("step", std::max<std::size_t>(4, 2 * last.size() + 1), fmt::format("{}/{}", row.step, last));
-  add("loss", 8, loss_text(row.metrics.loss()));
+  add("loss", 8, metric_text(row.metrics.loss()));
   if (has_accuracy_) add("accuracy", 8, accuracy(row.metrics));
   if (begin_.has_validation) {
-    add("val loss", 8, row.validation ? loss_text(row.validation->loss()) : "");
+    add("val loss", 8, row.validation ? metric_text(row.validation->loss()) : "");
     // Rows of many steps would be wider than 80 columns.
     const std::string_view name = last.size() < 5 ? "val accuracy" : "val acc";
     if (has_accuracy_)
@@ -269,18 +272,51 @@ void ProgressBar::print_row(const Row& row) {
   add("samples/s", 9, fmt::format("{:.0f}", row.samples_per_second));
   add("time", 7,
       row.seconds < 60 ? fmt::format("{:.1f} s", row.seconds) : duration_text(row.seconds));
+  has_metric_columns_ = add_columns(row, header, cells);
   if (header != header_) print_line(header);
   header_ = header;
   print_line(cells);
 }
 
+bool ProgressBar::add_columns(const Row& row, std::string& header, std::string& cells) const {
+  constexpr std::size_t kColumns = 80;
+  std::string names;
+  std::string numbers;
+  const auto add = [&](const std::string& name, std::span<const model::MetricValue> values,
+                       const std::string& label) {
+    const auto found = std::ranges::find(values, name, &model::MetricValue::name);
+    const std::size_t width = std::max<std::size_t>(8, label.size());
+    names += fmt::format("  {:>{}}", label, width);
+    numbers += fmt::format("  {:>{}}",
+                           found == values.end() ? "" : metric_text(found->values.front()), width);
+  };
+  for (const std::string& name : begin_.metrics) {
+    add(name, row.values, name);
+    if (begin_.has_validation) add(name, row.validation_values, "val " + name);
+  }
+  if (header.size() + names.size() > kColumns) return false;
+  header += names;
+  cells += numbers;
+  return true;
+}
+
+void ProgressBar::print_metrics(const EpochLogs& logs) {
+  if (begin_.metrics.empty() || has_metric_columns_) return;
+  print_line("  " + metric_line(logs.values));
+  if (logs.validation) print_line("  validation: " + metric_line(logs.validation_values));
+}
+
 void ProgressBar::on_epoch_end(const EpochLogs& logs) {
+  last_epoch_ = logs;
   print_row({.epoch = logs.epoch,
              .step = logs.step,
              .metrics = logs.metrics,
              .validation = logs.validation,
              .samples_per_second = logs.samples_per_second,
-             .seconds = logs.seconds});
+             .seconds = logs.seconds,
+             .values = logs.values,
+             .validation_values = logs.validation_values});
+  print_metrics(logs);
   print_time_shares(logs);
   if (logs.skipped_samples > 0)
     print_line(fmt::format("{} in skipped steps", counted(logs.skipped_samples, "sample")));
@@ -288,6 +324,15 @@ void ProgressBar::on_epoch_end(const EpochLogs& logs) {
     print_line(fmt::format(
         "{}{}{} replaced by the next one; the first: {}", bad.file.empty() ? "" : bad.file + ": ",
         counted(bad.records, "bad record"), bad.records == 1 ? "" : ", each", bad.first));
+}
+
+void ProgressBar::on_validation(const EpochLogs& logs) {
+  print_row({.epoch = logs.epoch,
+             .step = logs.step,
+             .metrics = sums_,
+             .validation = logs.validation,
+             .samples_per_second = static_cast<double>(samples_) / epoch_seconds(),
+             .seconds = epoch_seconds()});
 }
 
 void ProgressBar::print_time_shares(const EpochLogs& logs) {
@@ -344,8 +389,17 @@ void ProgressBar::print_profile(const model::Profile& profile) {
 
 void ProgressBar::on_train_end(const TrainEnd& end) {
   if (end.profile) print_profile(*end.profile);
+  std::string tables =
+      metric_tables(last_epoch_.validation ? last_epoch_.validation_values : last_epoch_.values,
+                    begin_.class_names);
+  if (!tables.empty()) {
+    tables.pop_back();  // the end of the last line
+    print_line((last_epoch_.validation ? "validation " : "training ") + tables);
+  }
   if (end.signal != 0)
     print_line(fmt::format("stopped after step {} on {}", end.steps, signal_name(end.signal)));
+  if (!end.stop_reason.empty())
+    print_line(fmt::format("stopped after step {}: {}", end.steps, end.stop_reason));
   if (end.skipped_steps > 0)
     print_line(fmt::format("{} of the {} of this run skipped: loss or gradient not finite",
                            end.skipped_steps, counted(end.steps - begin_.first_step, "step")));

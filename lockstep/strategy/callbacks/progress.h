@@ -45,10 +45,11 @@ class ProgressBar final : public Callback {
 
   /// Prints model, data, replicas and options.
   void on_train_begin(const TrainBegin& begin) override;
-  void on_train_end(const TrainEnd& end) override;    ///< prints the totals
-  void on_epoch_begin(std::int64_t epoch) override;   ///< resets the sums of the epoch
-  void on_epoch_end(const EpochLogs& logs) override;  ///< prints the row of an epoch
-  void on_batch_end(const StepLogs& logs) override;   ///< prints the progress within the epoch
+  void on_train_end(const TrainEnd& end) override;     ///< prints the totals
+  void on_epoch_begin(std::int64_t epoch) override;    ///< resets the sums of the epoch
+  void on_epoch_end(const EpochLogs& logs) override;   ///< prints the row of an epoch
+  void on_batch_end(const StepLogs& logs) override;    ///< prints the progress within the epoch
+  void on_validation(const EpochLogs& logs) override;  ///< prints a row within the epoch
   void on_checkpoint(const CheckpointLogs& logs) override;  ///< prints the path of the checkpoint
   bool may_stop_at_batches() const override { return false; }
 
@@ -63,6 +64,10 @@ class ProgressBar final : public Callback {
   void print_details();
   void print_time_shares(const EpochLogs& logs);
   void print_profile(const model::Profile& profile);
+  /// Appends the columns of the options' metrics to both lines, if they fit 80 columns; returns
+  /// false if not.
+  bool add_columns(const Row& row, std::string& header, std::string& cells) const;
+  void print_metrics(const EpochLogs& logs);
   std::string step_line(const StepLogs& logs, std::size_t columns) const;
   bool has_nothing_to_do() const;  // a finished training was resumed
   std::int64_t last_step_of(std::int64_t epoch) const;
@@ -77,6 +82,8 @@ class ProgressBar final : public Callback {
   bool has_accuracy_ = false;
   model::MetricSums sums_;    // of the epoch so far, in this run
   std::int64_t samples_ = 0;  // likewise
+  EpochLogs last_epoch_ = {};
+  bool has_metric_columns_ = false;  // of the rows printed last
   std::chrono::steady_clock::time_point epoch_start_;
   std::chrono::steady_clock::time_point last_rewrite_;
   std::size_t line_width_ = 0;  // of the line that is updated in place

@@ -5,6 +5,7 @@
 #include <spdlog/logger.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <protozero/pbf_builder.hpp>
 #include <system_error>
@@ -207,8 +208,12 @@ void Summaries::add(SummaryWriter& writer, const char* tag, std::int64_t step, d
 }
 
 void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
-                          const model::MetricSums& metrics) {
+                          const model::MetricSums& metrics,
+                          const std::vector<model::MetricValue>& values) {
   if (metrics.samples == 0) return;  // there are no means
+  for (const model::MetricValue& value : values)
+    if (value.is_single())
+      add(writer, ("epoch_" + value.name).c_str(), epoch, value.values.front());
   add(writer, "epoch_loss", epoch, metrics.loss());
   if (!metrics.has_accuracy) return;
   add(writer, "epoch_accuracy", epoch, metrics.accuracy());
@@ -236,7 +241,7 @@ void Summaries::on_batch_end(const StepLogs& logs) {
 
 void Summaries::on_epoch_end(const EpochLogs& logs) {
   if (!logs.complete) return flush(train_);  // a resumed run reports the whole epoch
-  add_epoch(train_, logs.epoch, logs.metrics);
+  add_epoch(train_, logs.epoch, logs.metrics, logs.values);
   add(train_, "epoch_learning_rate", logs.epoch, logs.learning_rate);
   add(train_, "epoch_samples_per_second", logs.epoch, logs.samples_per_second);
   flush(train_);
@@ -248,10 +253,28 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
     });
   if (!validation_) {
     unwritten_ += logs.validation->has_accuracy ? 3 : 1;
+    unwritten_ += std::ranges::count_if(logs.validation_values, &model::MetricValue::is_single);
     return;
   }
-  add_epoch(*validation_, logs.epoch, *logs.validation);
+  add_epoch(*validation_, logs.epoch, *logs.validation, logs.validation_values);
   flush(*validation_);
+}
+
+// To train_, which begins at the step where a run resumes: validation_ begins at an epoch, from
+// which TensorBoard would drop all steps of the earlier run.
+void Summaries::on_validation(const EpochLogs& logs) {
+  const model::MetricSums& metrics = *logs.validation;
+  add(train_, "evaluation_loss_vs_iterations", logs.step, metrics.loss());
+  if (metrics.has_accuracy)
+    add(train_, "evaluation_accuracy_vs_iterations", logs.step, metrics.accuracy());
+  for (const model::MetricValue& value : logs.validation_values)
+    if (value.is_single())
+      add(train_, fmt::format("evaluation_{}_vs_iterations", value.name).c_str(), logs.step,
+          value.values.front());
+}
+
+void Summaries::on_scalar(const ScalarLogs& logs) {
+  add(train_, logs.name.c_str(), logs.step, logs.value);
 }
 
 void Summaries::on_checkpoint(const CheckpointLogs& /*logs*/) { flush(train_); }

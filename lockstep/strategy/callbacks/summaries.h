@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/log.h"
@@ -69,7 +70,8 @@ class SummaryWriter {
 };
 
 /// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy,
-/// epoch_top5_accuracy, epoch_learning_rate and epoch_samples_per_second over epochs; batch_loss,
+/// epoch_top5_accuracy, epoch_NAME of each single number of TrainerOptions::metrics,
+/// epoch_learning_rate and epoch_samples_per_second over epochs; batch_loss,
 /// batch_accuracy and batch_learning_rate over steps; and the configuration as text. An epoch that
 /// the training leaves incomplete has no point, as the run that resumes it writes one; neither has
 /// the loss of an epoch without a good step. Use only on the chief.
@@ -90,6 +92,10 @@ class Summaries final : public Callback {
   void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
+  /// Writes evaluation_loss_vs_iterations and evaluation_accuracy_vs_iterations over steps, to
+  /// DIR/train.
+  void on_validation(const EpochLogs& logs) override;
+  void on_scalar(const ScalarLogs& logs) override;  ///< writes the scalar, to DIR/train
   /// Flushes, so that the curves are complete up to the checkpoint.
   void on_checkpoint(const CheckpointLogs& logs) override;
   bool may_stop_at_batches() const override { return false; }
@@ -98,7 +104,8 @@ class Summaries final : public Callback {
   /// Calls `write`, and logs the first failure as a warning.
   void attempt(const std::function<void()>& write);
   void add(SummaryWriter& writer, const char* tag, std::int64_t step, double value);
-  void add_epoch(SummaryWriter& writer, std::int64_t epoch, const model::MetricSums& metrics);
+  void add_epoch(SummaryWriter& writer, std::int64_t epoch, const model::MetricSums& metrics,
+                 const std::vector<model::MetricValue>& values);
   void flush(SummaryWriter& writer);
 
   std::filesystem::path directory_;

@@ -63,7 +63,7 @@ void BucketTuning::begin(bool tunes) {
   if (chosen_ > 0)
     set_bytes(chosen_);
   else if (tunes && replicas_.strategy().group(0).overlaps())
-    tuner_.emplace(replicas_.network().parameters().element_count() * sizeof(float));
+    tuner_.emplace(replicas_.network().trained().element_count() * sizeof(float));
 }
 
 void BucketTuning::add_step(double seconds) {

@@ -40,7 +40,20 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
   return restored;
 }
 
+void Checkpointer::restore_best(const std::optional<checkpoint::BestMark>& best) {
+  if (best && plan_.keep_best && best->metric == plan_.keep_best->name) best_ = best;
+}
+
+void Checkpointer::note(const EpochLogs& logs, bool last_was_skipped) {
+  if (!directory_ || !plan_.keep_best || last_was_skipped || logs.step == 0) return;
+  const std::optional<double> value = logs.metric(plan_.keep_best->name);
+  const auto& before = best();
+  if (plan_.keep_best->improves(value, before ? std::optional(before->value) : std::nullopt))
+    is_best_ = {plan_.keep_best->name, *value};
+}
+
 bool Checkpointer::must_save(const Position& position, bool is_end, bool last_was_skipped) {
+  if (is_best_) return true;  // again if this step is saved already, without the mark
   if (!directory_ || position.step == 0 || position.step == saved_step_) return false;
   if (is_end) return true;
   if (plan_.save_every > 0 ? position.step % plan_.save_every == 0 : position.is_at_epoch_begin())
@@ -57,10 +70,12 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
   const checkpoint::ReplicaArrays arrays = replicas_.arrays(true);
   check_finite(arrays, state.step);
   is_due_ = false;
+  const std::optional<checkpoint::BestMark> mark = std::exchange(is_best_, std::nullopt);
   std::filesystem::path path;
   try {
     // The last checkpoint is not followed by a step that could confirm it.
-    path = directory_->save(arrays, state, {.healthy = health.is_healthy(), .prune = is_end});
+    path = directory_->save(arrays, state,
+                            {.healthy = health.is_healthy(), .prune = is_end, .best = mark});
   } catch (const checkpoint::SaveError& error) {
     if (is_end) throw;
     if (strategy.is_chief())
@@ -71,6 +86,7 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
     return std::nullopt;
   }
   saved_step_ = state.step;
+  if (mark) best_ = mark;
   if (health.is_healthy())
     unconfirmed_ = path;
   else if (strategy.is_chief())

@@ -33,6 +33,16 @@ class Checkpointer {
   /// The checkpoint that restore() has read.
   const std::optional<std::filesystem::path>& restored_from() const { return restored_from_; }
 
+  /// The best value of `keep_best` so far, including that of the next checkpoint; for state.json.
+  const std::optional<checkpoint::BestMark>& best() const { return is_best_ ? is_best_ : best_; }
+  /// Continues from the best value of an earlier run, if it is of the same metric.
+  void restore_best(const std::optional<checkpoint::BestMark>& best);
+  /// Notes a value of `keep_best`: must_save() is true if it is the best so far, and save() marks
+  /// the checkpoint. Not after a skipped step, after which nothing is saved.
+  void note(const EpochLogs& logs, bool last_was_skipped);
+  /// Saves after the next good step, whatever `save_every` is.
+  void request() { is_due_ = true; }
+
   /// Whether to save at `position`. `is_end`: whether the training ends here. Nothing is saved
   /// after a skipped step: a save that is due then waits for the next good step, except at the end.
   bool must_save(const Position& position, bool is_end, bool last_was_skipped);
@@ -59,7 +69,9 @@ class Checkpointer {
   std::optional<std::filesystem::path> confirmed_;
   std::optional<std::filesystem::path> unconfirmed_;
   std::int64_t saved_step_ = -1;
-  bool is_due_ = false;  // waits for the next good step
+  bool is_due_ = false;                          // waits for the next good step
+  std::optional<checkpoint::BestMark> best_;     // that is saved
+  std::optional<checkpoint::BestMark> is_best_;  // of the checkpoint to save now
 };
 
 }  // namespace lockstep::strategy

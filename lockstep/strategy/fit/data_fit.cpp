@@ -7,9 +7,14 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <numeric>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/order/batch_plan.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/model/tensor.h"
 #include "lockstep/strategy/strategy.h"
 
@@ -19,6 +24,7 @@ namespace {
 constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
+constexpr const char* kTableKey = "table_schema";
 
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
 /// empty for other data.
@@ -43,11 +49,11 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                 "batch() was not called");
   if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.shape != network.input_shape())
+  if (spec.shape() != network.input_shape())
     refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
                        model::to_string(network.input_shape()), network.name(),
                        resizing_text(dataset, network.input_shape())),
-           fmt::format("got {}", model::to_string(spec.shape)));
+           fmt::format("got {}", model::to_string(spec.shape())));
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
                 "expected unmixed samples for evaluation or prediction", "the data set uses mixup");
@@ -61,35 +67,44 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
   if (use == DataUse::prediction) return;
   const std::int64_t outputs = model::element_count(network.output_shape());
   if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
-    if (spec.classes == 0)
+    if (spec.classes() == 0)
       refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
-             spec.targets == 0
+             spec.target_count() == 0
                  ? "the data set has none"
                  : "the data set has targets, which are for --loss mean-squared-error");
-    if (use == DataUse::training && spec.classes == 1) {
+    if (use == DataUse::training && spec.classes() == 1) {
       const auto names = dataset.source().class_names();
       refuse("expected at least 2 classes to train on (of images, a folder for each)",
              names.empty() ? "all records have the same class"
                            : fmt::format("there is only {}", names.front()));
     }
     const bool may_lack_classes =
-        use == DataUse::evaluation && spec.classes < outputs &&
+        use == DataUse::evaluation && spec.classes() < outputs &&
         (dataset.source().counts_classes() || !dataset.source().class_names().empty());
-    if (spec.classes != outputs && !may_lack_classes)
+    if (spec.classes() != outputs && !may_lack_classes)
       refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
-             fmt::format("got {} classes", spec.classes));
-  } else if (spec.targets != outputs) {
+             fmt::format("got {} classes", spec.classes()));
+  } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
+    return;  // it compares what it likes
+  } else if (spec.classes() > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
+    if (spec.classes() > 2 || outputs != 1)
+      refuse(fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
+                         model::to_string(loss)),
+             fmt::format("got {} classes, and model {} has {}", spec.classes(), network.name(),
+                         counted(outputs, "output")));
+  } else if (spec.target_count() != outputs) {
     refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
                        model::to_string(loss), network.name()),
-           spec.targets == 0 ? "the data set has class labels; targets= selects columns of a table"
-                             : fmt::format("got {} targets", spec.targets));
+           spec.classes() > 0 ? "the data set has class labels; targets= selects columns of a table"
+                              : fmt::format("got {} targets", spec.target_count()));
   }
 }
 
 DataNames DataNames::of(const data::Dataset& dataset) {
   return {.classes = dataset.source().class_names(),
           .features = dataset.source().feature_names(),
-          .targets = dataset.source().target_names()};
+          .targets = dataset.source().target_names(),
+          .table = dataset.source().table()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -101,21 +116,38 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
                          });
     return is_list ? value.get<std::vector<std::string>>() : std::vector<std::string>();
   };
+  std::shared_ptr<const data::TableSchema> table;
+  if (const auto stored = configuration->find(kTableKey); stored != configuration->end())
+    table = std::make_shared<const data::TableSchema>(
+        data::TableSchema::from_checkpoint(*stored, kTableKey));
   return {.classes = names(kClassesKey),
           .features = names(kFeaturesKey),
-          .targets = names(kTargetsKey)};
+          .targets = names(kTargetsKey),
+          .table = std::move(table)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!classes.empty()) (*configuration)[kClassesKey] = classes;
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
   if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
+  if (table) (*configuration)[kTableKey] = table->to_json();
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
-  if (!other) return;
+  if (!other) {
+    const auto table = dataset.source().table();
+    if (trained.table && table && !trained.table->agrees_with(*table))
+      throw Error(ErrorCategory::data, dataset.description(),
+                  "expected a table that is read with the schema of the training data "
+                  "(CsvOptions::schema, or like= the training table)",
+                  "got one that is scaled otherwise, or numbers its values otherwise");
+    if (!trained.table && !trained.features.empty() && table && !table->preparation().empty())
+      throw Error(ErrorCategory::data, dataset.description(),
+                  "expected numbers as stored, as in the training (scale=none)", "got scaled ones");
+    return;
+  }
   throw Error(ErrorCategory::data, dataset.description(),
               fmt::format("expected the features of the training data, number {} of which is {}; "
                           "select the columns of a table with columns=, in the order of the "
@@ -142,8 +174,8 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.classes == 0 || highest_label + 1 >= outputs ||
-      (spec.classes == outputs && !dataset.source().counts_classes()))
+  if (spec.classes() == 0 || highest_label + 1 >= outputs ||
+      (spec.classes() == outputs && !dataset.source().counts_classes()))
     return "";
   return fmt::format(
       "the labels of {} go up to {}, and the model has {} outputs: if these are not {} of its "
@@ -181,8 +213,10 @@ struct ColumnScale {
 /// The scales of all features, then of all targets.
 std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   const data::SampleSpec& spec = source.spec();
-  std::vector<float> features(spec.feature_count());
-  std::vector<float> targets(spec.targets);
+  data::Batch one(spec);
+  data::Sample sample = one.sample();
+  const std::span<const float> features = sample.features();
+  const std::span<const float> targets = sample.values();
   std::vector<ColumnScale> columns;
   for (const std::string& name : source.feature_names()) columns.push_back({.name = name});
   columns.resize(features.size());
@@ -193,7 +227,6 @@ std::vector<ColumnScale> scales_of(const data::RecordSource& source) {
   constexpr std::int64_t kMaxRecords = 1000;
   const std::int64_t records = std::min(source.size(), kMaxRecords);
   for (std::int64_t i = 0; i < records; ++i) {
-    data::Sample sample{.features = features, .targets = targets};
     try {
       source.read(i * source.size() / records, sample);
     } catch (const std::exception&) {
@@ -235,6 +268,10 @@ std::string scale_warning(const data::Dataset& dataset) {
 
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset) {
   if (!strategy.is_chief()) return;
+  const auto table = dataset.source().table();
+  const std::string statistics = table ? table->statistics() : "";
+  if (!statistics.empty())
+    strategy.session().logger()->info("standardized columns: {}", statistics);
   const std::string warning = scale_warning(dataset);
   if (!warning.empty()) strategy.session().logger()->warn(warning);
 }
@@ -263,8 +300,10 @@ std::string record_text(const data::RecordSource& source, std::int64_t record_id
 std::string not_finite_text(const data::RecordSource& source,
                             const std::vector<data::Batch>& parts) {
   for (const data::Batch& part : parts) {
-    const auto text_of = [&](const std::vector<float>& values, std::string_view what,
+    const auto text_of = [&](const data::TensorArray& array, const std::string& what,
                              const std::vector<std::string>& names) -> std::string {
+      if (array.type != ElementType::float32) return "";
+      const std::span<const float> values = array.as<float>();
       const auto wrong = std::ranges::find_if(values, [](float v) { return !std::isfinite(v); });
       if (wrong == values.end()) return "";
       const std::size_t count = values.size() / part.record_ids.size();
@@ -275,20 +314,84 @@ std::string not_finite_text(const data::RecordSource& source,
                          std::isnan(*wrong) ? std::abs(*wrong) : *wrong, what,
                          column_text(at % count, count, names));
     };
-    std::string text = text_of(part.features, "feature", source.feature_names());
-    if (text.empty()) text = text_of(part.targets, "target", source.target_names());
+    const auto text_of_all = [&](const std::vector<data::TensorArray>& arrays,
+                                 const std::string& what, const std::vector<std::string>& names) {
+      std::string text;
+      for (std::size_t i = 0; text.empty() && i < arrays.size(); ++i)
+        text = i == 0 ? text_of(arrays[i], what, names) : text_of(arrays[i], arrays[i].name, {});
+      return text;
+    };
+    std::string text = text_of_all(part.inputs, "feature", source.feature_names());
+    if (text.empty()) text = text_of_all(part.targets, "target", source.target_names());
     if (!text.empty()) return text;
   }
   return "";
 }
 
+namespace {
+
+/// The records of each class among `records`.
+std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range records,
+                                       const std::function<void()>& tick) {
+  const data::RecordSource& source = dataset.source();
+  data::Batch batch(source.spec());
+  data::Sample sample = batch.sample();
+  data::StoredImage undecoded;  // only the label is needed
+  sample.image = source.has_encoded_images() ? &undecoded : nullptr;
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(source.spec().classes()));
+  for (std::int64_t record = records.begin; record < records.end; ++record) {
+    tick();
+    try {
+      source.read(record, sample);
+    } catch (const data::RecordError&) {
+      if (!dataset.bad_records_allowed()) throw;
+      continue;
+    }
+    ++counts[static_cast<std::size_t>(sample.label())];
+  }
+  return counts;
+}
+
+}  // namespace
+
+std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset) {
+  const auto classes = static_cast<std::size_t>(dataset.spec().classes());
+  if (classes == 0)
+    throw Error(ErrorCategory::input, "class-weights", "expected class labels to balance",
+                fmt::format("{} has targets", dataset.description()));
+  const allreduce::Communicator& ranks = strategy.ranks();
+  const auto tick = [&] {
+    if (ranks.activity() != nullptr) ranks.activity()->tick();
+  };
+  std::vector<std::int64_t> counts;
+  const auto count = [&]() -> std::string {
+    counts = count_labels(dataset, data::split(dataset.size(), ranks.size(), ranks.rank()), tick);
+    return {};
+  };
+  job::Agreement(ranks).all_or_none(ErrorCategory::data, dataset.description(),
+                                    "expected every rank to read its labels", count,
+                                    job::Agreement::Own::rethrown);
+  ranks.all_reduce(std::span<std::int64_t>(counts)).wait();
+  const auto records = static_cast<double>(std::accumulate(counts.begin(), counts.end(), 0LL));
+  std::vector<float> weights;
+  for (const std::int64_t records_of_class : counts)
+    weights.push_back(records_of_class == 0
+                          ? 0
+                          : static_cast<float>(records / (static_cast<double>(classes) *
+                                                          static_cast<double>(records_of_class))));
+  return weights;
+}
+
 std::string describe_plan(const data::Dataset& dataset) {
   const data::SampleSpec& spec = dataset.spec();
-  const std::string labels = spec.classes > 0 ? fmt::format("in {} classes", spec.classes)
-                                              : fmt::format("with {} targets", spec.targets);
-  return fmt::format("{} records of {} {}{}, global batch {}", dataset.size(),
-                     model::to_string(spec.shape), labels, dataset.preparation(),
-                     dataset.global_batch());
+  const std::string labels = spec.classes() > 0
+                                 ? fmt::format("in {} classes", spec.classes())
+                                 : fmt::format("with {} targets", spec.target_count());
+  const std::string samples = spec.is_single()
+                                  ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
+                                  : data::to_string(spec);
+  return fmt::format("{} records of {}{}, global batch {}", dataset.size(), samples,
+                     dataset.preparation(), dataset.global_batch());
 }
 
 }  // namespace lockstep::strategy

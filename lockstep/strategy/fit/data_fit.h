@@ -1,11 +1,13 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "lockstep/checkpoint/training_state.h"
 #include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/table/schema.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 
@@ -26,21 +28,31 @@ enum class DataUse {
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
                      const model::Loss& loss, DataUse use = DataUse::training);
 
-/// The names of classes, features and targets, which belong to a trained model.
+/// A weight for each class, so that all classes count the same: records / (classes * records of the
+/// class), 0 for a class without records. Reads every record once, each rank its part: encoded
+/// images without decoding them. Maps of the data set are not applied. Throws Error (input) unless
+/// the data set has classes, and any reading error. Collective.
+std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset);
+
+/// The names of classes, features and targets, and the meaning of a table's columns, which belong
+/// to a trained model.
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
   std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
+  std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
 
   static DataNames of(const data::Dataset& dataset);
-  /// Those that add_to() stored; empty in checkpoints without them.
+  /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a
+  /// damaged schema of a table.
   static DataNames of(const checkpoint::Configuration& configuration);
   /// Stores the names that are known in the configuration of a checkpoint.
   void add_to(checkpoint::Configuration& configuration) const;
 };
 
 /// Throws Error (data) that names the first difference if `dataset` has other features than
-/// `trained`, or the same in another order. Unknown names match all others.
+/// `trained`, or the same in another order, or if it is a table that is scaled otherwise. Unknown
+/// names match all others.
 void check_same_features(const data::Dataset& dataset, const DataNames& trained);
 
 /// `dataset` with the class numbers of `trained`, of whose classes it may lack some, and which it
@@ -59,7 +71,7 @@ std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
 /// from unit scale, and what to do; empty if there are none. Reads up to 1000 records, spread over
 /// the data set. Not for data sets with maps or other preparation after their record operations.
 std::string scale_warning(const data::Dataset& dataset);
-/// Logs that warning on the chief.
+/// Logs that warning on the chief, and the statistics of a table that is standardized.
 void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
 
 /// Where the first NaN or infinity in the features or targets of these parts is, for the message of

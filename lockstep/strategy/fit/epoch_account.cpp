@@ -1,7 +1,5 @@
 #include "lockstep/strategy/fit/epoch_account.h"
 
-#include <algorithm>
-
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/strategy/replica/replica.h"
@@ -29,6 +27,7 @@ void EpochAccount::add_step(const std::vector<data::Batch>& parts, bool applied)
 void EpochAccount::collect() {
   totals_.sums += replicas_.take_metrics();
   totals_.sums.has_accuracy = replicas_.has_accuracy();
+  model::add_totals(replicas_.metrics(), replicas_.take_metric_totals(), totals_.metrics);
 }
 
 EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
@@ -41,7 +40,7 @@ EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
                  .validation = {},
                  .samples = totals_.sums.samples + totals_.skipped_samples,
                  .skipped_samples = totals_.skipped_samples};
-  logs.learning_rate = plan_.schedule.rate(std::max<std::int64_t>(0, position.step - 1));
+  logs.values = model::values_of(replicas_.metrics(), totals_.metrics);
   if (has_begun_) {
     logs.seconds = seconds_since(start_) - paused_;
     logs.samples_per_second = static_cast<double>(samples_of_run_) / logs.seconds;

@@ -13,6 +13,7 @@ namespace lockstep::strategy {
 /// The part of an epoch's account that a checkpoint keeps; over all replicas.
 struct EpochTotals {
   model::MetricSums sums = {};       ///< over the good steps
+  model::MetricTotals metrics = {};  ///< of TrainerOptions::metrics, over the same samples
   std::int64_t skipped_samples = 0;  ///< of the skipped steps
 };
 
@@ -38,9 +39,10 @@ class EpochAccount {
   /// Adds the metrics of all replicas since the last call to the totals. Collective.
   void collect();
 
-  /// Collects, reports bad records, and verifies for a whole epoch that each record was read the
-  /// expected number of times. `stream`: null if this run has no steps. Throws the same Error
-  /// (data) on all ranks for too many bad records. Collective.
+  /// All but the validation and the learning rate. Collects, reports bad records, and verifies for
+  /// a whole epoch that each record was read the expected number of times. `stream`: null if this
+  /// run has no steps. Throws the same Error (data) on all ranks for too many bad records.
+  /// Collective.
   EpochLogs logs(const Position& position, bool is_complete, const data::BatchStream* stream);
   /// Starts the next epoch.
   void end();

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -30,22 +31,22 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
       to_string(wire), error.relative, error.largest);
 }
 
-/// The cross-entropy loss applies a softmax to the outputs, which should have no bounds before.
+/// A cross-entropy loss applies a softmax or a sigmoid to the outputs, which should have no bounds
+/// before.
 void warn_of_activation(const Strategy& strategy, const model::Network& network,
                         const model::Loss& loss) {
-  if (!strategy.is_chief() || network.nodes().empty() ||
-      !std::holds_alternative<model::SparseCategoricalCrossentropy>(loss))
-    return;
-  const model::Node& last = network.nodes().back();
+  const std::string_view applied = model::activation_of(loss);
+  if (!strategy.is_chief() || network.nodes().empty() || applied.empty()) return;
+  const model::Node& last = network.nodes()[network.outputs().front().node];
   nlohmann::json options = nlohmann::json::object();
   const auto type = std::ranges::find_if(
       model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
   if (type == model::kLayerTypes.end() || !type->is_activation) return;
   strategy.session().logger()->warn(
-      "[{}] the network ends with a {}, and the cross-entropy loss applies a softmax to its "
+      "[{}] the network ends with a {}, and the cross-entropy loss applies a {} to its "
       "outputs{}: training on both is slow and keeps the loss high; remove the layer from the "
       "network (evaluate and predict compute probabilities from the logits)",
-      last.name, type->name, type->name == "softmax" ? " too" : "");
+      last.name, type->name, applied, type->name == applied ? " too" : "");
 }
 
 /// Only for GPUs, whose memory limits the batch size.
@@ -56,7 +57,7 @@ void log_memory(LocalReplicas& replicas) {
   constexpr double kMebibyte = 1 << 20;
   const model::CompiledModel::Memory memory = replicas[0].model().memory();
   const std::size_t slots = replicas[0].optimizer().slot_names().size() *
-                            replicas.network().parameters().flat_size() * sizeof(float);
+                            replicas.network().trained().flat_size() * sizeof(float);
   const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
   strategy.session().logger()->info(
       "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "
@@ -82,6 +83,7 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       strategy_(replicas.strategy()),
       stop_(strategy_, fit),
       plan_(strategy_, trainer, dataset, fit),
+      callbacks_(strategy_, fit.callbacks),
       checkpoints_(replicas, fit.checkpoint),
       epoch_(replicas, plan_),
       health_(strategy_),
@@ -89,25 +91,37 @@ FitLoop::FitLoop(LocalReplicas& replicas, const TrainerOptions& trainer,
       profiling_(replicas, fit.profile),
       steps_(replicas, plan_) {}
 
-History FitLoop::run() {
+History FitLoop::run() try {
   begin();
+  run_steps();
+  end();
+  return std::move(history_);
+} catch (const std::exception& error) {
+  callbacks_.notify(error);
+  throw;
+}
+
+void FitLoop::run_steps() {
   for (;;) {
-    // First, so that a training that was stopped during validation reports the epoch when it is
-    // resumed.
-    if (position_.is_at_epoch_end()) end_epoch(true);
+    // First, so that a training that was stopped during validation reports the epoch, or validates
+    // again, when it is resumed.
+    if (position_.is_at_epoch_end())
+      end_epoch(true);
+    else if (must_validate())
+      validate_within_epoch();
     if (checkpoints_.must_save(position_, is_ending(), health_.last_was_skipped())) save();
     if (is_ending()) break;
     train_step();
   }
-  if (stop_.signal() == 0 && position_.is_in_epoch() && position_.step > position_.first_step)
-    end_epoch(false);
-  end();
-  return std::move(history_);
+  if (stop_.signal() != 0 || !position_.is_in_epoch() || position_.step == position_.first_step)
+    return;
+  end_epoch(false);
+  if (checkpoints_.must_save(position_, true, health_.last_was_skipped())) save();
 }
 
 void FitLoop::begin() {
   const allreduce::PhaseScope starting(&strategy_.activity(0), allreduce::Phase::starting);
-  plan_.agree(strategy_, replicas_.network());
+  plan_.agree(replicas_);
   restore();
   profiling_.begin(position_);
   const auto initialized_from = initialize();
@@ -121,6 +135,7 @@ void FitLoop::begin() {
     prepare();
   }
   stop_.begin();
+  callbacks_.begin();
   if (!position_.is_done()) steps_.begin(position_);
   TrainBegin begin = plan_.announcement(replicas_, position_);
   begin.restored_from = checkpoints_.restored_from();
@@ -129,6 +144,10 @@ void FitLoop::begin() {
     begin.kept_head = initialized_from->kept_head;
   }
   notify([&](Callback& callback) { callback.on_train_begin(begin); });
+  callbacks_.restore(restored_callbacks_);
+  const std::int64_t last = std::max<std::int64_t>(0, position_.step - 1);
+  rate_ = callbacks_.learning_rate(last, plan_.schedule.rate(last));
+  agree_on_requests();
 }
 
 void FitLoop::restore() {
@@ -140,6 +159,8 @@ void FitLoop::restore() {
   position_ = saved.position;
   epoch_.restore(saved.epoch);
   buckets_.restore(saved.tuned_bytes);
+  checkpoints_.restore_best(saved.best);
+  restored_callbacks_ = saved.callbacks;
 }
 
 std::optional<PretrainedWeights> FitLoop::initialize() {
@@ -196,7 +217,8 @@ void FitLoop::train_step() {
   for (int local = 0; local < strategy_.local_replicas(); ++local)
     strategy_.activity(local).set_step(position_.step + 1);
   notify([this](Callback& callback) { callback.on_batch_begin(position_.step); });
-  const StepResult& result = steps_.run(position_, stop_.received());
+  rate_ = callbacks_.learning_rate(position_.step, plan_.schedule.rate(position_.step));
+  const StepResult& result = steps_.run(position_, rate_, stop_.received());
   buckets_.add_step(steps_.seconds());
   ++position_.step;
   if (result.applied) ++position_.updates;
@@ -225,15 +247,23 @@ void FitLoop::end_step(const StepResult& result) {
   const StepLogs logs = steps_.logs(position_);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });
   stop_.after_step();
+  if (stop_.take_save()) checkpoints_.request();
+}
+
+void FitLoop::agree_on_requests() {
+  stop_.agree_on_callbacks();
+  if (stop_.take_save()) checkpoints_.request();
 }
 
 void FitLoop::end_epoch(bool is_complete) {
   EpochLogs logs = epoch_.logs(position_, is_complete, steps_.stream());
+  logs.learning_rate = rate_;
   if (!validate(logs)) return;
+  checkpoints_.note(logs, health_.last_was_skipped());
   notify([&](Callback& callback) { callback.on_epoch_end(logs); });
   history_.epochs.push_back(logs);
   if (!is_complete) return;
-  stop_.agree_on_callbacks();
+  agree_on_requests();
   ++position_.epochs_done;
   epoch_.end();
 }
@@ -244,25 +274,52 @@ bool FitLoop::validate(EpochLogs& logs) {
   const auto start = std::chrono::steady_clock::now();
   notify([](Callback& callback) { callback.on_test_begin(); });
   replicas_.run([](Replica& replica, int) { replica.install_mean_statistics(); });
-  logs.validation = evaluate(replicas_, *plan_.validation,
-                             one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
-                             [this] { return stop_.any_received(); });
+  const auto validation =
+      evaluate(replicas_, *plan_.validation,
+               one_pass(strategy_, *plan_.validation, fit.prefetch, fit.data_threads),
+               [this] { return stop_.any_received(); });
   replicas_.run([](Replica& replica, int) { replica.restore_statistics(); });
-  if (!logs.validation) {
+  if (!validation) {
     stop_.agree_on_signal();
     return false;
   }
+  logs.validation = *validation;
+  logs.validation_values = validation->values;
   logs.validation_seconds = seconds_since(start);
   notify([&](Callback& callback) { callback.on_test_end(*logs.validation); });
   return true;
+}
+
+bool FitLoop::must_validate() const {
+  const std::int64_t every = plan_.fit.validate_every;
+  return every > 0 && position_.is_in_epoch() && position_.step % every == 0 &&
+         position_.step != position_.validated_step && !is_ending();
+}
+
+void FitLoop::validate_within_epoch() {
+  const auto start = std::chrono::steady_clock::now();
+  EpochLogs logs;
+  logs.epoch = position_.epochs_done;
+  logs.step = position_.step;
+  logs.complete = false;
+  logs.learning_rate = rate_;
+  if (!validate(logs)) return;
+  position_.validated_step = position_.step;
+  if (plan_.fit.checkpoint.keep_best && plan_.fit.checkpoint.keep_best->is_of_validation())
+    checkpoints_.note(logs, health_.last_was_skipped());
+  notify([&](Callback& callback) { callback.on_validation(logs); });
+  agree_on_requests();
+  if (epoch_.has_begun()) epoch_.pause(seconds_since(start));
 }
 
 void FitLoop::save() {
   const auto start = std::chrono::steady_clock::now();
   const allreduce::PhaseScope saving(&strategy_.activity(0), allreduce::Phase::saving);
   epoch_.collect();
+  FitState now = state();
+  now.callbacks = callbacks_.states();
   const auto path =
-      checkpoints_.save(to_training_state(state(), plan_, replicas_), health_, is_ending());
+      checkpoints_.save(to_training_state(now, plan_, replicas_), health_, is_ending());
   const double seconds = seconds_since(start);
   epoch_.pause(seconds);
   if (!path) return;
@@ -280,6 +337,7 @@ void FitLoop::end() {
                   .healthy = health_.is_healthy(),
                   .signal = stop_.signal(),
                   .stopped = stop_.by_callback(),
+                  .stop_reason = stop_.reason(),
                   .profile = profiling_.end()};
   notify([&](Callback& callback) { callback.on_train_end(history_.end); });
   if (history_.end.profile) profiling_.write(*history_.end.profile);
@@ -287,7 +345,10 @@ void FitLoop::end() {
 }
 
 FitState FitLoop::state() const {
-  return {.position = position_, .epoch = epoch_.totals(), .tuned_bytes = buckets_.chosen()};
+  return {.position = position_,
+          .epoch = epoch_.totals(),
+          .tuned_bytes = buckets_.chosen(),
+          .best = checkpoints_.best()};
 }
 
 }  // namespace lockstep::strategy

@@ -10,6 +10,7 @@
 #include "lockstep/strategy/fit/bucket_tuner.h"
 #include "lockstep/strategy/fit/checkpointer.h"
 #include "lockstep/strategy/fit/epoch_account.h"
+#include "lockstep/strategy/fit/fit_callbacks.h"
 #include "lockstep/strategy/fit/fit_plan.h"
 #include "lockstep/strategy/fit/profiling.h"
 #include "lockstep/strategy/fit/step_health.h"
@@ -33,6 +34,7 @@ class FitLoop {
   History run();
 
  private:
+  void run_steps();
   void begin();
   void restore();
   std::optional<PretrainedWeights> initialize();
@@ -46,6 +48,9 @@ class FitLoop {
   /// Returns false if a signal interrupted the validation; then the epoch counts as not reported
   /// yet.
   bool validate(EpochLogs& logs);
+  bool must_validate() const;  // within an epoch
+  void validate_within_epoch();
+  void agree_on_requests();
   void save();
   void end();
 
@@ -53,7 +58,7 @@ class FitLoop {
   FitState state() const;
   template <typename Hook>
   void notify(Hook hook) const {
-    for (const auto& callback : plan_.fit.callbacks) hook(*callback);
+    callbacks_.notify(position_.step, hook);
   }
 
   LocalReplicas& replicas_;
@@ -61,7 +66,10 @@ class FitLoop {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   StopDecision stop_;
   FitPlan plan_;
+  FitCallbacks callbacks_;
+  checkpoint::Configuration restored_callbacks_;
   Position position_;
+  float rate_ = 0;  // of the last step
   Checkpointer checkpoints_;
   EpochAccount epoch_;
   StepHealth health_;

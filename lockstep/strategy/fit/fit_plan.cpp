@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/job/agreement.h"
@@ -27,6 +28,24 @@ void check_trainable(const model::Network& network) {
                 fmt::format("got none in {}", network.name()));
 }
 
+/// Throws Error (input) for a validation or a metric that this training does not have.
+void check_monitoring(const FitOptions& fit, const std::vector<std::string>& known_metrics) {
+  if (fit.validate_every < 0 || (fit.validate_every > 0 && !fit.validation))
+    throw Error(ErrorCategory::input, "validate-every",
+                "expected validation data and a number of steps, or 0",
+                fmt::format("got {}{}", fit.validate_every,
+                            fit.validation ? "" : " and no validation data"));
+  const CheckpointPlan& saving = fit.checkpoint;
+  if (saving.restore_best && !saving.keep_best)
+    throw Error(ErrorCategory::input, "restore-best", "expected keep_best with restore_best",
+                "it is not set");
+  if (!saving.keep_best) return;
+  if (saving.directory.empty())
+    throw Error(ErrorCategory::input, "keep-best", "expected a directory for checkpoints",
+                "it is not set");
+  saving.keep_best->check("keep-best", known_metrics);
+}
+
 /// Shard policies that distribute records over ranks require the same number of replicas on every
 /// rank. All ranks see the same placements and throw the same error.
 data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy) {
@@ -40,6 +59,13 @@ data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy
   return {strategy.num_replicas_in_sync(), least == most ? least : strategy.num_replicas_in_sync()};
 }
 
+std::vector<std::string> single_metrics(const model::Metrics& metrics) {
+  std::vector<std::string> names;
+  for (const model::MetricValue& value : model::values_of(metrics, {}))
+    if (value.is_single()) names.push_back(value.name);
+  return names;
+}
+
 }  // namespace
 
 FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options,
@@ -50,16 +76,24 @@ FitPlan::FitPlan(const Strategy& strategy, const TrainerOptions& trainer_options
       layout(layout_of(strategy, dataset.shard_policy())),
       steps_per_epoch(dataset.steps_per_epoch(layout)) {}
 
-void FitPlan::agree(const Strategy& strategy, const model::Network& network) {
+void FitPlan::agree(const LocalReplicas& replicas) {
+  const Strategy& strategy = replicas.strategy();
+  const model::Network& network = replicas.network();
   check_trainable(network);
   check_data_fits(dataset, network, trainer.loss);
   if (fit.validation) {
     validation = matched(*fit.validation, DataNames::of(dataset));
     check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
   }
+  check_monitoring(fit, known_metrics(replicas));
   last_step = planned_steps(fit, steps_per_epoch);
   job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
+}
+
+std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) const {
+  return metric_names(replicas.has_accuracy(), fit.validation.has_value(),
+                      single_metrics(trainer.metrics));
 }
 
 std::string FitPlan::describe() const {
@@ -69,6 +103,8 @@ std::string FitPlan::describe() const {
                   describe_plan(dataset), last_step, trainer.seed, trainer.accumulate,
                   to_string(trainer.precision), to_string(trainer.normalization));
   if (!trainer.records_steps) plan += ", steps not recorded";
+  if (!trainer.metrics.empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(trainer.metrics));
   plan += fmt::format(", {}, shard policy {}", dataset.order(layout),
                       to_string(dataset.shard_policy()));
   if (const auto allowed = dataset.bad_records_allowed())
@@ -77,9 +113,13 @@ std::string FitPlan::describe() const {
   if (fit.pretrained)
     plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
                         fit.pretrained->reset_head ? " without the head" : "");
+  for (const ParameterGroup& group : trainer.groups) plan += ", group " + to_string(group);
+  if (trainer.ema > 0) plan += fmt::format(", moving average {}", trainer.ema);
   if (!fit.profile.empty()) plan += ", a profile";
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
+  if (saving.keep_best) plan += fmt::format(", the best {} kept", saving.keep_best->text());
+  if (fit.validate_every > 0) plan += fmt::format(", validated every {} steps", fit.validate_every);
   return plan;
 }
 
@@ -89,6 +129,9 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
   const std::int64_t part = (dataset.global_batch() + world - 1) / world;
   return {.model = replicas.network().name(),
           .parameters = static_cast<std::int64_t>(replicas.network().parameters().element_count()),
+          .frozen_parameters =
+              static_cast<std::int64_t>(replicas.network().parameters().element_count() -
+                                        replicas.network().trained().element_count()),
           .precision = to_string(trainer.precision),
           .normalization = to_string(trainer.normalization),
           .strategy = strategy.name(),
@@ -107,6 +150,8 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().damage(),
           .has_validation = fit.validation.has_value(),
+          .metrics = single_metrics(trainer.metrics),
+          .class_names = DataNames::of(dataset).classes,
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,
           .micro_batch = (part + trainer.accumulate - 1) / trainer.accumulate,
@@ -116,6 +161,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
           .learning_rate = schedule.peak,
           .seed = trainer.seed,
           .start_seconds = strategy.session().seconds(),
+          .known_metrics = known_metrics(replicas),
           .restored_from = {},
           .initialized_from = {},
           .kept_head = ""};

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/trainer_options.h"
@@ -18,6 +19,8 @@ struct Position {
   std::int64_t first_step = 0;   ///< completed steps at the beginning of this run
   std::int64_t updates = 0;      ///< completed steps that were not skipped
   std::int64_t epochs_done = 0;  ///< epochs whose end was reported
+  /// Completed steps at the last validation within an epoch.
+  std::int64_t validated_step = 0;
 
   bool is_at_epoch_begin() const { return step == epochs_done * steps_per_epoch; }
   bool is_at_epoch_end() const { return step == (epochs_done + 1) * steps_per_epoch; }
@@ -36,10 +39,12 @@ struct FitPlan {
   /// Computes validation, last_step and the schedule. Throws Error (data) if the data do not fit
   /// the network or the loss, Error (input) for options that make no sense, and Error
   /// (communication) if ranks differ in data or options. Collective.
-  void agree(const Strategy& strategy, const model::Network& network);
+  void agree(const LocalReplicas& replicas);
 
   /// The beginning of a training that does not resume.
   Position start() const { return {.steps_per_epoch = steps_per_epoch, .last_step = last_step}; }
+  /// The names that EpochLogs::metric() knows in this training.
+  std::vector<std::string> known_metrics(const LocalReplicas& replicas) const;
   /// For callbacks; without the files that the training begins from.
   TrainBegin announcement(LocalReplicas& replicas, const Position& position) const;
 

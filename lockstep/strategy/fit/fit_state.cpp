@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -27,10 +28,17 @@ namespace {
 /// training in the same directory would remove the old checkpoints one by one.
 constexpr const char* kStartOver = "use another --checkpoint-dir to start over";
 
+constexpr const char* kBestKey = "best";  // metric and value
 constexpr const char* kBucketKey = "bucket_bytes";
+constexpr const char* kCallbacksKey = "callbacks";
+constexpr const char* kValidatedKey = "validated_step";
 constexpr const char* kPeakKey = "schedule_peak";
 constexpr const char* kScheduleKey = "schedule_kind";
 constexpr const char* kSlotsKey = "slots";
+constexpr const char* kEmaKey = "ema";        // only if there is an average
+constexpr const char* kGroupsKey = "groups";  // only if there are some
+constexpr const char* kFrozenKey = "frozen";  // names of parameters; only if there are some
+constexpr const char* kMetricsKey = "epoch_metrics";
 constexpr const char* kGoodStepsKey = "loss_scale_good_steps";  // only for a dynamic loss scale
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& given,
@@ -48,14 +56,19 @@ void check_same(const std::string& path, std::string_view what, std::int64_t sav
            std::to_string(given));
 }
 
+/// "a/*:lr=0.1; b/*:decay=0", or "none".
+std::string describe_groups(const TrainerOptions& options) {
+  std::vector<std::string> texts;
+  for (const ParameterGroup& group : options.groups) texts.push_back(to_string(group));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, "; "));
+}
+
 /// The run that resumes decides; a difference is worth a warning.
 void warn_of_differences(const std::string& path, const checkpoint::TrainingState& state,
                          const FitPlan& plan, Logger& log) {
   const model::Schedule& schedule = plan.schedule;
-  const bool depends_on_end = schedule.kind == model::Schedule::Kind::cosine ||
-                              schedule.kind == model::Schedule::Kind::linear;
   const std::int64_t end = state.configuration->value(kStepsKey, schedule.total_steps);
-  if (depends_on_end && end != schedule.total_steps)
+  if (schedule.depends_on_end() && end != schedule.total_steps)
     log.warn(
         "the learning-rate schedule ended at step {} in the earlier run, and now ends at {}: the "
         "learning rate changes",
@@ -71,6 +84,9 @@ void warn_of_differences(const std::string& path, const checkpoint::TrainingStat
   warn_of("learning-rate schedule", saved.value(kScheduleKey, kind), kind);
   const std::string optimizer = to_string(plan.trainer.optimizer);
   warn_of("optimizer", saved.value(kOptimizerKey, optimizer), optimizer);
+  const std::string groups = describe_groups(plan.trainer);
+  warn_of("decay of the moving average", saved.value(kEmaKey, plan.trainer.ema), plan.trainer.ema);
+  warn_of("groups of parameters", saved.value(kGroupsKey, std::string("none")), groups);
   if (const std::string precision = to_string(plan.trainer.precision); state.precision != precision)
     log.warn("{} was computed in {}; the training continues in {}", path, state.precision,
              precision);
@@ -87,6 +103,14 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
   const auto slots = given.at(kSlotsKey).get<std::vector<std::string>>();
   const auto others = saved.value(kSlotsKey, slots);
   if (slots == others) return;
+  const auto averages = [](const std::vector<std::string>& names) {
+    return std::ranges::count(names, model::kAverageSlot) > 0;
+  };
+  if (averages(slots) != averages(others))
+    refuse(fmt::format("expected a checkpoint {} a moving average of the parameters",
+                       averages(slots) ? "with" : "without"),
+           fmt::format("one {}", averages(slots) ? "without" : "with"),
+           fmt::format(", with --init-from {} to begin with its weights", path));
   std::string expected = given.at(kOptimizerKey);
   std::string got = saved.value(kOptimizerKey, "");
   if (got.empty()) {  // of an early version
@@ -101,15 +125,44 @@ void check_same_slots(const std::string& path, const nlohmann::json& saved,
          fmt::format(", with --init-from {} to begin with its weights", path));
 }
 
+std::vector<std::string> frozen_parameters(const model::Network& network) {
+  std::vector<std::string> names;
+  for (const model::ParameterInfo& entry : network.parameters().entries())
+    if (!entry.trained) names.push_back(entry.name);
+  std::ranges::sort(names);
+  return names;
+}
+
+/// Throws unless two configurations freeze the same parameters.
+void check_same_frozen(const std::string& path, const nlohmann::json& saved,
+                       const nlohmann::json& given) {
+  using Names = std::vector<std::string>;
+  const auto names = saved.value(kFrozenKey, Names());
+  const auto others = given.value(kFrozenKey, Names());
+  if (names == others) return;
+  Names differences;
+  std::ranges::set_symmetric_difference(names, others, std::back_inserter(differences));
+  const bool was_frozen = std::ranges::binary_search(names, differences.front());
+  refuse(fmt::format("expected the frozen parameters of {}, {}", path,
+                     was_frozen ? fmt::format("with {}", differences.front())
+                                : fmt::format("without {}", differences.front())),
+         fmt::format("{} that {}", differences.front(), was_frozen ? "is trained" : "is frozen"),
+         fmt::format(", with --init-from {} to begin with its weights", path));
+}
+
 /// Throws for the first difference between two descriptions of networks (network_json.h).
 void check_same_network(const std::string& path, const nlohmann::json& saved,
                         const nlohmann::json& given) {
   const auto name = saved.at("name").get<std::string>();
   const std::string expected = fmt::format("expected the network of {}, {}", path, name);
   if (given.at("name") != name) refuse(expected, given.at("name").get<std::string>());
-  if (saved.at("input") != given.at("input"))
-    refuse(fmt::format("{}, for samples of shape {}", expected, saved.at("input").dump()),
-           given.at("input").dump());
+  for (const char* key : {"input", "inputs", "outputs"}) {
+    const auto text_of = [key](const nlohmann::json& description) {
+      return description.contains(key) ? description.at(key).dump() : "none";
+    };
+    if (text_of(saved) != text_of(given))
+      refuse(fmt::format("{}, with \"{}\": {}", expected, key, text_of(saved)), text_of(given));
+  }
   const nlohmann::json& layers = saved.at("layers");
   const nlohmann::json& others = given.at("layers");
   for (std::size_t i = 0; i < std::min(layers.size(), others.size()); ++i) {
@@ -139,6 +192,9 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the targets of {}, number {} of which is {}", path, *other + 1,
                        saved.targets[*other]),
            given.targets[*other]);
+  if (saved.table && given.table && !saved.table->agrees_with(*given.table))
+    refuse(fmt::format("expected the statistics and values of the table of {}", path),
+           "others: the table has changed");
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
@@ -150,6 +206,7 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "global batch", state.global_batch, dataset.global_batch());
   check_same(path, "seed", static_cast<std::int64_t>(state.seed),
              static_cast<std::int64_t>(plan.trainer.seed));
+  check_same_frozen(path, saved, {{kFrozenKey, frozen_parameters(replicas.network())}});
   check_same_slots(path, saved,
                    {{kSlotsKey, replicas[0].optimizer().slot_names()},
                     {kOptimizerKey, to_string(plan.trainer.optimizer)}});
@@ -179,11 +236,13 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
                       const model::Loss& loss) {
   const auto description = model::network_to_json(network);
   if (!description) return;
-  const auto* const entropy = std::get_if<model::SparseCategoricalCrossentropy>(&loss);
-  configuration[kNetworkKey] = {
-      {"description", *description},
-      {"loss", entropy ? "sparse-categorical-crossentropy" : "mean-squared-error"},
-      {"label_smoothing", entropy ? entropy->label_smoothing : 0}};
+  if (std::holds_alternative<model::CustomLossPointer>(loss)) return;
+  model::Loss copy = loss;
+  nlohmann::json& network_and_loss = configuration[kNetworkKey];
+  network_and_loss = {{"description", *description},
+                      {"loss", model::name_of(loss)},
+                      {"label_smoothing", 0}};  // earlier versions require it
+  for (const auto& [name, value] : model::loss_parameters(copy)) network_and_loss[name] = *value;
 }
 
 /// What the evaluation of a checkpoint repeats, or cannot.
@@ -196,6 +255,28 @@ void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
   } else if (training.images) {
     configuration[kImageRecipeKey] = training.images->for_test().to_json();
   }
+}
+
+/// The sums of the epoch's metrics by name. No lists: they grow with the samples.
+nlohmann::json metrics_to_json(const model::Metrics& metrics, const model::MetricTotals& totals) {
+  constexpr std::size_t kMaxSums = 4096;
+  auto json = nlohmann::json::object();
+  for (std::size_t i = 0; i < totals.size(); ++i)
+    if (metrics[i]->sums() > 0 && totals[i].size() <= kMaxSums &&
+        std::ranges::all_of(totals[i], [](double sum) { return std::isfinite(sum); }))
+      json[metrics[i]->name()] = totals[i];
+  return json;
+}
+
+/// What a checkpoint has of them; the others begin at 0.
+model::MetricTotals metrics_of_json(const model::Metrics& metrics, const nlohmann::json& json) {
+  model::MetricTotals totals;
+  for (const auto& metric : metrics) {
+    totals.emplace_back(metric->sums());
+    const auto saved = json.value(metric->name(), std::vector<double>());
+    if (saved.size() == totals.back().size()) totals.back() = saved;
+  }
+  return totals;
 }
 
 /// The numbers of a checkpoint; one that is missing is 0.
@@ -236,6 +317,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
                      {kEpochSamplesKey, static_cast<double>(sums.samples)},
                      {"epoch_correct", static_cast<double>(sums.correct)},
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
+                     {kEpochWeightKey, sums.weight_excess},
                      {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
   if (scaler.is_dynamic())
     written.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
@@ -250,12 +332,23 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   describe_changes(configuration, plan);
   remember_route(configuration, replicas.strategy().selection().route);
   if (state.tuned_bytes > 0) configuration[kBucketKey] = state.tuned_bytes;
+  if (state.position.validated_step > 0)
+    configuration[kValidatedKey] = state.position.validated_step;
+  if (state.best)
+    configuration[kBestKey] = {{"metric", state.best->metric}, {"value", state.best->value}};
+  if (!state.callbacks->empty()) configuration[kCallbacksKey] = *state.callbacks;
   configuration[kStepsKey] = plan.schedule.total_steps;
   configuration[kPeakKey] = plan.schedule.peak;
   configuration[kScheduleKey] = to_string(plan.schedule.kind);
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
+  if (plan.trainer.ema > 0) configuration[kEmaKey] = plan.trainer.ema;
+  if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
   DataNames::of(dataset).add_to(written.configuration);
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
+  if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
+    configuration[kFrozenKey] = std::move(frozen);
+  if (!state.epoch.metrics.empty())
+    configuration[kMetricsKey] = metrics_to_json(plan.trainer.metrics, state.epoch.metrics);
   describe_network(configuration, replicas.network(), plan.trainer.loss);
   return written;
 }
@@ -268,6 +361,7 @@ void explain_misfit(const checkpoint::RestoredCheckpoint& restored,
   if (saved.contains(kNetworkKey) && ours.contains(kNetworkKey))
     check_same_network(path, saved.at(kNetworkKey).at("description"),
                        ours.at(kNetworkKey).at("description"));
+  check_same_frozen(path, saved, ours);
   check_same_slots(path, saved, ours);
 } catch (const nlohmann::json::exception&) {
   return;  // a program stored something else under these keys
@@ -287,12 +381,22 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .samples = numbers.count(kEpochSamplesKey),
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
-                          .has_accuracy = replicas.has_accuracy()},
+                          .has_accuracy = replicas.has_accuracy(),
+                          .weight_excess = numbers.number(kEpochWeightKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
+  if (saved.configuration->contains(kMetricsKey))
+    state.epoch.metrics =
+        metrics_of_json(plan.trainer.metrics, saved.configuration->at(kMetricsKey));
   if (saved.metrics.contains(kGoodStepsKey))
     replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {
       replica.loss_scaler().restore(static_cast<float>(saved.loss_scale), good_steps);
     });
+  const nlohmann::json& configuration = *saved.configuration;
+  state.position.validated_step = configuration.value(kValidatedKey, std::int64_t{0});
+  if (configuration.contains(kBestKey))
+    state.best = {configuration.at(kBestKey).at("metric").get<std::string>(),
+                  configuration.at(kBestKey).at("value").get<double>()};
+  if (configuration.contains(kCallbacksKey)) state.callbacks = configuration.at(kCallbacksKey);
   if (plan.trainer.tune_buckets)
     state.tuned_bytes = saved.configuration->value(kBucketKey, std::size_t{0});
   return state;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/strategy/fit/epoch_account.h"
@@ -27,12 +28,16 @@ inline constexpr const char* kOptimizerKey = "optimizer_options";
 // Among the metrics of a checkpoint: the totals of the epoch, which are 0 between two epochs.
 inline constexpr const char* kEpochLossKey = "epoch_loss_sum";
 inline constexpr const char* kEpochSamplesKey = "epoch_samples";
+/// MetricSums::weight_excess.
+inline constexpr const char* kEpochWeightKey = "epoch_weight_excess";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {
   Position position;
-  EpochTotals epoch;            ///< of the current epoch
-  std::size_t tuned_bytes = 0;  ///< the bucket size that was found; 0 for none
+  EpochTotals epoch;                              ///< of the current epoch
+  std::size_t tuned_bytes = 0;                    ///< the bucket size that was found; 0 for none
+  std::optional<checkpoint::BestMark> best = {};  ///< the best value of CheckpointPlan::keep_best
+  checkpoint::Configuration callbacks = {};       ///< the callbacks' states, by name
 };
 
 /// The contents of state.json, with the loss scale of `replicas`.

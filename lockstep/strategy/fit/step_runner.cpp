@@ -39,7 +39,7 @@ void StepRunner::begin(const Position& position) {
                             .micro_batches = shares_statistics ? plan_.trainer.accumulate : 1});
 }
 
-const StepResult& StepRunner::run(const Position& position, int signal) {
+const StepResult& StepRunner::run(const Position& position, float learning_rate, int signal) {
   Strategy& strategy = replicas_.strategy();
   const double waited_before = stream_->seconds_waited();
   const bool staged = has_next_;
@@ -57,7 +57,7 @@ const StepResult& StepRunner::run(const Position& position, int signal) {
   request_ = {.seed = plan_.trainer.seed,
               .step = position.step,
               .update = position.updates + 1,
-              .learning_rate = plan_.schedule.rate(position.step),
+              .learning_rate = learning_rate,
               .signal = signal,
               .input_seconds = stream_->seconds_waited() - waited_before,
               .staged = staged};

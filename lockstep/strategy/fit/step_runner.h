@@ -24,9 +24,10 @@ class StepRunner {
   /// The batches of this run; null before begin().
   const data::BatchStream* stream() const { return stream_.get(); }
 
-  /// Executes the step at `position`. `signal`: the signal that this rank has received, which the
-  /// step sums over the ranks; 0 for none. The result is valid until the next call. Collective.
-  const StepResult& run(const Position& position, int signal);
+  /// Executes the step at `position` with this learning rate. `signal`: the signal that this rank
+  /// has received, which the step sums over the ranks; 0 for none. The result is valid until the
+  /// next call. Collective.
+  const StepResult& run(const Position& position, float learning_rate, int signal);
 
   // Of the last step:
   /// The part of each local replica.

@@ -4,7 +4,9 @@
 #include <spdlog/logger.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace lockstep::strategy {
@@ -22,7 +24,12 @@ std::string interrupt_notice(const job::Session& session, const FitOptions& fit)
 StopDecision::StopDecision(const Strategy& strategy, const FitOptions& fit)
     : strategy_(strategy),
       fit_(fit),
-      signals_(fit.signals, interrupt_notice(strategy.session(), fit)) {}
+      signals_(fit.signals, interrupt_notice(strategy.session(), fit)) {
+  for (const auto& callback : fit.callbacks) {  // of an earlier training
+    callback->stop_requested_ = callback->save_requested_ = false;
+    callback->stop_reason_.clear();
+  }
+}
 
 void StopDecision::begin() {
   callbacks_may_stop_steps_ = strategy_.ranks().any(std::ranges::any_of(
@@ -30,8 +37,20 @@ void StopDecision::begin() {
 }
 
 void StopDecision::agree_on_callbacks() {
-  by_callback_ = strategy_.ranks().any(std::ranges::any_of(
-      fit_.callbacks, [](const auto& callback) { return callback->stop_requested(); }));
+  std::array<std::int32_t, 2> requests = {};  // to stop, to save
+  for (const auto& callback : fit_.callbacks) {
+    if (callback->stop_requested_) requests[0] = 1;
+    if (std::exchange(callback->save_requested_, false)) requests[1] = 1;
+  }
+  strategy_.ranks().all_reduce(std::span<std::int32_t>(requests), allreduce::ReduceOp::max).wait();
+  by_callback_ = requests[0] != 0;
+  saves_ = saves_ || requests[1] != 0;
+}
+
+std::string StopDecision::reason() const {
+  const auto found = std::ranges::find_if(
+      fit_.callbacks, [](const auto& callback) { return callback->stop_requested(); });
+  return by_callback_ && found != fit_.callbacks.end() ? (*found)->stop_reason() : "";
 }
 
 int StopDecision::agreed_signal() const {

@@ -1,5 +1,8 @@
-// Whether a training ends early: signals, and requests of callbacks.
+// Whether a training ends early: signals, and requests of callbacks, also those to save.
 #pragma once
+
+#include <string>
+#include <utility>
 
 #include "lockstep/job/signals.h"
 #include "lockstep/strategy/strategy.h"
@@ -23,6 +26,9 @@ class StopDecision {
   int received() const { return signals_.received(); }
   int signal() const { return signal_; }  ///< the signal that the training ends on; 0 for none
   bool by_callback() const { return by_callback_; }  ///< whether a callback ends the training
+  std::string reason() const;  ///< that of a callback of this rank; empty if there is none
+  /// Whether a callback of any rank has requested a checkpoint since the last call.
+  bool take_save() { return std::exchange(saves_, false); }
   bool is_made() const { return signal_ != 0 || by_callback_; }  ///< whether the training ends
 
   /// Sets the signal that the ranks have agreed on in a step; 0 for none.
@@ -47,6 +53,7 @@ class StopDecision {
   bool callbacks_may_stop_steps_ = false;
   int signal_ = 0;
   bool by_callback_ = false;
+  bool saves_ = false;
 };
 
 }  // namespace lockstep::strategy

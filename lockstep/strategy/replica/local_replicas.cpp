@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <span>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/backend.h"
@@ -34,12 +35,14 @@ std::uint64_t hash_tensor(device::HostView& view, const model::ParameterInfo& en
   return XXH3_64bits(view.values().data() + entry.offset, entry.count * sizeof(float));
 }
 
-// One hash per tensor: by parameter, and for each parameter by array; then by moving statistic.
+// One hash per tensor: by parameter, and for each parameter by array, which for frozen ones is the
+// first alone; then by moving statistic.
 Hashes hash_tensors(Replica& replica) {
   std::vector<FlatArray> arrays = flat_arrays(replica);
   Hashes hashes;
   for (const model::ParameterInfo& entry : replica.model().parameter_table().entries())
-    for (FlatArray& array : arrays) hashes.push_back(hash_tensor(array.view, entry));
+    for (FlatArray& array : std::span(arrays).first(entry.trained ? arrays.size() : 1))
+      hashes.push_back(hash_tensor(array.view, entry));
   if (!replica.statistics_agree()) return hashes;
   device::HostView buffers = replica.host_view(replica.model().buffers());
   for (const model::ParameterInfo& entry : replica.model().buffer_table().entries())
@@ -50,9 +53,12 @@ Hashes hash_tensors(Replica& replica) {
 std::string name_of_tensor(Replica& replica, std::size_t index) {
   const std::vector<FlatArray> arrays = flat_arrays(replica);
   const auto& entries = replica.model().parameter_table().entries();
-  if (const std::size_t slots_end = entries.size() * arrays.size(); index >= slots_end)
-    return replica.model().buffer_table().entries()[index - slots_end].name;
-  return arrays[index % arrays.size()].prefix + entries[index / arrays.size()].name;
+  const std::size_t trained = replica.model().trained_table().entries().size();
+  if (index < trained * arrays.size())
+    return arrays[index % arrays.size()].prefix + entries[index / arrays.size()].name;
+  index -= trained * arrays.size();
+  if (trained + index < entries.size()) return entries[trained + index].name;
+  return replica.model().buffer_table().entries()[trained + index - entries.size()].name;
 }
 
 // The values of all replicas, in replica order.
@@ -109,10 +115,16 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
                              const ReplicaOptions& options)
     : strategy_(strategy),
       network_(std::move(network)),
-      has_accuracy_(std::holds_alternative<model::SparseCategoricalCrossentropy>(options.loss)),
+      has_accuracy_(
+          model::class_count(options.loss, model::element_count(network_->output_shape())) > 0),
+      metrics_(options.metrics),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
-  static_cast<void>(options.normalization.members(
-      strategy_.num_replicas_in_sync()));  // throws before threads start
+  // Throw before threads start.
+  static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
+  model::check_options(options.loss);
+  model::check_class_weights(options.loss, model::element_count(network_->output_shape()),
+                             options.class_weights);
+  if (strategy_.has_gpu()) model::check_runs_on_gpu(options.loss);
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local),
@@ -129,7 +141,10 @@ void LocalReplicas::run(const std::function<void(Replica&, int)>& body) {
 }
 
 void LocalReplicas::initialize(std::uint64_t seed) {
-  run([&](Replica& replica, int) { replica.model().initialize(seed); });
+  run([&](Replica& replica, int) {
+    replica.model().initialize(seed);
+    replica.reset_average();
+  });
 }
 
 void LocalReplicas::spread() {
@@ -148,6 +163,8 @@ void LocalReplicas::spread() {
       view.write_back(replica.model().backend().stream());
     }
     replica.model().parameters_changed();
+    constexpr std::size_t kWithoutSlots = 2;
+    if (views_.size() == kWithoutSlots) replica.reset_average();
   });
 }
 
@@ -180,7 +197,8 @@ checkpoint::ReplicaArrays LocalReplicas::arrays(bool with_slots) {
                                    .parameters = view(replica.model().parameters()),
                                    .buffer_table = &replica.model().buffer_table(),
                                    .buffers = view(replica.model().buffers()),
-                                   .slots = {}};
+                                   .slots = {},
+                                   .slot_table = &replica.model().trained_table()};
   if (with_slots)
     for (const std::string& name : replica.optimizer().slot_names())
       arrays.slots.push_back({name, view(replica.optimizer().slot(name))});
@@ -195,6 +213,17 @@ model::MetricSums LocalReplicas::take_metrics() {
   });
   sums.has_accuracy = has_accuracy_;
   return sums;
+}
+
+model::MetricTotals LocalReplicas::take_metric_totals() {
+  model::MetricTotals totals;
+  if (metrics_.empty()) return totals;
+  run([&](Replica& replica, int local) {
+    model::MetricTotals all =
+        reduce_totals(replica.group(), metrics_, replica.take_metric_totals());
+    if (local == 0) totals = std::move(all);
+  });
+  return totals;
 }
 
 }  // namespace lockstep::strategy

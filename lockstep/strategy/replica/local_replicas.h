@@ -45,7 +45,8 @@ class LocalReplicas {
   Strategy& strategy() const { return strategy_; }  ///< the strategy of the replicas
   /// The network that each replica copies.
   const model::Network& network() const { return *network_; }
-  bool has_accuracy() const { return has_accuracy_; }  ///< whether the loss has classes
+  bool has_accuracy() const { return has_accuracy_; }         ///< whether the loss has classes
+  const model::Metrics& metrics() const { return metrics_; }  ///< beyond those of MetricSums
   /// Local replica `local`.
   Replica& operator[](int local) { return *replicas_[local]; }
 
@@ -69,6 +70,8 @@ class LocalReplicas {
 
   /// Sums over all replicas of the job since the last call.
   model::MetricSums take_metrics();
+  /// Totals of metrics() over all replicas of the job since the last call.
+  model::MetricTotals take_metric_totals();
 
   /// Updates that the optimizer slots hold, on which the bias correction of Adam depends; kept for
   /// the next training of these replicas.
@@ -79,6 +82,7 @@ class LocalReplicas {
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
   bool has_accuracy_;
+  model::Metrics metrics_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed
   std::int64_t updates_ = 0;
   std::vector<std::unique_ptr<Replica>> replicas_;

@@ -44,21 +44,20 @@ model::BatchView MicroBatches::view(const data::Batch& part, data::Range range) 
   const auto count = static_cast<std::size_t>(range.size());
   model::BatchView view;
   view.samples = range.size();
-  if (part.pixels.empty()) {
-    view.features =
-        std::span(part.features).subspan(first * feature_count_, count * feature_count_);
+  if (part.pixels().empty()) {
+    view.features = part.features().subspan(first * feature_count_, count * feature_count_);
   } else {
-    view.pixels = std::span(part.pixels).subspan(first * feature_count_, count * feature_count_);
+    view.pixels = part.pixels().subspan(first * feature_count_, count * feature_count_);
     view.normalization = part.normalization;
   }
-  if (!part.labels.empty()) view.targets.labels = std::span(part.labels).subspan(first, count);
+  if (!part.labels().empty()) view.targets.labels = part.labels().subspan(first, count);
   if (!part.partner_labels.empty()) {
     view.targets.partner_labels = std::span(part.partner_labels).subspan(first, count);
     view.targets.weights = std::span(part.label_weights).subspan(first, count);
   }
-  if (part.samples > 0 && !part.targets.empty()) {
-    const std::size_t width = part.targets.size() / static_cast<std::size_t>(part.samples);
-    view.targets.values = std::span(part.targets).subspan(first * width, count * width);
+  if (const std::span<const float> values = part.values(); !values.empty()) {
+    const std::size_t width = values.size() / static_cast<std::size_t>(part.samples);
+    view.targets.values = values.subspan(first * width, count * width);
   }
   return view;
 }

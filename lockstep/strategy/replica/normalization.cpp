@@ -56,7 +56,9 @@ const model::Node* find_normalization_of_one_value(const model::Network& network
       std::max<std::int64_t>(1, samples * scope.members(replicas) / replicas);
   if (together >= 2 * std::int64_t{accumulate}) return nullptr;  // two in each micro-batch
   for (const model::Node& node : network.nodes()) {
-    if (dynamic_cast<const model::BatchNormalization*>(node.layer.get()) == nullptr) continue;
+    if (dynamic_cast<const model::BatchNormalization*>(node.layer.get()) == nullptr ||
+        network.is_frozen(node))
+      continue;
     const model::Shape& input = network.shape(node.inputs.front());
     if (model::element_count(input) == input.back()) return &node;
   }

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstring>
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::size_t kStepScalarEntries = 1;  // the last entry of the buckets
 
-/// The offsets of the parameters in the flat gradient, followed by that of the step scalars.
+/// The offsets of the trained parameters in the flat gradient, followed by that of the step
+/// scalars.
 std::vector<std::size_t> bucket_offsets(const model::ParameterTable& table,
                                         const GradientMemory& memory) {
   std::vector<std::size_t> offsets;
@@ -62,7 +64,7 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
                     if (group_.activity() != nullptr) group_.activity()->tick();
                   }}),
       loss_scaler_(options.loss_scaling),
-      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.parameter_table(), memory_),
+      buckets_(std::move(group), memory_.all(), bucket_offsets(model_.trained_table(), memory_),
                options.buckets, kStepScalarEntries,
                device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
@@ -70,13 +72,18 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
       moving_statistics_(std::make_unique<MovingStatistics>(
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
       updater_(model_.backend().updater(
-          options.optimizer, model_.parameter_table(),
-          {.parameters = model_.parameters(),
+          options.optimizer, model_.trained_table(),
+          {.parameters = trained_parameters(),
            .gradients = model_.gradients(),
-           .weights = options.precision == model::Precision::float32 ? model::TensorView()
-                                                                     : model_.weights(),
+           .weights = options.precision == model::Precision::float32
+                          ? model::TensorView()
+                          : model::TensorView(model_.weights().data(), model_.gradients().size(),
+                                              options.precision),
            .statistics = model_.buffers(),
-           .kept_statistics = moving_statistics_->kept()})),
+           .kept_statistics = moving_statistics_->kept(),
+           .average_decay = options.ema})),
+      kept_parameters_(model_.backend().allocator().allocate(
+          options.ema > 0 ? model_.gradients().size_bytes() : 0)),
       step_scalars_(memory_, group_, device) {
   // Each micro-batch is loaded in the middle of its step.
   if (options.records_steps && options.accumulate == 1 &&
@@ -110,7 +117,7 @@ StepKind Replica::agree_on_kind(StepKind mine) {
 void Replica::describe_buckets() {
   if (group_.activity() == nullptr) return;
   std::vector<std::pair<std::size_t, std::string_view>> names;
-  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+  for (const model::ParameterInfo& entry : model_.trained_table().entries())
     names.emplace_back(names.size(), entry.name);
   group_.activity()->describe_buckets(buckets_.contents(names, "the step's report"));
 }
@@ -129,7 +136,7 @@ void Replica::measure_wire_error() {
 
 void Replica::check_layout() const {
   std::vector<allreduce::LayoutEntry> layout;
-  for (const model::ParameterInfo& entry : model_.parameter_table().entries())
+  for (const model::ParameterInfo& entry : model_.trained_table().entries())
     layout.push_back({entry.name, entry.count});
   allreduce::check_layout(group_, layout);
 }
@@ -155,8 +162,9 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const bool is_timed =
       profile_ != nullptr && profile_->begin_step(part.samples, request.input_seconds);
   timing_ = is_timed ? profile_ : nullptr;
+  if (!options_.metrics.empty()) model_.keep_outputs(part.samples);
   enqueue_step(part, request);
-  if (next != nullptr) model_.stage(micro_batches_.view(*next, micro_batches_.range(*next, 0)));
+  if (next != nullptr) model_.stage(view(*next, 0));
   const allreduce::PhaseScope update(group_.activity(), allreduce::Phase::update);
   StepResult result;
   result.report = step_scalars_.read(model_.backend().stream());
@@ -172,6 +180,9 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
     result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
   metrics_ += mine;
+  if (!options_.metrics.empty())
+    model::add_batch(options_.metrics, model_.kept_outputs(), micro_batches_.view(part).targets,
+                     part.samples, metric_totals_);
   moving_statistics_->add_samples(part.samples);
   return result;
 }
@@ -208,7 +219,7 @@ void Replica::enqueue_work(const data::Batch& part, const StepRequest& request, 
   }
   step_scalars_.write(backend.stream());
   backend.write_sums(memory_.report());
-  buckets_.ready(model_.parameter_table().entries().size());
+  buckets_.ready(model_.trained_table().entries().size());
   buckets_.finish();
   buckets_.set_host_waits(false);
   end_piece("reduction");
@@ -229,7 +240,7 @@ model::Work Replica::work_of_update() {
                                  : model::element_bytes(options_.precision);
   const std::size_t of_parameter = (3 + 2 * slots) * sizeof(float) + narrow;
   return {.bytes =
-              static_cast<std::int64_t>(model_.parameter_table().element_count() * of_parameter)};
+              static_cast<std::int64_t>(model_.trained_table().element_count() * of_parameter)};
 }
 
 double Replica::seconds_in_exchange() const {
@@ -246,11 +257,18 @@ model::StepContext Replica::context(const data::Batch& part, const StepRequest& 
           .profile = timing_};
 }
 
+model::BatchView Replica::view(const data::Batch& part, std::int64_t number) {
+  model::BatchView view = micro_batches_.view(part, micro_batches_.range(part, number));
+  if (options_.class_weights.empty()) return view;
+  model::weigh_by_class(view.targets, options_.class_weights, view.samples, sample_weights_);
+  view.targets.sample_weights = sample_weights_;
+  return view;
+}
+
 void Replica::load(const data::Batch& part, const StepRequest& request, std::int64_t number) {
-  const data::Range range = micro_batches_.range(part, number);
-  const bool staged = request.staged && number == 0 && range.size() > 0;
-  model_.load(micro_batches_.view(part, range), context(part, request, number), options_.loss,
-              staged);
+  const model::BatchView batch = view(part, number);
+  const bool staged = request.staged && number == 0 && batch.samples > 0;
+  model_.load(batch, context(part, request, number), options_.loss, staged);
 }
 
 void Replica::compute_gradients(const data::Batch& part, const StepRequest& request,
@@ -270,10 +288,43 @@ void Replica::compute_gradients(const data::Batch& part, const StepRequest& requ
 
 model::MetricSums Replica::take_metrics() { return std::exchange(metrics_, {}); }
 
+model::MetricTotals Replica::take_metric_totals() { return std::exchange(metric_totals_, {}); }
+
+model::MetricSums Replica::evaluate(const data::Batch& part, model::MetricTotals& totals) {
+  const model::BatchView batch = micro_batches_.view(part);
+  if (options_.metrics.empty()) return model_.evaluate_batch(batch, options_.loss);
+  std::span<const float> outputs;
+  const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss, &outputs);
+  model::add_batch(options_.metrics, outputs, batch.targets, batch.samples, totals);
+  return sums;
+}
+
 void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }
-void Replica::install_mean_statistics() { moving_statistics_->install_mean(); }
+std::span<float> Replica::trained_parameters() {
+  return model_.parameters().first(model_.gradients().size());
+}
+
+void Replica::install_mean_statistics() {
+  moving_statistics_->install_mean();
+  if (options_.ema == 0) return;
+  model::Backend& backend = model_.backend();
+  backend.copy(kept_parameters_.as<float>(), trained_parameters());
+  backend.copy(trained_parameters(), updater_->slot(model::kAverageSlot));
+  model_.parameters_changed();
+}
+
+void Replica::reset_average() {
+  if (options_.ema > 0)
+    model_.backend().copy(updater_->slot(model::kAverageSlot), trained_parameters());
+}
+
 bool Replica::statistics_agree() const { return moving_statistics_->agree(); }
-void Replica::restore_statistics() { moving_statistics_->restore(); }
+void Replica::restore_statistics() {
+  moving_statistics_->restore();
+  if (options_.ema == 0) return;
+  model_.backend().copy(trained_parameters(), kept_parameters_.as<float>());
+  model_.parameters_changed();
+}
 
 device::HostView Replica::host_view(std::span<float> values) {
   return {values, model_.backend().stream()};
@@ -281,15 +332,37 @@ device::HostView Replica::host_view(std::span<float> values) {
 
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine) {
-  double loss = mine.loss_sum;
+  std::array<double, 2> sums{mine.loss_sum, mine.weight_excess};
   std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
-  group.all_reduce(std::span(&loss, 1)).wait();
+  group.all_reduce(std::span<double>(sums)).wait();
   group.all_reduce(std::span<std::int64_t>(counts)).wait();
-  return {.loss_sum = loss,
+  return {.loss_sum = sums[0],
           .samples = counts[0],
           .correct = counts[1],
           .correct_top5 = counts[2],
-          .has_accuracy = mine.has_accuracy};
+          .has_accuracy = mine.has_accuracy,
+          .weight_excess = sums[1]};
+}
+
+model::MetricTotals reduce_totals(const allreduce::Communicator& group,
+                                  const model::Metrics& metrics, const model::MetricTotals& mine) {
+  model::MetricTotals totals;
+  model::add_totals(metrics, mine, totals);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    std::vector<double>& sums = totals[i];
+    if (metrics[i]->sums() > 0) {
+      group.all_reduce(std::span(sums)).wait();
+      continue;
+    }
+    const auto lists = group.all_gather(std::as_bytes(std::span(sums)));
+    sums.clear();
+    for (const std::vector<std::byte>& list : lists) {
+      const std::size_t begin = sums.size();
+      sums.resize(begin + list.size() / sizeof(double));
+      if (!list.empty()) std::memcpy(&sums[begin], list.data(), list.size());
+    }
+  }
+  return totals;
 }
 
 }  // namespace lockstep::strategy

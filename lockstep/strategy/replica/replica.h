@@ -16,6 +16,7 @@
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
 #include "lockstep/model/step_profile.h"
 #include "lockstep/model/updater.h"
 #include "lockstep/strategy/replica/gradient_memory.h"
@@ -31,7 +32,10 @@ class ReplicaStatistics;
 
 /// How a replica computes.
 struct ReplicaOptions {
-  model::Loss loss;  ///< the loss to minimize
+  model::Loss loss;             ///< the loss to minimize
+  model::Metrics metrics = {};  ///< metrics beyond those of MetricSums
+  /// Factors on the samples of each class in training; empty: all are 1.
+  std::vector<float> class_weights = {};
   /// Of activations and of the weights in products.
   model::Precision precision = model::Precision::float32;
   bool tf32 = false;           ///< on a GPU, whether float32 products may round their operands
@@ -41,6 +45,7 @@ struct ReplicaOptions {
   model::Convolutions convolutions = model::Convolutions::automatic;  ///< on a GPU
   model::OptimizerOptions optimizer;  ///< hyperparameters, except the learning rate
   double clip_norm = 0;               ///< maximum norm of the reduced gradient; 0 disables clipping
+  float ema = 0;                      ///< decay of the moving average of the parameters; 0: none
   int accumulate = 1;                 ///< micro-batches per step
   LossScaling loss_scaling = {};      ///< how the loss is scaled
   NormalizationScope normalization = {};  ///< of each micro-batch
@@ -132,22 +137,25 @@ class Replica {
 
   /// Sums over the samples that this replica trained on since the last call.
   model::MetricSums take_metrics();
+  /// The totals of ReplicaOptions::metrics over the same samples.
+  model::MetricTotals take_metric_totals();
 
   /// Replaces the moving statistics by their mean over all replicas, which checkpoints store and
   /// training continues from. With sync normalization they are already the same. Collective.
   void adopt_mean_statistics();
-  /// Installs that mean for evaluation; restore_statistics() restores the values for training.
-  /// Collective.
+  /// Installs that mean for evaluation, and the moving average of the parameters if there is one;
+  /// restore_statistics() restores the values for training. Collective.
   void install_mean_statistics();
   void restore_statistics();  ///< see install_mean_statistics()
+  /// Sets the moving average of the parameters, if there is one, to the parameters: after these
+  /// have been set other than by an update.
+  void reset_average();
   /// Whether the moving statistics must be the same on all replicas now: with sync normalization,
   /// and until the first step after they were. The same on all replicas.
   bool statistics_agree() const;
 
-  /// Sums of loss and metrics in inference mode.
-  model::MetricSums evaluate(const data::Batch& part) {
-    return model_.evaluate_batch(micro_batches_.view(part), options_.loss);
-  }
+  /// Sums of loss and metrics in inference mode. Adds those of ReplicaOptions::metrics to `totals`.
+  model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
   /// Outputs [samples, outputs] in inference mode; valid until the next call.
   std::span<const float> predict(const data::Batch& part) {
     return model_.predict_batch(micro_batches_.view(part));
@@ -159,11 +167,14 @@ class Replica {
   void enqueue_work(const data::Batch& part, const StepRequest& request, bool is_loaded);
   model::StepContext context(const data::Batch& part, const StepRequest& request,
                              std::int64_t number) const;
+  /// Micro-batch `number` of `part`, with weights; valid until the next call.
+  model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
   void end_piece(std::string_view name, const model::Work& work = {});
   model::Work work_of_update();
   double seconds_in_exchange() const;
+  std::span<float> trained_parameters();
   void describe_buckets();
 
   ReplicaOptions options_;
@@ -175,21 +186,29 @@ class Replica {
   allreduce::GradientBuckets buckets_;
   model::GradientReady ready_;
   MicroBatches micro_batches_;
+  std::vector<float> sample_weights_;  // of the micro-batch loaded last, with class weights
   std::unique_ptr<MovingStatistics> moving_statistics_;
   std::unique_ptr<model::Updater> updater_;
+  device::Buffer kept_parameters_;  // while the average is installed
   StepScalars step_scalars_;
   std::optional<StepRecordings>
       recordings_;  // after group_: NCCL's communicators end once no recording holds them
   std::set<std::int64_t> launched_;  // numbers of samples whose kernels have been launched before
   allreduce::CommunicationTimes waited_for_others_;  // before recorded steps
   model::MetricSums metrics_;
+  model::MetricTotals metric_totals_;  // of options_.metrics
   model::StepProfile* profile_ = nullptr;
   model::StepProfile* timing_ = nullptr;  // null if the current step is not timed
 };
 
-/// Sums over all members of `group`: the loss in double, counts as integers, so exact and the same
-/// everywhere. Collective.
+/// Sums over all members of `group`: loss and weights in double, counts as integers, so exact and
+/// the same everywhere. Collective.
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine);
+
+/// The totals of `metrics` over all members of `group`: sums in double, lists in the order of the
+/// members. Collective.
+model::MetricTotals reduce_totals(const allreduce::Communicator& group,
+                                  const model::Metrics& metrics, const model::MetricTotals& mine);
 
 }  // namespace lockstep::strategy

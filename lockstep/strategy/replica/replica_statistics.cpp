@@ -49,7 +49,7 @@ void MovingStatistics::install_mean() {
 void MovingStatistics::average() {
   if (are_equal_) return;
   device::Stream& stream = model_.backend().stream();
-  device::HostView view(model_.buffers(), stream);
+  device::HostView view(model_.buffers().first(model_.network().changing_buffers()), stream);
   average_moving_statistics(group_, view.values(), samples_since_mean_);
   view.write_back(stream);
 }

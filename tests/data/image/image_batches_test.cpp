@@ -78,21 +78,22 @@ TEST_F(ImageBatches, AnImageOfTooManyPixelsIsABadRecord) {
 
 TEST_F(ImageBatches, HaveTheShapeOfTheFirstImage) {
   const Dataset dataset = images(5);
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{12, 10, 3}, 4, 0}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::classification({12, 10, 3}, 4));
   const std::vector<Batch> batches = batches_of(dataset.batch(5));
   const Image second = smooth_image(12, 10);  // a PNG, which loses nothing
   const Bytes pixels = pixels_of(second.view());
   for (std::size_t i = 0; i < pixels.size(); ++i)
-    ASSERT_EQ(batches[0].features[pixels.size() + i], static_cast<float>(pixels[i]) / 255.0f) << i;
+    ASSERT_EQ(batches[0].features()[pixels.size() + i], static_cast<float>(pixels[i]) / 255.0f)
+        << i;
 }
 
 TEST_F(ImageBatches, HaveTheShapeOfTheRecipe) {
   const Dataset dataset = images(7).images(small_crops()).batch(3);
-  EXPECT_EQ(dataset.spec().shape, (std::vector<std::int64_t>{8, 6, 3}));
+  EXPECT_EQ(dataset.spec().shape(), (std::vector<std::int64_t>{8, 6, 3}));
   EXPECT_THAT(dataset.description(), HasSubstr(", images cifar10-train"));
   const std::vector<Batch> batches = batches_of(dataset);
-  EXPECT_EQ(batches[0].features.size(), 3u * 8 * 6 * 3);
-  EXPECT_EQ(batches[2].features.size(), 1u * 8 * 6 * 3);
+  EXPECT_EQ(batches[0].features().size(), 3u * 8 * 6 * 3);
+  EXPECT_EQ(batches[2].features().size(), 1u * 8 * 6 * 3);
 }
 
 TEST_F(ImageBatches, AreThoseOfTheTransformForTheirKeys) {
@@ -105,14 +106,13 @@ TEST_F(ImageBatches, AreThoseOfTheTransformForTheirKeys) {
   const std::size_t size = transform.output_size();
   for (std::int64_t epoch = 0; epoch < 2; ++epoch)
     for (std::size_t i = 0; i < 7; ++i) {
-      const ImageView image = view_of(std::span(stored[0].pixels).subspan(i * 360, 360), 12, 10, 3);
+      const ImageView image = view_of(stored[0].pixels().subspan(i * 360, 360), 12, 10, 3);
       std::vector<float> expected(size);
       transform.apply(image, {5, epoch, static_cast<std::int64_t>(i)}, expected, scratch);
-      const auto given =
-          std::span(epochs[static_cast<std::size_t>(epoch)].features).subspan(i * size, size);
+      const auto given = epochs[static_cast<std::size_t>(epoch)].features().subspan(i * size, size);
       EXPECT_EQ(std::vector<float>(given.begin(), given.end()), expected) << epoch << " " << i;
     }
-  EXPECT_NE(epochs[0].features, epochs[1].features) << "an epoch has crops of its own";
+  EXPECT_NE(epochs[0].inputs, epochs[1].inputs) << "an epoch has crops of its own";
 }
 
 TEST_F(ImageBatches, AreTheSameForAnyNumberOfReplicasAndThreads) {
@@ -120,7 +120,7 @@ TEST_F(ImageBatches, AreTheSameForAnyNumberOfReplicasAndThreads) {
   const auto all_features = [&](StreamOptions options) {
     std::vector<float> features;
     for (const Batch& batch : batches_of(dataset, std::move(options)))
-      features.insert(features.end(), batch.features.begin(), batch.features.end());
+      features.insert(features.end(), batch.features().begin(), batch.features().end());
     return features;
   };
   const std::vector<float> expected = all_features({.seed = 9});
@@ -131,12 +131,13 @@ TEST_F(ImageBatches, StayBytesForADeviceThatNormalizes) {
   const Dataset dataset = images(7).images(small_crops()).batch(7);
   const std::vector<Batch> pixels = batches_of(dataset, {.pixels = true});
   const std::vector<Batch> features = batches_of(dataset);
-  EXPECT_TRUE(pixels[0].features.empty());
-  std::vector<float> converted(pixels[0].pixels.size());
-  pixels_to_features(pixels[0].pixels, pixels[0].normalization, converted);
-  EXPECT_EQ(converted, features[0].features);
+  EXPECT_TRUE(pixels[0].features().empty());
+  std::vector<float> converted(pixels[0].pixels().size());
+  pixels_to_features(pixels[0].pixels(), pixels[0].normalization, converted);
+  EXPECT_EQ(converted, copy(features[0].features()));
   const Dataset twice = dataset.normalize({.channels = 3, .deviation = {2, 2, 2}});
-  EXPECT_TRUE(batches_of(twice, {.pixels = true})[0].pixels.empty()) << "a device normalizes once";
+  EXPECT_TRUE(batches_of(twice, {.pixels = true})[0].pixels().empty())
+      << "a device normalizes once";
 }
 
 TEST_F(ImageBatches, NameTheImageThatDoesNotFit) {
@@ -170,9 +171,8 @@ TEST_F(ImageBatches, OfAnySizeReachTheirRecipeThroughWords) {
       const auto expected = batches_of(behind.batch(9), {.pixels = pixels}).front();
       const auto given = batches_of(before.batch(9), {.pixels = pixels}).front();
       EXPECT_GT(expected.samples, 0);
-      EXPECT_EQ(given.features, expected.features) << before.description();
-      EXPECT_EQ(given.pixels, expected.pixels) << before.description();
-      EXPECT_EQ(given.labels, expected.labels) << before.description();
+      EXPECT_EQ(given.inputs, expected.inputs) << before.description();
+      EXPECT_EQ(given.targets, expected.targets) << before.description();
     }
   };
   expect_same(files.repeat(2).skip(1).take(2).images(recipe), images.repeat(2).skip(1).take(2));
@@ -191,9 +191,9 @@ TEST_F(ImageBatches, KeepTheirColorsAfterAGrayOne) {
   const Dataset colored = Dataset::from_tfrecords((directory_ / "images").string(), told);
   const Bytes pixels = pixels_of(smooth_image(4, 4).view());
   const std::vector<Batch> batches = batches_of(colored.batch(2), {.pixels = true});
-  EXPECT_EQ(Bytes(batches[0].pixels.begin() + 48, batches[0].pixels.end()), pixels);
-  EXPECT_EQ(batches[0].pixels[0], batches[0].pixels[2]) << "gray in three channels";
-  EXPECT_EQ(open().images(small_crops()).spec().shape.back(), 3)
+  EXPECT_EQ(Bytes(batches[0].pixels().begin() + 48, batches[0].pixels().end()), pixels);
+  EXPECT_EQ(batches[0].pixels()[0], batches[0].pixels()[2]) << "gray in three channels";
+  EXPECT_EQ(open().images(small_crops()).spec().shape().back(), 3)
       << "a recipe has channels of its own";
 }
 
@@ -234,7 +234,7 @@ TEST_F(ImageBatches, OfFilesAsLongAsTheirImagesHaveElementsAreDecoded) {
   write_records(directory_ / "images",
                 {encoded_record(file, 0), encoded_record(encode_png(image.view()), 1)});
   const std::vector<Batch> batches = batches_of(open().batch(2), {.pixels = true});
-  EXPECT_THAT(batches[0].pixels, testing::Each(7));
+  EXPECT_THAT(copy(batches[0].pixels()), testing::Each(7));
 }
 
 TEST_F(ImageBatches, NeedTheChannelsOfTheRecipe) {

@@ -57,7 +57,7 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   add("readme.png", "text");
   std::filesystem::create_directories(directory_ / "bee");
   const ImageFolderSource source(directory_.path());
-  EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 3}, 3, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({2, 3, 3}, 3));
   EXPECT_THAT(source.class_names(), ElementsAre("ant", "bee", "zebra"));
   EXPECT_EQ(source.description(), "4 images of 3 classes in " + directory_.path().string() +
                                       ", 2 other files left out (1 .png, 1 .txt)");
@@ -65,8 +65,8 @@ TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   EXPECT_TRUE(source.has_encoded_images());
   ASSERT_EQ(source.size(), 4);
   for (int i = 0; i < 4; ++i) {
-    EXPECT_THAT(read(source, i).features, Each(static_cast<float>(i + 1) / 255)) << i;
-    EXPECT_EQ(read(source, i).label, i < 2 ? 0 : 2);
+    EXPECT_THAT(read(source, i).features(), Each(static_cast<float>(i + 1) / 255)) << i;
+    EXPECT_EQ(read(source, i).label(), i < 2 ? 0 : 2);
   }
 }
 
@@ -116,8 +116,8 @@ TEST_F(ImageFolderTest, AFileIsWhatItsContentSays) {
   add("a/1.jpg", text_of(encode_png(constant_image(8, 8, {7, 7, 7}).view())));
   add("a/2.png", text_of(encode_jpeg(constant_image(8, 8, {9, 9, 9}).view())));
   const ImageFolderSource source(directory_.path());
-  EXPECT_THAT(read(source, 0).features, Each(7.0f / 255));
-  EXPECT_THAT(read(source, 1).features, Each(9.0f / 255));
+  EXPECT_THAT(read(source, 0).features(), Each(7.0f / 255));
+  EXPECT_THAT(read(source, 1).features(), Each(9.0f / 255));
 }
 
 TEST_F(ImageFolderTest, RecipesMakeImagesOfAnySizeOne) {
@@ -125,13 +125,13 @@ TEST_F(ImageFolderTest, RecipesMakeImagesOfAnySizeOne) {
   add_png("b/1.png", 2, 260, 256);
   const Dataset images =
       Dataset::from_images(directory_.path()).images(ImageRecipe::parse("imagenet-test")).batch(2);
-  EXPECT_EQ(images.spec().shape, (std::vector<std::int64_t>{224, 224, 3}));
+  EXPECT_EQ(images.spec().shape(), (std::vector<std::int64_t>{224, 224, 3}));
   const auto stream = images.stream({.last_step = 1, .pixels = true});
   std::vector<Batch> parts;
   ASSERT_TRUE(stream->next(parts));
-  EXPECT_THAT(parts[0].labels, ElementsAre(0, 1));
-  EXPECT_EQ(parts[0].pixels.front(), 1);
-  EXPECT_EQ(parts[0].pixels.back(), 2);
+  EXPECT_THAT(copy(parts[0].labels()), ElementsAre(0, 1));
+  EXPECT_EQ(parts[0].pixels().front(), 1);
+  EXPECT_EQ(parts[0].pixels().back(), 2);
 }
 
 TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
@@ -144,7 +144,7 @@ TEST_F(ImageFolderTest, WithoutARecipeAllHaveTheSizeOfTheFirst) {
           "expected a usable image; [image recipe none] expected images of 2 x 3, or a recipe that "
           "resizes them, from the training on: --images imagenet (224 x 224); one is 3 x 3");
   const ImageFolderSource told(directory_.path(), {3, 3, 3});
-  EXPECT_THAT(read(told, 1).features, Each(2.0f / 255));
+  EXPECT_THAT(read(told, 1).features(), Each(2.0f / 255));
   EXPECT_EQ(input_error_of([&] { ImageFolderSource(directory_.path(), {27}); }),
             of(directory_.path()) + "expected a shape HxWxC for images, got [27]");
 }
@@ -226,7 +226,7 @@ TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
   std::filesystem::create_directories(directory_ / "b");
   DataSpecOptions options;
   options.tfrecord.classes = 2;
-  EXPECT_EQ(open_data(directory_.path().string(), options).spec().classes, 2);
+  EXPECT_EQ(open_data(directory_.path().string(), options).spec().classes(), 2);
   options.tfrecord.classes = 3;
   EXPECT_EQ(data_error_of([&] { open_data("images:" + directory_.path().string(), options); }),
             of(directory_.path()) +
@@ -237,11 +237,11 @@ TEST_F(ImageFolderTest, ATestSetNeedsTheClassesOfItsTrainingSet) {
 TEST_F(ImageFolderTest, IsOpenedByItsName) {
   add_png("a/1.png", 1);
   EXPECT_TRUE(is_image_folder(directory_.path()));
-  EXPECT_EQ(open_data(directory_.path().string()).spec(), (SampleSpec{{2, 3, 3}, 1, 0}));
+  EXPECT_EQ(open_data(directory_.path().string()).spec(), SampleSpec::classification({2, 3, 3}, 1));
   EXPECT_EQ(open_data("images:" + directory_.path().string()).size(), 1);
   DataSpecOptions options;
   options.tfrecord.input_shape = {4, 4, 3};
-  EXPECT_EQ(open_data(directory_.path().string(), options).spec().shape,
+  EXPECT_EQ(open_data(directory_.path().string(), options).spec().shape(),
             options.tfrecord.input_shape);
 }
 
@@ -287,7 +287,7 @@ TEST_F(ImageFolderTest, BecomesShardsOfTheSameFiles) {
 
   const Dataset shards =
       open_data(output.path().string()).images(ImageRecipe::parse("imagenet-test"));
-  EXPECT_EQ(shards.spec(), (SampleSpec{{224, 224, 3}, 2, 0}));
+  EXPECT_EQ(shards.spec(), SampleSpec::classification({224, 224, 3}, 2));
   EXPECT_TRUE(shards.source().has_encoded_images());
 }
 

@@ -55,7 +55,7 @@ TEST(BadRecords, AreReplacedByTheNextGoodOnes) {
   std::vector<Batch> parts;
   ASSERT_TRUE(stream->next(parts));
   EXPECT_THAT(parts[0].record_ids, ElementsAre(0, 1, 3, 3));
-  EXPECT_THAT(parts[0].features, ElementsAre(0, 0, 1, 2, 3, 6, 3, 6));
+  EXPECT_THAT(copy(parts[0].features()), ElementsAre(0, 0, 1, 2, 3, 6, 3, 6));
   ASSERT_TRUE(stream->next(parts));
   EXPECT_THAT(parts[0].record_ids, ElementsAre(4, 7, 7, 7));
   ASSERT_TRUE(stream->next(parts));
@@ -87,7 +87,7 @@ TEST(BadRecords, AreReplacedAsPartnersToo) {
     const bool alone = mixup.partner == id || mixup.weight == 1;
     const auto own = static_cast<float>(good(id));
     const auto partner = alone ? own : static_cast<float>(good(mixup.partner));
-    EXPECT_FLOAT_EQ(parts[0].features[2 * i], mixup.weight * own + (1 - mixup.weight) * partner);
+    EXPECT_FLOAT_EQ(parts[0].features()[2 * i], mixup.weight * own + (1 - mixup.weight) * partner);
     replaced += !alone && bad.contains(mixup.partner) ? 1 : 0;
   }
   EXPECT_GT(replaced, 0);

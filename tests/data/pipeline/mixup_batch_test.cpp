@@ -39,12 +39,12 @@ std::map<std::int64_t, Read> epoch_of(const Dataset& dataset, std::int64_t epoch
   for (std::vector<Batch> parts; stream->next(parts);)
     for (const Batch& part : parts)
       for (std::size_t i = 0; i < part.record_ids.size(); ++i) {
-        std::vector<float> features(part.pixels.begin(), part.pixels.end());
-        if (part.pixels.empty()) features = part.features;
+        std::vector<float> features(part.pixels().begin(), part.pixels().end());
+        if (part.pixels().empty()) features = copy(part.features());
         const auto begin = features.begin() + static_cast<std::ptrdiff_t>(i * width);
         samples[part.record_ids[i]] = {
             .features = {begin, begin + static_cast<std::ptrdiff_t>(width)},
-            .label = part.labels[i],
+            .label = part.labels()[i],
             .partner_label = part.partner_labels.empty() ? -1 : part.partner_labels[i],
             .weight = part.label_weights.empty() ? -1 : part.label_weights[i]};
       }
@@ -108,9 +108,9 @@ TEST(MixupBatches, AreTheSameAsBytesAndAsFeatures) {
     while (features->next(as_features)) {
       ASSERT_TRUE(pixels->next(as_pixels));
       const Batch& batch = as_pixels.front();
-      std::vector<float> converted(batch.pixels.size());
-      pixels_to_features(batch.pixels, batch.normalization, converted);
-      EXPECT_EQ(converted, as_features.front().features);
+      std::vector<float> converted(batch.pixels().size());
+      pixels_to_features(batch.pixels(), batch.normalization, converted);
+      EXPECT_EQ(converted, copy(as_features.front().features()));
       EXPECT_EQ(batch.partner_labels, as_features.front().partner_labels);
       EXPECT_EQ(batch.label_weights, as_features.front().label_weights);
     }
@@ -121,7 +121,7 @@ TEST(MixupBatches, MixWhatMapsAndNormalizationMade) {
   const Dataset dataset =
       stored_images()
           .map([](Sample& sample, const SampleKey& key) {
-            sample.features[0] = static_cast<float>(key.record_id);
+            sample.features()[0] = static_cast<float>(key.record_id);
           })
           .normalize({.channels = 3, .mean = {1, 0, 0}, .deviation = {2, 1, 1}});
   for (const auto& [record, sample] : epoch_of(dataset.mixup(kAlpha), 0)) {
@@ -169,7 +169,8 @@ TEST(MixupBatches, NeedClassesAndASensibleAlpha) {
             "[mixup] expected an alpha above 0 and up to 4, got 5");
   const TemporaryDirectory directory;
   write_bytes(directory / "a.csv", "a,b\n1,2\n");
-  const Dataset targets = Dataset::from_csv(directory / "a.csv", {.targets = {"b"}});
+  const Dataset targets =
+      Dataset::from_csv(directory / "a.csv", {.targets = {"b"}, .scale = ColumnScale::none});
   EXPECT_EQ(input_error_of([&] { targets.mixup(0.2); }),
             "[mixup] expected a data set with classes; " + (directory / "a.csv").string() +
                 " has no classes");

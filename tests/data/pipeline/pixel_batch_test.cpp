@@ -24,12 +24,12 @@ class ImageSource final : public RecordSource {
     for (std::size_t i = 0; i < image.size(); ++i)
       image[i] = static_cast<std::uint8_t>(static_cast<std::size_t>(record_id) * 10 + i);
     sample.set_image(image);
-    sample.label = 1;
+    sample.label() = 1;
   }
   std::string description() const override { return "images"; }
 
  private:
-  SampleSpec spec_{{1, 3, 2}, 2, 0};
+  SampleSpec spec_ = SampleSpec::classification({1, 3, 2}, 2);
 };
 
 Dataset pixel_images() {
@@ -48,23 +48,23 @@ TEST(PixelBatches, BecomeTheFeaturesOfTheOthers) {
   const auto features = pixel_batches_of(pixel_images().shuffle(), false);
   ASSERT_EQ(pixels.size(), features.size());
   for (std::size_t step = 0; step < pixels.size(); ++step) {
-    EXPECT_TRUE(pixels[step].features.empty());
-    EXPECT_TRUE(features[step].pixels.empty());
-    EXPECT_EQ(pixels[step].labels, features[step].labels);
+    EXPECT_TRUE(pixels[step].features().empty());
+    EXPECT_TRUE(features[step].pixels().empty());
+    EXPECT_EQ(pixels[step].targets, features[step].targets);
     EXPECT_EQ(pixels[step].normalization, kTwoChannels);
     EXPECT_EQ(features[step].normalization, ChannelNormalization()) << "it is done already";
-    std::vector<float> converted(pixels[step].pixels.size());
-    pixels_to_features(pixels[step].pixels, pixels[step].normalization, converted);
-    EXPECT_EQ(converted, features[step].features);
+    std::vector<float> converted(pixels[step].pixels().size());
+    pixels_to_features(pixels[step].pixels(), pixels[step].normalization, converted);
+    EXPECT_EQ(converted, copy(features[step].features()));
   }
 }
 
 TEST(PixelBatches, AreFeaturesWhereAMapChangesThem) {
   const Dataset mapped =
-      pixel_images().map([](Sample& sample, const SampleKey&) { sample.features[0] = 1; });
+      pixel_images().map([](Sample& sample, const SampleKey&) { sample.features()[0] = 1; });
   for (const Batch& batch : pixel_batches_of(mapped, true)) {
-    EXPECT_TRUE(batch.pixels.empty());
-    EXPECT_EQ(batch.features[0], (1 - 0.25f) / 0.5f) << "normalized after the map";
+    EXPECT_TRUE(batch.pixels().empty());
+    EXPECT_EQ(batch.features()[0], (1 - 0.25f) / 0.5f) << "normalized after the map";
   }
 }
 
@@ -74,8 +74,8 @@ TEST(PixelBatches, ComeFromRawBytesOfRecords) {
   const Dataset records =
       Dataset::from_tfrecords((directory / "images").string(), {.input_shape = {2, 2, 1}});
   EXPECT_TRUE(records.source().has_images());
-  EXPECT_THAT(pixel_batches_of(records.batch(2), true).front().pixels,
-              testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
+  const Batch batch = pixel_batches_of(records.batch(2), true).front();
+  EXPECT_THAT(copy(batch.pixels()), testing::ElementsAre(7, 7, 7, 7, 9, 9, 9, 9));
   write_records(
       directory / "floats",
       {serialize_example({{"image", std::vector<float>{1, 2}}, {"label", Int64List{0}}})});

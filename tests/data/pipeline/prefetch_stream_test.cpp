@@ -39,7 +39,7 @@ TEST(Stream, MemoryGoesRound) {
   std::set<const float*> seen;
   for (int step = 0; step < 12; ++step) {  // three epochs: ragged batches included
     ASSERT_TRUE(stream->next(parts));
-    seen.insert(parts[0].features.data());
+    seen.insert(parts[0].features().data());
   }
   EXPECT_LE(seen.size(), 3u);  // those of two slots, and the caller's
 }
@@ -205,7 +205,7 @@ TEST(Stream, ReadsNoMoreAheadThanFitsIntoItsMemory) {
 TEST(Stream, CountsImagesThatStayBytesAsSuch) {
   const Dataset images =
       Dataset::from_memory(std::vector<std::uint8_t>(40), std::vector<std::int32_t>(10),
-                           {.shape = {2, 2, 1}, .classes = 1})
+                           SampleSpec::classification({2, 2, 1}, 1))
           .batch(10);
   EXPECT_EQ(slots_of(images, {.prefetch = 5, .prefetch_bytes = 10 * (4 + 12) * 3, .pixels = true}),
             3);
@@ -227,7 +227,7 @@ TEST(Stream, LetsAsManyThreadsWorkAsAreNeeded) {
   const auto next = [&] {
     ASSERT_TRUE(stream->next(parts));
     ASSERT_EQ(parts[0].step, step++);
-    ASSERT_EQ(parts[0].features[0], static_cast<float>(parts[0].record_ids[0]));
+    ASSERT_EQ(parts[0].features()[0], static_cast<float>(parts[0].record_ids[0]));
   };
   while (!HasFailure() &&
          stream->workers() > 1) {  // the batches are ready long before they are asked for

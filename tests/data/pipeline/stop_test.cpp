@@ -22,7 +22,7 @@ struct Pipe {
 };
 
 void double_features(Sample& sample, const SampleKey&) {
-  for (float& feature : sample.features) feature *= 2;
+  for (float& feature : sample.features()) feature *= 2;
 }
 
 // Each leaves 36 records or fewer, some of them broken where some of `numbers` are.
@@ -42,7 +42,7 @@ const Pipe kPipes[] = {
     {"filter",
      [](const Dataset& numbers, const auto&) {
        const Dataset whole = Dataset::from_source(std::make_shared<CountingSource>(numbers.size()));
-       return whole.filter([](const Sample& sample) { return sample.label < 4; })
+       return whole.filter([](const Sample& sample) { return sample.label() < 4; })
            .concatenate(numbers);
      }},
     {"cache",

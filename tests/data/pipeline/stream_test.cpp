@@ -115,8 +115,8 @@ TEST(Stream, OrdersPartsByMicroBatchesThatDoNotDependOnTheReplicas) {
         for (auto i = static_cast<std::size_t>(range.begin);
              i < static_cast<std::size_t>(range.end); ++i) {
           joined.push_back(part.record_ids[i]);
-          EXPECT_EQ(part.features[2 * i], static_cast<float>(part.record_ids[i]));
-          EXPECT_EQ(part.labels[i], part.record_ids[i] % 5);
+          EXPECT_EQ(part.features()[2 * i], static_cast<float>(part.record_ids[i]));
+          EXPECT_EQ(part.labels()[i], part.record_ids[i] % 5);
         }
       }
       EXPECT_EQ(joined, expected) << "micro-batch " << number;
@@ -138,9 +138,9 @@ TEST(Stream, FillsEveryFieldOfABatch) {
   EXPECT_EQ(parts[0].samples, 2);
   EXPECT_EQ(parts[0].global_samples, 4);
   EXPECT_THAT(parts[0].record_ids, ElementsAre(2, 3));
-  EXPECT_THAT(parts[0].features, ElementsAre(2, 4, 3, 6));
-  EXPECT_THAT(parts[0].labels, ElementsAre(2, 3));
-  EXPECT_TRUE(parts[0].targets.empty());
+  EXPECT_THAT(copy(parts[0].features()), ElementsAre(2, 4, 3, 6));
+  EXPECT_THAT(copy(parts[0].labels()), ElementsAre(2, 3));
+  EXPECT_TRUE(parts[0].values().empty());
   ASSERT_TRUE(stream->next(parts));  // the ragged one: 3 samples, 1 and 2
   EXPECT_EQ(parts[0].step, 1);
   EXPECT_EQ(parts[0].first_sample, 1);
@@ -159,8 +159,8 @@ TEST(Stream, FillsTargetsWhereThereAreNoClasses) {
   const auto stream = dataset.stream(epochs(dataset, 1));
   std::vector<Batch> parts;
   ASSERT_TRUE(stream->next(parts));
-  EXPECT_TRUE(parts[0].labels.empty());
-  EXPECT_THAT(parts[0].targets, ElementsAre(0, 0, 0, 1, 1, 1));
+  EXPECT_TRUE(parts[0].labels().empty());
+  EXPECT_THAT(copy(parts[0].values()), ElementsAre(0, 0, 0, 1, 1, 1));
 }
 
 TEST(Stream, ABatchLargerThanTheDataIsOneRaggedStep) {
@@ -181,7 +181,7 @@ TEST(Stream, AReplicaMayGetNothingAndStillTakesPart) {
     ASSERT_TRUE(stream->next(parts));
     EXPECT_EQ(parts[0].samples, 0);
     EXPECT_EQ(parts[0].global_samples, step < 2 ? 2 : 1);
-    EXPECT_TRUE(parts[0].features.empty());
+    EXPECT_TRUE(parts[0].features().empty());
   }
 }
 
@@ -236,13 +236,13 @@ TEST(Stream, GoesOnWithoutAnEnd) {
 TEST(Stream, AppliesMapsInTheirOrderWithTheSampleKey) {
   const Dataset dataset = counting(6, 6)
                               .map([](Sample& sample, const SampleKey& key) {
-                                sample.features[0] += 100.0f;
-                                sample.label = static_cast<std::int32_t>(key.record_id * 2);
+                                sample.features()[0] += 100.0f;
+                                sample.label() = static_cast<std::int32_t>(key.record_id * 2);
                               })
                               .shuffle()
                               .map([](Sample& sample, const SampleKey& key) {
-                                sample.features[0] *= 2.0f;
-                                sample.features[1] = static_cast<float>(
+                                sample.features()[0] *= 2.0f;
+                                sample.features()[1] = static_cast<float>(
                                     key.epoch * 1000 + static_cast<std::int64_t>(key.seed));
                               });
   StreamOptions options = epochs(dataset, 2);
@@ -253,9 +253,9 @@ TEST(Stream, AppliesMapsInTheirOrderWithTheSampleKey) {
   ASSERT_TRUE(stream->next(parts));
   for (std::size_t i = 0; i < 6; ++i) {
     const auto id = parts[0].record_ids[i];
-    EXPECT_EQ(parts[0].features[2 * i], static_cast<float>(2 * (id + 100)));
-    EXPECT_EQ(parts[0].features[2 * i + 1], 1009.0f);
-    EXPECT_EQ(parts[0].labels[i], id * 2);
+    EXPECT_EQ(parts[0].features()[2 * i], static_cast<float>(2 * (id + 100)));
+    EXPECT_EQ(parts[0].features()[2 * i + 1], 1009.0f);
+    EXPECT_EQ(parts[0].labels()[i], id * 2);
   }
 }
 

@@ -39,7 +39,7 @@ class DamagedFiles : public ::testing::Test {
   }
   std::vector<std::int32_t> labels(const TFRecordSource& source) const {
     std::vector<std::int32_t> labels;
-    for (std::int64_t id = 0; id < source.size(); ++id) labels.push_back(read(source, id).label);
+    for (std::int64_t id = 0; id < source.size(); ++id) labels.push_back(read(source, id).label());
     return labels;
   }
 
@@ -89,7 +89,7 @@ TEST_F(DamagedFiles, GiveTheRecordsBeforeAPackedStreamEnds) {
     EXPECT_GT(source->size(), 10);
     EXPECT_LT(source->size(), 500);
     for (std::int64_t id = 0; id < source->size(); ++id)
-      EXPECT_EQ(read(*source, id).label, id % 10);
+      EXPECT_EQ(read(*source, id).label(), id % 10);
     ASSERT_EQ(source->damage().size(), 1u);
     EXPECT_EQ(source->damage().front().kind,
               std::string(compression_name(compression)) + " stream");
@@ -129,9 +129,9 @@ TEST_F(DamagedFiles, DataThatAreDamagedAreAnErrorOfTheirRecordAlone) {
   EXPECT_THAT(data_error_of([&] { open(false); }), HasSubstr("data CRC"));
   const auto source = open();
   EXPECT_THAT(source->damage(), IsEmpty());
-  EXPECT_EQ(source->spec().classes, 2);  // of those that can be read
+  EXPECT_EQ(source->spec().classes(), 2);  // of those that can be read
   EXPECT_THAT(names_in(directory_.path()), ElementsAre("a.tfrecord"));
-  EXPECT_EQ(read(*source, 1).label, 1);
+  EXPECT_EQ(read(*source, 1).label(), 1);
   EXPECT_EQ(data_error_of([&] { read(*source, 2); }),
             fmt::format("[{}: record 2 at byte {}] expected an intact record; data CRC: the data "
                         "does not match its checksum",
@@ -144,7 +144,7 @@ TEST_F(DamagedFiles, ARecordThatIsNoExampleIsAnErrorOfThatRecordAlone) {
   const auto source = open();
   EXPECT_THAT(data_error_of([&] { read(*source, 0); }),
               HasSubstr("a.tfrecord: record 0 at byte 0] expected a tf.train.Example; "));
-  EXPECT_EQ(read(*source, 1).label, 0);
+  EXPECT_EQ(read(*source, 1).label(), 0);
   EXPECT_THAT(data_error_of([&] { read(*source, 2); }),
               HasSubstr("] expected 4 raw bytes in image for shape [2, 2, 1]; it has 5 bytes"));
 }

@@ -57,10 +57,10 @@ TEST_F(ManyFiles, AreReadInAnyOrderWithFewOpen) {
   ASSERT_EQ(source->size(), std::ssize(expected));
   for (std::int64_t i = 0; i < source->size(); ++i) {
     const std::int64_t id = i * 7919 % source->size();
-    ASSERT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]) << id;
+    ASSERT_EQ(read(*source, id).label(), expected[static_cast<std::size_t>(id)]) << id;
   }
   for (std::int64_t id = 0; id < source->size(); ++id)
-    ASSERT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]) << id;
+    ASSERT_EQ(read(*source, id).label(), expected[static_cast<std::size_t>(id)]) << id;
   EXPECT_LE(open_descriptors() - before, static_cast<std::int64_t>(RecentFiles::kMaxOpen));
 }
 
@@ -73,7 +73,7 @@ TEST_F(ManyFiles, AreReadBySeveralThreads) {
     threads.emplace_back([&, thread] {
       for (std::int64_t i = 0; i < source->size(); ++i) {
         const std::int64_t id = (i * 7919 + thread * 31) % source->size();
-        EXPECT_EQ(read(*source, id).label, expected[static_cast<std::size_t>(id)]);
+        EXPECT_EQ(read(*source, id).label(), expected[static_cast<std::size_t>(id)]);
       }
     });
   }
@@ -181,7 +181,7 @@ TEST_F(SharedFiles, AreReadByOneMemberEach) {
       int first = 0;
       for (int i = 0; i < kFiles; first += ++i) {
         if (i % kMembers == member)
-          EXPECT_EQ(read(source, first + i).label, i + 1) << from;
+          EXPECT_EQ(read(source, first + i).label(), i + 1) << from;
         else
           EXPECT_NE(data_error_of([&] { read(source, first + i); }), "");
         EXPECT_EQ(std::filesystem::exists(path(member, i).string() + ".index"),

@@ -6,6 +6,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <numeric>
+
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/source/tfrecord_source.h"
@@ -194,9 +196,9 @@ TEST_P(ShrunkSource, EndsWithAnErrorThatNamesTheRecord) {
   if (GetParam()) enable_mapped_files();
   write_images();
   const TFRecordSource source({path_}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
-  EXPECT_EQ(read(source, 33).label, 3);
+  EXPECT_EQ(read(source, 33).label(), 3);
   shrink_to(10'000);
-  EXPECT_EQ(read(source, 4).label, 4);
+  EXPECT_EQ(read(source, 4).label(), 4);
   EXPECT_THAT(data_error_of([&] { read(source, 33); }),
               ::testing::AllOf(HasSubstr(path_.string() + ": record 33 at byte "),
                                HasSubstr("truncated length")));
@@ -204,6 +206,26 @@ TEST_P(ShrunkSource, EndsWithAnErrorThatNamesTheRecord) {
 
 INSTANTIATE_TEST_SUITE_P(MappedFileTest, ShrunkSource, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Mapped" : "ByPread"; });
+
+TEST_F(MappedFileTest, IsReadAgainWhereAnImageIsLostWhileItIsDecoded) {
+  enable_mapped_files();
+  write_images();
+  const TFRecordSource source({path_}, {.input_shape = {28, 28, 1}, .classes = 10}, "images");
+  Batch one(source.spec());
+  Sample sample = one.sample();
+  StoredImage image;
+  int uses = 0;
+  const auto use = [&](const StoredImage& stored) {
+    if (++uses == 1) shrink_to(10'000);
+    EXPECT_GE(std::accumulate(stored.bytes.begin(), stored.bytes.end(), 0), 0);
+  };
+  EXPECT_THAT(data_error_of([&] { read_with_image(source, 33, sample, image, use); }),
+              HasSubstr(": record 33 at byte "));
+  EXPECT_EQ(uses, 1);
+  read_with_image(source, 4, sample, image, use);
+  EXPECT_EQ(uses, 2);
+  EXPECT_EQ(sample.label(), 4);
+}
 
 using MappedFileDeathTest = MappedFileTest;  // each statement runs in a process of its own
 

@@ -32,10 +32,13 @@ std::vector<Batch> batches_of(const Dataset& dataset, int epoch_count, bool pixe
   const auto stream = dataset.stream(options);
   std::vector<Batch> batches;
   for (std::vector<Batch> parts; stream->next(parts);) {
-    EXPECT_EQ(parts[0].features.empty(), pixels);
+    EXPECT_EQ(parts[0].features().empty(), pixels);
     if (pixels) {
-      parts[0].features.resize(parts[0].pixels.size());
-      pixels_to_features(parts[0].pixels, parts[0].normalization, parts[0].features);
+      std::vector<float> features(parts[0].pixels().size());
+      pixels_to_features(parts[0].pixels(), parts[0].normalization, features);
+      const auto bytes = std::as_bytes(std::span(features));
+      parts[0].inputs[0].type = ElementType::float32;
+      parts[0].inputs[0].bytes.assign(bytes.begin(), bytes.end());
     }
     batches.push_back(parts[0]);
   }
@@ -46,9 +49,9 @@ void expect_same(const std::vector<Batch>& batches, const std::vector<Batch>& ex
   ASSERT_EQ(batches.size(), expected.size());
   for (std::size_t i = 0; i < batches.size(); ++i) {
     EXPECT_EQ(batches[i].record_ids, expected[i].record_ids);
-    EXPECT_EQ(batches[i].features, expected[i].features);
-    EXPECT_EQ(batches[i].labels, expected[i].labels);
+    EXPECT_EQ(batches[i].inputs, expected[i].inputs);
     EXPECT_EQ(batches[i].targets, expected[i].targets);
+    EXPECT_EQ(batches[i].weights, expected[i].weights);
   }
 }
 
@@ -85,12 +88,13 @@ TEST_P(Cache, KeepsTargets) {
 
 TEST_P(Cache, FreezesWhatIsRandomBeforeItAndNothingBehind) {
   const auto choice = [](Sample& sample, const SampleKey& key) {
-    sample.features[0] = static_cast<float>(key.seed * 100 + static_cast<std::uint64_t>(key.epoch));
+    sample.features()[0] =
+        static_cast<float>(key.seed * 100 + static_cast<std::uint64_t>(key.epoch));
   };
   const auto passes_of = [&](const Dataset& dataset, std::uint64_t seed) {
     std::vector<float> passes;
     for (const Batch& batch : batches_of(dataset.batch(9), 3, false, seed))
-      passes.push_back(batch.features[0]);
+      passes.push_back(batch.features()[0]);
     return passes;
   };
   const Dataset numbers = Dataset::from_source(std::make_shared<CountingSource>(9));
@@ -102,14 +106,14 @@ TEST_P(Cache, FreezesWhatIsRandomBeforeItAndNothingBehind) {
 
 TEST_P(Cache, AnErrorIsNotKept) {
   std::atomic<bool> broken = true;
-  const Dataset dataset =
-      cached(Dataset::from_generator({.shape = {1}, .classes = 2}, 3, [&](std::int64_t, Sample& s) {
+  const Dataset dataset = cached(
+      Dataset::from_generator(SampleSpec::classification({1}, 2), 3, [&](std::int64_t, Sample& s) {
         if (broken) throw std::runtime_error("not yet");
-        s.features[0] = 5;
+        s.features()[0] = 5;
       }));
   EXPECT_THAT(data_error_of([&] { batches_of(dataset.batch(3), 1); }), HasSubstr("not yet"));
   broken = false;
-  EXPECT_THAT(batches_of(dataset.batch(3), 1).front().features, ElementsAre(5, 5, 5));
+  EXPECT_THAT(copy(batches_of(dataset.batch(3), 1).front().features()), ElementsAre(5, 5, 5));
 }
 
 TEST_P(Cache, IsSharedByStreamsAndThreads) {
@@ -128,7 +132,7 @@ Dataset images() {
   std::vector<std::uint8_t> pixels(5 * 5 * 5);
   for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i * 7);
   return Dataset::from_memory(std::move(pixels), std::vector<std::int32_t>{0, 1, 0, 1, 1},
-                              {.shape = {5, 5, 1}, .classes = 2});
+                              SampleSpec::classification({5, 5, 1}, 2));
 }
 
 ImageRecipe cached_crop() {
@@ -156,13 +160,13 @@ TEST_P(Cache, GivesBytesToARecipeBehindIt) {
 TEST_P(Cache, FreezesACropBeforeIt) {
   const Dataset dataset = cached(images().images(cached_crop())).batch(5);
   const auto batches = batches_of(dataset, 2, true);
-  EXPECT_EQ(batches[0].features, batches[1].features);
+  EXPECT_EQ(batches[0].inputs, batches[1].inputs);
   expect_same(batches_of(dataset, 2, false), batches);
 }
 
 TEST_P(Cache, MayStandBehindAMapOfImages) {
   const auto brighter = [](Sample& sample, const SampleKey&) {
-    for (float& feature : sample.features) feature += 1;
+    for (float& feature : sample.features()) feature += 1;
   };
   const Dataset dataset = images().images(cached_crop()).map(brighter);
   const auto first = batches_of(dataset.batch(5), 1, false, 0);  // as the cache makes them
@@ -218,7 +222,7 @@ TEST_F(CacheFile, HasItsNameOnceItHoldsAllRecords) {
 }
 
 TEST_F(CacheFile, LeavesNothingWhereItIsNotFilled) {
-  EXPECT_EQ(read(cached().source(), 2).features[0], 2);
+  EXPECT_EQ(read(cached().source(), 2).features()[0], 2);
   EXPECT_TRUE(names_in(directory_.path()).empty());
 }
 
@@ -246,9 +250,9 @@ TEST_F(CacheFile, OfSomethingElseIsRefused) {
   fill();
   EXPECT_EQ(data_error_of([&] { cached(5); }),
             "[" + file().string() +
-                "] expected a cache of 5 records of counting, as floats [2] with 5 classes and 0 "
-                "targets; it is a cache of 4 records of counting, as floats [2] with 5 classes and "
-                "0 targets: remove it, or choose another file");
+                "] expected a cache of 5 records of counting, as floats [2] with 5 classes; it "
+                "is a cache of 4 records of counting, as floats [2] with 5 classes: remove "
+                "it, or choose another file");
   EXPECT_THAT(
       data_error_of([&] {
         Dataset::from_source(source_).map([](Sample&, const SampleKey&) {}).take(4).cache(file());
@@ -265,7 +269,7 @@ TEST_F(CacheFile, OfSomethingElseIsRefused) {
 TEST_F(CacheFile, OfAMapThatHasChangedIsRefused) {
   const auto with_map = [&](float value) {
     return Dataset::from_source(std::make_shared<CountingSource>(4))
-        .map([value](Sample& sample, const SampleKey&) { sample.features[1] = value; })
+        .map([value](Sample& sample, const SampleKey&) { sample.features()[1] = value; })
         .cache(file());
   };
   batches_of(with_map(1).batch(4), 1);

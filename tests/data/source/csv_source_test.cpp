@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -12,8 +14,10 @@ using ::testing::ElementsAre;
 
 class CsvTest : public ::testing::Test {
  protected:
-  CsvSource open(const std::string& text, const CsvOptions& options = {}) const {
+  /// Numbers as stored, unless the options say otherwise.
+  CsvSource open(const std::string& text, CsvOptions options = {}) const {
     write_bytes(path_, text);
+    if (!options.scale) options.scale = ColumnScale::none;
     return CsvSource(path_, options);
   }
   std::string error(const std::string& text, const CsvOptions& options = {}) const {
@@ -32,8 +36,8 @@ class CsvTest : public ::testing::Test {
 };
 
 const std::string kMissingNumber =
-    "expected a number (missing values are not supported yet: remove these rows, or fill them "
-    "in), ";
+    "expected a number (missing=mean or missing=indicator allows missing values; or remove these "
+    "rows, or fill them in), ";
 
 constexpr const char* kFruit =
     "color,size,kind\n"
@@ -48,12 +52,12 @@ TEST_F(CsvTest, ReadsRowsWithAndWithoutHeader) {
         "a,b,c\n"}) {
     const CsvSource source = open(std::string(header) + "6.4,-2.8,2\n+1e-3, 3 ,0\r\n\n7,8,1");
     EXPECT_EQ(source.size(), 3) << header;
-    EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
-    EXPECT_THAT(read(source, 0).features, ElementsAre(6.4f, -2.8f));
-    EXPECT_EQ(read(source, 0).label, 2);
-    EXPECT_THAT(read(source, 1).features, ElementsAre(1e-3f, 3.0f));
-    EXPECT_THAT(read(source, 2).features, ElementsAre(7.0f, 8.0f));
-    EXPECT_EQ(read(source, 2).label, 1);
+    EXPECT_EQ(source.spec(), SampleSpec::classification({2}, 3));
+    EXPECT_THAT(read(source, 0).features(), ElementsAre(6.4f, -2.8f));
+    EXPECT_EQ(read(source, 0).label(), 2);
+    EXPECT_THAT(read(source, 1).features(), ElementsAre(1e-3f, 3.0f));
+    EXPECT_THAT(read(source, 2).features(), ElementsAre(7.0f, 8.0f));
+    EXPECT_EQ(read(source, 2).label(), 1);
   }
 }
 
@@ -136,15 +140,15 @@ TEST_F(CsvTest, NeedsRows) {
 
 TEST_F(CsvTest, WordsBecomeFeaturesAndClassesInAnOrderThatRowsDoNotChange) {
   const CsvSource source = open(kFruit, {.categorical = {"color"}});
-  EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
   EXPECT_THAT(source.feature_names(),
               ElementsAre("color=green", "color=red", "color=yellow", "size"));
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(0, 1, 0, 5));
-  EXPECT_THAT(read(source, 1).features, ElementsAre(1, 0, 0, 6));
-  EXPECT_THAT(read(source, 2).features, ElementsAre(0, 0, 1, 4));
-  EXPECT_EQ(read(source, 0).label, 0);
-  EXPECT_EQ(read(source, 1).label, 1);
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(0, 1, 0, 5));
+  EXPECT_THAT(read(source, 1).features(), ElementsAre(1, 0, 0, 6));
+  EXPECT_THAT(read(source, 2).features(), ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(source, 0).label(), 0);
+  EXPECT_EQ(read(source, 1).label(), 1);
   const CsvSource turned =
       open("color,size,kind\nyellow,4,pear\ngreen,6,apple\nred,1,apple\n", {.categorical = {"1"}});
   EXPECT_EQ(turned.feature_names(), source.feature_names());
@@ -155,23 +159,19 @@ TEST_F(CsvTest, ColumnsAreChosenByNameOrNumber) {
   const std::string text = "id,kind,width,height,price\n17,1,2,3,4.5\n18,0,5,6,7.5\n";
   const CsvSource left = open(text, {.label = "kind", .leave_out = {"id", "price"}});
   EXPECT_THAT(left.feature_names(), ElementsAre("width", "height"));
-  EXPECT_EQ(read(left, 0).label, 1);
+  EXPECT_EQ(read(left, 0).label(), 1);
   const CsvSource chosen = open(text, {.label = "2", .columns = {"height", "3"}});
-  EXPECT_THAT(read(chosen, 1).features, ElementsAre(6, 5));
-  EXPECT_EQ(chosen.spec().classes, 2);
+  EXPECT_THAT(read(chosen, 1).features(), ElementsAre(6, 5));
+  EXPECT_EQ(chosen.spec().classes(), 2);
 }
 
 TEST_F(CsvTest, TargetsTakeThePlaceOfALabel) {
   const CsvSource source =
       open("a,price,b,rate\n1,2,3,4\n5,6,7,8\n", {.targets = {"rate", "price"}});
-  EXPECT_EQ(source.spec(), (SampleSpec{{2}, 0, 2}));
+  EXPECT_EQ(source.spec(), SampleSpec::regression({2}, 2));
   EXPECT_THAT(source.target_names(), ElementsAre("rate", "price"));
-  std::vector<float> features(2);
-  std::vector<float> targets(2);
-  Sample sample{features, 0, targets};
-  source.read(1, sample);
-  EXPECT_THAT(features, ElementsAre(5, 7));
-  EXPECT_THAT(targets, ElementsAre(8, 6));
+  EXPECT_THAT(read(source, 1).features(), ElementsAre(5, 7));
+  EXPECT_THAT(read(source, 1).values(), ElementsAre(8, 6));
   EXPECT_EQ(
       error("a,b\n1,x\n", {.targets = {"b"}}),
       at("line 2, column 2") + "expected a number, or label=b for a column of classes, got \"x\"");
@@ -184,12 +184,13 @@ TEST_F(CsvTest, SaysWhatToDoAboutAFieldThatIsNoNumber) {
     EXPECT_EQ(error("a,b,c\n1,2,0\n" + missing + ",x,0\n"),
               at("line 3, column 1") + expected + "a in 1 row");
     EXPECT_EQ(error("a,b\n1,2\n3," + missing + "\n", {.targets = {"b"}}),
-              at("line 3, column 2") + expected + "b in 1 row");
+              at("line 3, column 2") +
+                  "expected a number (remove these rows, or fill them in), got \"" + missing +
+                  "\"; missing: b in 1 row");
     EXPECT_EQ(error("a,c\n1,0\n3," + missing + "\n"),
               at("line 3, column 2") +
-                  "expected a class number (missing values are not supported yet: remove these "
-                  "rows, or fill them in), got \"" +
-                  missing + "\"; missing: c in 1 row");
+                  "expected a class number (remove these rows, or fill them in), got \"" + missing +
+                  "\"; missing: c in 1 row");
   }
   EXPECT_EQ(error("a,b,c\n1,2,0\n\"3,5\",2,0\n"),
             at("line 3, column 1") +
@@ -219,8 +220,8 @@ TEST_F(CsvTest, KnowsDates) {
   for (const std::string date : {"2026-11-24", "24.11.2026", "11/24/26", "2026-11-24T10:30:00"})
     EXPECT_EQ(error("size,made,kind\n1," + date + ",0\n"),
               at("line 2, column 2") +
-                  "expected a number (dates are not supported: leave_out=made, or replace them by "
-                  "numbers, such as the year), got \"" +
+                  "expected a number (drop=made, or describe the column in a features file: "
+                  "{\"column\": \"made\", \"date\": \"days\"}), got \"" +
                   date + "\"");
   for (const std::string word : {"1-2", "1.2-3", "10.0.0.1", "2026-11-24b", "12345-1-1", "True"})
     EXPECT_EQ(error("size,made,kind\n1," + word + ",0\n"),
@@ -250,11 +251,11 @@ TEST_F(CsvTest, ColumnsMayBeSeparatedBySemicolonsOrTabs) {
   const CsvSource semicolons = open("a;\tb;kind\n1; 2 ;x\n3;\"4\";\"y;z\"\n", {.separator = ';'});
   EXPECT_THAT(semicolons.feature_names(), ElementsAre("a", "b"));
   EXPECT_THAT(semicolons.class_names(), ElementsAre("x", "y;z"));
-  EXPECT_THAT(read(semicolons, 1).features, ElementsAre(3, 4));
+  EXPECT_THAT(read(semicolons, 1).features(), ElementsAre(3, 4));
   const CsvSource tabs = open("\tb\tkind\r\n1\t 2\tx, y\r\n", {.separator = '\t'});
   EXPECT_THAT(tabs.feature_names(), ElementsAre("1", "b"));
   EXPECT_THAT(tabs.class_names(), ElementsAre("x, y"));
-  EXPECT_THAT(read(tabs, 0).features, ElementsAre(1, 2));
+  EXPECT_THAT(read(tabs, 0).features(), ElementsAre(1, 2));
   EXPECT_EQ(error("a;b\n\"1,5\";0\n", {.separator = ';'}),
             at("line 2, column 1") +
                 "expected a number with a decimal point instead of a comma, got \"1,5\"");
@@ -312,9 +313,9 @@ TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
 
 TEST_F(CsvTest, AHeaderMayTellRecordsFeaturesAndClasses) {
   const CsvSource source = open("2,2,setosa,versicolor,virginica\n1,2,0\n3,4,1\n");
-  EXPECT_EQ(source.spec(), (SampleSpec{{2}, 3, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({2}, 3));
   EXPECT_THAT(source.class_names(), ElementsAre("setosa", "versicolor", "virginica"));
-  EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), (SampleSpec{{5}, 2, 0}));
+  EXPECT_EQ(open("1,5,yes,no\n1,2,3,4,5,0\n").spec(), SampleSpec::classification({5}, 2));
   EXPECT_EQ(error("3,2,setosa,versicolor\n1,2,0\n"),
             of_file() + "expected 3 rows, as stated in the first line; there are 1");
   EXPECT_THAT(error("1,9223372036854775807,yes,no\n1,2,3,0\n"),
@@ -328,9 +329,9 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   write_bytes(known, kFruit);
   CsvOptions options{.categorical = {"color"}, .like = known};
   const CsvSource source = open("color,size,kind\nyellow,4,pear\n", options);
-  EXPECT_EQ(source.spec(), (SampleSpec{{4}, 2, 0}));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(0, 0, 1, 4));
-  EXPECT_EQ(read(source, 0).label, 1);
+  EXPECT_EQ(source.spec(), SampleSpec::classification({4}, 2));
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(0, 0, 1, 4));
+  EXPECT_EQ(read(source, 0).label(), 1);
   EXPECT_THAT(source.class_names(), ElementsAre("apple", "pear"));
   EXPECT_EQ(error("color,size,kind\nblue,4,pear\n", options),
             at("line 2, column 1") + "expected a value that the column color of " + known.string() +
@@ -338,17 +339,115 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_EQ(error("color,size,kind\nred,4,plum\n", options),
             at("line 2, column 3") + "expected one of the classes apple, pear, got \"plum\"");
   EXPECT_EQ(error("color,weight,kind\nred,4,pear\n", options),
-            of_file() + "expected the features color, size, as in " + known.string() +
-                ", got color, weight");
+            of_file() + "expected the column size, a feature of " + known.string() +
+                "; the columns are color, weight, kind");
   options.unknown_column = true;
   const CsvSource unknown = open("color,size,kind\nblue,4,pear\n", options);
-  EXPECT_THAT(read(unknown, 0).features, ElementsAre(0, 0, 0, 1, 4));
+  EXPECT_THAT(read(unknown, 0).features(), ElementsAre(0, 0, 0, 1, 4));
   EXPECT_THAT(unknown.feature_names(),
               ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
   write_bytes(known, "1,2,3\n");
-  EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes, 4);
+  EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes(), 4);
   EXPECT_EQ(error("5,6,4\n", {.like = known}),
             at("line 1, column 3") + "expected a class number below 4, got \"4\"");
+}
+
+TEST_F(CsvTest, PlainNumbersAreThoseOfOtherRows) {
+  // The first row is read at once, the second by its fields, because of the quotes.
+  for (const std::string number :
+       {"0", "-0", "007", "1", "-12.5", "0.1", "123456789.123456789", "9007199254740992",
+        "9007199254740993", "0.3333333333333333", "999999999999999999", "1234567890123456789",
+        "12345678901234567890", "0.000000000000000001", "1.", ".5", "1e3", "3.4028235e38"}) {
+    const CsvSource source = open("a,b,k\n" + number + ",1,1.0\n" + number + ",\"1\",\"1.0\"\n");
+    const auto expected = static_cast<float>(std::stod(number));
+    EXPECT_THAT(read(source, 0).features(), ElementsAre(expected, 1)) << number;
+    EXPECT_THAT(read(source, 1).features(), ElementsAre(expected, 1)) << number;
+    EXPECT_EQ(read(source, 0).label(), 1);
+    EXPECT_EQ(read(source, 1).label(), 1);
+  }
+  const CsvSource rows = open("1,2\r\n\n3,1\n 4 ,0\n5,2\n6,1", {.header = CsvHeader::no});
+  EXPECT_EQ(rows.size(), 5);
+  EXPECT_THAT(read(rows, 4).features(), ElementsAre(6));
+  EXPECT_EQ(error("1,2\n\n3,1,1\n"),
+            at("line 3, column 2") + "expected 2 columns, as in the first row; there are 3");
+  EXPECT_EQ(error("1,2\n3,1\n4,-1\n"),
+            at("line 3, column 2") + "expected a class number (an integer from 0), got \"-1\"");
+}
+
+// Of numpy: numpy.mean and numpy.std of each column.
+TEST_F(CsvTest, NumbersAreStandardizedByTheStatisticsOfTheTable) {
+  const std::string text =
+      "a,b,same,color,kind\n6.4,1e9,0.1,red,1\n5.0,1000000001,0.1,blue,0\n4.9,999999998.5,0.1,red,"
+      "1\n"
+      "5.7,1000000000.25,0.1,blue,0\n";
+  const CsvSource source = open(text, {.categorical = {"color"}, .scale = ColumnScale::standard});
+  const auto& features = source.table()->features;
+  EXPECT_DOUBLE_EQ(features[0].offset, 5.5);
+  EXPECT_DOUBLE_EQ(features[0].divisor, 0.6041522986797286);
+  EXPECT_DOUBLE_EQ(features[1].offset, 999999999.9375);
+  EXPECT_DOUBLE_EQ(features[1].divisor, 0.9078649403958718);
+  EXPECT_EQ(features[2].offset, 0.1);
+  EXPECT_EQ(features[2].divisor, 0);
+  EXPECT_THAT(read(source, 0).features(),
+              ElementsAre(1.489690542f, 0.06884283572f, 0.0f, 0.0f, 1.0f));
+  EXPECT_EQ(source.description(), path_.string() + ", 3 columns standardized");
+  const CsvSource usual = CsvSource(path_, {.categorical = {"color"}});
+  EXPECT_EQ(read(usual, 0).features(), read(source, 0).features()) << "the default";
+  const CsvSource minmax = open(text, {.categorical = {"4"}, .scale = ColumnScale::minmax});
+  EXPECT_THAT(read(minmax, 1).features(),
+              ElementsAre(::testing::FloatEq(1.0f / 15), 1.0f, 0.0f, 1.0f, 0.0f));
+}
+
+TEST_F(CsvTest, AnotherTableIsReadWithTheSchemaOfTheTraining) {
+  const CsvSource train =
+      open("id,color,size,kind\n1,red,1,plum\n2,blue,3,apple\n",
+           {.leave_out = {"id"}, .categorical = {"color"}, .scale = ColumnScale::standard});
+  const auto stored = train.table()->to_json();
+  const auto schema =
+      std::make_shared<const TableSchema>(TableSchema::from_checkpoint(stored, "state.json"));
+  EXPECT_EQ(*schema, *train.table());
+  EXPECT_TRUE(train.is_self_taught());
+  const CsvOptions options{.schema = schema};
+  for (const std::string text : {"kind,size,color\nplum,5,red\n", "7,red,5,plum\n"}) {
+    const CsvSource test = open(text, options);
+    EXPECT_EQ(test.spec(), SampleSpec::classification({3}, 2)) << text;
+    EXPECT_THAT(read(test, 0).features(), ElementsAre(0, 1, 3)) << text;
+    EXPECT_EQ(read(test, 0).label(), 1);
+    EXPECT_EQ(test.class_names(), train.class_names());
+    EXPECT_EQ(test.feature_names(), train.feature_names());
+    EXPECT_FALSE(test.is_self_taught());
+  }
+  EXPECT_EQ(
+      read(open("fruit,size,color\nplum,5,red\n", {.label = "fruit", .schema = schema}), 0).label(),
+      1);
+  EXPECT_EQ(error("kind,size\nplum,5\n", options),
+            of_file() +
+                "expected the column color, a feature of the training data; the columns "
+                "are kind, size");
+  EXPECT_EQ(error("size,color\n5,red\n", options),
+            of_file() +
+                "expected the column kind, the label of the training data; the columns "
+                "are size, color");
+  EXPECT_EQ(error("kind,size,color\nplum,5,green\n", options),
+            at("line 2, column 3") +
+                "expected a value that the column color of the training data "
+                "has (blue, red), or unknown=column, got \"green\"");
+  EXPECT_EQ(input_error("kind,size,color\nplum,5,red\n",
+                        {.columns = {"size", "color"}, .schema = schema}),
+            of_file() + "expected columns=color,size, as in the training data, got size,color");
+  // Without labels, to predict.
+  for (const std::string text : {"size,color\n5,red\n", "7,red,5\n"}) {
+    const CsvSource unlabelled = open(text, {.schema = schema, .may_lack_labels = true});
+    EXPECT_EQ(unlabelled.spec().inputs, SampleSpec::classification({3}, 2).inputs) << text;
+    EXPECT_THAT(read(unlabelled, 0).features(), ElementsAre(0, 1, 3)) << text;
+    EXPECT_TRUE(unlabelled.spec().targets.empty());
+  }
+  const auto regression = open("1,2,3\n4,5,6\n", {.targets = {"2"}}).table();
+  const CsvSource unknown =
+      open("1,3\n", {.header = CsvHeader::no, .schema = regression, .may_lack_labels = true});
+  EXPECT_EQ(unknown.spec().inputs, SampleSpec::regression({2}, 1).inputs);
+  EXPECT_TRUE(unknown.spec().targets.empty());
+  EXPECT_THAT(read(unknown, 0).features(), ElementsAre(1, 3));
 }
 
 TEST_F(CsvTest, ReadsQuotedFields) {
@@ -357,8 +456,8 @@ TEST_F(CsvTest, ReadsQuotedFields) {
       "\"\"y\"\"\nz\"\n5,6,\"\"\"\"\n");
   EXPECT_THAT(source.feature_names(), ElementsAre("a, b", "say \"a\""));
   EXPECT_THAT(source.class_names(), ElementsAre("\"", "x", "x, \"y\"\nz"));
-  EXPECT_THAT(read(source, 0).features, ElementsAre(1, 2));
-  EXPECT_EQ(read(source, 1).label, 2);
+  EXPECT_THAT(read(source, 0).features(), ElementsAre(1, 2));
+  EXPECT_EQ(read(source, 1).label(), 2);
   EXPECT_EQ(error("1,\"2\n3\",0\n1,x,0\n"),
             at("line 1, column 2") +
                 "expected a number, or a column of words: categorical=2, got \"2\n3\"");
@@ -410,7 +509,7 @@ TEST_F(CsvTest, TellsColumnsApartByTheirNames) {
   EXPECT_THAT(error("a,a,label\n1,2,0\n"),
               ::testing::HasSubstr(
                   "expected columns of different names; columns 1 and 2 are both called a"));
-  EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape, (std::vector<std::int64_t>{2}))
+  EXPECT_EQ(open(",b,label\n7,2,0\n1,2,1\n").spec().shape(), (std::vector<std::int64_t>{2}))
       << "1 is the name of the first";
 }
 
@@ -441,10 +540,24 @@ TEST(CsvOptions, AreReadFromText) {
         std::pair("lable=kind", "\"lable\" (did you mean label?)"),
         std::pair("label=kind&catgorical=a", "\"catgorical\" (did you mean categorical?)")})
     EXPECT_EQ(input_error_of([&] { CsvOptions::parse(text, "here"); }),
-              std::string("[here] expected label=COLUMN, targets=, columns=, leave_out= or "
-                          "categorical=COLUMN,COLUMN..., header=yes|no|auto, sep=,|;|tab|pipe, "
-                          "unknown=column|error or like=FILE, with & between them, got ") +
+              std::string("[here] expected label=COLUMN, targets=, columns=, drop= or "
+                          "categorical=COLUMN,COLUMN..., scale=standard|minmax|none, "
+                          "missing=error|mean|indicator|NUMBER, header=yes|no|auto, "
+                          "sep=,|;|tab|pipe, unknown=column|error, features=FILE.json or "
+                          "like=FILE, with & between them, got ") +
                   got);
+  const CsvOptions more =
+      CsvOptions::parse("drop=id&separator=;&scale=minmax&missing=-1.5&features=f.json", "");
+  EXPECT_THAT(more.leave_out, ElementsAre("id"));
+  EXPECT_EQ(more.separator, ';');
+  EXPECT_EQ(more.scale, ColumnScale::minmax);
+  EXPECT_EQ(more.missing, (MissingValues{MissingValues::Rule::value, -1.5}));
+  EXPECT_EQ(more.features, "f.json");
+  EXPECT_EQ(input_error_of([] { CsvOptions::parse("scale=standart", "here"); }),
+            "[here] expected none, standard or minmax as scale=, got \"standart\" (did you mean "
+            "standard?)");
+  EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=median", "here"); }),
+            "[here] expected error, mean, indicator or a number as missing=, got \"median\"");
 }
 
 }  // namespace

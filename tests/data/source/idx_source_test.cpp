@@ -50,12 +50,12 @@ TEST_F(IdxTest, GivesImagesAndLabels) {
   write(images_, labels_);
   const IdxSource source(directory_.path(), "train");
   EXPECT_EQ(source.size(), 2);
-  EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 1}, 4, 0}));
-  EXPECT_THAT(read(source, 0).features,
+  EXPECT_EQ(source.spec(), SampleSpec::classification({2, 3, 1}, 4));
+  EXPECT_THAT(read(source, 0).features(),
               ElementsAre(0.0f, 1 / 255.0f, 2 / 255.0f, 3 / 255.0f, 4 / 255.0f, 5 / 255.0f));
-  EXPECT_EQ(read(source, 0).label, 3);
-  EXPECT_EQ(read(source, 1).features[0], 1.0f);
-  EXPECT_EQ(read(source, 1).label, 1);
+  EXPECT_EQ(read(source, 0).label(), 3);
+  EXPECT_EQ(read(source, 1).features()[0], 1.0f);
+  EXPECT_EQ(read(source, 1).label(), 1);
 }
 
 TEST_F(IdxTest, ReadsGzipFiles) {
@@ -63,20 +63,20 @@ TEST_F(IdxTest, ReadsGzipFiles) {
   write_bytes(directory_ / "t10k-labels-idx1-ubyte.gz", gzipped(labels_));
   const IdxSource source(directory_.path(), "test");
   EXPECT_EQ(source.size(), 2);
-  EXPECT_EQ(read(source, 1).label, 1);
+  EXPECT_EQ(read(source, 1).label(), 1);
 }
 
 TEST_F(IdxTest, CountsTheClassesOfBothParts) {
   write(images_, labels_);
   write(images_, idx({2}, std::string("\x00\x06", 2)), "t10k");
-  EXPECT_EQ(IdxSource(directory_.path(), "train").spec().classes, 7);
-  EXPECT_EQ(IdxSource(directory_.path(), "test").spec().classes, 7);
+  EXPECT_EQ(IdxSource(directory_.path(), "train").spec().classes(), 7);
+  EXPECT_EQ(IdxSource(directory_.path(), "test").spec().classes(), 7);
 }
 
 TEST_F(IdxTest, ReadsColours) {
   write_bytes(directory_ / "train-images-idx4-ubyte", idx({2, 1, 2, 3}, std::string(12, 'x')));
   write_bytes(directory_ / "train-labels-idx1-ubyte", labels_);
-  EXPECT_EQ(IdxSource(directory_.path(), "train").spec().shape,
+  EXPECT_EQ(IdxSource(directory_.path(), "train").spec().shape(),
             (std::vector<std::int64_t>{1, 2, 3}));
 }
 

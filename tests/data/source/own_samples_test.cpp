@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-const SampleSpec kPairs = {.shape = {2}, .classes = 3};
+const SampleSpec kPairs = SampleSpec::classification({2}, 3);
 
 Batch first_batch(const Dataset& dataset, bool pixels = false) {
   std::vector<Batch> parts;
@@ -28,27 +28,27 @@ TEST(SamplesInMemory, AreFloatsWithClasses) {
   EXPECT_EQ(dataset.spec(), kPairs);
   EXPECT_EQ(dataset.description(), "2 samples of 2 in memory");
   const Batch batch = first_batch(dataset.batch(2));
-  EXPECT_THAT(batch.features, ElementsAre(1, 2, 3, 4));
-  EXPECT_THAT(batch.labels, ElementsAre(2, 0));
+  EXPECT_THAT(copy(batch.features()), ElementsAre(1, 2, 3, 4));
+  EXPECT_THAT(copy(batch.labels()), ElementsAre(2, 0));
 }
 
 TEST(SamplesInMemory, HaveTargetsWhereThereAreNoClasses) {
   const Dataset dataset =
       Dataset::from_memory(std::vector<float>{1, 2, 3}, std::vector<float>{5, 6, 7, 8, 9, 10},
-                           {.shape = {1}, .targets = 2});
+                           SampleSpec::regression({1}, 2));
   const Batch batch = first_batch(dataset.batch(3));
-  EXPECT_THAT(batch.features, ElementsAre(1, 2, 3));
-  EXPECT_THAT(batch.targets, ElementsAre(5, 6, 7, 8, 9, 10));
+  EXPECT_THAT(copy(batch.features()), ElementsAre(1, 2, 3));
+  EXPECT_THAT(copy(batch.values()), ElementsAre(5, 6, 7, 8, 9, 10));
 }
 
 TEST(SamplesInMemory, MayBeImagesThatStayBytes) {
-  const Dataset dataset =
-      Dataset::from_memory(std::vector<std::uint8_t>{0, 255, 51, 102},
-                           std::vector<std::int32_t>{1, 0}, {.shape = {1, 2, 1}, .classes = 2})
-          .batch(2);
+  const Dataset dataset = Dataset::from_memory(std::vector<std::uint8_t>{0, 255, 51, 102},
+                                               std::vector<std::int32_t>{1, 0},
+                                               SampleSpec::classification({1, 2, 1}, 2))
+                              .batch(2);
   EXPECT_EQ(dataset.description(), "2 images of 1x2x1 in memory");
-  EXPECT_THAT(first_batch(dataset, true).pixels, ElementsAre(0, 255, 51, 102));
-  EXPECT_THAT(first_batch(dataset).features, ElementsAre(0.0f, 1.0f, 0.2f, 0.4f));
+  EXPECT_THAT(copy(first_batch(dataset, true).pixels()), ElementsAre(0, 255, 51, 102));
+  EXPECT_THAT(copy(first_batch(dataset).features()), ElementsAre(0.0f, 1.0f, 0.2f, 0.4f));
 }
 
 TEST(SamplesInMemory, MustFitTheirSpec) {
@@ -61,20 +61,19 @@ TEST(SamplesInMemory, MustFitTheirSpec) {
   EXPECT_EQ(message(Floats{1, 2, 3}, Classes{0}, kPairs),
             "[samples in memory] expected features in multiples of 2, for records of [2], got 3");
   EXPECT_EQ(message(Floats{1, 2}, Classes{0, 1}, kPairs),
-            "[samples in memory] expected 1 labels for the features of 1 records, got 2");
+            "[samples in memory] expected 1 value of label for 1 record, got 2");
   EXPECT_EQ(message(Floats{1, 2}, Floats{0}, kPairs),
-            "[samples in memory] expected int32 class numbers, got floats");
-  EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.shape = {2}, .targets = 3}),
-            "[samples in memory] expected 3 float targets, got class numbers");
-  EXPECT_EQ(message(Floats{1, 2}, Floats{0}, {.shape = {2}, .targets = 3}),
-            "[samples in memory] expected 3 targets for the features of 1 records, got 1");
-  EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.shape = {2}}),
-            "[samples in memory] expected a number of classes or a number of targets, got 0 "
-            "classes and 0 targets");
-  EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.shape = {2}, .classes = 2, .targets = 2}),
-            "[samples in memory] expected a number of classes or a number of targets, got 2 "
-            "classes and 2 targets");
-  EXPECT_EQ(message(Floats{}, Classes{}, {.shape = {0}, .classes = 2}),
+            "[samples in memory] expected label as int32, got float32");
+  EXPECT_EQ(message(Floats{1, 2}, Classes{0}, SampleSpec::regression({2}, 3)),
+            "[samples in memory] expected target as float32, got int32");
+  EXPECT_EQ(message(Floats{1, 2}, Floats{0}, SampleSpec::regression({2}, 3)),
+            "[samples in memory] expected 3 values of target for 1 record, got 1");
+  EXPECT_EQ(message(Floats{1, 2}, Classes{0}, SampleSpec::classification({2}, 0)),
+            "[samples in memory] expected at least 1 class of the int32 target label, got 0 "
+            "classes");
+  EXPECT_EQ(message(Floats{1, 2}, Classes{0}, {.inputs = {{.name = "x", .shape = {2}}}}),
+            "[samples in memory] expected 1 input and 0 targets, got 1 and 1");
+  EXPECT_EQ(message(Floats{}, Classes{}, SampleSpec::classification({0}, 2)),
             "[samples in memory] expected a shape with positive extents and at most 2^28 elements, "
             "got [0]");
   EXPECT_EQ(data_error_of([] {
@@ -85,9 +84,9 @@ TEST(SamplesInMemory, MustFitTheirSpec) {
 
 Dataset squares(std::int64_t count) {
   return Dataset::from_generator(kPairs, count, [](std::int64_t record_id, Sample& sample) {
-    sample.features[0] = static_cast<float>(record_id);
-    sample.features[1] = static_cast<float>(record_id * record_id);
-    sample.label = static_cast<std::int32_t>(record_id % 3);
+    sample.features()[0] = static_cast<float>(record_id);
+    sample.features()[1] = static_cast<float>(record_id * record_id);
+    sample.label() = static_cast<std::int32_t>(record_id % 3);
   });
 }
 
@@ -97,8 +96,8 @@ TEST(GeneratedSamples, AreMadeFromTheirRecordIdWhereverAStreamBegins) {
   const auto stream = dataset.stream({.first_step = 1});
   std::vector<Batch> parts;
   ASSERT_TRUE(stream->next(parts));
-  EXPECT_THAT(parts[0].features, ElementsAre(2, 4, 3, 9));
-  EXPECT_THAT(parts[0].labels, ElementsAre(2, 0));
+  EXPECT_THAT(copy(parts[0].features()), ElementsAre(2, 4, 3, 9));
+  EXPECT_THAT(copy(parts[0].labels()), ElementsAre(2, 0));
 }
 
 TEST(GeneratedSamples, TellWhichRecordCouldNotBeMade) {
@@ -110,7 +109,7 @@ TEST(GeneratedSamples, TellWhichRecordCouldNotBeMade) {
   EXPECT_EQ(message([](std::int64_t, Sample&) { throw 1; }),
             "[generator: record 7] expected a sample; its function threw an exception that is not "
             "a std::exception");
-  EXPECT_EQ(message([](std::int64_t, Sample& sample) { sample.label = 3; }),
+  EXPECT_EQ(message([](std::int64_t, Sample& sample) { sample.label() = 3; }),
             "[generator: record 7] expected a label from 0 to 2; it is 3");
 }
 
@@ -119,10 +118,116 @@ TEST(GeneratedSamples, NeedAFunctionAndASensibleNumber) {
   EXPECT_EQ(input_error_of([] { Dataset::from_generator(kPairs, 1, {}); }),
             "[generator] expected a function that generates records; it is empty");
   EXPECT_EQ(input_error_of([] {
-              Dataset::from_generator({.shape = {}, .classes = 1}, 1, [](std::int64_t, Sample&) {});
+              Dataset::from_generator(SampleSpec::classification({}, 1), 1,
+                                      [](std::int64_t, Sample&) {});
             }),
             "[generator] expected a shape with positive extents and at most 2^28 elements, got []");
   EXPECT_EQ(squares(0).size(), 0);
+}
+
+/// Two inputs and two targets.
+const SampleSpec kHouses = {
+    .inputs = {{.name = "rooms", .shape = {2}},
+               {.name = "words", .type = ElementType::int64, .shape = {1}}},
+    .targets = {{.name = "kind", .type = ElementType::int32, .classes = 7}, {.name = "price"}},
+    .weighted = true};
+
+/// Record i has rooms (i, 2i), words -i, kind i % 7, price i / 2 and the weight i.
+Dataset houses_in_memory(std::int64_t count) {
+  std::vector<float> rooms, prices, weights;
+  std::vector<std::int64_t> words;
+  std::vector<std::int32_t> kinds;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto number = static_cast<float>(i);
+    rooms.insert(rooms.end(), {number, 2 * number});
+    words.push_back(-i);
+    kinds.push_back(static_cast<std::int32_t>(i % 7));
+    prices.push_back(number / 2);
+    weights.push_back(number);
+  }
+  return Dataset::from_memory({rooms, words}, {kinds, prices}, kHouses, weights);
+}
+
+Dataset generated_houses(std::int64_t count) {
+  return Dataset::from_generator(kHouses, count, [](std::int64_t id, Sample& sample) {
+    const auto number = static_cast<float>(id);
+    sample.features()[0] = number;
+    sample.features()[1] = 2 * number;
+    sample.input("words").as<std::int64_t>()[0] = -id;
+    sample.label() = static_cast<std::int32_t>(id % 7);
+    sample.target("price").as<float>()[0] = number / 2;
+    sample.weight = number;
+  });
+}
+
+TEST(NamedTensors, TravelTogetherThroughEveryOperation) {
+  const TemporaryDirectory directory;
+  const Dataset houses = houses_in_memory(30);
+  const Dataset even = houses.filter([](const Sample& sample) { return sample.label() % 2 == 0; });
+  for (const Dataset& dataset :
+       {houses, generated_houses(30), houses.cache(), houses.cache(directory / "cache"),
+        Dataset::interleave({houses.take(10), even.concatenate(generated_houses(9))}, 2, 3)}) {
+    const Dataset batches = dataset.map([](Sample&, const SampleKey&) {}).shuffle().batch(8);
+    const auto stream = batches.stream({.last_step = 2 * batches.steps_per_epoch(), .threads = 2});
+    std::int64_t samples = 0;
+    for (std::vector<Batch> parts; stream->next(parts); samples += parts[0].samples) {
+      const Batch& part = parts[0];
+      for (std::size_t i = 0; i < part.record_ids.size(); ++i) {
+        const float number = part.features()[2 * i];
+        const auto id = static_cast<std::int64_t>(number);
+        EXPECT_EQ(part.input("rooms").as<float>()[2 * i + 1], 2 * number);
+        EXPECT_EQ(part.input("words").as<std::int64_t>()[i], -id);
+        EXPECT_EQ(part.labels()[i], id % 7);
+        EXPECT_EQ(part.target("price").as<float>()[i], number / 2);
+        EXPECT_EQ(part.weights[i], number);
+      }
+    }
+    EXPECT_EQ(samples, 2 * dataset.size()) << dataset.description();
+  }
+}
+
+TEST(NamedTensors, OfOtherNamesOrTypesAreRefusedWithWhatThereIs) {
+  Batch batch(kHouses, 2);
+  const Sample sample = batch.sample();
+  EXPECT_EQ(input_error_of([&] { sample.input("romms"); }),
+            "[inputs of the sample] expected rooms or words, got \"romms\" (did you mean rooms?)");
+  EXPECT_EQ(input_error_of([&] { batch.target("rooms"); }),
+            "[targets of the batch] expected kind or price, got \"rooms\"");
+  EXPECT_EQ(input_error_of([&] { sample.input("words").as<float>(); }),
+            "[words] expected a tensor of float32; it is int64");
+  EXPECT_TRUE(batch.values().empty()) << "the first target is a class number";
+  EXPECT_EQ(input_error_of([&] { Batch(SampleSpec::regression({1}, 1)).sample().label(); }),
+            "[label of the sample] expected a class number as the first target; the data set has "
+            "none");
+  EXPECT_THAT(input_error_of([] { houses_in_memory(5).mixup(0.2); }),
+              testing::HasSubstr("got rooms [2] and words int64 [1] with kind (7 classes) and "
+                                 "price [], weighted"));
+}
+
+TEST(NamedTensors, AreCheckedOnce) {
+  const auto message = [](SampleSpec spec) {
+    return input_error_of(
+        [&] { Dataset::from_generator(std::move(spec), 1, [](std::int64_t, Sample&) {}); });
+  };
+  const TensorSpec floats = {.name = "a", .shape = {1}};
+  EXPECT_EQ(message({}), "[generator] expected at least one input; there are none");
+  EXPECT_EQ(message({.inputs = {floats}, .targets = {floats}}),
+            "[generator] expected inputs and targets with different names; two are called \"a\"");
+  EXPECT_EQ(message({.inputs = {{.name = "a", .type = ElementType::bytes, .shape = {1}}}}),
+            "[generator] expected tensors of uint8, int32, int64 or float32: batches do not hold "
+            "strings; a has the type bytes");
+  EXPECT_EQ(message({.inputs = {floats}, .targets = {{.name = "b", .classes = 2}}}),
+            "[generator] expected int32 class numbers in b; the type is float32");
+}
+
+TEST(NamedTensors, MayHaveNoTargets) {
+  const Dataset dataset =
+      Dataset::from_memory(std::vector<MemoryTensor>{std::vector<float>{1, 2, 3}}, {},
+                           {.inputs = {{.name = "x", .shape = {1}}}});
+  EXPECT_EQ(to_string(dataset.spec()), "[1] without labels");
+  const Batch batch = first_batch(dataset.batch(3));
+  EXPECT_THAT(copy(batch.features()), ElementsAre(1, 2, 3));
+  EXPECT_TRUE(batch.targets.empty());
 }
 
 }  // namespace

@@ -15,17 +15,17 @@ namespace {
 TEST(Synthetic, IsAFunctionOfSeedPartAndRecord) {
   const SyntheticSource source({{5, 7, 3}, 4, 100, 1, "train"});
   const SyntheticSource same({{5, 7, 3}, 4, 1000, 1, "train"});
-  EXPECT_EQ(source.spec(), (SampleSpec{{5, 7, 3}, 4, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({5, 7, 3}, 4));
   EXPECT_EQ(source.size(), 100);
   for (const std::int64_t id : {0, 1, 99}) {
-    EXPECT_EQ(read(source, id).features, read(same, id).features);
-    EXPECT_EQ(read(source, id).label, read(same, id).label);
-    EXPECT_NE(read(source, id).features,
-              read(SyntheticSource({{5, 7, 3}, 4, 100, 2, "train"}), id).features);
-    EXPECT_NE(read(source, id).features,
-              read(SyntheticSource({{5, 7, 3}, 4, 100, 1, "test"}), id).features);
+    EXPECT_EQ(read(source, id).features(), read(same, id).features());
+    EXPECT_EQ(read(source, id).label(), read(same, id).label());
+    EXPECT_NE(read(source, id).features(),
+              read(SyntheticSource({{5, 7, 3}, 4, 100, 2, "train"}), id).features());
+    EXPECT_NE(read(source, id).features(),
+              read(SyntheticSource({{5, 7, 3}, 4, 100, 1, "test"}), id).features());
   }
-  EXPECT_NE(read(source, 0).features, read(source, 1).features);
+  EXPECT_NE(read(source, 0).features(), read(source, 1).features());
 }
 
 TEST(Synthetic, UsesAllClassesAndTheUnitInterval) {
@@ -33,8 +33,8 @@ TEST(Synthetic, UsesAllClassesAndTheUnitInterval) {
   std::vector<int> counts(7);
   for (std::int64_t id = 0; id < source.size(); ++id) {
     const ReadSample sample = read(source, id);
-    ++counts.at(static_cast<std::size_t>(sample.label));
-    for (const float value : sample.features) ASSERT_TRUE(value >= 0.0f && value < 1.0f);
+    ++counts.at(static_cast<std::size_t>(sample.label()));
+    for (const float value : sample.features()) ASSERT_TRUE(value >= 0.0f && value < 1.0f);
   }
   for (const int count : counts) EXPECT_NEAR(count, 2000.0 / 7, 80);
 }
@@ -47,9 +47,9 @@ TEST(Synthetic, CanBeLearnt) {
   std::vector<double> counts(5);
   for (std::int64_t id = 0; id < train.size(); ++id) {
     const ReadSample sample = read(train, id);
-    const auto label = static_cast<std::size_t>(sample.label);
+    const auto label = static_cast<std::size_t>(sample.label());
     ++counts[label];
-    for (std::size_t i = 0; i < 64; ++i) means[label][i] += sample.features[i];
+    for (std::size_t i = 0; i < 64; ++i) means[label][i] += sample.features()[i];
   }
   int right = 0;
   for (std::int64_t id = 0; id < test.size(); ++id) {
@@ -57,10 +57,10 @@ TEST(Synthetic, CanBeLearnt) {
     std::vector<double> distances(5);
     for (std::size_t label = 0; label < 5; ++label) {
       for (std::size_t i = 0; i < 64; ++i)
-        distances[label] += std::pow(means[label][i] / counts[label] - sample.features[i], 2);
+        distances[label] += std::pow(means[label][i] / counts[label] - sample.features()[i], 2);
     }
     right +=
-        std::min_element(distances.begin(), distances.end()) - distances.begin() == sample.label;
+        std::min_element(distances.begin(), distances.end()) - distances.begin() == sample.label();
   }
   EXPECT_GE(right, 190);
 }
@@ -75,9 +75,9 @@ TEST(SyntheticImages, AreTheSamplesIn256Steps) {
   for (std::int64_t id = 0; id < 10; ++id) {
     const ReadSample expected = read(source, id);
     const ReadSample image = read(images, id);
-    EXPECT_EQ(image.label, expected.label);
-    for (std::size_t i = 0; i < expected.features.size(); ++i)
-      ASSERT_NEAR(image.features[i], expected.features[i],
+    EXPECT_EQ(image.label(), expected.label());
+    for (std::size_t i = 0; i < expected.features().size(); ++i)
+      ASSERT_NEAR(image.features()[i], expected.features()[i],
                   3.0f / 256);  // two are rounded down, and divided by 255
   }
 }
@@ -85,12 +85,12 @@ TEST(SyntheticImages, AreTheSamplesIn256Steps) {
 TEST(SyntheticImages, ArePixelsWhereTheseAreAskedFor) {
   const SyntheticSource images(images_of({5, 7, 3}));
   EXPECT_TRUE(images.has_images());
-  std::vector<std::uint8_t> pixels(105);
-  Sample sample{.features = {}, .label = 0, .targets = {}, .pixels = pixels};
+  Batch one(images.spec(), 1, true);
+  Sample sample = one.sample();
   images.read(3, sample);
   std::vector<float> features(105);
-  pixels_to_features(pixels, {}, features);
-  EXPECT_EQ(features, read(images, 3).features);
+  pixels_to_features(one.pixels(), {}, features);
+  EXPECT_EQ(features, read(images, 3).features());
 }
 
 TEST(SyntheticImages, HaveOneToFourChannels) {

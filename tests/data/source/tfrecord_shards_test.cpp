@@ -47,6 +47,10 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
             where + "expected \"lockstep_dataset\": 1; it is 2");
   EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"records": "many"}}})"),
               HasSubstr("expected a description"));
+  EXPECT_THAT(message(R"({"lockstep_dataset": 1, "parts": {"train": {"files": [], "records": 1,
+                        "inputs": [{"name": "a", "type": "float", "shape": [1]}],
+                        "targets": []}}})"),
+              HasSubstr(where + "expected uint8, int32, int64, float32 or bytes, got \"float\""));
   const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
   EXPECT_EQ(message("{\"lockstep_dataset\": " + nested + "}"),
             where + "expected JSON, got more than 64 levels of arrays and objects");
@@ -80,21 +84,97 @@ TEST_F(ShardsTest, OfARegressionHaveItsTargetsAsFloats) {
   write_bytes(directory_ / "a.csv", "width,price,height,rate\n1,2.5,3,4\n5,-6,7,8\n");
   options_.encoding = FeatureEncoding::floats;
   options_.input_feature = "features";
-  const PartDescription part =
-      write_shards(CsvSource(directory_ / "a.csv", {.targets = {"rate", "price"}}), options_);
+  const PartDescription part = write_shards(
+      CsvSource(directory_ / "a.csv", {.targets = {"rate", "price"}, .scale = ColumnScale::none}),
+      options_);
   EXPECT_EQ(part.classes, 0);
   EXPECT_EQ(parse_example(read_records(options_.directory / part.files.at(0)).at(1)),
             (Example{{"features", FloatList{5, 7}}, {"label", FloatList{8, -6}}}));
   const Dataset dataset = open_data(options_.directory.string());
-  EXPECT_EQ(dataset.spec(), (SampleSpec{{2}, 0, 2}));
+  EXPECT_EQ(dataset.spec(), SampleSpec::regression({2}, 2));
   EXPECT_THAT(dataset.source().feature_names(), ElementsAre("width", "height"));
   EXPECT_THAT(dataset.source().target_names(), ElementsAre("rate", "price"));
-  std::vector<float> features(2);
-  std::vector<float> targets(2);
-  Sample sample{features, 0, targets};
-  dataset.source().read(0, sample);
-  EXPECT_THAT(features, ElementsAre(1, 3));
-  EXPECT_THAT(targets, ElementsAre(4, 2.5));
+  EXPECT_THAT(read(dataset.source(), 0).features(), ElementsAre(1, 3));
+  EXPECT_THAT(read(dataset.source(), 0).values(), ElementsAre(4, 2.5));
+}
+
+/// An image of two pixels, a table of two columns, numbers, a class and a price; weighted.
+const SampleSpec kOffers = {.inputs = {{.name = "photo", .shape = {2, 1, 1}},
+                                       {.name = "table", .shape = {2}},
+                                       {.name = "words", .type = ElementType::int64, .shape = {2}}},
+                            .targets = {{.name = "kind", .type = ElementType::int32, .classes = 3},
+                                        {.name = "price", .shape = {1}}},
+                            .weighted = true};
+
+Dataset offers() {
+  std::vector<std::uint8_t> photos;
+  std::vector<float> tables, prices, weights;
+  std::vector<std::int64_t> words;
+  std::vector<std::int32_t> kinds;
+  for (std::int64_t i = 0; i < 7; ++i) {
+    const auto number = static_cast<float>(i);
+    photos.insert(photos.end(), 2, static_cast<std::uint8_t>(10 * i));
+    tables.insert(tables.end(), {number / 4, -number});
+    words.insert(words.end(), {i, -i});
+    kinds.push_back(static_cast<std::int32_t>(i % 3));
+    prices.push_back(2 * number);
+    weights.push_back(number);
+  }
+  return Dataset::from_memory({photos, tables, words}, {kinds, prices}, kOffers, weights);
+}
+
+TEST_F(ShardsTest, OfSeveralTensorsHaveAFeatureForEach) {
+  const PartDescription part = write_shards(offers().source(), options_);
+  EXPECT_EQ(part.tensors, kOffers);
+  EXPECT_EQ(read_dataset_json(options_.directory)->at("train"), part);
+  EXPECT_EQ(parse_example(read_records(options_.directory / part.files.at(0)).at(2)),
+            (Example{{"photo", BytesList{std::string(2, '\x14')}},
+                     {"table", FloatList{0.5, -2}},
+                     {"words", Int64List{2, -2}},
+                     {"kind", Int64List{2}},
+                     {"price", FloatList{4}},
+                     {"sample_weight", FloatList{2}}}));
+  const Dataset stored = open_data(options_.directory.string());
+  EXPECT_EQ(stored.spec(), kOffers);
+  const auto first_batch_of = [](const Dataset& dataset, bool pixels) {
+    std::vector<Batch> parts;
+    EXPECT_TRUE(dataset.batch(7).stream({.pixels = pixels})->next(parts));
+    return parts.front();
+  };
+  for (const bool pixels : {false, true}) {
+    const Batch expected = first_batch_of(offers(), pixels);
+    const ImageRecipe same = ImageRecipe::parse("none", 2, 1, 1);
+    for (const Dataset& dataset : {stored, stored.images(same), stored.cache(),
+                                   stored.take(3).concatenate(offers().skip(3)).images(same)}) {
+      const Batch batch = first_batch_of(dataset, pixels);
+      EXPECT_EQ(batch.inputs, expected.inputs) << dataset.description();
+      EXPECT_EQ(batch.targets, expected.targets) << dataset.description();
+      EXPECT_EQ(batch.weights, expected.weights) << dataset.description();
+      EXPECT_EQ(batch.pixels().empty(), !pixels);
+    }
+  }
+}
+
+TEST_F(ShardsTest, GiveTheTensorsThatTheOptionsName) {
+  write_shards(offers().source(), options_);
+  const auto open = [&](const SampleSpec& tensors) {
+    return Dataset::from_tfrecords((options_.directory / "train-*").string(), {.tensors = tensors});
+  };
+  const TensorSpec words = {.name = "words", .type = ElementType::int32, .shape = {2}};
+  const SampleSpec unlabelled = {.inputs = {{.name = "table", .shape = {2}}, words}};
+  const ReadSample sample = read(open(unlabelled).source(), 4);
+  EXPECT_THAT(sample.features(), ElementsAre(1, -4));
+  EXPECT_THAT(copy(sample.memory.input("words").as<std::int32_t>()), ElementsAre(4, -4));
+  EXPECT_THAT(data_error_of([&] { open({.inputs = {{.name = "table", .shape = {3}}}}); }),
+              HasSubstr("expected 3 floats in table for shape [3]; it has 2 values of kind float"));
+  EXPECT_THAT(data_error_of([&] {
+                open({.inputs = {words, {.name = "kind", .shape = {1}}}});
+              }),
+              HasSubstr("expected 1 floats in kind; it has 1 value of kind int64"));
+  EXPECT_THAT(data_error_of([&] {
+                open({.inputs = {words, {.name = "size", .shape = {1}}}});
+              }),
+              HasSubstr("expected the feature size; the record has the features kind (int64), "));
 }
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
@@ -119,15 +199,8 @@ TEST_F(ShardsTest, OfFloatsComeBackExactly) {
   write_shards(source_, options_);
   const Dataset dataset = Dataset::from_tfrecords((options_.directory / "train-*").string());
   EXPECT_EQ(dataset.spec(), source_.spec());
-  for (std::int64_t id = 0; id < 11; ++id) {
-    std::vector<float> expected(4);
-    std::vector<float> features(4);
-    Sample want{expected, 0, {}};
-    Sample sample{features, 0, {}};
-    source_.read(id, want);
-    dataset.source().read(id, sample);
-    EXPECT_EQ(features, expected);
-  }
+  for (std::int64_t id = 0; id < 11; ++id)
+    EXPECT_EQ(read(dataset.source(), id).features(), read(source_, id).features());
 }
 
 TEST_F(ShardsTest, AreNotMixedWithOlderOnes) {

@@ -37,11 +37,10 @@ class TFRecordSourceTest : public ::testing::Test {
   }
   static std::vector<float> features_of(const RecordSource& source, std::int64_t id,
                                         std::int32_t* label = nullptr) {
-    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
-    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
-    Sample sample{features, -1, targets};
-    source.read(id, sample);
-    if (label != nullptr) *label = sample.label;
+    const ReadSample sample = read(source, id);
+    std::vector<float> features = sample.features();
+    const std::vector<float> targets = sample.values();
+    if (label != nullptr) *label = sample.label();
     features.insert(features.end(), targets.begin(), targets.end());
     return features;
   }
@@ -64,7 +63,7 @@ TEST_F(TFRecordSourceTest, NumbersRecordsThroughTheFilesInTheOrderOfTheirNames) 
   write_records(directory_ / "e.tfrecord", {});
   const TFRecordSource source = open(shaped_);
   ASSERT_EQ(source.size(), 5);
-  EXPECT_EQ(source.spec(), (SampleSpec{{2, 3, 1}, 5, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({2, 3, 1}, 5));
   for (std::int32_t id = 0; id < 5; ++id) {
     std::int32_t label = -1;
     EXPECT_EQ(features_of(source, id, &label),
@@ -97,17 +96,17 @@ TEST_F(TFRecordSourceTest, DoesNotTakeIndexesForRecords) {
 
 TEST_F(TFRecordSourceTest, CountsClassesOnceAndKeepsTheAnswer) {
   write_records(file_, {image_record(1, 6, 0), image_record(6, 6, 0)});
-  EXPECT_EQ(open(shaped_).spec().classes, 7);
+  EXPECT_EQ(open(shaped_).spec().classes(), 7);
   EXPECT_EQ(load_record_index(file_.string() + ".index", file_version(file_))->labels,
             (LabelRange{"label", 1, 6}));
   // Another answer in the index shows that it is used, not the records.
   RecordIndex index = *load_record_index(file_.string() + ".index", file_version(file_));
   index.labels->highest = 9;
   ASSERT_TRUE(save_record_index(file_.string() + ".index", file_version(file_), index));
-  EXPECT_EQ(open(shaped_).spec().classes, 10);
+  EXPECT_EQ(open(shaped_).spec().classes(), 10);
   index.labels->feature = "another";
   ASSERT_TRUE(save_record_index(file_.string() + ".index", file_version(file_), index));
-  EXPECT_EQ(open(shaped_).spec().classes, 7);
+  EXPECT_EQ(open(shaped_).spec().classes(), 7);
 }
 
 TEST_F(TFRecordSourceTest, SaysThatNoRecordHasClassZero) {
@@ -140,7 +139,7 @@ TEST_F(TFRecordSourceTest, NamesTheIndexOfAFileThatWasReplacedInTheMiddle) {
     const auto time = std::filesystem::last_write_time(file_);
     TFRecordOptions options{.input_shape = {50, 100, 1}, .index_dir = index_dir};
     const std::string index = record_index_path(file_, index_dir).string();
-    EXPECT_EQ(open(options).spec().classes, 3);
+    EXPECT_EQ(open(options).spec().classes(), 3);
     const auto error = [&](std::int64_t record) {
       std::filesystem::last_write_time(file_, time);
       const TFRecordSource source = open(options);
@@ -197,7 +196,7 @@ TEST_F(TFRecordSourceTest, FindsTheUsualFeatures) {
                                            {"image/channels", Int64List{3}},
                                            {"label", BytesList{"two"}}})});
   const TFRecordSource source = open();
-  EXPECT_EQ(source.spec(), (SampleSpec{{2, 2, 3}, 3, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({2, 2, 3}, 3));
   EXPECT_EQ(source.decoder().input_feature(), "image/encoded");
   EXPECT_EQ(source.decoder().label_feature(), "image/class/label");
 }
@@ -210,7 +209,7 @@ TEST_F(TFRecordSourceTest, ReadsFloatsAsTheyAre) {
                                       .input_shape = {},
                                       .classes = 4,
                                       .index_dir = {}});
-  EXPECT_EQ(source.spec(), (SampleSpec{{3}, 4, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({3}, 4));
   EXPECT_THAT(features_of(source, 0), ElementsAre(1.5f, -2.0f, 3e10f));
 }
 
@@ -222,7 +221,7 @@ TEST_F(TFRecordSourceTest, ReadsFloatLabelsAsTargets) {
                                       .input_shape = {},
                                       .classes = 0,
                                       .index_dir = {}});
-  EXPECT_EQ(source.spec(), (SampleSpec{{1}, 0, 2}));
+  EXPECT_EQ(source.spec(), SampleSpec::regression({1}, 2));
   EXPECT_THAT(features_of(source, 0), ElementsAre(1, 7, 8));
   EXPECT_EQ(data_error_of([&] { features_of(source, 1); }),
             at(1, 52) + "expected 2 floats in y; it has 1 value of kind float");
@@ -239,7 +238,7 @@ TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
   write_shards(synthetic, options);
   const TFRecordSource source = open({}, "shards/train-*");
   EXPECT_EQ(source.size(), 50);
-  EXPECT_EQ(source.spec(), (SampleSpec{{4, 5, 2}, 6, 0}));
+  EXPECT_EQ(source.spec(), SampleSpec::classification({4, 5, 2}, 6));
   EXPECT_EQ(load_record_index((directory_ / "shards/train-00000-of-00003.tfrecord.index").string(),
                               file_version(directory_ / "shards/train-00000-of-00003.tfrecord"))
                 ->labels,
@@ -261,7 +260,7 @@ TEST_F(TFRecordSourceTest, TakesWhatTheDescriptionSays) {
                   .index_dir = {}},
                  "shards/train-*")
                 .spec(),
-            (SampleSpec{{40}, 8, 0}));
+            SampleSpec::classification({40}, 8));
 }
 
 TEST_F(TFRecordSourceTest, RefusesFilesOfPartsThatDoNotFit) {

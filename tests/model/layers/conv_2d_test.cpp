@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
@@ -175,6 +176,49 @@ TEST(Conv2D, RefusesWhatItCannotDo) {
             "[layer conv2d (conv2d)] expected an input [height, width, channels], got [64]");
   EXPECT_EQ(refusal({2, 2, 3}, {.filters = 4}),
             "[layer conv2d (conv2d)] expected an image of at least 3x3, got [2, 2, 3]");
+}
+
+// Predictions and gradients of the two networks, whose parameters have the same numbers.
+void expect_same_numbers(Network network, Network reference) {
+  Trial trial(std::move(network), 2);
+  Trial expected(std::move(reference), 2);
+  EXPECT_EQ(trial.predict(), expected.predict());
+  trial.train();
+  expected.train();
+  const auto entries = trial.network().parameters().entries();
+  const auto expected_entries = expected.network().parameters().entries();
+  ASSERT_EQ(entries.size(), expected_entries.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    const auto values = expected.gradient(expected_entries[i].name);
+    EXPECT_THAT(trial.gradient(entries[i].name),
+                ::testing::ElementsAreArray(values.begin(), values.end()));
+  }
+}
+
+TEST(DerivedConvolutions, AreConvolutionsOfImages) {
+  Network depthwise({5, 6, 2});
+  depthwise.add(DepthwiseConv2D({.kernel = {3, 2}, .strides = 2, .depth_multiplier = 3}));
+  EXPECT_EQ(depthwise.parameters().entries()[0].shape, Shape({6, 3, 2, 1}));
+  Network grouped({5, 6, 2});
+  grouped.add(Conv2D({.filters = 6, .kernel = {3, 2}, .strides = 2, .groups = 2}));
+  expect_same_numbers(std::move(depthwise), std::move(grouped));
+
+  Network row({7, 4});
+  row.add(Conv1D({.filters = 6, .kernel = 3, .strides = 2, .padding = Padding::same, .groups = 2}));
+  EXPECT_EQ(row.output_shape(), Shape({4, 6}));
+  EXPECT_EQ(row.parameters().entries()[0].shape, Shape({6, 3, 2}));
+  Network image({1, 7, 4});
+  image.add(Conv2D(
+      {.filters = 6, .kernel = {1, 3}, .strides = {1, 2}, .padding = Padding::same, .groups = 2}));
+  expect_same_numbers(std::move(row), std::move(image));
+}
+
+TEST(DerivedConvolutions, CheckTheirInput) {
+  EXPECT_EQ(input_error_of([] { Network({8}).add(Conv1D({.filters = 2})); }),
+            "[layer conv1d (conv1d)] expected an input [steps, channels], got [8]");
+  EXPECT_EQ(input_error_of([] { Network({8}).add(DepthwiseConv2D()); }),
+            "[layer depthwise_conv2d (depthwise_conv2d)] expected an input [height, width, "
+            "channels], got [8]");
 }
 
 }  // namespace

@@ -94,6 +94,27 @@ class Concatenate final : public CustomLayer {
   std::array<std::size_t, 2> widths_;
 };
 
+// [n] indices below 5 to [n] values: scale x index.
+class ScaledIndex final : public CustomLayer {
+ public:
+  std::string kind() const override { return "scaled_index"; }
+  Traits traits() const override { return {.index_count = 5}; }
+  Shape build(BuildContext& context) const override {
+    context.parameter("scale", {1}, {.value = 0.5f});
+    return context.input();
+  }
+  void forward(const Tensors& t, const PassContext& /*pass*/) const override {
+    for (std::size_t i = 0; i < t.output.size(); ++i)
+      t.output[i] = t.parameters[0][0] * static_cast<float>(t.indices[i]);
+  }
+  void backward(const Tensors& t, const PassContext& /*pass*/) const override {
+    float& gradient = t.parameter_gradients[0][0];
+    gradient = 0;
+    for (std::size_t i = 0; i < t.output_gradient.size(); ++i)
+      gradient += t.output_gradient[i] * static_cast<float>(t.indices[i]);
+  }
+};
+
 // A device that is not the host.
 class DistantBackend : public Backend {
  public:
@@ -105,7 +126,7 @@ class DistantBackend : public Backend {
   MOCK_METHOD(std::unique_ptr<Operation>, compile, (const BuiltinLayer&, const CompileContext&),
               (override));
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
-  MOCK_METHOD(TensorView, load, (const TensorView&, const BatchView&, bool), (override));
+  MOCK_METHOD(void, load, (std::span<LoadedInput>, const BatchView&, bool), (override));
   MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&),
               (override));
   MOCK_METHOD(void, write_sums, (std::span<float>), (override));
@@ -113,7 +134,7 @@ class DistantBackend : public Backend {
   MOCK_METHOD(MetricSums, read_sums, (), (override));
   MOCK_METHOD(void, accumulate, (const TensorView&, const TensorView&), (override));
   MOCK_METHOD(void, copy, (const TensorView&, const TensorView&), (override));
-  MOCK_METHOD(void, fill_with_zeros, (std::span<float>), (override));
+  MOCK_METHOD(void, fill_with_zeros, (const TensorView&), (override));
   MOCK_METHOD(void, narrow, (const TensorView&, std::span<const float>), (override));
   MOCK_METHOD(std::unique_ptr<Updater>, updater,
               (const OptimizerOptions&, const ParameterTable&, const UpdateArrays&), (override));
@@ -135,6 +156,13 @@ TEST(CustomLayer, MayReadSeveralInputs) {
   const NodeId second = network.add(Dense({.units = 3}), {kInput});
   network.add(Concatenate(2, 3), {first, second});
   network.add(Concatenate(5, 4), {network.last(), kInput}, "with_input");
+  network.add(Dense({.units = 2}));
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(CustomLayer, MayReadAnInt32Input) {
+  Network network({{.name = "words", .shape = {3}, .type = ElementType::int32}});
+  network.add(ScaledIndex());
   network.add(Dense({.units = 2}));
   expect_gradients_match_differences(std::move(network));
 }

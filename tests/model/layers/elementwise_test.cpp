@@ -8,6 +8,10 @@
 #include <set>
 
 #include "lockstep/model/layers/dense/dense.h"
+#include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/leaky_relu.h"
+#include "lockstep/model/layers/elementwise/sigmoid.h"
+#include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/network_json.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
@@ -57,26 +61,40 @@ TEST(ReLULayer, WorksWhereItsInputHasOtherReaders) {
 }
 
 struct PointwiseCase {
-  std::string type;  // in descriptions
+  std::string name;
   double (*function)(double);
+  std::string description = R"("type": ")" + name + '"';  // in JSON
+  float step = 1e-2f;                                     // of differences
 };
 
 const PointwiseCase kPointwiseCases[] = {
     {"sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
     {"tanh", [](double x) { return std::tanh(x); }},
+    {"silu", [](double x) { return x / (1 + std::exp(-x)); }},
+    {"gelu", [](double x) { return x * std::erfc(-x / std::sqrt(2.0)) / 2; }},
+    {"approximate_gelu",
+     [](double x) {
+       return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
+     },
+     R"("type": "gelu", "approximate": true)"},
+    {"leaky_relu", [](double x) { return x > 0 ? x : 0.3 * x; }, R"("type": "leaky_relu")", 1e-3f},
+    {"leaky_relu_of_another_slope", [](double x) { return x > 0 ? x : 0.125 * x; },
+     R"("type": "leaky_relu", "negative_slope": 0.125)", 1e-3f},
 };
 
 class PointwiseLayers : public testing::TestWithParam<PointwiseCase> {
  protected:
   static Network network() {
-    return network_from_json(
-        R"({"input": [7], "layers": [{"type": ")" + GetParam().type + R"("}]})", "net.json");
+    return network_from_json(R"({"input": [7], "layers": [{)" + GetParam().description + "}]}",
+                             "net.json");
   }
   static void expect_values(Trial trial, double tolerance) {
     trial.features() = {-200, -3, -0.5f, 0, 0.25f, 2, 200};
     const std::vector<float> outputs = trial.predict();
-    for (std::size_t i = 0; i < outputs.size(); ++i)
-      EXPECT_NEAR(outputs[i], GetParam().function(trial.features()[i]), tolerance) << i;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const double expected = GetParam().function(trial.features()[i]);
+      EXPECT_NEAR(outputs[i], expected, tolerance * std::max(1.0, std::abs(expected))) << i;
+    }
   }
 };
 
@@ -91,11 +109,27 @@ TEST_P(PointwiseLayers, HaveTheGradientsOfTheirInput) {
   Network shifted({7});
   shifted.add(Shift());
   shifted.add_node(network().nodes().front().layer, {shifted.last()}, "");
-  expect_gradients_match_differences(std::move(shifted), {.step = 1e-2f});
+  expect_gradients_match_differences(std::move(shifted), {.step = GetParam().step});
 }
 
 INSTANTIATE_TEST_SUITE_P(Functions, PointwiseLayers, testing::ValuesIn(kPointwiseCases),
-                         [](const auto& test) { return test.param.type; });
+                         [](const auto& test) { return test.param.name; });
+
+TEST(PointwiseLayersOfInputs, KeepTheInputThatAFunctionInPlaceWouldOverwrite) {
+  Network network({5});
+  network.add(Shift());
+  network.add(GELU());
+  network.add(Sigmoid());
+  network.add(SiLU());
+  network.add(LeakyReLU({.negative_slope = 0}));
+  network.add(GELU({.approximate = true}));
+  expect_gradients_match_differences(std::move(network), {.step = 1e-2f});
+}
+
+TEST(LeakyReLULayer, RefusesASlopeBelowZero) {
+  EXPECT_EQ(input_error_of([] { Network({4}).add(LeakyReLU({.negative_slope = -0.5f})); }),
+            "[layer leaky_re_lu (leaky_re_lu)] expected a negative_slope of at least 0, got -0.5");
+}
 
 TEST(FlattenLayer, RenamesTheShapeAndKeepsTheOrder) {
   Network network({2, 3, 2});
@@ -155,6 +189,39 @@ TEST(AddLayer, RefusesShapesThatDiffer) {
             "[layer add (add)] expected inputs of one shape, got [12] and [2, 2, 3]");
   EXPECT_EQ(input_error_of([&] { network.add(Add()); }),
             "[layer add (add)] expected two inputs or more, got 1");
+}
+
+TEST(MultiplyLayer, MultipliesAllItsInputs) {
+  Network network({5});
+  const NodeId first = network.add(Shift());
+  const NodeId second = network.add(Shift(), {kInput});
+  network.add(Multiply(), {first, second, kInput});
+  Trial trial(network, 2);
+  const std::vector<float> outputs = trial.predict();
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const float x = trial.features()[i];
+    EXPECT_NEAR(outputs[i],
+                x * (x + trial.parameter("shift/offset")[i % 5]) *
+                    (x + trial.parameter("shift_1/offset")[i % 5]),
+                1e-5f);
+  }
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(MultiplyLayer, TakesTheSameInputTwice) {
+  Network network({5});
+  const NodeId shifted = network.add(Shift());
+  network.add(Multiply(), {shifted, shifted, shifted});
+  expect_gradients_match_differences(std::move(network));
+}
+
+TEST(MultiplyLayer, RefusesShapesThatDiffer) {
+  Network network({2, 2, 3});
+  const NodeId flat = network.add(Flatten());
+  EXPECT_EQ(input_error_of([&] {
+              network.add(Multiply(), {flat, kInput});
+            }),
+            "[layer multiply (multiply)] expected inputs of one shape, got [12] and [2, 2, 3]");
 }
 
 TEST(SoftmaxLayer, GivesProbabilities) {

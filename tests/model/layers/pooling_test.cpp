@@ -161,6 +161,44 @@ TEST(GlobalAveragePooling2D, HasTheGradientsOfItsInput) {
   expect_gradients_match_differences(std::move(network));
 }
 
+TEST(GlobalMaxPooling2D, IsTheLargestOfTheImage) {
+  Network network({2, 2, 2});
+  network.add(GlobalMaxPooling2D());
+  ASSERT_EQ(network.output_shape(), Shape({2}));
+  Trial trial(std::move(network), 2);
+  trial.features() = {1, -8, 3, -6, 2, -7, 0, -5, -4, 8, -3, 6, -2, 7, -1, 5};
+  EXPECT_THAT(trial.predict(), ElementsAre(3, -5, -1, 8));
+}
+
+TEST(GlobalMaxPooling2D, HasTheGradientsOfItsInput) {
+  Network network({3, 4, 2});
+  network.add(Shift());
+  network.add(GlobalMaxPooling2D());
+  expect_gradients_match_differences(std::move(network), {.samples = 1, .step = 1e-3f});
+}
+
+TEST(UpSampling2D, RepeatsEachPixel) {
+  Network network({2, 1, 2});
+  network.add(UpSampling2D({.size = {2, 3}}));
+  ASSERT_EQ(network.output_shape(), Shape({4, 3, 2}));
+  Trial trial(std::move(network), 2);
+  trial.features() = {1, 2, 3, 4, 5, 6, 7, 8};
+  EXPECT_THAT(trial.predict(),
+              ElementsAre(1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 3, 4, 3, 4, 3, 4, 3, 4, 3, 4, 3, 4, 5,
+                          6, 5, 6, 5, 6, 5, 6, 5, 6, 5, 6, 7, 8, 7, 8, 7, 8, 7, 8, 7, 8, 7, 8));
+}
+
+TEST(UpSampling2D, HasTheGradientsOfItsInput) {
+  Network network({3, 2, 2});
+  network.add(Shift());
+  network.add(UpSampling2D({.size = {2, 3}}));
+  expect_gradients_match_differences(std::move(network));
+  EXPECT_EQ(input_error_of([] {
+              Network({3, 2, 2}).add(UpSampling2D({.size = {0, 1}}));
+            }),
+            "[layer up_sampling2d (up_sampling2d)] expected a positive size, got 0x1");
+}
+
 TEST(Pooling2D, NeedsAnImageAsLargeAsItsWindow) {
   EXPECT_EQ(input_error_of([] {
               Network({1, 1, 4}).add(MaxPool2D());

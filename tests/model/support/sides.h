@@ -79,7 +79,7 @@ inline double error(const Values& values, const Values& reference) {
   return norm(difference) / std::max(norm(reference), 1e-6);
 }
 
-/// A batch for a network, and what a pass on it depends on.
+/// A batch for a network, and what a pass on it depends on. Indices are below 5.
 struct Data {
   std::int64_t samples;
   std::int64_t width;
@@ -87,14 +87,45 @@ struct Data {
   std::vector<std::int32_t> classes = labels(static_cast<std::size_t>(samples), 5, 2);
   Values targets = numbers(static_cast<std::size_t>(samples * 5), 3);
 
-  Data(const Network& network, std::int64_t its_samples)
-      : samples(its_samples), width(element_count(network.input_shape())) {}
+  /// The inputs of a network that has others than one of float32; empty otherwise.
+  struct Input {
+    std::int64_t width;
+    Values features;
+    std::vector<std::int32_t> indices;
+  };
+  std::vector<Input> inputs;
+  mutable std::vector<InputView> views;
 
+  Data(const Network& network, std::int64_t its_samples)
+      : samples(its_samples), width(element_count(network.input_shape())) {
+    if (network.inputs().size() == 1 && network.inputs()[0].type == ElementType::float32) return;
+    for (const NetworkInput& input : network.inputs()) {
+      const std::int64_t of_input = element_count(input.shape);
+      const auto count = static_cast<std::size_t>(samples * of_input);
+      const std::uint64_t seed = 10 + inputs.size();
+      if (input.type == ElementType::int32)
+        inputs.push_back({of_input, {}, labels(count, 5, seed)});
+      else
+        inputs.push_back({of_input, numbers(count, seed), {}});
+    }
+  }
+
+  /// Of several inputs it is valid until the next call.
   BatchView part(std::int64_t first, std::int64_t count) const {
-    const auto at = [](std::int64_t index) { return static_cast<std::size_t>(index); };
-    return {.samples = count,
-            .features = std::span(features).subspan(at(first * width), at(count * width)),
-            .targets = {.labels = std::span(classes).subspan(at(first), at(count)), .values = {}}};
+    const auto of_part = [&](const auto& all, std::int64_t of_sample) {
+      return std::span(all).subspan(static_cast<std::size_t>(first * of_sample),
+                                    static_cast<std::size_t>(count * of_sample));
+    };
+    BatchView view{.samples = count, .targets = {.labels = of_part(classes, 1), .values = {}}};
+    if (inputs.empty()) view.features = of_part(features, width);
+    views.clear();
+    for (const Input& input : inputs)
+      if (input.indices.empty())
+        views.push_back({.features = of_part(input.features, input.width)});
+      else
+        views.push_back({.indices = of_part(input.indices, input.width)});
+    view.inputs = views;
+    return view;
   }
   BatchView of(const Loss& loss) const {
     BatchView view = part(0, samples);

@@ -29,6 +29,7 @@ Trial::Trial(Network network, std::int64_t samples, std::uint64_t seed, Precisio
       model_(std::make_shared<const Network>(std::move(network)), device::Device{}, allocator_,
              {.precision = precision}),
       features_(numbers(elements(samples, model_.network().input_shape()), seed)),
+      indices_(labels(elements(samples, model_.network().input_shape()), 5, seed)),
       targets_(numbers(elements(samples, model_.network().output_shape()), seed + 1)) {
   set_thread_budget(1);  // threads cost more than they bring on networks of this size
   for (const ParameterInfo& entry : model_.parameter_table().entries())
@@ -51,8 +52,12 @@ std::span<float> Trial::buffer(std::string_view name) {
 }
 
 BatchView Trial::batch() const {
-  return {
-      .samples = samples_, .features = features_, .targets = {.labels = {}, .values = targets_}};
+  BatchView batch{.samples = samples_, .targets = {.labels = {}, .values = targets_}};
+  if (network().inputs().front().type == ElementType::int32)
+    batch.indices = indices_;
+  else
+    batch.features = features_;
+  return batch;
 }
 
 MetricSums Trial::train(StepContext context) {
@@ -63,7 +68,7 @@ MetricSums Trial::train(StepContext context) {
 MetricSums Trial::evaluate() { return model_.evaluate_batch(batch(), MeanSquaredError{}); }
 
 std::vector<float> Trial::predict() {
-  const auto outputs = model_.predict_batch(samples_, features_);
+  const auto outputs = model_.predict_batch(batch());
   return {outputs.begin(), outputs.end()};
 }
 

@@ -12,9 +12,9 @@
 
 namespace lockstep::model {
 
-/// A compiled network whose parameters, buffers, features and targets are random numbers of `seed`;
-/// mean squared error. Scales are near 1, so that tolerances can be absolute. Variances are
-/// positive.
+/// A compiled network of one input whose parameters, buffers, features and targets are random
+/// numbers of `seed`, or whose indices are, below 5; mean squared error. Scales are near 1, so that
+/// tolerances can be absolute. Variances are positive.
 class Trial {
  public:
   Trial(Network network, std::int64_t samples, std::uint64_t seed = 1,
@@ -24,6 +24,7 @@ class Trial {
   const Network& network() const { return model_.network(); }
   std::int64_t samples() const { return samples_; }
   std::vector<float>& features() { return features_; }
+  std::vector<std::int32_t>& indices() { return indices_; }
   std::vector<float>& targets() { return targets_; }
 
   /// The array called `name` in the flat parameters, gradients or buffers; throws std::out_of_range
@@ -45,6 +46,7 @@ class Trial {
   std::int64_t samples_;
   CompiledModel model_;
   std::vector<float> features_;
+  std::vector<std::int32_t> indices_;  // instead of features, for an int32 input
   std::vector<float> targets_;
 };
 

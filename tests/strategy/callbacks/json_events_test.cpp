@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/clock.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
@@ -70,6 +71,26 @@ TEST(JsonEvents, TellATrainingOneObjectALine) {
   EXPECT_EQ(events[5]["steps"], 6);
   EXPECT_EQ(events[5]["parameter_hash"].get<std::string>().size(), 16U);
   EXPECT_FALSE(events[0].contains("run"));
+}
+
+TEST(JsonEvents, HaveTheMetricsOfTheOptions) {
+  CapturedFile file;
+  TrainerOptions options;
+  options.metrics = model::make_metrics("f1,recall:average=none,confusion", options.loss, kClasses);
+  FitOptions fit{.epochs = 1, .validation = small_data(20).batch(40)};
+  fit.callbacks = {std::make_shared<JsonEvents>(file.get(), 0)};
+  const EpochLogs epoch =
+      train(2, plain_network(), small_data().batch(40), options, fit).history.epochs.front();
+  const nlohmann::json event = events_of(file.text())[1];
+  EXPECT_DOUBLE_EQ(event["f1"], *epoch.metric("f1"));
+  EXPECT_DOUBLE_EQ(event["validation_f1"], *epoch.metric("validation_f1"));
+  EXPECT_EQ(event["recall_per_class"], nlohmann::json(epoch.values[1].values));
+  std::vector<double> counts;
+  for (const nlohmann::json& row : event["validation_confusion"]) {
+    ASSERT_EQ(row.size(), 4U);
+    for (const nlohmann::json& count : row) counts.push_back(count);
+  }
+  EXPECT_EQ(counts, epoch.validation_values[2].values);
 }
 
 TEST(JsonEvents, HaveATimeAndTheFirstTheNameOfTheRun) {

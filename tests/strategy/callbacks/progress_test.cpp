@@ -6,11 +6,14 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <sstream>
 
 #include "lockstep/base/log.h"
+#include "lockstep/strategy/callbacks/metric_text.h"
 #include "tests/strategy/callbacks/captured_file.h"
 #include "tests/strategy/training.h"
 #include "tests/support/terminal.h"
@@ -109,6 +112,75 @@ TEST(ProgressBar, IsShownByFitUnlessThereIsOneOrNoneIsWanted) {
   CapturedFile file;
   EXPECT_EQ(printed(false, {.callbacks = {std::make_shared<ProgressBar>(file.get())}}), "");
   EXPECT_THAT(file.text(), HasSubstr("model plain, "));
+}
+
+TEST(ProgressBar, HasColumnsOfMetricsThatFitElseLines) {
+  const auto printed = [](bool has_accuracy, bool has_validation) {
+    CapturedFile file;
+    ProgressBar progress(file.get());
+    TrainBegin begin;
+    begin.last_step = begin.steps_per_epoch = 5;
+    begin.has_validation = has_validation;
+    begin.metrics = {"mae", "r2"};
+    begin.class_names = {"apple", "pear"};
+    progress.on_train_begin(begin);
+    EpochLogs logs;
+    logs.step = 5;
+    logs.metrics = {.samples = 1, .has_accuracy = has_accuracy};
+    logs.values = {{.name = "mae", .values = {0.25}},
+                   {.name = "confusion", .values = {3, 1, 0, 12}, .shape = {2, 2}},
+                   {.name = "r2", .values = {-1234.5}}};
+    if (has_validation) {
+      logs.validation = logs.metrics;
+      logs.validation_values = logs.values;
+      logs.validation_values[0].values = {0.5};
+    }
+    progress.on_epoch_end(logs);
+    progress.on_train_end({});
+    return file.text();
+  };
+  const std::string columns = printed(false, false);
+  EXPECT_THAT(columns, ContainsRegex("samples/s     time       mae        r2\n"
+                                     "[^\n]+ s    0\\.2500   -1234\\.5\n"));
+  const std::string lines = printed(true, true);
+  EXPECT_THAT(lines, HasSubstr(" s\n  mae 0.2500, r2 -1234.5\n"
+                               "  validation: mae 0.5000, r2 -1234.5\n"));
+  EXPECT_THAT(lines, HasSubstr("\nvalidation confusion (rows: labels, columns: predictions)\n"
+                               "         apple   pear\n"
+                               "  apple      3      1\n"
+                               "  pear       0     12\n"));
+}
+
+TEST(MetricText, ListsClassesAndTheMostFrequentConfusions) {
+  EXPECT_EQ(metric_tables(std::vector<model::MetricValue>{{"f1_per_class", {0.5, 1}, {2}}}, {}),
+            "f1_per_class\n  0    0.5000\n  1    1.0000\n");
+  model::MetricValue per_class{.name = "f1_per_class", .values = {}, .shape = {30}};
+  for (int i = 0; i < 30; ++i) per_class.values.push_back((i * 7 % 30) / 100.0);
+  const std::string lowest = metric_tables(std::vector{per_class}, {});
+  EXPECT_THAT(lowest, ::testing::StartsWith("f1_per_class, the lowest of 30 classes\n"
+                                            "  0     0.0000\n  13    0.0100\n"));
+  EXPECT_EQ(std::ranges::count(lowest, '\n'), 11);
+
+  model::MetricValue confusion{.name = "confusion", .values = {}, .shape = {40, 40}};
+  confusion.values.assign(1600, 0);
+  confusion.values[40 * 2 + 2] = 6;
+  confusion.values[40 * 2 + 7] = 2;
+  confusion.values[40 * 9 + 1] = 5;
+  EXPECT_EQ(metric_tables(std::vector{confusion}, {}),
+            "confusion, the most frequent of 40 classes\n"
+            "  5 of 9 predicted as 1 (100.0 %)\n  2 of 2 predicted as 7 (25.0 %)\n");
+}
+
+TEST(MetricText, FitsEightyColumnsWithNamesOfAnyLength) {
+  for (const std::int64_t classes : {2, 5, 10, 15, 20}) {
+    std::vector<std::string> names;
+    for (std::int64_t i = 0; i < classes; ++i)
+      names.push_back(std::string(30, 'x') + std::to_string(i));
+    model::MetricValue confusion{.name = "confusion", .values = {}, .shape = {classes, classes}};
+    confusion.values.assign(static_cast<std::size_t>(classes * classes), 123456);
+    std::istringstream text(metric_tables(std::vector{confusion}, names));
+    for (std::string line; std::getline(text, line);) EXPECT_LE(line.size(), 80U) << line;
+  }
 }
 
 /// A terminal on which the progress of a training of very many steps is shown.

@@ -5,6 +5,7 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
 
+#include "lockstep/model/metrics/make_metrics.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
@@ -23,12 +24,16 @@ TEST(Summaries, AreWrittenForTrainingAndValidation) {
   const checkpoint::ScratchDirectory directory;
   FitOptions fit{.epochs = 2, .validation = small_data(20).batch(40)};
   fit.callbacks = {std::make_shared<Summaries>(directory.path() / "run", 3, "model = plain")};
-  train(2, plain_network(), small_data().batch(40), {}, fit);
+  TrainerOptions options;
+  options.metrics = model::make_metrics("f1,confusion", options.loss, kClasses);
+  train(2, plain_network(), small_data().batch(40), options, fit);
   const std::string training = events_below(directory.path() / "run" / "train");
   for (const char* text : {"configuration", "model = plain", "epoch_loss", "epoch_accuracy",
-                           "epoch_learning_rate", "batch_loss", "batch_accuracy"})
+                           "epoch_f1", "epoch_learning_rate", "batch_loss", "batch_accuracy"})
     EXPECT_THAT(training, HasSubstr(text));
-  EXPECT_THAT(events_below(directory.path() / "run" / "validation"), HasSubstr("epoch_accuracy"));
+  EXPECT_THAT(training, ::testing::Not(HasSubstr("epoch_confusion")));
+  const std::string validation = events_below(directory.path() / "run" / "validation");
+  for (const char* text : {"epoch_accuracy", "epoch_f1"}) EXPECT_THAT(validation, HasSubstr(text));
 }
 
 TEST(Summaries, HaveNoValidationWhereThereIsNone) {

@@ -30,7 +30,8 @@ BatchNormalizationSpec BatchNormalization::spec(const CompileContext& context) c
           .momentum = options_.momentum,
           .add = context.fused_add,
           .relu = context.fused_relu,
-          .training = context.training,
+          .training = context.has_backward(),
+          .moving = !context.training || context.frozen,
           .statistics = context.input_statistics};
 }
 

@@ -37,7 +37,10 @@ class BatchNormalization final : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   Traits traits() const override {
-    return {.absorbs_relu = true, .absorbs_addition = true, .statistics = Traits::Statistics::uses};
+    return {.absorbs_relu = true,
+            .absorbs_addition = true,
+            .statistics = Traits::Statistics::uses,
+            .keeps_buffers_if_frozen = true};
   }
 
  private:
@@ -54,9 +57,11 @@ struct BatchNormalizationSpec {
   float momentum = 0;         ///< fraction of the old moving statistics that is kept
   /// whether to add input 1 to the normalized input 0; only with Fusions::additions
   bool add = false;
-  bool relu = false;  ///< whether to fuse a ReLU into the output
-  /// True: uses batch statistics, and a backward pass follows. False: uses moving statistics.
-  bool training = false;
+  bool relu = false;      ///< whether to fuse a ReLU into the output
+  bool training = false;  ///< whether a backward pass follows
+  /// Uses the moving statistics: in inference, and without trained parameters. They are then
+  /// constants, also in backward, and do not change.
+  bool moving = false;
   /// Operands::statistics holds what the preceding convolution computed about input 0.
   bool statistics = false;
 };

@@ -24,7 +24,7 @@ class BatchNormalizationOperation final : public Operation {
     const memory::desc channels = vector(memory::data_type::f32, spec.channels);
     auto flags = dnnl::normalization_flags::use_scale | dnnl::normalization_flags::use_shift;
     if (spec.relu) flags |= dnnl::normalization_flags::fuse_norm_relu;
-    if (!spec.training) flags |= dnnl::normalization_flags::use_global_stats;
+    if (spec.moving) flags |= dnnl::normalization_flags::use_global_stats;
     const auto kind =
         spec.training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
 
@@ -58,14 +58,15 @@ class BatchNormalizationOperation final : public Operation {
     return {
         .inputs_in_backward = true,
         .output_in_backward = false,
+        .skips_frozen = true,
         .saved_bytes = spec_.training ? 2 * statistic_bytes() + workspace_bytes_ : 0,
         .scratch_bytes = round_up(std::max(forward_.scratch_bytes(), backward_.scratch_bytes())) +
-                         (spec_.training ? array_bytes() : 0)};
+                         (spec_.training ? round_up(array_bytes()) + 2 * statistic_bytes() : 0)};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    float* mean = spec_.training ? saved_mean(t) : t.buffers[0].data();
-    float* variance = spec_.training ? saved_variance(t) : t.buffers[1].data();
+    float* mean = mean_of(t);
+    float* variance = variance_of(t);
     forward_.place(DNNL_ARG_SRC, t.inputs[0]);
     forward_.place(DNNL_ARG_DST, t.output);
     forward_.place(DNNL_ARG_MEAN, mean);
@@ -75,15 +76,15 @@ class BatchNormalizationOperation final : public Operation {
     if (workspace_bytes_ > 0)
       forward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
     forward_.run(t.scratch);
-    if (spec_.training) update_moving_statistics(t, mean, variance);
+    if (!spec_.moving) update_moving_statistics(t, mean, variance);
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     const std::size_t own = round_up(std::max(forward_.scratch_bytes(), backward_.scratch_bytes()));
     const bool wanted = !t.input_gradients[0].empty();
     backward_.place(DNNL_ARG_SRC, t.inputs[0]);
-    backward_.place(DNNL_ARG_MEAN, saved_mean(t));
-    backward_.place(DNNL_ARG_VARIANCE, saved_variance(t));
+    backward_.place(DNNL_ARG_MEAN, mean_of(t));
+    backward_.place(DNNL_ARG_VARIANCE, variance_of(t));
     backward_.place(DNNL_ARG_SCALE, t.parameters[0]);
     if (batch_normalization_backward_takes_shift())
       backward_.place(DNNL_ARG_SHIFT, t.parameters[1]);
@@ -91,8 +92,9 @@ class BatchNormalizationOperation final : public Operation {
     backward_.place(DNNL_ARG_DIFF_SRC, wanted
                                            ? static_cast<const void*>(t.input_gradients[0].data())
                                            : static_cast<const void*>(t.scratch.data() + own));
-    backward_.place(DNNL_ARG_DIFF_SCALE, t.parameter_gradients[0]);
-    backward_.place(DNNL_ARG_DIFF_SHIFT, t.parameter_gradients[1]);
+    std::byte* const unread = t.scratch.data() + own + round_up(array_bytes());
+    backward_.place(DNNL_ARG_DIFF_SCALE, gradient_of(t, 0, unread));
+    backward_.place(DNNL_ARG_DIFF_SHIFT, gradient_of(t, 1, unread + statistic_bytes()));
     if (workspace_bytes_ > 0)
       backward_.place(DNNL_ARG_WORKSPACE, t.saved.data() + 2 * statistic_bytes());
     backward_.run(t.scratch);
@@ -105,9 +107,17 @@ class BatchNormalizationOperation final : public Operation {
   std::size_t array_bytes() const {
     return static_cast<std::size_t>(spec_.rows * spec_.channels) * element_bytes_;
   }
-  float* saved_mean(const Operands& t) const { return reinterpret_cast<float*>(t.saved.data()); }
-  float* saved_variance(const Operands& t) const {
-    return reinterpret_cast<float*>(t.saved.data() + statistic_bytes());
+  float* mean_of(const Operands& t) const {
+    return spec_.moving ? t.buffers[0].data() : reinterpret_cast<float*>(t.saved.data());
+  }
+  float* variance_of(const Operands& t) const {
+    return spec_.moving ? t.buffers[1].data()
+                        : reinterpret_cast<float*>(t.saved.data() + statistic_bytes());
+  }
+  // Where the gradient of a parameter goes: to `unread` if it is frozen.
+  static float* gradient_of(const Operands& t, std::size_t parameter, std::byte* unread) {
+    const std::span<float> gradient = t.parameter_gradients[parameter];
+    return gradient.empty() ? reinterpret_cast<float*>(unread) : gradient.data();
   }
 
   void update_moving_statistics(const Operands& t, const float* mean, const float* variance) const {
@@ -351,7 +361,7 @@ namespace lockstep::model {
 
 std::unique_ptr<Operation> BatchNormalization::compile_cpu(const CompileContext& context,
                                                            cpu::Context& cpu) const {
-  if (context.training && cpu.statistics != nullptr)
+  if (context.training && !context.frozen && cpu.statistics != nullptr)
     return std::make_unique<cpu::SynchronizedBatchNormalization>(spec(context), *cpu.statistics);
   return std::make_unique<cpu::BatchNormalizationOperation>(cpu, spec(context));
 }

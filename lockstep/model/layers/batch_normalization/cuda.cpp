@@ -16,7 +16,7 @@ class BatchNormalizationOperation final : public Operation {
   BatchNormalizationOperation(Context& context, const BatchNormalizationSpec& spec)
       : context_(context),
         spec_(spec),
-        exchange_(context.options().statistics),
+        exchange_(spec.moving ? nullptr : context.options().statistics),
         rows_(channel_layout(spec.rows, spec.channels, context.options().precision,
                              context.multiprocessors())),
         moments_{static_cast<std::size_t>(spec.channels),
@@ -28,12 +28,13 @@ class BatchNormalizationOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = false,
+            .skips_frozen = true,
             .saved_bytes = spec_.training ? mask_at_ + (spec_.relu ? mask_bytes(rows_) : 0) : 0,
             .scratch_bytes = scratch_.bytes()};
   }
 
   void forward(const Operands& o, const PassContext& pass) override {
-    if (!spec_.training) return infer(o);
+    if (spec_.moving) return normalize_by_moving(o);
     if (exchange_ != nullptr) clear(o, moments_.size());  // the rows of other members
     const std::size_t me = exchange_ == nullptr ? 0 : static_cast<std::size_t>(exchange_->member());
     if (spec_.statistics)
@@ -55,6 +56,7 @@ class BatchNormalizationOperation final : public Operation {
   }
 
   void backward(const Operands& o, const PassContext& pass) override {
+    if (spec_.moving) return backward_of_moving(o);
     const ChannelScale s = scale(o, means(o), inverse_deviations(o));
     gradient_sums(o.inputs[0], mask(o), o.output_gradient, s, rows_,
                   part_of(o.scratch, partials_at_),
@@ -77,11 +79,25 @@ class BatchNormalizationOperation final : public Operation {
   }
 
  private:
-  void infer(const Operands& o) {
-    invert_deviations(o.buffers[1].data(), spec_.channels, spec_.epsilon, shared(o),
+  void normalize_by_moving(const Operands& o) {
+    float* const inverse = spec_.training ? inverse_deviations(o) : shared(o);
+    invert_deviations(o.buffers[1].data(), spec_.channels, spec_.epsilon, inverse,
                       context_.native());
-    normalize(o.inputs[0], added(o), scale(o, o.buffers[0].data(), shared(o)), spec_.relu, rows_,
-              o.output, nullptr, context_.native());
+    normalize(o.inputs[0], added(o), scale(o, o.buffers[0].data(), inverse), spec_.relu, rows_,
+              o.output, spec_.training ? mask(o) : nullptr, context_.native());
+  }
+
+  // The gradient of the input with sums of 0, which are what the batch's statistics add to it.
+  void backward_of_moving(const Operands& o) {
+    const TensorView of_added = spec_.add ? o.input_gradients[1] : TensorView();
+    if (o.input_gradients[0].empty() && of_added.empty()) return;
+    clear(o, 2 * moments_.channels);
+    constexpr int kAboveZero = 0x3f;  // four of these bytes are a float above 0
+    device::cuda::check(cudaMemsetAsync(count(o), kAboveZero, sizeof(float), context_.native()),
+                        "count");
+    input_gradient(o.inputs[0], mask(o), o.output_gradient,
+                   scale(o, o.buffers[0].data(), inverse_deviations(o)), shared(o), count(o), rows_,
+                   o.input_gradients[0], of_added, context_.native());
   }
 
   void share_moments(const Operands& o) {

@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
 
 Shape Conv2D::build(BuildContext& context) const {
-  const Shape& input = context.image_input();
+  return build_on(context, context.image_input(), false);
+}
+
+Shape Conv2D::build_on(BuildContext& context, const Shape& input, bool is_row) const {
   const auto& [filters, kernel, strides, padding, groups, use_bias, initializer] = options_;
   if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
   if (groups <= 0 || input[2] % groups != 0 || filters % groups != 0)
@@ -18,7 +22,9 @@ Shape Conv2D::build(BuildContext& context) const {
         fmt::format("got {} groups, {} channels, {} filters", groups, input[2], filters));
   const WindowGeometry window = window_geometry(context, input, kernel, strides, padding);
   const std::int64_t receptive = kernel.height * kernel.width;
-  context.parameter("kernel", {filters, kernel.height, kernel.width, input[2] / groups},
+  Shape kernel_shape = {filters, kernel.height, kernel.width, input[2] / groups};
+  if (is_row) kernel_shape.erase(kernel_shape.begin() + 1);
+  context.parameter("kernel", std::move(kernel_shape),
                     {.kind = initializer,
                      .fan_in = receptive * input[2] / groups,
                      .fan_out = receptive * filters / groups});
@@ -34,7 +40,7 @@ Conv2DSpec Conv2D::spec(const CompileContext& context) const {
           .groups = options_.groups,
           .bias = options_.use_bias,
           .relu = context.fused_relu,
-          .training = context.training,
+          .training = context.has_backward(),
           .input_gradient = context.input_gradients,
           .adds_input_gradient = context.adds_input_gradient,
           .reads_network_input = context.reads_network_input,

@@ -39,6 +39,9 @@ class Conv2D final : public BuiltinLayer {
 
   std::string kind() const override { return "conv2d"; }
   Shape build(BuildContext& context) const override;
+  /// build() for images of shape `input`. If `is_row`, they and the kernel have a height of 1,
+  /// which the shape of the kernel leaves out.
+  Shape build_on(BuildContext& context, const Shape& input, bool is_row) const;
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,

@@ -99,6 +99,7 @@ class Conv2DOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
+            .skips_frozen = true,
             .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
                                        backward_data_.scratch_bytes()})};
   }
@@ -113,14 +114,16 @@ class Conv2DOperation final : public Operation {
 
   void backward(const Operands& t, const PassContext& pass) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
-    float* kernel_gradient = t.parameter_gradients[0].data();
-    backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
-    backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-    backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, weights_gradient_.target_of(kernel_gradient));
-    if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
-    backward_weights_.run(t.scratch);
-    weights_gradient_.write(kernel_gradient);
-    end_part(pass, Part::weight_gradient);
+    if (!t.parameter_gradients[0].empty()) {
+      float* kernel_gradient = t.parameter_gradients[0].data();
+      backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
+      backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+      backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, weights_gradient_.target_of(kernel_gradient));
+      if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
+      backward_weights_.run(t.scratch);
+      weights_gradient_.write(kernel_gradient);
+      end_part(pass, Part::weight_gradient);
+    }
 
     if (t.input_gradients[0].empty()) return;
     backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.weights[0].data()));

@@ -68,6 +68,7 @@ class Conv2DOperation final : public Operation {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
             .adds_input_gradient = true,
+            .skips_frozen = true,
             .input_channels = is_extended() ? spec_.window.channels : 0,
             .narrow_gradient = narrow_gradient(),
             .scratch_bytes = scratch_.bytes(),
@@ -84,6 +85,15 @@ class Conv2DOperation final : public Operation {
   void backward(const Operands& o, const PassContext& pass) override {
     if (spec_.relu)
       relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
+    if (!o.parameter_gradients[0].empty()) write_parameter_gradients(o, pass);
+    if (o.input_gradients[0].empty()) return;
+    LOCKSTEP_CHECK_OP(o.add_input_gradient, ==, spec_.adds_input_gradient);
+    data_->run({o.input_gradients[0].data(), o.weights[0].data(), o.output_gradient.data()},
+               part_of(o.scratch, workspace_at_));
+  }
+
+ private:
+  void write_parameter_gradients(const Operands& o, const PassContext& pass) {
     if (spec_.bias)
       column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
                   o.parameter_gradients[1].data(), context_.native());
@@ -99,14 +109,8 @@ class Conv2DOperation final : public Operation {
       convert_channels(written, spec_.window.channels, kernel_gradient, channels_,
                        context_.native());
     end_part(pass, Part::weight_gradient);
-
-    if (o.input_gradients[0].empty()) return;
-    LOCKSTEP_CHECK_OP(o.add_input_gradient, ==, spec_.adds_input_gradient);
-    data_->run({o.input_gradients[0].data(), o.weights[0].data(), o.output_gradient.data()},
-               part_of(o.scratch, workspace_at_));
   }
 
- private:
   Precision precision() const { return context_.options().precision; }
   std::size_t kernel_elements() const {
     const WindowGeometry& w = spec_.window;

@@ -55,6 +55,7 @@ class DenseOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
+            .skips_frozen = true,
             .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
                                        backward_data_.scratch_bytes()})};
   }
@@ -69,12 +70,14 @@ class DenseOperation final : public Operation {
 
   void backward(const Operands& t, const PassContext& pass) override {
     if (spec_.relu) relu_.backward(t.output, t.output_gradient, t.output_gradient);
-    backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
-    backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
-    backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, t.parameter_gradients[0]);
-    if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
-    backward_weights_.run(t.scratch);
-    end_part(pass, Part::weight_gradient);
+    if (!t.parameter_gradients[0].empty()) {
+      backward_weights_.place(DNNL_ARG_SRC, t.inputs[0]);
+      backward_weights_.place(DNNL_ARG_DIFF_DST, t.output_gradient);
+      backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, t.parameter_gradients[0]);
+      if (spec_.bias) backward_weights_.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[1]);
+      backward_weights_.run(t.scratch);
+      end_part(pass, Part::weight_gradient);
+    }
 
     if (t.input_gradients[0].empty()) return;
     backward_data_.place(DNNL_ARG_WEIGHTS, t.weights[0]);

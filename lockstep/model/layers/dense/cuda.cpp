@@ -45,6 +45,7 @@ class DenseOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = spec_.relu,
+            .skips_frozen = true,
             .scratch_bytes = scratch_.bytes()};
   }
 
@@ -57,12 +58,14 @@ class DenseOperation final : public Operation {
   void backward(const Operands& o, const PassContext& pass) override {
     if (spec_.relu)
       relu_backward(o.output, o.output_gradient, o.output_gradient, context_.native());
-    if (spec_.bias)
-      column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
-                  o.parameter_gradients[1].data(), context_.native());
-    weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr,
-                  part_of(o.scratch, workspace_at_), o.parameter_gradients[0].data());
-    end_part(pass, Part::weight_gradient);
+    if (!o.parameter_gradients[0].empty()) {
+      if (spec_.bias)
+        column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
+                    o.parameter_gradients[1].data(), context_.native());
+      weights_->run(o.output_gradient.data(), o.inputs[0].data(), nullptr,
+                    part_of(o.scratch, workspace_at_), o.parameter_gradients[0].data());
+      end_part(pass, Part::weight_gradient);
+    }
     if (o.input_gradients[0].empty()) return;
     data_->run(o.output_gradient.data(), o.weights[0].data(), nullptr,
                part_of(o.scratch, workspace_at_), o.input_gradients[0].data());

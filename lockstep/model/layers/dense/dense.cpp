@@ -27,7 +27,7 @@ DenseSpec Dense::spec(const CompileContext& context) const {
           .units = options_.units,
           .bias = options_.use_bias,
           .relu = context.fused_relu,
-          .training = context.training,
+          .training = context.has_backward(),
           .input_gradient = context.input_gradients};
 }
 

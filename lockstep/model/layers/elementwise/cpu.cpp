@@ -49,21 +49,25 @@ struct PointwiseOf {
   template <typename T>
   class Operation final : public model::Operation {
    public:
-    Needs needs() const override {
-      return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
-    }
+    Operation(const F& function, const Needs& needs) : function_(function), needs_(needs) {}
+    Needs needs() const override { return needs_; }
     void forward(const Operands& t, const PassContext& /*pass*/) override {
-      array<T>(t.output) = widened<T>(t.inputs[0])
-                               .unaryExpr([](float x) { return F::forward(x); })
-                               .template cast<T>();
+      const auto value = [f = function_](float x) { return f.forward(x); };
+      array<T>(t.output) = widened<T>(t.inputs[0]).unaryExpr(value).template cast<T>();
     }
     void backward(const Operands& t, const PassContext& /*pass*/) override {
       if (t.input_gradients[0].empty()) return;
-      const auto gradient = [](float y, float dy) { return F::gradient(y, dy); };
-      array<T>(t.input_gradients[0]) = widened<T>(t.output)
-                                           .binaryExpr(widened<T>(t.output_gradient), gradient)
-                                           .template cast<T>();
+      const TensorView& values = needs_.inputs_in_backward ? t.inputs[0] : t.output;
+      const auto gradient = [f = function_](float value, float dy) {
+        return f.gradient(value, dy);
+      };
+      array<T>(t.input_gradients[0]) =
+          widened<T>(values).binaryExpr(widened<T>(t.output_gradient), gradient).template cast<T>();
     }
+
+   private:
+    F function_;
+    Needs needs_;
   };
 };
 
@@ -99,6 +103,36 @@ class AddOperation final : public Operation {
 
  private:
   bool relu_;
+};
+
+template <typename T>
+class MultiplyOperation final : public Operation {
+ public:
+  Needs needs() const override { return {.inputs_in_backward = true, .output_in_backward = false}; }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    multiply(t.inputs[0], t.inputs[1], t.output);
+    for (std::size_t k = 2; k < t.inputs.size(); ++k) multiply(t.output, t.inputs[k], t.output);
+  }
+
+  // The gradient of an input is that of the output times all other inputs.
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    for (std::size_t k = 0; k < t.inputs.size(); ++k) {
+      const TensorView& gradient = t.input_gradients[k];
+      if (gradient.empty()) continue;
+      const TensorView* product = &t.output_gradient;
+      for (std::size_t other = 0; other < t.inputs.size(); ++other) {
+        if (other == k) continue;
+        multiply(*product, t.inputs[other], gradient);
+        product = &gradient;
+      }
+    }
+  }
+
+ private:
+  static void multiply(const TensorView& a, const TensorView& b, const TensorView& product) {
+    array<T>(product) = (widened<T>(a) * widened<T>(b)).template cast<T>();
+  }
 };
 
 // The mask is stored as one byte per element. Each sample's random numbers depend on its index in
@@ -220,8 +254,8 @@ std::unique_ptr<Operation> ReLU::compile_cpu(const CompileContext& context,
 std::unique_ptr<Operation> PointwiseLayer::compile_cpu(const CompileContext& /*context*/,
                                                        cpu::Context& cpu) const {
   std::unique_ptr<Operation> operation;
-  visit_function(*this, [&]<typename F>(F) {
-    operation = cpu::of_type<cpu::PointwiseOf<F>::template Operation>(cpu);
+  visit_function(*this, [&]<typename F>(const F& function) {
+    operation = cpu::of_type<cpu::PointwiseOf<F>::template Operation>(cpu, function, needs());
   });
   return operation;
 }
@@ -235,6 +269,11 @@ std::unique_ptr<Operation> Dropout::compile_cpu(const CompileContext& context,
 std::unique_ptr<Operation> Add::compile_cpu(const CompileContext& context,
                                             cpu::Context& cpu) const {
   return cpu::of_type<cpu::AddOperation>(cpu, context.fused_relu);
+}
+
+std::unique_ptr<Operation> Multiply::compile_cpu(const CompileContext& /*context*/,
+                                                 cpu::Context& cpu) const {
+  return cpu::of_type<cpu::MultiplyOperation>(cpu);
 }
 
 std::unique_ptr<Operation> Softmax::compile_cpu(const CompileContext& context,

@@ -31,16 +31,14 @@ class PointwiseOperation final : public Operation {
  public:
   PointwiseOperation(Context& context, const PointwiseLayer& layer)
       : context_(context), layer_(layer) {}
-  Needs needs() const override {
-    return {.inputs_in_backward = false, .output_in_backward = true, .in_place = true};
-  }
+  Needs needs() const override { return layer_.needs(); }
   void forward(const Operands& o, const PassContext& /*pass*/) override {
     pointwise_forward(layer_, o.inputs[0], o.output, context_.native());
   }
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     if (!o.input_gradients[0].empty())
-      pointwise_backward(layer_, o.output, o.output_gradient, o.input_gradients[0],
-                         context_.native());
+      pointwise_backward(layer_, layer_.gradient_reads_input() ? o.inputs[0] : o.output,
+                         o.output_gradient, o.input_gradients[0], context_.native());
   }
 
  private:
@@ -122,6 +120,34 @@ class AddOperation final : public Operation {
   bool relu_;
 };
 
+class MultiplyOperation final : public Operation {
+ public:
+  explicit MultiplyOperation(Context& context) : context_(context) {}
+  Needs needs() const override { return {.inputs_in_backward = true, .output_in_backward = false}; }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    for (std::size_t k = 1; k < o.inputs.size(); ++k)
+      multiply(k == 1 ? o.inputs[0] : o.output, o.inputs[k], o.output, context_.native());
+  }
+
+  // The gradient of an input is that of the output times all other inputs.
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    for (std::size_t k = 0; k < o.inputs.size(); ++k) {
+      const TensorView& gradient = o.input_gradients[k];
+      if (gradient.empty()) continue;
+      const TensorView* product = &o.output_gradient;
+      for (std::size_t other = 0; other < o.inputs.size(); ++other) {
+        if (other == k) continue;
+        multiply(*product, o.inputs[other], gradient, context_.native());
+        product = &gradient;
+      }
+    }
+  }
+
+ private:
+  Context& context_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cuda
 
@@ -146,6 +172,11 @@ std::unique_ptr<Operation> Dropout::compile_gpu(const CompileContext& context,
 std::unique_ptr<Operation> Add::compile_gpu(const CompileContext& context,
                                             cuda::Context& gpu) const {
   return std::make_unique<cuda::AddOperation>(gpu, context.fused_relu);
+}
+
+std::unique_ptr<Operation> Multiply::compile_gpu(const CompileContext& /*context*/,
+                                                 cuda::Context& gpu) const {
+  return std::make_unique<cuda::MultiplyOperation>(gpu);
 }
 
 std::unique_ptr<Operation> Softmax::compile_gpu(const CompileContext& context,

@@ -4,11 +4,55 @@
 
 #include <nlohmann/json.hpp>
 
+#include "lockstep/model/layers/elementwise/gelu.h"
+#include "lockstep/model/layers/elementwise/leaky_relu.h"
 #include "lockstep/model/layers/json_object.h"
 
 namespace lockstep::model {
+namespace {
+
+// The shape that two or more inputs have in common.
+Shape common_shape(const BuildContext& context) {
+  if (context.inputs().size() < 2)
+    context.refuse("expected two inputs or more", fmt::format("got {}", context.inputs().size()));
+  for (const Shape& shape : context.inputs())
+    if (shape != context.inputs().front())
+      context.refuse(
+          "expected inputs of one shape",
+          fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
+  return context.inputs().front();
+}
+
+}  // namespace
 
 Shape ReLU::build(BuildContext& context) const { return context.input(); }
+
+Needs PointwiseLayer::needs() const {
+  const bool reads_input = gradient_reads_input();
+  return {.inputs_in_backward = reads_input,
+          .output_in_backward = !reads_input,
+          .in_place = !reads_input};
+}
+
+LeakyReluFunction LeakyReluFunction::read(JsonObject& object) {
+  return {.negative_slope = object.number("negative_slope", LeakyReluFunction{}.negative_slope)};
+}
+
+void LeakyReluFunction::write(nlohmann::json& object) const {
+  object["negative_slope"] = negative_slope;
+}
+
+void LeakyReluFunction::check(const BuildContext& context) const {
+  if (!(negative_slope >= 0))
+    context.refuse("expected a negative_slope of at least 0",
+                   fmt::format("got {}", negative_slope));
+}
+
+GeluFunction GeluFunction::read(JsonObject& object) {
+  return {.approximate = object.flag("approximate", false)};
+}
+
+void GeluFunction::write(nlohmann::json& object) const { object["approximate"] = approximate; }
 
 Shape Dropout::build(BuildContext& context) const {
   if (!(options_.rate >= 0 && options_.rate < 1))
@@ -29,16 +73,9 @@ std::unique_ptr<Operation> Flatten::compile(const CompileContext& /*context*/,
   return nullptr;
 }
 
-Shape Add::build(BuildContext& context) const {
-  if (context.inputs().size() < 2)
-    context.refuse("expected two inputs or more", fmt::format("got {}", context.inputs().size()));
-  for (const Shape& shape : context.inputs())
-    if (shape != context.inputs().front())
-      context.refuse(
-          "expected inputs of one shape",
-          fmt::format("got {} and {}", to_string(context.inputs().front()), to_string(shape)));
-  return context.inputs().front();
-}
+Shape Add::build(BuildContext& context) const { return common_shape(context); }
+
+Shape Multiply::build(BuildContext& context) const { return common_shape(context); }
 
 Shape Softmax::build(BuildContext& context) const { return context.input(); }
 

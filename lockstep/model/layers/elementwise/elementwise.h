@@ -76,6 +76,17 @@ class Add final : public BuiltinLayer {
   }
 };
 
+/// Product of two or more inputs of the same shape (a gate).
+class Multiply final : public BuiltinLayer {
+ public:
+  std::string kind() const override { return "multiply"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+};
+
 /// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy
 /// loss takes logits and does not need it.
 class Softmax final : public BuiltinLayer {

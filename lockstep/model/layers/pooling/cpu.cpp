@@ -1,3 +1,4 @@
+#include <Eigen/Core>
 #include <algorithm>
 
 #include "lockstep/model/cpu/descriptors.h"
@@ -73,6 +74,53 @@ class Pool2DOperation final : public Operation {
   std::size_t saved_bytes_ = 0;
 };
 
+// `window` is that of the reverse: its windows are the pixels of the input.
+template <typename T>
+class UpSampling2DOperation final : public Operation {
+ public:
+  UpSampling2DOperation(std::int64_t batch, const WindowGeometry& window)
+      : rows_(batch * window.output_height), w_(window), sum_(window.channels) {}
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = false};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    const auto* from = static_cast<const T*>(t.inputs[0].data());
+    auto* to = static_cast<T*>(t.output.data());
+    for (std::int64_t row = 0; row < rows_; ++row) {
+      const T* const first = to;
+      for (std::int64_t x = 0; x < w_.output_width; ++x, from += w_.channels)
+        for (std::int64_t k = 0; k < w_.kernel_width; ++k) to = std::copy_n(from, w_.channels, to);
+      for (std::int64_t k = 1; k < w_.kernel_height; ++k) to = std::copy_n(first, row_size(), to);
+    }
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    using Pixel = Eigen::Array<T, Eigen::Dynamic, 1>;
+    auto* const from = static_cast<T*>(t.output_gradient.data());
+    auto* to = static_cast<T*>(t.input_gradients[0].data());
+    for (std::int64_t row = 0; row < rows_; ++row)
+      for (std::int64_t x = 0; x < w_.output_width; ++x, to += w_.channels) {
+        sum_.setZero();
+        for (std::int64_t ky = 0; ky < w_.kernel_height; ++ky)
+          for (std::int64_t kx = 0; kx < w_.kernel_width; ++kx)
+            sum_ += Eigen::Map<const Pixel>(from + (row * w_.kernel_height + ky) * row_size() +
+                                                (x * w_.kernel_width + kx) * w_.channels,
+                                            w_.channels)
+                        .template cast<float>();
+        Eigen::Map<Pixel>(to, w_.channels) = sum_.template cast<T>();
+      }
+  }
+
+ private:
+  std::int64_t row_size() const { return w_.width * w_.channels; }
+
+  std::int64_t rows_;
+  WindowGeometry w_;
+  Eigen::ArrayXf sum_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cpu
 
@@ -81,6 +129,14 @@ namespace lockstep::model {
 std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context,
                                                cpu::Context& cpu) const {
   return std::make_unique<cpu::Pool2DOperation>(cpu, spec(context));
+}
+
+std::unique_ptr<Operation> UpSampling2D::compile_cpu(const CompileContext& context,
+                                                     cpu::Context& cpu) const {
+  const WindowGeometry window = reversed_up_sampling(context.output, options_.size);
+  if (cpu.type == cpu::memory::data_type::bf16)
+    return std::make_unique<cpu::UpSampling2DOperation<Eigen::bfloat16>>(context.batch, window);
+  return std::make_unique<cpu::UpSampling2DOperation<float>>(context.batch, window);
 }
 
 }  // namespace lockstep::model

@@ -21,7 +21,7 @@ class Pool2DOperation final : public Operation {
       max_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, o.saved.data(),
                        context_.native());
     else
-      average_pool_forward(o.inputs[0], spec_.window, spec_.batch, o.output, context_.native());
+      average_pool_forward(o.inputs[0], spec_.window, spec_.batch, 1, o.output, context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
@@ -30,7 +30,7 @@ class Pool2DOperation final : public Operation {
       max_pool_backward(o.output_gradient, o.saved.data(), spec_.window, spec_.batch,
                         o.input_gradients[0], context_.native());
     else
-      average_pool_backward(o.output_gradient, spec_.window, spec_.batch, o.input_gradients[0],
+      average_pool_backward(o.output_gradient, spec_.window, spec_.batch, 1, o.input_gradients[0],
                             context_.native());
   }
 
@@ -41,6 +41,35 @@ class Pool2DOperation final : public Operation {
   Pool2DSpec spec_;
 };
 
+// The backward pass of a pooling that adds, and its forward pass.
+class UpSampling2DOperation final : public Operation {
+ public:
+  UpSampling2DOperation(Context& context, std::int64_t batch, const WindowGeometry& window)
+      : context_(context),
+        batch_(batch),
+        window_(window),
+        area_(static_cast<float>(window.kernel_height * window.kernel_width)) {}
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = false};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    average_pool_backward(o.inputs[0], window_, batch_, area_, o.output, context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    if (!o.input_gradients[0].empty())
+      average_pool_forward(o.output_gradient, window_, batch_, area_, o.input_gradients[0],
+                           context_.native());
+  }
+
+ private:
+  Context& context_;
+  std::int64_t batch_;
+  WindowGeometry window_;
+  float area_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cuda
 
@@ -49,6 +78,12 @@ namespace lockstep::model {
 std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext& context,
                                                cuda::Context& gpu) const {
   return std::make_unique<cuda::Pool2DOperation>(gpu, spec(context));
+}
+
+std::unique_ptr<Operation> UpSampling2D::compile_gpu(const CompileContext& context,
+                                                     cuda::Context& gpu) const {
+  return std::make_unique<cuda::UpSampling2DOperation>(
+      gpu, context.batch, reversed_up_sampling(context.output, options_.size));
 }
 
 }  // namespace lockstep::model

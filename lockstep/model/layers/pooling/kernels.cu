@@ -178,7 +178,7 @@ __global__ void give_to_largest(const T* output_gradient, const Index* largest, 
 }
 
 template <typename T, int kWidth>
-__global__ void take_mean(const T* input, Window w, std::int64_t count, T* output) {
+__global__ void take_mean(const T* input, Window w, std::int64_t count, float scale, T* output) {
   each_pack(count, [&](std::int64_t index) {
     const Place out = place_of<kWidth>(index, w.output_height, w.output_width, w.channels);
     Values<T, kWidth> sum{};
@@ -187,7 +187,7 @@ __global__ void take_mean(const T* input, Window w, std::int64_t count, T* outpu
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sum.elements[i] += values.elements[i];
     });
-    const float share = 1.0f / static_cast<float>(elements_covered(w, out.row, out.column));
+    const float share = scale / static_cast<float>(elements_covered(w, out.row, out.column));
 #pragma unroll
     for (int i = 0; i < kWidth; ++i) sum.elements[i] *= share;
     store<T, kWidth>(output + index * kWidth, sum);
@@ -195,7 +195,7 @@ __global__ void take_mean(const T* input, Window w, std::int64_t count, T* outpu
 }
 
 template <typename T, int kWidth>
-__global__ void give_mean(const T* output_gradient, Window w, std::int64_t count,
+__global__ void give_mean(const T* output_gradient, Window w, std::int64_t count, float scale,
                           T* input_gradient) {
   each_pack(count, [&](std::int64_t index) {
     const Place in = place_of<kWidth>(index, w.height, w.width, w.channels);
@@ -204,7 +204,7 @@ __global__ void give_mean(const T* output_gradient, Window w, std::int64_t count
       const Values<T, kWidth> gradient =
           load<T, kWidth>(output_gradient + at(in.image, row, column, in.channel, w.output_height,
                                                w.output_width, w.channels));
-      const float share = 1.0f / static_cast<float>(elements_covered(w, row, column));
+      const float share = scale / static_cast<float>(elements_covered(w, row, column));
 #pragma unroll
       for (int i = 0; i < kWidth; ++i) sum.elements[i] += gradient.elements[i] * share;
     });
@@ -266,24 +266,24 @@ void max_pool_backward(const TensorView& output_gradient, const void* largest,
 }
 
 void average_pool_forward(const TensorView& input, const WindowGeometry& window, std::int64_t batch,
-                          const TensorView& output, cudaStream_t stream) {
+                          float scale, const TensorView& output, cudaStream_t stream) {
   with_width(input.type(), window.channels,
              [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
                const std::int64_t count = outputs_of(window, batch) / kWidth;
                launch(take_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads,
-                      stream, data<T>(input), Window(window), count, data<T>(output));
+                      stream, data<T>(input), Window(window), count, scale, data<T>(output));
              });
 }
 
 void average_pool_backward(const TensorView& output_gradient, const WindowGeometry& window,
-                           std::int64_t batch, const TensorView& input_gradient,
+                           std::int64_t batch, float scale, const TensorView& input_gradient,
                            cudaStream_t stream) {
   with_width(
       input_gradient.type(), window.channels,
       [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
         const std::int64_t count = batch * window.height * window.width * window.channels / kWidth;
         launch(give_mean<T, kWidth>, blocks_for(static_cast<std::size_t>(count)), kThreads, stream,
-               data<T>(output_gradient), Window(window), count, data<T>(input_gradient));
+               data<T>(output_gradient), Window(window), count, scale, data<T>(input_gradient));
       });
 }
 

@@ -25,11 +25,11 @@ void max_pool_backward(const TensorView& output_gradient, const void* largest,
                        const WindowGeometry& window, std::int64_t batch,
                        const TensorView& input_gradient, cudaStream_t stream);
 
-/// Mean of each window's elements inside the input.
+/// Mean of each window's elements inside the input, times `scale`.
 void average_pool_forward(const TensorView& input, const WindowGeometry& window, std::int64_t batch,
-                          const TensorView& output, cudaStream_t stream);
+                          float scale, const TensorView& output, cudaStream_t stream);
 void average_pool_backward(const TensorView& output_gradient, const WindowGeometry& window,
-                           std::int64_t batch, const TensorView& input_gradient,
+                           std::int64_t batch, float scale, const TensorView& input_gradient,
                            cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

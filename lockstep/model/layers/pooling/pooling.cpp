@@ -1,5 +1,7 @@
 #include "lockstep/model/layers/pooling/pooling.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 #include "lockstep/model/layers/json_object.h"
@@ -14,6 +16,11 @@ Pool2DSpec spec_of(Pool2DSpec::Kind kind, const PoolOptions& options,
           .window = window_geometry(context.inputs.front(), options.pool,
                                     options.strides.value_or(options.pool), options.padding),
           .training = context.training};
+}
+
+Pool2DSpec global_spec(Pool2DSpec::Kind kind, const CompileContext& context) {
+  const Shape& input = context.inputs.front();
+  return spec_of(kind, {.pool = {input[0], input[1]}, .strides = 1}, context);
 }
 
 PoolOptions read_options(JsonObject& object) {
@@ -55,13 +62,33 @@ Pool2DSpec AveragePool2D::spec(const CompileContext& context) const {
   return spec_of(Pool2DSpec::Kind::average, options(), context);
 }
 
-Shape GlobalAveragePooling2D::build(BuildContext& context) const {
-  return {context.image_input()[2]};
+Pool2DSpec GlobalMaxPooling2D::spec(const CompileContext& context) const {
+  return global_spec(Pool2DSpec::Kind::max, context);
 }
 
 Pool2DSpec GlobalAveragePooling2D::spec(const CompileContext& context) const {
-  const Shape& input = context.inputs.front();
-  return spec_of(Pool2DSpec::Kind::average, {.pool = {input[0], input[1]}, .strides = 1}, context);
+  return global_spec(Pool2DSpec::Kind::average, context);
+}
+
+Shape UpSampling2D::build(BuildContext& context) const {
+  const Shape& input = context.image_input();
+  const auto [height, width] = options_.size;
+  if (height <= 0 || width <= 0)
+    context.refuse("expected a positive size", fmt::format("got {}x{}", height, width));
+  return context.within_limits({height * input[0], width * input[1], input[2]});
+}
+
+WindowGeometry reversed_up_sampling(const Shape& output, Extent2D size) {
+  return window_geometry(output, size, size, Padding::valid);
+}
+
+std::shared_ptr<const Layer> UpSampling2D::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const UpSampling2D>(
+      Options{.size = object.extent("size", Options{}.size)});
+}
+
+void UpSampling2D::write(nlohmann::json& object) const {
+  write_extent(object, "size", options_.size);
 }
 
 }  // namespace lockstep::model

@@ -1,4 +1,4 @@
-// Pooling over the windows of an image.
+// Pooling over the windows of an image, and its reverse.
 #pragma once
 
 #include <cstdint>
@@ -80,15 +80,58 @@ class AveragePool2D final : public WindowPool2D {
   Pool2DSpec spec(const CompileContext& context) const override;
 };
 
-/// Mean over height and width: [H, W, C] to [C].
-class GlobalAveragePooling2D final : public Pool2D {
+/// A pooling whose only window is the image.
+class GlobalPool2D : public Pool2D {
  public:
-  std::string kind() const override { return "global_average_pooling2d"; }
-  Shape build(BuildContext& context) const override;
+  Shape build(BuildContext& context) const override { return {context.image_input()[2]}; }
+};
+
+/// Maximum over height and width: [H, W, C] to [C].
+class GlobalMaxPooling2D final : public GlobalPool2D {
+ public:
+  std::string kind() const override { return "global_max_pooling2d"; }
 
  private:
   Pool2DSpec spec(const CompileContext& context) const override;
 };
+
+/// Mean over height and width: [H, W, C] to [C].
+class GlobalAveragePooling2D final : public GlobalPool2D {
+ public:
+  std::string kind() const override { return "global_average_pooling2d"; }
+
+ private:
+  Pool2DSpec spec(const CompileContext& context) const override;
+};
+
+/// Repeats each pixel: [H, W, C] to [size.height * H, size.width * W, C].
+class UpSampling2D final : public BuiltinLayer {
+ public:
+  /// Options, as in Keras.
+  struct Options {
+    Extent2D size = 2;  ///< repetitions of each row and column
+  };
+  UpSampling2D() : options_() {}
+  /// The size is checked when the layer is added to a network.
+  explicit UpSampling2D(const Options& options) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override { return "up_sampling2d"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+
+ private:
+  Options options_;
+};
+
+/// The average pooling whose reverse is an upsampling by `size` to images of shape `output`.
+WindowGeometry reversed_up_sampling(const Shape& output, Extent2D size);
 
 /// A pooling layer for one batch size.
 struct Pool2DSpec {

@@ -1,0 +1,121 @@
+#include "lockstep/data/sample_spec.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <set>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::data {
+
+std::int64_t element_count(std::span<const std::int64_t> shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t extent : shape) count *= extent;
+  return count;
+}
+
+SampleSpec SampleSpec::classification(std::vector<std::int64_t> shape, std::int64_t classes) {
+  return {.inputs = {{.name = "features", .shape = std::move(shape)}},
+          .targets = {{.name = "label", .type = ElementType::int32, .classes = classes}}};
+}
+
+SampleSpec SampleSpec::regression(std::vector<std::int64_t> shape, std::int64_t targets) {
+  return {.inputs = {{.name = "features", .shape = std::move(shape)}},
+          .targets = {{.name = "target", .shape = {targets}}}};
+}
+
+const std::vector<std::int64_t>& SampleSpec::shape() const {
+  static const std::vector<std::int64_t> kNone;
+  return inputs.empty() ? kNone : inputs.front().shape;
+}
+
+std::int64_t SampleSpec::feature_count() const {
+  return inputs.empty() ? 0 : inputs.front().elements();
+}
+
+std::int64_t SampleSpec::classes() const { return targets.empty() ? 0 : targets.front().classes; }
+
+std::int64_t SampleSpec::target_count() const {
+  if (targets.empty() || targets.front().type != ElementType::float32) return 0;
+  return targets.front().elements();
+}
+
+bool SampleSpec::is_single() const {
+  return inputs.size() == 1 && inputs.front().type == ElementType::float32 && targets.size() == 1 &&
+         !weighted && (classes() > 0 || target_count() > 0);
+}
+
+std::string to_string(const TensorSpec& tensor) {
+  if (tensor.classes > 0) return fmt::format("{} ({} classes)", tensor.name, tensor.classes);
+  const bool is_float = tensor.type == ElementType::float32;
+  return fmt::format("{}{}{} [{}]", tensor.name, is_float ? "" : " ",
+                     is_float ? "" : to_string(tensor.type), fmt::join(tensor.shape, ", "));
+}
+
+std::string to_string(const SampleSpec& spec) {
+  const auto listed = [](const std::vector<TensorSpec>& tensors) {
+    std::vector<std::string> texts;
+    for (const TensorSpec& tensor : tensors) texts.push_back(to_string(tensor));
+    return fmt::format("{}", fmt::join(texts, " and "));
+  };
+  const std::string inputs = spec.inputs.size() == 1 && spec.inputs[0].type == ElementType::float32
+                                 ? fmt::format("[{}]", fmt::join(spec.shape(), ", "))
+                                 : listed(spec.inputs);
+  const std::string targets = spec.targets.empty()      ? "without labels"
+                              : spec.targets.size() > 1 ? "with " + listed(spec.targets)
+                              : spec.classes() > 0 ? fmt::format("with {} classes", spec.classes())
+                              : spec.target_count() > 0
+                                  ? fmt::format("with {} targets", spec.target_count())
+                                  : "with " + listed(spec.targets);
+  return fmt::format("{} {}{}", inputs, targets, spec.weighted ? ", weighted" : "");
+}
+
+void check_shape(std::span<const std::int64_t> shape, const std::string& where) {
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
+  std::int64_t count = 1;
+  bool is_sensible = !shape.empty();
+  for (const std::int64_t extent : shape) {
+    is_sensible = is_sensible && extent > 0 && extent <= kMaxElements / count;
+    if (!is_sensible) break;
+    count *= extent;
+  }
+  if (!is_sensible)
+    throw Error(ErrorCategory::input, where,
+                "expected a shape with positive extents and at most 2^28 elements",
+                fmt::format("got [{}]", fmt::join(shape, ", ")));
+}
+
+void check_spec(const SampleSpec& spec, const std::string& where) {
+  const auto require = [&](bool condition, std::string_view expected, const std::string& actual) {
+    if (!condition) throw Error(ErrorCategory::input, where, expected, actual);
+  };
+  require(!spec.inputs.empty(), "expected at least one input", "there are none");
+  std::set<std::string_view> names;
+  const auto check = [&](const TensorSpec& tensor) {
+    require(names.insert(tensor.name).second, "expected inputs and targets with different names",
+            fmt::format("two are called \"{}\"", tensor.name));
+    require(tensor.type != ElementType::bytes,
+            "expected tensors of uint8, int32, int64 or float32: batches do not hold strings",
+            fmt::format("{} has the type bytes", tensor.name));
+  };
+  for (const TensorSpec& input : spec.inputs) {
+    check(input);
+    check_shape(input.shape, where);
+  }
+  for (const TensorSpec& target : spec.targets) {
+    check(target);
+    if (!target.shape.empty()) check_shape(target.shape, where);
+    const bool has_numbers = target.type == ElementType::int32;
+    require(has_numbers == (target.classes != 0) && target.classes >= 0,
+            has_numbers
+                ? fmt::format("expected at least 1 class of the int32 target {}", target.name)
+                : fmt::format("expected int32 class numbers in {}", target.name),
+            has_numbers ? fmt::format("got {} classes", target.classes)
+                        : fmt::format("the type is {}", to_string(target.type)));
+  }
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,84 @@
+// The tensors of a data set's samples: names, types and shapes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "lockstep/base/element_type.h"
+
+namespace lockstep::data {
+
+/// The ElementType of a C++ type.
+template <typename T>
+constexpr ElementType element_type_of() {
+  if constexpr (std::is_same_v<T, std::uint8_t>) return ElementType::uint8;
+  if constexpr (std::is_same_v<T, std::int32_t>) return ElementType::int32;
+  if constexpr (std::is_same_v<T, std::int64_t>) return ElementType::int64;
+  if constexpr (std::is_same_v<T, float>) return ElementType::float32;
+  static_assert(std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int32_t> ||
+                std::is_same_v<T, std::int64_t> || std::is_same_v<T, float>);
+}
+
+/// The product of `shape`; 1 if it is empty.
+std::int64_t element_count(std::span<const std::int64_t> shape);
+
+/// One tensor of every sample.
+struct TensorSpec {
+  std::string name;                         ///< unique among the inputs and targets
+  ElementType type = ElementType::float32;  ///< of the elements
+  std::vector<std::int64_t> shape = {};     ///< without the batch; empty: a single value
+  /// Of class numbers, which are int32 from 0 to classes-1; 0: other values.
+  std::int64_t classes = 0;
+
+  std::int64_t elements() const { return element_count(shape); }  ///< of one sample
+  std::size_t bytes() const {                                     ///< of one sample
+    return static_cast<std::size_t>(elements()) * element_bytes(type);
+  }
+  bool operator==(const TensorSpec&) const = default;
+};
+
+/// What the records of a data set contain.
+struct SampleSpec {
+  std::vector<TensorSpec> inputs = {};  ///< what networks read
+  /// What losses read; empty for data without labels, which only predictions can use.
+  std::vector<TensorSpec> targets = {};
+  bool weighted = false;  ///< every sample has a weight in the loss
+
+  /// The float input "features" and the class number "label".
+  static SampleSpec classification(std::vector<std::int64_t> shape, std::int64_t classes);
+  /// The float input "features" and the `targets` floats of "target".
+  static SampleSpec regression(std::vector<std::int64_t> shape, std::int64_t targets);
+
+  // Of the first input and the first target.
+
+  /// Shape of the features without the batch: [H, W, C] or [F].
+  const std::vector<std::int64_t>& shape() const;
+  std::int64_t feature_count() const;  ///< product of shape()
+  std::int64_t classes() const;        ///< 0 if it is no class number, and without targets
+  std::int64_t target_count() const;   ///< number of floats; 0 if it is no float, and without one
+
+  /// One float input and one class number or float target, without weights.
+  bool is_single() const;
+  bool operator==(const SampleSpec&) const = default;
+};
+
+/// "[28, 28, 1] with 10 classes", "[2] with 3 targets", "[4] without labels", "image [8, 8, 3] and
+/// table [5] with price [1] and kind (3 classes), weighted".
+std::string to_string(const SampleSpec& spec);
+/// "table [5]", "tokens int32 [128]", "kind (3 classes)".
+std::string to_string(const TensorSpec& tensor);
+
+/// Throws Error (input) unless the shape has at least one extent, all extents are positive, and
+/// their product is at most 2^28.
+void check_shape(std::span<const std::int64_t> shape, const std::string& where);
+
+/// Throws Error (input) unless there is an input, all shapes are those of check_shape() (those of
+/// targets may be empty), names are unique, int32 targets are class numbers, and no tensor has
+/// ElementType::bytes, which batches do not hold.
+void check_spec(const SampleSpec& spec, const std::string& where);
+
+}  // namespace lockstep::data

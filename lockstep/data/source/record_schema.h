@@ -1,0 +1,44 @@
+// Which features of tf.train.Example records make a sample, and its shape.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/sample_spec.h"
+#include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/example_decoder.h"
+#include "lockstep/data/source/file_options.h"
+
+namespace lockstep::data {
+
+/// The features of a sample, and its shape.
+struct RecordSchema {
+  std::vector<std::string> features;  ///< as for ExampleDecoder
+  SampleSpec spec;
+  InputKind input = InputKind::floats;
+  std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
+  std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
+  std::vector<std::string> target_names = {};   ///< likewise
+
+  /// Whether only a scan of the labels can determine the number of classes.
+  bool counts_labels() const {
+    return !spec.targets.empty() && spec.targets.front().type == ElementType::int32 &&
+           spec.classes() == 0;
+  }
+};
+
+/// The description of `files` in a dataset.json in their directory, if it lists one of them. Throws
+/// Error (data) if the files belong to parts that do not fit together.
+std::optional<PartDescription> find_description(const std::vector<std::filesystem::path>& files);
+
+/// The schema of records like `record`, from `options`, then `described`, then the record itself.
+/// `where` is its location, for messages. Throws Error (data) for a record that does not match,
+/// Error (input) if an option is required to interpret it.
+RecordSchema find_schema(const TFRecordOptions& options,
+                         const std::optional<PartDescription>& described, std::string_view record,
+                         const std::string& where);
+
+}  // namespace lockstep::data

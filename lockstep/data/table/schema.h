@@ -1,0 +1,124 @@
+// What the columns of a table mean, and the statistics and values learned from a training table.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::data {
+
+/// How numbers are scaled: not at all; to mean 0 and standard deviation 1; or to 0 .. 1. The
+/// statistics are those of the training table.
+enum class ColumnScale { none, standard, minmax };
+ColumnScale parse_scale(std::string_view name);  ///< throws Error (input)
+
+/// What a missing number means.
+struct MissingValues {
+  /// The rules, by their names in missing=.
+  enum class Rule {
+    error,      ///< an error
+    mean,       ///< the mean of the column, as sklearn's SimpleImputer
+    indicator,  ///< the same, and a column with missing numbers has a second feature, 1 or 0
+    value,      ///< `value`
+  };
+  Rule rule = Rule::error;  ///< what is done
+  double value = 0;         ///< of Rule::value
+
+  /// Parses "error", "mean", "indicator" or a number. Throws Error (input).
+  static MissingValues parse(std::string_view text);
+  bool operator==(const MissingValues&) const = default;
+};
+
+/// The part of a date that is the number. days: since 1970-01-01; month: 1 to 12; weekday: 0
+/// (Monday) to 6.
+enum class DatePart { none, days, year, month, weekday };
+
+/// How the number of a category becomes features.
+enum class CategoryOutput {
+  one_hot,    ///< a feature per category, 1 for that of the row, else 0
+  multi_hot,  ///< the same for fields with several values, between `separator`
+  index,      ///< one feature, the number of the category, for an Embedding
+};
+
+/// Features that are made of one column, or of several crossed ones.
+struct TableFeature {
+  /// What the columns have.
+  enum class Kind { numeric, bucketized, categorical, hashed, crossed };
+
+  Kind kind = Kind::numeric;              ///< what the columns have
+  std::vector<std::string> columns = {};  ///< one; of a crossed feature, at least two
+
+  // Of numbers (numeric, bucketized), in this order.
+  DatePart date = DatePart::none;         ///< the field is a date (ISO 8601), not a number
+  MissingValues missing = {};             ///< bucketized: mean is not available
+  std::optional<double> lowest = {};      ///< smaller numbers become this one
+  std::optional<double> highest = {};     ///< larger numbers become this one
+  bool log = false;                       ///< log(1 + x)
+  ColumnScale scale = ColumnScale::none;  ///< (x - offset) / divisor; 0 if the divisor is 0
+  std::vector<double> boundaries = {};    ///< of n + 1 buckets; a bucket includes its lower one
+
+  // Of words.
+  std::vector<std::string> vocabulary = {};  ///< the categories, in the order of their numbers
+  std::int64_t buckets = 0;                  ///< number of hashed or crossed categories
+  bool unknown_column = false;               ///< one more category, for words that are unknown
+  CategoryOutput output = CategoryOutput::one_hot;  ///< how a word becomes features
+  char separator = '|';                             ///< of multi_hot
+
+  // Learned from the training table.
+  bool is_learned = false;     ///< `offset` to `has_indicator`, and `vocabulary`
+  double offset = 0;           ///< the mean, or the smallest number
+  double divisor = 1;          ///< the standard deviation of the population, or the range
+  double fill = 0;             ///< the mean, before it is scaled, for missing numbers
+  bool has_indicator = false;  ///< missing is `indicator`, and numbers were missing
+
+  /// Whether the column has numbers or dates, not words.
+  bool has_numbers() const { return kind == Kind::numeric || kind == Kind::bucketized; }
+  /// Whether the number of the field is what is scaled.
+  bool is_plain() const {
+    return kind == Kind::numeric && date == DatePart::none && !lowest && !highest && !log;
+  }
+  std::int64_t categories() const;  ///< of anything but a numeric feature
+  /// Number of floats of the sample: 1, one more with an indicator, or one per category.
+  std::int64_t width() const;
+  /// Number of floats that are stored for a row: 1, but for multi_hot one per category.
+  std::int64_t stored_width() const;
+  bool operator==(const TableFeature&) const = default;
+};
+
+/// The meaning of a table. Without the names of all columns it is the content of a features file,
+/// of which a CsvSource learns what is not given.
+struct TableSchema {
+  /// Largest number of buckets, and of features.
+  static constexpr std::int64_t kMaxFeatures = 1'000'000;
+
+  std::vector<std::string> columns = {};      ///< of the training table, in the order of the file
+  std::vector<std::string> left_out = {};     ///< columns that are ignored; of a features file
+  std::vector<TableFeature> features = {};    ///< in the order of the sample's
+  std::string label = {};                     ///< the column of classes; empty: there are targets
+  std::vector<std::string> targets = {};      ///< columns of regression targets
+  std::vector<std::string> class_names = {};  ///< by class number; empty: unknown
+  bool labels_are_words = false;              ///< the labels are class names
+  std::int64_t classes = 0;  ///< number of classes; 0: unknown, or there are targets
+
+  /// Throws Error (`input` for a features file, `checkpoint` for a stored schema) that names the
+  /// feature and the key, for anything that to_json() does not write. `where` is for the message.
+  static TableSchema from_file(const std::string& path);
+  /// The same of a schema that to_json() wrote.
+  static TableSchema from_checkpoint(const nlohmann::json& json, const std::string& where);
+  nlohmann::json to_json() const;  ///< what from_checkpoint() reads
+
+  /// Whether samples of both mean the same: statistics may differ in their last digits, as those of
+  /// one table computed on two machines.
+  bool agrees_with(const TableSchema& other) const;
+  /// ", 4 columns standardized"; empty if nothing is scaled.
+  std::string preparation() const;
+  /// "age (mean 33, deviation 12.5), ..." of the first columns that are standardized; empty if none
+  /// is.
+  std::string statistics() const;
+  bool operator==(const TableSchema&) const = default;
+};
+
+}  // namespace lockstep::data

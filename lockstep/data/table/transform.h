@@ -1,0 +1,42 @@
+// How a field of a table becomes features. A row is stored as one float per feature of the schema:
+// its number, or the number of its category; as many as categories for multi_hot.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/data/table/schema.h"
+
+namespace lockstep::data {
+
+/// The stored value of a row that has none of the categories: all its features are 0.
+inline constexpr double kNoCategory = -1;
+
+/// "width", "age missing", "age<18", "color=red", "color unknown", "city#3".
+std::vector<std::string> names_of(const TableFeature& feature);
+
+/// The category of a hashed word, the same on every machine.
+std::int64_t hash_bucket(std::string_view word, std::int64_t buckets);
+/// The part of a date as in 2026-11-24, 2026-11-24T10:30:00Z or 2026-11-24 10:30; nullopt for
+/// anything else. days counts the time of day as a fraction.
+std::optional<double> date_number(std::string_view field, DatePart part);
+
+/// A number before it is scaled: clipped, its logarithm, or its bucket. NaN (missing) stays NaN, or
+/// is kNoCategory. Infinite or NaN for a logarithm that does not exist.
+double prepared(const TableFeature& feature, double number);
+/// Computes scales, means and indicators from the prepared numbers of all rows, `rows` [N, stride],
+/// each feature at its offset; for features that have not learned them. Throws Error (data), which
+/// names `table`, for a column without numbers that requires their mean.
+void learn_statistics(TableSchema& schema, std::span<const double> rows, std::size_t stride,
+                      const std::string& table);
+/// What is stored for a prepared number: scaled and filled in; NaN for one that an indicator
+/// reports.
+float stored_value(const TableFeature& feature, double prepared_number);
+/// Writes the features of one stored row: width() floats from stored_width().
+void expand(const TableFeature& feature, std::span<const float> stored, std::span<float> features);
+
+}  // namespace lockstep::data

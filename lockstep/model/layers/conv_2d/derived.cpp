@@ -1,0 +1,110 @@
+#include "lockstep/model/layers/conv_2d/derived.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/model/layers/json_object.h"
+
+namespace lockstep::model {
+namespace {
+
+// [T, C] as an image of one row.
+Shape one_row(const Shape& shape) { return {1, shape[0], shape[1]}; }
+
+}  // namespace
+
+std::unique_ptr<Operation> DerivedConvolution::compile_cpu(const CompileContext& context,
+                                                           cpu::Context& cpu) const {
+  return convolution(context.inputs.front()).compile_cpu(of_images(context), cpu);
+}
+
+std::unique_ptr<Operation> DerivedConvolution::compile_gpu(const CompileContext& context,
+                                                           cuda::Context& gpu) const {
+  return convolution(context.inputs.front()).compile_gpu(of_images(context), gpu);
+}
+
+std::int64_t DerivedConvolution::flop(const CompileContext& context) const {
+  return convolution(context.inputs.front()).flop(of_images(context));
+}
+
+Shape Conv1D::build(BuildContext& context) const {
+  const Shape& input = context.input();
+  if (input.size() != 2)
+    context.refuse("expected an input [steps, channels]", fmt::format("got {}", to_string(input)));
+  const Shape output = convolution(input).build_on(context, one_row(input), true);
+  return {output[1], output[2]};
+}
+
+Conv2D Conv1D::convolution(const Shape& /*input*/) const {
+  return Conv2D({.filters = options_.filters,
+                 .kernel = {1, options_.kernel},
+                 .strides = {1, options_.strides},
+                 .padding = options_.padding,
+                 .groups = options_.groups,
+                 .use_bias = options_.use_bias,
+                 .initializer = options_.initializer});
+}
+
+CompileContext Conv1D::of_images(const CompileContext& context) const {
+  CompileContext images = context;
+  images.inputs = {one_row(context.inputs.front())};
+  images.output = one_row(context.output);
+  images.reads_network_input = false;  // additional channels are for images
+  return images;
+}
+
+std::shared_ptr<const Layer> Conv1D::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const Conv1D>(Options{.filters = object.count("filters"),
+                                                .kernel = object.count("kernel"),
+                                                .strides = object.count("strides", 1),
+                                                .padding = object.padding("padding"),
+                                                .groups = object.count("groups", 1),
+                                                .use_bias = object.flag("use_bias", true),
+                                                .initializer = object.initializer("initializer")});
+}
+
+void Conv1D::write(nlohmann::json& object) const {
+  object["filters"] = options_.filters;
+  object["kernel"] = options_.kernel;
+  object["strides"] = options_.strides;
+  object["padding"] = to_string(options_.padding);
+  object["groups"] = options_.groups;
+  object["use_bias"] = options_.use_bias;
+  object["initializer"] = to_string(options_.initializer);
+}
+
+Shape DepthwiseConv2D::build(BuildContext& context) const {
+  return context.within_limits(convolution(context.image_input()).build(context));
+}
+
+Conv2D DepthwiseConv2D::convolution(const Shape& input) const {
+  return Conv2D({.filters = input[2] * options_.depth_multiplier,
+                 .kernel = options_.kernel,
+                 .strides = options_.strides,
+                 .padding = options_.padding,
+                 .groups = input[2],
+                 .use_bias = options_.use_bias,
+                 .initializer = options_.initializer});
+}
+
+std::shared_ptr<const Layer> DepthwiseConv2D::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const DepthwiseConv2D>(
+      Options{.kernel = object.extent("kernel"),
+              .strides = object.extent("strides", 1),
+              .padding = object.padding("padding"),
+              .depth_multiplier = object.count("depth_multiplier", 1),
+              .use_bias = object.flag("use_bias", true),
+              .initializer = object.initializer("initializer")});
+}
+
+void DepthwiseConv2D::write(nlohmann::json& object) const {
+  write_extent(object, "kernel", options_.kernel);
+  write_extent(object, "strides", options_.strides);
+  object["padding"] = to_string(options_.padding);
+  object["depth_multiplier"] = options_.depth_multiplier;
+  object["use_bias"] = options_.use_bias;
+  object["initializer"] = to_string(options_.initializer);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,96 @@
+// Convolutions that are computed as a Conv2D with other options or of another shape.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "lockstep/model/layers/conv_2d/conv_2d.h"
+
+namespace lockstep::model {
+
+/// What these convolutions have in common.
+class DerivedConvolution : public BuiltinLayer {
+ public:
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const final;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const final;
+  std::int64_t flop(const CompileContext& context) const final;
+  Traits traits() const final { return {.absorbs_relu = true}; }
+
+ protected:
+  /// The convolution of images that computes it, for inputs of this shape.
+  virtual Conv2D convolution(const Shape& input) const = 0;
+  /// `context` of that convolution.
+  virtual CompileContext of_images(const CompileContext& context) const { return context; }
+};
+
+/// Convolution along the first axis: [T, C] to [T', filters]. Kernel [filters, kernel, C / groups],
+/// bias [filters].
+class Conv1D final : public DerivedConvolution {
+ public:
+  /// Options, as in Keras.
+  struct Options {
+    std::int64_t filters = 0;  ///< output channels; required
+    std::int64_t kernel = 3;   ///< window size in steps
+    std::int64_t strides = 1;  ///< distance between windows in steps
+    /// Valid: windows inside the input; same: zeros at its ends.
+    Padding padding = Padding::valid;
+    /// Channel groups, each with its own filters; must divide input channels and filters.
+    std::int64_t groups = 1;
+    bool use_bias = true;  ///< whether to add a bias to each output channel
+    /// Of the kernel; biases start at 0.
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
+  };
+  /// Sizes are checked when the layer is added to a network.
+  explicit Conv1D(const Options& options) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override { return "conv1d"; }
+  Shape build(BuildContext& context) const override;
+
+ private:
+  Conv2D convolution(const Shape& input) const override;
+  CompileContext of_images(const CompileContext& context) const override;
+
+  Options options_;
+};
+
+/// Convolution of each channel by itself: [H, W, C] to [H', W', C * depth_multiplier]. Kernel
+/// [C * depth_multiplier, kernel_h, kernel_w, 1], bias [C * depth_multiplier].
+class DepthwiseConv2D final : public DerivedConvolution {
+ public:
+  /// Options, as in Keras.
+  struct Options {
+    Extent2D kernel = 3;   ///< window size in pixels
+    Extent2D strides = 1;  ///< distance between windows in pixels
+    /// Valid: windows inside the image; same: zeros at its edges.
+    Padding padding = Padding::valid;
+    std::int64_t depth_multiplier = 1;  ///< filters of each channel
+    bool use_bias = true;               ///< whether to add a bias to each output channel
+    /// Of the kernel; biases start at 0.
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
+  };
+  DepthwiseConv2D() : options_() {}
+  /// Sizes are checked when the layer is added to a network.
+  explicit DepthwiseConv2D(const Options& options) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override { return "depthwise_conv2d"; }
+  Shape build(BuildContext& context) const override;
+
+ private:
+  Conv2D convolution(const Shape& input) const override;
+
+  Options options_;
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,38 @@
+#include "lockstep/model/layers/embedding/embedding.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/model/layers/json_object.h"
+
+namespace lockstep::model {
+
+Shape Embedding::build(BuildContext& context) const {
+  Shape output = context.input();
+  if (options_.vocabulary <= 0 || options_.dimension <= 0)
+    context.refuse("expected a vocabulary and a dimension of at least 1",
+                   fmt::format("got {} and {}", options_.vocabulary, options_.dimension));
+  context.parameter("embeddings", {options_.vocabulary, options_.dimension},
+                    {.kind = Initializer::Kind::uniform, .value = 0.05f});
+  output.push_back(options_.dimension);
+  return output;
+}
+
+EmbeddingSpec Embedding::spec(const CompileContext& context) const {
+  return {.count = context.batch * element_count(context.inputs.front()),
+          .dimension = options_.dimension,
+          .training = context.training};
+}
+
+std::shared_ptr<const Layer> Embedding::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const Embedding>(
+      Options{.vocabulary = object.count("vocabulary"), .dimension = object.count("dimension")});
+}
+
+void Embedding::write(nlohmann::json& object) const {
+  object["vocabulary"] = options_.vocabulary;
+  object["dimension"] = options_.dimension;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,134 @@
+#include "lockstep/model/layers/embedding/kernels.h"
+
+#include <bit>
+
+#include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/elements.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using device::cuda::launch;
+using Key = unsigned long long;  // an index and, below it, its position in the batch
+
+constexpr std::size_t kChunk = 1024;  // keys that a block sorts in shared memory
+constexpr unsigned kSortThreads = kChunk / 2;
+constexpr unsigned kColumns = 32;  // of the rows that a block adds up
+constexpr unsigned kLanes = 8;     // rows that a block reads at the same time
+
+// Whole chunks, and a power of two.
+std::size_t key_count(std::size_t indices) {
+  return std::bit_ceil(indices < kChunk ? kChunk : indices);
+}
+
+template <typename T, int kWidth>
+__global__ void gather(const T* table, const std::int32_t* indices, std::size_t packs,
+                       std::size_t count, T* output) {
+  for (std::size_t i = first_index(); i < count; i += index_stride()) {
+    const std::size_t from = static_cast<std::size_t>(indices[i / packs]) * packs + i % packs;
+    *reinterpret_cast<Stored<T, kWidth>*>(output + i * kWidth) =
+        load_stored<T, kWidth>(table + from * kWidth);
+  }
+}
+
+__global__ void make_keys(const std::int32_t* indices, std::size_t count, Key* keys,
+                          std::size_t keys_count) {
+  for (std::size_t i = first_index(); i < keys_count; i += index_stride())
+    keys[i] = i < count ? static_cast<Key>(indices[i]) << 32 | i : ~Key{0};
+}
+
+// Orders the pair `pair` of keys that are `distance` apart, in a bitonic sort (Batcher, 1968) that
+// has sorted runs of run / 2 keys. `first` is the position of keys[0] among all keys.
+__device__ inline void order_pair(Key* keys, std::size_t first, std::size_t pair, std::size_t run,
+                                  std::size_t distance) {
+  const std::size_t low = 2 * pair - (pair & (distance - 1));
+  const Key a = keys[low];
+  const Key b = keys[low + distance];
+  const bool ascends = ((first + low) & run) == 0;
+  if ((a > b) != ascends) return;
+  keys[low] = b;
+  keys[low + distance] = a;
+}
+
+__global__ void order_pairs(Key* keys, std::size_t count, std::size_t run, std::size_t distance) {
+  for (std::size_t pair = first_index(); pair < count / 2; pair += index_stride())
+    order_pair(keys, 0, pair, run, distance);
+}
+
+// The steps of runs `first_run` to `last_run` whose distances are within a chunk.
+__global__ void sort_chunks(Key* keys, std::size_t first_run, std::size_t last_run) {
+  __shared__ Key chunk[kChunk];
+  const std::size_t first = blockIdx.x * kChunk;
+  for (std::size_t i = threadIdx.x; i < kChunk; i += kSortThreads) chunk[i] = keys[first + i];
+  for (std::size_t run = first_run; run <= last_run; run *= 2)
+    for (std::size_t distance = run < kChunk ? run / 2 : kChunk / 2; distance > 0; distance /= 2) {
+      __syncthreads();
+      order_pair(chunk, first, threadIdx.x, run, distance);
+    }
+  __syncthreads();
+  for (std::size_t i = threadIdx.x; i < kChunk; i += kSortThreads) keys[first + i] = chunk[i];
+}
+
+// A block at the first of equal indices adds up their rows, every lane each kLanes-th, and then the
+// lanes.
+template <typename T>
+__global__ void add_rows(const Key* keys, std::size_t count, const T* rows, std::size_t dimension,
+                         float* sums) {
+  __shared__ float of_lanes[kLanes][kColumns];
+  const std::size_t begin = blockIdx.x;
+  const Key index = keys[begin] >> 32;
+  if (begin > 0 && keys[begin - 1] >> 32 == index) return;
+  const unsigned lane = threadIdx.x / kColumns;
+  const unsigned of_block = threadIdx.x % kColumns;
+  const std::size_t column = static_cast<std::size_t>(blockIdx.y) * kColumns + of_block;
+  float sum = 0;
+  if (column < dimension)
+    for (std::size_t i = begin + lane; i < count && keys[i] >> 32 == index; i += kLanes)
+      sum += widen(rows[(keys[i] & 0xffffffffU) * dimension + column]);
+  of_lanes[lane][of_block] = sum;
+  __syncthreads();
+  if (lane > 0 || column >= dimension) return;
+  for (unsigned other = 1; other < kLanes; ++other) sum += of_lanes[other][of_block];
+  sums[index * dimension + column] = sum;
+}
+
+}  // namespace
+
+void gather_rows(const TensorView& table, std::span<const std::int32_t> indices,
+                 std::int64_t dimension, const TensorView& output, cudaStream_t stream) {
+  with_width(table.type(), dimension,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               const std::size_t count = output.size() / kWidth;
+               launch(gather<T, kWidth>, blocks_for(count), kThreads, stream, data<T>(table),
+                      indices.data(), static_cast<std::size_t>(dimension) / kWidth, count,
+                      data<T>(output));
+             });
+}
+
+std::size_t sum_rows_bytes(std::int64_t count) {
+  return key_count(static_cast<std::size_t>(count)) * sizeof(Key);
+}
+
+void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std::int64_t dimension,
+              std::span<float> sums, std::byte* workspace, cudaStream_t stream) {
+  device::cuda::check(cudaMemsetAsync(sums.data(), 0, sums.size_bytes(), stream), "zeros");
+  auto* const keys = reinterpret_cast<Key*>(workspace);
+  const std::size_t count = key_count(indices.size());
+  const auto chunks = static_cast<unsigned>(count / kChunk);
+  launch(make_keys, blocks_for(count), kThreads, stream, indices.data(), indices.size(), keys,
+         count);
+  launch(sort_chunks, chunks, kSortThreads, stream, keys, std::size_t{2}, kChunk);
+  for (std::size_t run = 2 * kChunk; run <= count; run *= 2) {
+    for (std::size_t distance = run / 2; distance >= kChunk; distance /= 2)
+      launch(order_pairs, blocks_for(count / 2), kThreads, stream, keys, count, run, distance);
+    launch(sort_chunks, chunks, kSortThreads, stream, keys, run, run);
+  }
+  const dim3 blocks(static_cast<unsigned>(indices.size()),
+                    (static_cast<unsigned>(dimension) + kColumns - 1) / kColumns);
+  with_type(rows.type(), [&]<typename T>(T) {
+    launch(add_rows<T>, blocks, kColumns * kLanes, stream, keys, indices.size(), data<T>(rows),
+           static_cast<std::size_t>(dimension), sums.data());
+  });
+}
+
+}  // namespace lockstep::model::cuda

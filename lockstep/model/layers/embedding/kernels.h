@@ -1,0 +1,25 @@
+// Kernels of the rows of a table. All functions return when the work is enqueued on `stream`.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "lockstep/model/tensor.h"
+
+namespace lockstep::model::cuda {
+
+/// output[i] = table[indices[i]], rows of `dimension` elements. All have the type of `table`.
+void gather_rows(const TensorView& table, std::span<const std::int32_t> indices,
+                 std::int64_t dimension, const TensorView& output, cudaStream_t stream);
+
+/// Bytes of workspace for sum_rows() of `count` indices.
+std::size_t sum_rows_bytes(std::int64_t count);
+/// sums[v] = sum of rows[i] over the i with indices[i] = v, 0 without any. The order of the sum
+/// depends on the indices alone: the same bits in every run.
+void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std::int64_t dimension,
+              std::span<float> sums, std::byte* workspace, cudaStream_t stream);
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,62 @@
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/layers/layer_normalization/kernels.h"
+#include "lockstep/model/layers/layer_normalization/layer_normalization.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+class LayerNormalizationOperation final : public Operation {
+ public:
+  LayerNormalizationOperation(Context& context, const LayerNormalizationSpec& spec)
+      : context_(context),
+        spec_(spec),
+        layout_(channel_layout(spec.rows, spec.width, context.options().precision,
+                               context.multiprocessors())),
+        partials_at_(scratch_.add(spec.training ? partial_bytes(layout_) : 0)) {}
+
+  Needs needs() const override {
+    return {.inputs_in_backward = true,
+            .output_in_backward = false,
+            .saved_bytes =
+                spec_.training ? static_cast<std::size_t>(spec_.rows) * sizeof(RowStatistics) : 0,
+            .scratch_bytes = scratch_.bytes()};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    normalize_samples(o.inputs[0], spec_, o.parameters[0].data(), o.parameters[1].data(), o.output,
+                      statistics(o), context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    scale_gradients(o.inputs[0], o.output_gradient, statistics(o), layout_,
+                    part_of(o.scratch, partials_at_), o.parameter_gradients[0].data(),
+                    o.parameter_gradients[1].data(), context_.native());
+    if (!o.input_gradients[0].empty())
+      sample_gradients(o.inputs[0], o.output_gradient, statistics(o), spec_, o.parameters[0].data(),
+                       o.input_gradients[0], context_.native());
+  }
+
+ private:
+  // Null in inference.
+  static RowStatistics* statistics(const Operands& o) {
+    return reinterpret_cast<RowStatistics*>(o.saved.data());
+  }
+
+  Context& context_;
+  LayerNormalizationSpec spec_;
+  ChannelLayout layout_;
+  ScratchPlan scratch_;
+  std::size_t partials_at_;
+};
+
+}  // namespace
+}  // namespace lockstep::model::cuda
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> LayerNormalization::compile_gpu(const CompileContext& context,
+                                                           cuda::Context& gpu) const {
+  return std::make_unique<cuda::LayerNormalizationOperation>(gpu, spec(context));
+}
+
+}  // namespace lockstep::model

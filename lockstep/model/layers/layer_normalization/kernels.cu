@@ -1,0 +1,161 @@
+#include "lockstep/model/layers/layer_normalization/kernels.h"
+
+#include <algorithm>
+
+#include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/channel_reduction.h"
+#include "lockstep/model/cuda/elements.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using device::cuda::launch;
+
+// block_sum() for all threads.
+__device__ inline float sum_for_all(float value) {
+  __shared__ float total;
+  value = block_sum(value);
+  if (threadIdx.x == 0) total = value;
+  __syncthreads();
+  return total;
+}
+
+// A block processes one row at a time.
+template <typename T>
+__global__ void normalize_each_row(const T* input, const float* gamma, const float* beta,
+                                   LayerNormalizationSpec spec, T* output,
+                                   RowStatistics* statistics) {
+  const auto width = static_cast<float>(spec.width);
+  for (std::int64_t row = blockIdx.x; row < spec.rows; row += gridDim.x) {
+    const T* const from = input + row * spec.width;
+    float sum = 0;
+    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) sum += widen(from[i]);
+    const float mean = sum_for_all(sum) / width;
+    float squares = 0;
+    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) {
+      const float centered = widen(from[i]) - mean;
+      squares += centered * centered;
+    }
+    const float inverse = 1 / sqrtf(sum_for_all(squares) / width + spec.epsilon);
+    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
+      output[row * spec.width + i] =
+          narrow<T>((widen(from[i]) - mean) * inverse * gamma[i] + beta[i]);
+    if (threadIdx.x == 0 && statistics != nullptr) statistics[row] = {mean, inverse};
+  }
+}
+
+template <typename T>
+__global__ void gradient_of_each_row(const T* input, const T* output_gradient,
+                                     const RowStatistics* statistics, const float* gamma,
+                                     LayerNormalizationSpec spec, T* input_gradient) {
+  const auto width = static_cast<float>(spec.width);
+  for (std::int64_t row = blockIdx.x; row < spec.rows; row += gridDim.x) {
+    const RowStatistics of_row = statistics[row];
+    const std::int64_t begin = row * spec.width;
+    const auto normalized = [&](std::int64_t i) {
+      return (widen(input[begin + i]) - of_row.mean) * of_row.inverse_deviation;
+    };
+    const auto scaled = [&](std::int64_t i) {
+      return widen(output_gradient[begin + i]) * gamma[i];
+    };
+    float sum = 0;
+    float products = 0;
+    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) {
+      const float g = scaled(i);
+      sum += g;
+      products += g * normalized(i);
+    }
+    const float mean = sum_for_all(sum) / width;
+    const float slope = sum_for_all(products) / width;
+    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
+      input_gradient[begin + i] =
+          narrow<T>((scaled(i) - mean - normalized(i) * slope) * of_row.inverse_deviation);
+  }
+}
+
+// Sums over rows of g and of g * normalized input.
+template <typename T, int kWidth>
+__global__ void __launch_bounds__(kRowThreads, kRowBlocksPerMultiprocessor)
+    scale_gradients_of_rows(const T* input, const T* output_gradient,
+                            const RowStatistics* statistics, ChannelLayout layout, Pair* partials) {
+  struct Row {
+    Stored<T, kWidth> input, gradient;
+    RowStatistics statistics;
+  };
+  const Walk<kWidth> walk(layout);
+  Pair sums[kWidth];
+  if (walk.channel < layout.channels)
+    for_each_row<2>(
+        walk, layout.rows,
+        [&](std::int64_t row) {
+          const std::int64_t at = row * layout.channels + walk.channel;
+          return Row{load_stored<T, kWidth>(input + at),
+                     load_stored<T, kWidth>(output_gradient + at), statistics[row]};
+        },
+        [&](std::int64_t, const Row& row) {
+          const Values<T, kWidth> x = values_of<T, kWidth>(row.input);
+          const Values<T, kWidth> g = values_of<T, kWidth>(row.gradient);
+#pragma unroll
+          for (int i = 0; i < kWidth; ++i) {
+            sums[i].first += g.elements[i];
+            sums[i].second += g.elements[i] * (x.elements[i] - row.statistics.mean) *
+                              row.statistics.inverse_deviation;
+          }
+        });
+  add_lanes<kWidth>(sums, layout, partials);
+}
+
+__global__ void __launch_bounds__(kSumThreads)
+    add_scale_gradients(const Pair* partials, ChannelLayout layout, float* gamma_gradient,
+                        float* beta_gradient) {
+  const WidePair sum = sum_partials(partials, layout);
+  if (!has_sum(layout.channels)) return;
+  beta_gradient[summed_channel()] = static_cast<float>(sum.first);
+  gamma_gradient[summed_channel()] = static_cast<float>(sum.second);
+}
+
+unsigned row_blocks(const LayerNormalizationSpec& spec) {
+  constexpr std::int64_t kMaxBlocks = 4096;
+  return static_cast<unsigned>(std::min(spec.rows, kMaxBlocks));
+}
+
+// Whole warps, no more than a row needs.
+unsigned row_threads(const LayerNormalizationSpec& spec) {
+  const std::int64_t warps = (spec.width + kWarp - 1) / kWarp;
+  return static_cast<unsigned>(std::min<std::int64_t>(warps * kWarp, kThreads));
+}
+
+}  // namespace
+
+void normalize_samples(const TensorView& input, const LayerNormalizationSpec& spec,
+                       const float* gamma, const float* beta, const TensorView& output,
+                       RowStatistics* statistics, cudaStream_t stream) {
+  with_type(input.type(), [&]<typename T>(T) {
+    launch(normalize_each_row<T>, row_blocks(spec), row_threads(spec), stream, data<T>(input),
+           gamma, beta, spec, data<T>(output), statistics);
+  });
+}
+
+void scale_gradients(const TensorView& input, const TensorView& output_gradient,
+                     const RowStatistics* statistics, const ChannelLayout& layout, void* partials,
+                     float* gamma_gradient, float* beta_gradient, cudaStream_t stream) {
+  auto* const pairs = static_cast<Pair*>(partials);
+  with_width(input.type(), layout.channels,
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               launch(scale_gradients_of_rows<T, kWidth>, grid_of(layout), kRowThreads, stream,
+                      data<T>(input), data<T>(output_gradient), statistics, layout, pairs);
+             });
+  launch(add_scale_gradients, sum_blocks(layout.channels), kSumThreads, stream, pairs, layout,
+         gamma_gradient, beta_gradient);
+}
+
+void sample_gradients(const TensorView& input, const TensorView& output_gradient,
+                      const RowStatistics* statistics, const LayerNormalizationSpec& spec,
+                      const float* gamma, const TensorView& input_gradient, cudaStream_t stream) {
+  with_type(input.type(), [&]<typename T>(T) {
+    launch(gradient_of_each_row<T>, row_blocks(spec), row_threads(spec), stream, data<T>(input),
+           data<T>(output_gradient), statistics, gamma, spec, data<T>(input_gradient));
+  });
+}
+
+}  // namespace lockstep::model::cuda

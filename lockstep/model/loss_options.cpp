@@ -1,0 +1,181 @@
+#include "lockstep/model/loss_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::model {
+namespace {
+
+using LossParameters = std::vector<std::pair<std::string_view, float*>>;
+
+template <typename T>
+constexpr bool kIsCustom = std::is_same_v<T, CustomLossPointer>;
+
+template <typename T>
+LossParameters parameters_of(T& loss) {
+  LossParameters all;
+  if constexpr (requires { loss.label_smoothing; })
+    all.emplace_back("label_smoothing", &loss.label_smoothing);
+  if constexpr (requires { loss.delta; }) all.emplace_back("delta", &loss.delta);
+  return all;
+}
+
+/// The losses with names, with their defaults.
+template <typename... Losses>
+std::vector<Loss> named_losses(std::variant<Losses...>* /*type*/) {
+  std::vector<Loss> all;
+  const auto add = [&]<typename T>(T loss) {
+    if constexpr (!kIsCustom<T>) all.emplace_back(loss);
+  };
+  (add(Losses()), ...);
+  return all;
+}
+
+std::vector<Loss> all_losses() { return named_losses(static_cast<Loss*>(nullptr)); }
+
+std::string_view short_name_of(const Loss& loss) {
+  return std::visit(
+      []<typename T>(const T&) -> std::string_view {
+        if constexpr (kIsCustom<T>)
+          return "";
+        else
+          return T::kShortName;
+      },
+      loss);
+}
+
+Loss find_loss(std::string_view name) {
+  std::vector<std::string_view> accepted = loss_names();
+  const std::size_t listed = accepted.size();
+  for (const Loss& loss : all_losses()) {
+    if (name == name_of(loss) || (!name.empty() && name == short_name_of(loss))) return loss;
+    if (!short_name_of(loss).empty()) accepted.push_back(short_name_of(loss));
+  }
+  refuse_name("loss", name, std::span(accepted).first(listed), accepted);
+}
+
+void set_parameter(Loss& loss, std::string_view setting) {
+  const std::size_t equals = std::min(setting.find('='), setting.size());
+  const LossParameters all = loss_parameters(loss);
+  const auto found =
+      std::ranges::find(all, setting.substr(0, equals), &LossParameters::value_type::first);
+  const auto value = parse_number<float>(setting.substr(std::min(equals + 1, setting.size())));
+  if (found == all.end() || !value) {
+    std::vector<std::string> expected;
+    for (const auto& parameter : all) expected.push_back(fmt::format("{}=X", parameter.first));
+    throw Error(ErrorCategory::input, "loss",
+                expected.empty() ? fmt::format("expected no parameter of {}", name_of(loss))
+                                 : fmt::format("expected {} as parameters of {}",
+                                               fmt::join(expected, ","), name_of(loss)),
+                fmt::format("got \"{}\"", setting));
+  }
+  *found->second = *value;
+}
+
+}  // namespace
+
+std::vector<std::string_view> loss_names() {
+  std::vector<std::string_view> names;
+  for (const Loss& loss : all_losses())
+    std::visit(
+        [&]<typename T>(const T&) {
+          if constexpr (!kIsCustom<T>) names.push_back(T::kName);
+        },
+        loss);
+  return names;
+}
+
+Loss parse_loss(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  Loss loss = find_loss(text.substr(0, colon));
+  if (colon == std::string_view::npos) return loss;
+  std::string_view rest = text.substr(colon + 1);
+  for (bool more = true; more;) {
+    const std::size_t comma = rest.find(',');
+    set_parameter(loss, rest.substr(0, comma));
+    more = comma != std::string_view::npos;
+    if (more) rest.remove_prefix(comma + 1);
+  }
+  check_options(loss);
+  return loss;
+}
+
+std::string name_of(const Loss& loss) {
+  return std::visit(
+      []<typename T>(const T& chosen) -> std::string {
+        if constexpr (kIsCustom<T>)
+          return chosen ? chosen->name() : "custom_loss";
+        else
+          return std::string(T::kName);
+      },
+      loss);
+}
+
+std::string to_string(const Loss& loss) {
+  std::string text = name_of(loss);
+  std::ranges::replace(text, '-', '_');
+  std::vector<std::string> values;
+  std::visit(
+      [&]<typename T>(T chosen) {
+        T usual{};
+        const LossParameters defaults = parameters_of(usual);
+        const LossParameters all = parameters_of(chosen);
+        for (std::size_t i = 0; i < all.size(); ++i)
+          if (*all[i].second != *defaults[i].second)
+            values.push_back(fmt::format("{}={}", all[i].first, *all[i].second));
+      },
+      loss);
+  return values.empty() ? text : fmt::format("{}({})", text, fmt::join(values, ", "));
+}
+
+std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss) {
+  return std::visit([](auto& chosen) { return parameters_of(chosen); }, loss);
+}
+
+void check_options(const Loss& loss) {
+  if (const auto* const custom = std::get_if<CustomLossPointer>(&loss); custom && !*custom)
+    throw Error(ErrorCategory::input, "loss", "expected a loss", "got a null pointer");
+  Loss copy = loss;
+  std::string where = name_of(loss);
+  std::ranges::replace(where, '-', '_');
+  for (const auto& [name, value] : loss_parameters(copy)) {
+    if (name == "label_smoothing" && !(*value >= 0 && *value < 1))
+      throw Error(ErrorCategory::input, where, "expected label smoothing from 0 to below 1",
+                  fmt::format("got {}", *value));
+    if (name == "delta" && !(*value > 0 && std::isfinite(*value)))
+      throw Error(ErrorCategory::input, where, "expected delta above 0",
+                  fmt::format("got {}", *value));
+  }
+}
+
+std::int64_t class_count(const Loss& loss, std::int64_t outputs) {
+  const std::string_view activation = activation_of(loss);
+  if (activation == "softmax") return outputs;
+  return activation == "sigmoid" && outputs == 1 ? 2 : 0;
+}
+
+std::string_view activation_of(const Loss& loss) {
+  return std::visit(
+      []<typename T>(const T&) -> std::string_view {
+        if constexpr (kIsCustom<T>)
+          return "";
+        else
+          return T::kActivation;
+      },
+      loss);
+}
+
+void check_runs_on_gpu(const Loss& loss) {
+  if (std::holds_alternative<CustomLossPointer>(loss))
+    throw Error(ErrorCategory::input, name_of(loss), "expected a loss of the library on a GPU",
+                "got a CustomLoss, which runs on the CPU only");
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,34 @@
+#include "lockstep/model/metric_sums.h"
+
+#include <cmath>
+
+namespace lockstep::model {
+
+MetricSums& MetricSums::operator+=(const MetricSums& other) {
+  loss_sum += other.loss_sum;
+  samples += other.samples;
+  correct += other.correct;
+  correct_top5 += other.correct_top5;
+  has_accuracy = has_accuracy || other.has_accuracy;
+  weight_excess += other.weight_excess;
+  return *this;
+}
+
+SummableMetrics::SummableMetrics(std::span<const float, kSize> values)
+    : loss_high(values[0]),
+      loss_low(values[1]),
+      samples(values[2]),
+      correct(values[3]),
+      correct_top5(values[4]),
+      weight_sum(values[5]),
+      non_finite(values[6]) {}
+
+MetricSums SummableMetrics::sums() const {
+  return {.loss_sum = static_cast<double>(loss_high) + static_cast<double>(loss_low),
+          .samples = std::llround(samples),
+          .correct = std::llround(correct),
+          .correct_top5 = std::llround(correct_top5),
+          .weight_excess = static_cast<double>(weight_sum) - static_cast<double>(samples)};
+}
+
+}  // namespace lockstep::model

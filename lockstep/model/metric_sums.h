@@ -1,0 +1,107 @@
+// Metric sums that are exact for any number of replicas: counts are added as integers and divided
+// once at the end.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+
+namespace lockstep::model {
+
+/// Sums over samples. Add the sums of all parts and replicas, then compute the means.
+struct MetricSums {
+  double loss_sum = 0;       ///< sum of per-sample losses, each times the weight of its sample
+  std::int64_t samples = 0;  ///< number of samples
+  /// Samples whose label has the largest output (the first in case of ties).
+  std::int64_t correct = 0;
+  std::int64_t correct_top5 = 0;  ///< samples whose label is among the five largest outputs
+  bool has_accuracy = false;      ///< whether the loss has classes; false for mean squared error
+  /// Sum of the weights of the samples, minus `samples`: 0, without rounding, if all weights are 1.
+  double weight_excess = 0;
+
+  MetricSums& operator+=(const MetricSums& other);  ///< Adds the sums of other samples.
+
+  /// Sum of the weights of the samples.
+  constexpr double weight_sum() const { return static_cast<double>(samples) + weight_excess; }
+  /// Mean loss per sample, by weight; NaN if there are no samples, or if all have weight 0.
+  double loss() const { return mean(loss_sum, weight_sum()); }
+  /// Fraction of the samples whose label has the largest output; NaN if there are no samples.
+  double accuracy() const {
+    return mean(static_cast<double>(correct), static_cast<double>(samples));
+  }
+  /// Fraction of the samples whose label is among the five largest outputs; NaN if there are no
+  /// samples.
+  double top5_accuracy() const {
+    return mean(static_cast<double>(correct_top5), static_cast<double>(samples));
+  }
+
+ private:
+  static double mean(double sum, double weights) {
+    // Not the NaN of a sum, which may have a sign that is printed.
+    return weights > 0 && !std::isnan(sum) ? sum / weights
+                                           : std::numeric_limits<double>::quiet_NaN();
+  }
+};
+
+/// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact. The
+/// loss is stored in two floats and keeps about 7 digits after summation.
+struct SummableMetrics {
+  float loss_high = 0;     ///< sum of losses, rounded to float
+  float loss_low = 0;      ///< rounding error of loss_high
+  float samples = 0;       ///< as in MetricSums
+  float correct = 0;       ///< as in MetricSums
+  float correct_top5 = 0;  ///< as in MetricSums
+  float weight_sum = 0;    ///< as in MetricSums; the same as `samples` if all weights are 1
+  /// Parts whose loss or weights were not finite as a float; their metrics count 0 samples.
+  float non_finite = 0;
+
+  static constexpr std::size_t kSize = 7;  ///< number of floats that write() writes
+
+  /// Converts sums of one part.
+  constexpr explicit SummableMetrics(const MetricSums& sums) {
+    constexpr double kLargest = std::numeric_limits<float>::max();
+    if (!(sums.loss_sum >= -kLargest && sums.loss_sum <= kLargest &&
+          sums.weight_sum() <= kLargest)) {  // also true for NaN
+      non_finite = 1;
+      return;
+    }
+    loss_high = static_cast<float>(sums.loss_sum);
+    loss_low = static_cast<float>(sums.loss_sum - static_cast<double>(loss_high));
+    samples = static_cast<float>(sums.samples);
+    correct = static_cast<float>(sums.correct);
+    correct_top5 = static_cast<float>(sums.correct_top5);
+    weight_sum = static_cast<float>(sums.weight_sum());
+  }
+  /// from the output of write(), or from a sum of several
+  explicit SummableMetrics(std::span<const float, kSize> values);
+
+  /// Writes kSize floats.
+  constexpr void write(float* values) const {
+    values[0] = loss_high;
+    values[1] = loss_low;
+    values[2] = samples;
+    values[3] = correct;
+    values[4] = correct_top5;
+    values[5] = weight_sum;
+    values[6] = non_finite;
+  }
+  /// Whether the losses of all parts, and their sum, are finite. `values` is the output of write().
+  static constexpr bool is_finite(const float* values) {
+    return values[kSize - 1] == 0 && values[0] - values[0] == 0;
+  }
+  /// The factor that turns a gradient over the number of samples into one over the sum of weights:
+  /// 1, without rounding, if all weights are 1; 0 if all are 0. `values` is the sum of the output
+  /// of write() over all replicas.
+  static constexpr float gradient_factor(const float* values) {
+    const float samples = values[2];
+    const float weights = values[5];
+    if (weights == samples) return 1;
+    return weights > 0 ? samples / weights : 0;
+  }
+  /// The sums as MetricSums; has_accuracy is not transferred.
+  MetricSums sums() const;
+};
+
+}  // namespace lockstep::model

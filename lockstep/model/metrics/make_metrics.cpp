@@ -1,0 +1,172 @@
+#include "lockstep/model/metrics/make_metrics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <vector>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+#include "lockstep/model/metrics/auc.h"
+#include "lockstep/model/metrics/classification.h"
+#include "lockstep/model/metrics/outputs.h"
+#include "lockstep/model/metrics/regression.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr std::string_view kWhere = "metrics";
+constexpr std::string_view kTop = "top";
+
+constexpr std::array<std::string_view, 13> kMetricNames = {
+    "accuracy",  "top5",       "precision", "recall", "f1",   "auc", "auc_pr",
+    "confusion", "perplexity", "mae",       "mse",    "rmse", "r2"};
+
+constexpr auto kAverages = enum_names<Average>(
+    {{Average::binary, "binary"}, {Average::macro, "macro"}, {Average::none, "none"}});
+
+[[noreturn]] void refuse_metric(std::string_view expected, std::string_view actual) {
+  throw Error(ErrorCategory::input, kWhere, expected, actual);
+}
+
+/// A metric of a list, "f1:average=macro".
+struct MetricRequest {
+  std::string_view text;
+  std::string_view name;
+  std::string_view option;  // "average"; empty: none
+  std::string_view value;   // "macro"
+
+  /// The value of the only option that the metric has; empty if it is not given.
+  std::string_view value_of(std::string_view only) const {
+    if (!option.empty() && option != only)
+      refuse_metric(only.empty() ? fmt::format("expected no option with {}", name)
+                                 : fmt::format("expected {}:{}=VALUE", name, only),
+                    fmt::format("got \"{}\"", text));
+    return value;
+  }
+};
+
+MetricRequest parse_request(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  MetricRequest request{.text = text, .name = text.substr(0, colon), .option = {}, .value = {}};
+  if (colon == std::string_view::npos) return request;
+  const std::string_view rest = text.substr(colon + 1);
+  const std::size_t equals = rest.find('=');
+  if (equals == std::string_view::npos || equals == 0)
+    refuse_metric(fmt::format("expected {}:OPTION=VALUE", request.name),
+                  fmt::format("got \"{}\"", text));
+  request.option = rest.substr(0, equals);
+  request.value = rest.substr(equals + 1);
+  return request;
+}
+
+/// Creates metrics for outputs of one loss.
+struct MetricFactory {
+  const Loss& loss;
+  ClassReader reader;
+
+  std::shared_ptr<const Metric> make(const MetricRequest& request) const {
+    const std::string_view name = request.name;
+    if (name == "mae" || name == "mse" || name == "rmse" || name == "r2") {
+      request.value_of("");
+      return of_values(name);
+    }
+    const std::optional<std::int64_t> k = name.starts_with(kTop)
+                                              ? parse_number<std::int64_t>(name.substr(kTop.size()))
+                                              : std::nullopt;
+    if (!(k && *k > 0) && std::ranges::find(kMetricNames, name) == kMetricNames.end())
+      refuse_name(kWhere, name, kMetricNames);
+    require_classes(name);
+    if (name.starts_with("auc")) return of_scores(request);
+    if (name == "precision" || name == "recall" || name == "f1") return of_each_class(request);
+    request.value_of("");
+    if (name == "accuracy") return make_top_k(reader, "accuracy", 1);
+    if (name == "confusion") return confusion();
+    if (reader.kind != OutputKind::classes)
+      refuse_metric(fmt::format("expected a loss of several classes with {}", name),
+                    "got " + to_string(loss));
+    return name == "perplexity" ? make_perplexity(reader)
+                                : make_top_k(reader, std::string(name), *k);
+  }
+
+ private:
+  void require_classes(std::string_view name) const {
+    if (reader.kind == OutputKind::values)
+      refuse_metric(fmt::format("expected a loss of classes with {}", name),
+                    "got " + to_string(loss));
+    if (reader.classes() < 2)
+      refuse_metric(fmt::format("expected at least two classes with {}", name),
+                    fmt::format("got {} of {}", counted(reader.width, "output"), to_string(loss)));
+  }
+
+  std::shared_ptr<const Metric> of_values(std::string_view name) const {
+    if (reader.kind != OutputKind::values)
+      refuse_metric(
+          fmt::format("expected a loss of values, such as mean_squared_error, with {}", name),
+          "got " + to_string(loss));
+    if (name == "r2") return make_r2(reader.width);
+    return make_error_metric(name == "mae"   ? ErrorKind::absolute
+                             : name == "mse" ? ErrorKind::squared
+                                             : ErrorKind::root);
+  }
+
+  std::shared_ptr<const Metric> of_scores(const MetricRequest& request) const {
+    if (!reader.has_scores())
+      refuse_metric(fmt::format("expected two classes with {}", request.name),
+                    fmt::format("got {}", reader.classes()));
+    const Curve curve = request.name == "auc" ? Curve::roc : Curve::precision_recall;
+    const std::string_view exact = request.value_of("exact");
+    if (!exact.empty() && exact != "true" && exact != "false")
+      refuse_metric(fmt::format("expected {}:exact=true or false", request.name),
+                    fmt::format("got \"{}\"", request.text));
+    return exact == "true" ? make_exact_auc(reader, curve) : make_auc(reader, curve);
+  }
+
+  std::shared_ptr<const Metric> of_each_class(const MetricRequest& request) const {
+    Average average = reader.classes() == 2 ? Average::binary : Average::macro;
+    if (const std::string_view value = request.value_of("average"); !value.empty())
+      average = kAverages.parse(fmt::format("{} {}:average", kWhere, request.name), value);
+    if (average == Average::binary && reader.classes() > 2)
+      refuse_metric(fmt::format("expected two classes with {}", request.text),
+                    fmt::format("got {}", reader.classes()));
+    return make_class_score(reader,
+                            request.name == "precision" ? ClassScore::precision
+                            : request.name == "recall"  ? ClassScore::recall
+                                                        : ClassScore::f1,
+                            average);
+  }
+
+  std::shared_ptr<const Metric> confusion() const {
+    constexpr std::int64_t kMaxClasses = 2000;  // 32 MB of counts
+    if (reader.classes() > kMaxClasses)
+      refuse_metric(fmt::format("expected at most {} classes with confusion", kMaxClasses),
+                    fmt::format("got {}", reader.classes()));
+    return make_confusion(reader);
+  }
+};
+
+}  // namespace
+
+Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t width) {
+  const MetricFactory factory{.loss = loss, .reader = {.kind = output_kind(loss), .width = width}};
+  Metrics metrics;
+  while (!names.empty()) {
+    const std::size_t comma = names.find(',');
+    const auto metric = factory.make(parse_request(names.substr(0, comma)));
+    for (const auto& other : metrics)
+      if (other->name() == metric->name())
+        refuse_metric("expected each metric once", fmt::format("got {} twice", metric->name()));
+    metrics.push_back(metric);
+    if (comma == std::string_view::npos) break;
+    names.remove_prefix(comma + 1);
+    if (names.empty()) refuse_metric("expected a metric after the last comma", "got none");
+  }
+  return metrics;
+}
+
+std::string metric_names() { return list_names(kMetricNames); }
+
+}  // namespace lockstep::model

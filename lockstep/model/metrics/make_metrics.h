@@ -1,0 +1,32 @@
+// Metrics by name.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "lockstep/model/loss.h"
+#include "lockstep/model/metrics/metric.h"
+
+namespace lockstep::model {
+
+/// The metrics of a list such as "auc,f1:average=macro,confusion,top3", for `width` outputs under
+/// `loss`. Throws Error (input) for a name or an option that does not exist, for a metric that does
+/// not fit the loss or the number of outputs, and for one that is named twice.
+///
+/// | names | options | of |
+/// |---|---|---|
+/// | `accuracy`, `top1`, `top2` … | | classes; `accuracy` of binary logits too |
+/// | `precision`, `recall`, `f1` | `average=binary`, `macro`, `none` | classes |
+/// | `auc`, `auc_pr` | `exact=true` | two classes |
+/// | `confusion`, `perplexity` | | classes |
+/// | `mae`, `mse`, `rmse`, `r2` | | values |
+///
+/// Two classes are one output, the logit of "yes" (binary cross-entropy), or two outputs, the
+/// logits of both (categorical cross-entropy).
+Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t width);
+
+/// "accuracy, top1, top2 …, precision, …", for the text of an option.
+std::string metric_names();
+
+}  // namespace lockstep::model

@@ -1,0 +1,53 @@
+// What the outputs of a network mean under its loss: logits of classes, binary logits, or values.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <vector>
+
+#include "lockstep/model/loss.h"
+
+namespace lockstep::model {
+
+/// How metrics read the outputs [samples, width] of a network.
+enum class OutputKind {
+  classes,  ///< a logit per class (softmax); targets: labels, or a value per class
+  binary,   ///< a logit of "yes" per output (sigmoid); targets: labels or values, yes above 0.5
+  values,   ///< numbers; targets: numbers
+};
+
+/// The kind of outputs that `loss` is for.
+OutputKind output_kind(const Loss& loss);
+
+/// Reads the classes of samples.
+struct ClassReader {
+  OutputKind kind = OutputKind::classes;
+  std::int64_t width = 0;  ///< outputs per sample
+
+  /// Number of classes; "no" and "yes" of binary logits.
+  std::int64_t classes() const { return kind == OutputKind::binary ? 2 : width; }
+  /// Whether a sample has a score for "yes", or for the second of two classes.
+  bool has_scores() const { return classes() == 2; }
+
+  /// The outputs that are classified in `samples` samples: one per sample, or each binary logit.
+  std::int64_t count(std::int64_t samples) const {
+    return kind == OutputKind::binary ? samples * width : samples;
+  }
+  /// The class of classification `i`; -1 if the sample has none, which then does not count.
+  std::int64_t label(const Targets& targets, std::int64_t i) const;
+  /// The class with the largest output, the first in case of ties; for a binary logit, "yes" above
+  /// 0. NaN gives a class other than `label`: a diverged model is never right.
+  std::int64_t predicted(std::span<const float> outputs, std::int64_t i, std::int64_t label) const;
+  /// The logit of the second of two classes: its probability is 1 / (1 + exp(-score)). NaN gives
+  /// the worst score for `label`.
+  double score(std::span<const float> outputs, std::int64_t i, std::int64_t label) const;
+  /// The outputs of sample `i`.
+  std::span<const float> row(std::span<const float> outputs, std::int64_t i) const {
+    return outputs.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
+  }
+};
+
+}  // namespace lockstep::model

@@ -1,0 +1,158 @@
+#include "lockstep/model/targets.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "lockstep/base/error.h"
+
+namespace lockstep::model {
+namespace {
+
+void check_labels(const Loss& loss, std::span<const std::int32_t> labels, std::size_t width) {
+  for (std::size_t i = 0; i < labels.size(); ++i)
+    if (labels[i] < 0 || static_cast<std::size_t>(labels[i]) >= width)
+      throw Error(ErrorCategory::data, to_string(loss),
+                  fmt::format("expected labels 0 .. {} for {} classes", width - 1, width),
+                  fmt::format("sample {} of the batch has label {}", i, labels[i]));
+}
+
+void check_mixing(const Loss& loss, std::size_t samples, std::size_t width,
+                  const Targets& targets) {
+  if (targets.partner_labels.empty() && targets.weights.empty()) return;
+  if (targets.partner_labels.size() != samples || targets.weights.size() != samples)
+    throw Error(
+        ErrorCategory::data, to_string(loss),
+        fmt::format("expected {0} partner labels and {0} weights", samples),
+        fmt::format("got {} and {}", targets.partner_labels.size(), targets.weights.size()));
+  check_labels(loss, targets.partner_labels, width);
+  for (std::size_t i = 0; i < samples; ++i)
+    if (!(targets.weights[i] >= 0 && targets.weights[i] <= 1))
+      throw Error(ErrorCategory::data, to_string(loss), "expected mixup weights from 0 to 1",
+                  fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
+}
+
+void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::size_t width,
+           const Targets& targets) {
+  if (targets.labels.size() != samples)
+    throw Error(ErrorCategory::data, to_string(Loss(loss)),
+                fmt::format("expected {} labels, one for each sample", samples),
+                fmt::format("got {} labels and {} target values", targets.labels.size(),
+                            targets.values.size()));
+  check_labels(Loss(loss), targets.labels, width);
+  check_mixing(Loss(loss), samples, width, targets);
+}
+
+void check_values(const Loss& loss, std::size_t samples, std::size_t width,
+                  const Targets& targets) {
+  if (targets.values.size() != samples * width)
+    throw Error(ErrorCategory::data, to_string(loss),
+                fmt::format("expected {} target values for {} samples of {} outputs",
+                            samples * width, samples, width),
+                fmt::format("got {} target values and {} labels", targets.values.size(),
+                            targets.labels.size()));
+}
+
+void check(const BinaryCrossentropy& loss, std::size_t samples, std::size_t width,
+           const Targets& targets) {
+  if (width != 1 || !targets.values.empty() || targets.labels.size() != samples)
+    return check_values(Loss(loss), samples, width, targets);
+  check_labels(Loss(loss), targets.labels, 2);
+}
+
+void check(const CustomLossPointer& loss, std::size_t samples, std::size_t /*width*/,
+           const Targets& targets) {
+  const bool fits = targets.labels.empty()
+                        ? targets.values.size() % std::max<std::size_t>(samples, 1) == 0
+                        : targets.labels.size() == samples;
+  if (!fits)
+    throw Error(
+        ErrorCategory::data, loss->name(),
+        fmt::format("expected a label, or as many target values, for each of {} samples", samples),
+        fmt::format("got {} target values and {} labels", targets.values.size(),
+                    targets.labels.size()));
+}
+
+template <typename T>
+void check(const T& loss, std::size_t samples, std::size_t width, const Targets& targets) {
+  check_values(Loss(loss), samples, width, targets);
+}
+
+void check_sample_weights(const Loss& loss, std::size_t samples, std::span<const float> weights) {
+  if (weights.empty()) return;
+  if (weights.size() != samples)
+    throw Error(ErrorCategory::data, to_string(loss),
+                fmt::format("expected {} sample weights", samples),
+                fmt::format("got {}", weights.size()));
+  for (std::size_t i = 0; i < samples; ++i)
+    if (!(weights[i] >= 0 && std::isfinite(weights[i])))
+      throw Error(ErrorCategory::data, to_string(loss),
+                  "expected finite sample weights of 0 or more",
+                  fmt::format("sample {} of the batch has {}", i, weights[i]));
+}
+
+}  // namespace
+
+void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
+                   const Targets& targets) {
+  check_options(loss);
+  check_sample_weights(loss, static_cast<std::size_t>(samples), targets.sample_weights);
+  if (!targets.partner_labels.empty() &&
+      !std::holds_alternative<SparseCategoricalCrossentropy>(loss))
+    throw Error(ErrorCategory::data, to_string(loss),
+                "expected sparse_categorical_crossentropy for mixup", "the samples are mixed");
+  std::visit(
+      [&](const auto& chosen) {
+        check(chosen, static_cast<std::size_t>(samples), static_cast<std::size_t>(width), targets);
+      },
+      loss);
+}
+
+void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const float> weights) {
+  if (weights.empty()) return;
+  const std::int64_t classes = class_count(loss, outputs);
+  if (classes == 0)
+    throw Error(ErrorCategory::input, "class-weights", "expected a loss with classes",
+                fmt::format("got {}", to_string(loss)));
+  if (static_cast<std::int64_t>(weights.size()) != classes)
+    throw Error(ErrorCategory::input, "class-weights",
+                fmt::format("expected {} weights, one for each class", classes),
+                fmt::format("got {} weights", weights.size()));
+  for (std::size_t k = 0; k < weights.size(); ++k)
+    if (!(weights[k] >= 0 && std::isfinite(weights[k])))
+      throw Error(ErrorCategory::input, "class-weights", "expected finite weights of 0 or more",
+                  fmt::format("class {} has {}", k, weights[k]));
+}
+
+void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
+                    std::int64_t samples, std::vector<float>& weights) {
+  const auto count = static_cast<std::size_t>(samples);
+  const auto of_label = [&](std::int32_t label) {
+    const auto at = static_cast<std::size_t>(label);
+    return label >= 0 && at < class_weights.size() ? class_weights[at] : 1.0F;
+  };
+  weights.assign(count, 1);
+  if (targets.sample_weights.size() == count)
+    weights.assign(targets.sample_weights.begin(), targets.sample_weights.end());
+  for (std::size_t i = 0; i < count; ++i) {
+    if (targets.labels.size() == count) {
+      float of_class = of_label(targets.labels[i]);
+      if (targets.partner_labels.size() == count && targets.weights.size() == count)
+        of_class = targets.weights[i] * of_class +
+                   (1 - targets.weights[i]) * of_label(targets.partner_labels[i]);
+      weights[i] *= of_class;
+    } else if (class_weights.size() == 2 && targets.values.size() == count) {
+      const float second = targets.values[i];
+      weights[i] *= second * class_weights[1] + (1 - second) * class_weights[0];
+    } else if (targets.values.size() == count * class_weights.size()) {
+      float of_class = 0;
+      for (std::size_t k = 0; k < class_weights.size(); ++k)
+        of_class += targets.values[i * class_weights.size() + k] * class_weights[k];
+      weights[i] *= of_class;
+    }
+  }
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,43 @@
+// The targets of a batch: what a loss compares the outputs with, and the weights of the samples.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "lockstep/model/loss_options.h"
+
+namespace lockstep::model {
+
+/// The expected outputs of a batch. The loss determines which of `labels` and `values` is used.
+struct Targets {
+  std::span<const std::int32_t> labels = {};  ///< [samples], 0 .. outputs-1
+  std::span<const float> values = {};         ///< [samples, outputs]; any width for a CustomLoss
+  /// For samples mixed in pairs (Zhang et al., "mixup", 2018), otherwise empty: the loss is
+  /// `weights` times that of `labels` plus 1 - `weights` times that of the partner labels. Accuracy
+  /// counts `labels` only.
+  std::span<const std::int32_t> partner_labels = {};  ///< [samples]
+  std::span<const float> weights = {};                ///< [samples], 0 to 1
+  /// Factors on the loss and on the gradient of each sample, finite and not negative; empty: all
+  /// are 1. A sample of weight 0 is masked: not even a NaN of it reaches loss or gradient. Accuracy
+  /// counts all samples.
+  std::span<const float> sample_weights = {};  ///< [samples]
+};
+
+/// Throws Error (input) for loss constants out of range. Throws Error (data) unless `targets` fit
+/// outputs [samples, width]: a label in 0 .. width-1 for each sample, or a value for each output;
+/// and unless the sample weights are finite and not negative.
+void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
+                   const Targets& targets);
+
+/// Throws Error (input) unless `weights` is empty, or has a finite weight, not negative, for each
+/// class of a network with `outputs` outputs.
+void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const float> weights);
+
+/// Writes the sample weights of `targets`, each times the weight of its class, to `weights`. A
+/// sample of several classes (mixup, or a distribution as its target) has the mean of their
+/// weights. `class_weights` fits the loss; targets that do not are left to check_targets().
+void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
+                    std::int64_t samples, std::vector<float>& weights);
+
+}  // namespace lockstep::model

@@ -1,0 +1,56 @@
+// Ends a training whose metric no longer improves.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/strategy/callback.h"
+#include "lockstep/strategy/callbacks/monitored_metric.h"
+
+namespace lockstep::strategy {
+
+/// Options of EarlyStopping.
+struct EarlyStoppingOptions {
+  MonitoredMetric metric = {.name = "validation_loss"};  ///< that should improve
+  /// Number of epochs without an improvement after which the training ends; at least 1. With
+  /// FitOptions::validate_every, metrics of the validation count per validation.
+  int patience = 3;
+  double min_delta = 0;  ///< a smaller change is no improvement
+};
+
+/// Parses METRIC[:max|:min][:patience=N,min_delta=X], the value of `--early-stop`. Throws Error
+/// (input).
+EarlyStoppingOptions parse_early_stopping(std::string_view text);
+
+/// Keras's EarlyStopping. The best value and the epochs since then are in the checkpoint. Metrics
+/// are the same on all ranks, so the chief or all ranks may have it.
+class EarlyStopping final : public Callback {
+ public:
+  /// Throws Error (input) for a patience below 1.
+  explicit EarlyStopping(EarlyStoppingOptions options = {});
+
+  /// Throws Error (input) for a metric that this training does not have.
+  void on_train_begin(const TrainBegin& begin) override;
+  void on_epoch_end(const EpochLogs& logs) override;   ///< counts complete epochs
+  void on_validation(const EpochLogs& logs) override;  ///< counts it for a validation metric
+  bool may_stop_at_batches() const override { return false; }
+  std::string name() const override;
+  checkpoint::Configuration state() const override;
+  /// Requests a stop if the patience is already exhausted.
+  void restore(const checkpoint::Configuration& state) override;
+
+  std::optional<double> best() const { return best_; }  ///< best value so far
+
+ private:
+  void observe(const EpochLogs& logs);
+  void stop_if_exhausted();
+
+  EarlyStoppingOptions options_;
+  std::optional<double> best_;
+  std::int64_t best_step_ = 0;  // completed steps then
+  std::int64_t wait_ = 0;       // values since the best one
+};
+
+}  // namespace lockstep::strategy

@@ -1,0 +1,25 @@
+// Values of metrics as text: numbers on a line, tables of classes, confusion matrices.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/model/metrics/metric.h"
+
+namespace lockstep::strategy {
+
+/// A number in at most eight characters, if possible: "0.5000", "12345.6".
+std::string metric_text(double value);
+
+/// The single numbers, "auc 0.9100, f1 0.8800"; empty if there are none.
+std::string metric_line(std::span<const model::MetricValue> values);
+
+/// The other values, at most 80 columns wide; empty if there are none. A number of each class: a
+/// line per class, the ten lowest of more than 20. A confusion matrix: the matrix with the labels
+/// as rows, or, if that is too wide, the ten most frequent confusions. A class without a name has
+/// its number.
+std::string metric_tables(std::span<const model::MetricValue> values,
+                          const std::vector<std::string>& class_names);
+
+}  // namespace lockstep::strategy

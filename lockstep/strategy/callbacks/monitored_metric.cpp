@@ -1,0 +1,134 @@
+#include "lockstep/strategy/callbacks/monitored_metric.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
+
+namespace lockstep::strategy {
+namespace {
+
+constexpr std::string_view kOfValidation = "validation_";
+
+constexpr auto kMinimized =
+    std::to_array<std::string_view>({"loss", "mae", "mse", "rmse", "perplexity"});
+constexpr auto kMaximized = std::to_array<std::string_view>(
+    {"accuracy", "top5_accuracy", "auc", "auc_pr", "f1", "precision", "recall", "r2"});
+
+std::optional<Direction> known_direction(std::string_view name) {
+  if (name.starts_with(kOfValidation)) name.remove_prefix(kOfValidation.size());
+  if (std::ranges::find(kMinimized, name) != kMinimized.end()) return Direction::min;
+  const bool is_top = name.starts_with("top") && parse_number<int>(name.substr(3));  // top5
+  if (is_top || std::ranges::find(kMaximized, name) != kMaximized.end()) return Direction::max;
+  return std::nullopt;
+}
+
+[[noreturn]] void refuse_option(std::string_view option, std::string_view expected,
+                                std::string_view actual) {
+  throw Error(ErrorCategory::input, option, expected, actual);
+}
+
+}  // namespace
+
+std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
+                                      const std::vector<std::string>& further) {
+  std::vector<std::string> names = {"loss"};
+  if (has_accuracy) names.insert(names.end(), {"accuracy", "top5_accuracy"});
+  names.insert(names.end(), further.begin(), further.end());
+  const std::size_t count = names.size();
+  for (std::size_t i = 0; has_validation && i < count; ++i)
+    names.push_back(fmt::format("{}{}", kOfValidation, names[i]));
+  return names;
+}
+
+void MonitoredMetric::check(std::string_view where, std::span<const std::string> names) const {
+  const auto is_named = [this](const std::string& known) {
+    return known == name || known == name + "_accuracy";  // top5 is short for top5_accuracy
+  };
+  if (std::ranges::none_of(names, is_named)) {
+    const bool has_validation = std::ranges::any_of(
+        names, [](const std::string& known) { return known.starts_with(kOfValidation); });
+    if (is_of_validation() && !has_validation)
+      refuse_option(where, fmt::format("expected validation data for {}", name), "there are none");
+    refuse_name(where, name, std::vector<std::string_view>(names.begin(), names.end()));
+  }
+  if (!direction && !known_direction(name))
+    refuse_option(where, fmt::format("expected {}:max or {}:min", name, name),
+                  "the better direction of this metric is not known");
+}
+
+bool MonitoredMetric::improves(std::optional<double> value, std::optional<double> best,
+                               double min_delta) const {
+  if (!value || !std::isfinite(*value)) return false;
+  if (!best) return true;
+  const Direction better = direction ? *direction : known_direction(name).value_or(Direction::min);
+  return better == Direction::max ? *value > *best + min_delta : *value < *best - min_delta;
+}
+
+bool MonitoredMetric::is_of_validation() const { return name.starts_with(kOfValidation); }
+
+std::string MonitoredMetric::text() const {
+  if (!direction) return name;
+  return name + (*direction == Direction::max ? ":max" : ":min");
+}
+
+double MonitoredOption::number(std::string_view option, std::string_view key, double otherwise,
+                               double least) const {
+  const auto found = values.find(key);
+  if (found == values.end()) return otherwise;
+  if (!(found->second >= least))
+    refuse_option(option, fmt::format("expected {} to be at least {}", key, least),
+                  fmt::format("got {}", found->second));
+  return found->second;
+}
+
+int MonitoredOption::count(std::string_view option, std::string_view key, int otherwise,
+                           int least) const {
+  const double value = number(option, key, otherwise, least);
+  constexpr double kMaxCount = 1e9;
+  if (value != std::floor(value) || value > kMaxCount)
+    refuse_option(option, fmt::format("expected {} to be a whole number", key),
+                  fmt::format("got {}", value));
+  return static_cast<int>(value);
+}
+
+MonitoredOption parse_monitored(std::string_view option, std::string_view text,
+                                std::span<const std::string_view> keys) {
+  MonitoredOption parsed;
+  const std::size_t end = std::min(text.find(':'), text.size());
+  parsed.metric.name = text.substr(0, end);
+  if (parsed.metric.name.empty() || end + 1 == text.size())
+    refuse_option(option, "expected METRIC, or METRIC:OPTIONS, such as validation_loss",
+                  fmt::format("got \"{}\"", text));
+  std::vector<std::string_view> words = {"max", "min"};
+  words.insert(words.end(), keys.begin(), keys.end());
+  for (std::size_t begin = end + 1; begin < text.size();) {
+    const std::size_t next = std::min(text.find_first_of(":,", begin), text.size());
+    const std::string_view part = text.substr(begin, next - begin);
+    begin = next + 1;
+    if (part == "max" || part == "min") {
+      parsed.metric.direction = part == "max" ? Direction::max : Direction::min;
+      continue;
+    }
+    const std::size_t equals = std::min(part.find('='), part.size());
+    const std::string_view key = part.substr(0, equals);
+    if (std::ranges::find(keys, key) == keys.end()) refuse_name(option, key, words);
+    const auto value = parse_number<double>(part.substr(std::min(equals + 1, part.size())));
+    if (!value || !std::isfinite(*value))
+      refuse_option(option, fmt::format("expected {} to be a number, as in {}=3", key, key),
+                    fmt::format("got \"{}\"", part));
+    parsed.values[std::string(key)] = *value;
+  }
+  return parsed;
+}
+
+MonitoredMetric parse_keep_best(std::string_view text) {
+  return parse_monitored("--keep-best", text).metric;
+}
+
+}  // namespace lockstep::strategy

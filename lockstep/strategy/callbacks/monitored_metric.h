@@ -1,0 +1,61 @@
+// A metric that a decision of a training depends on, and options that begin with one.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::strategy {
+
+/// The names of metrics in JSON events, those of the validation with the prefix "validation_".
+/// `further`: beside loss, accuracy and top5_accuracy.
+std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
+                                      const std::vector<std::string>& further = {});
+
+/// Which values of a metric are better.
+enum class Direction { min, max };
+
+/// A metric by its name in JSON events, such as "validation_loss".
+struct MonitoredMetric {
+  std::string name = {};  ///< as in JSON events
+  /// nullopt: the known one. Loss, mae, mse, rmse and perplexity are minimized; accuracy, top5 and
+  /// the like, auc, auc_pr, f1, precision, recall and r2 are maximized.
+  std::optional<Direction> direction = {};
+
+  /// Throws Error (input) with `where` unless `names` (metric_names()) has the name, and if the
+  /// direction is neither given nor known.
+  void check(std::string_view where, std::span<const std::string> names) const;
+  /// Whether `value` is better than `best` by more than `min_delta`; the first finite value is. Not
+  /// if there is no value, or NaN. After check().
+  bool improves(std::optional<double> value, std::optional<double> best,
+                double min_delta = 0) const;
+  bool is_of_validation() const;  ///< whether its name begins with "validation_"
+  std::string text() const;       ///< "validation_loss", or "score:max"
+
+  bool operator==(const MonitoredMetric&) const = default;
+};
+
+/// The parts of "METRIC[:max|:min][:key=value,…]".
+struct MonitoredOption {
+  MonitoredMetric metric;                             ///< the first part, with its direction
+  std::map<std::string, double, std::less<>> values;  ///< by key
+
+  /// The value of `key`, at least `least`; `otherwise` if it was not given. Throws Error (input)
+  /// that names `option`.
+  double number(std::string_view option, std::string_view key, double otherwise,
+                double least = 0) const;
+  /// The same for a whole number.
+  int count(std::string_view option, std::string_view key, int otherwise, int least) const;
+};
+
+/// Parses the value of `option`; `keys`: those that it may have. Throws Error (input).
+MonitoredOption parse_monitored(std::string_view option, std::string_view text,
+                                std::span<const std::string_view> keys = {});
+
+/// Parses METRIC[:max|:min], the value of `--keep-best`. Throws Error (input).
+MonitoredMetric parse_keep_best(std::string_view text);
+
+}  // namespace lockstep::strategy

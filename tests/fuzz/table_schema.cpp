@@ -1,0 +1,40 @@
+#include "lockstep/data/table/schema.h"
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/json.h"
+#include "lockstep/data/batch.h"
+#include "lockstep/data/source/csv_source.h"
+#include "tests/fuzz/fuzz.h"
+
+namespace lockstep::fuzz {
+
+void read_untrusted(Bytes bytes) {
+  using data::TableSchema;
+  const std::string text = "a,b,k\n1,red,0\n2020-02-29,x|y,1\n-3,,2\n";
+  const MemoryFile table({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
+  const auto read_as = [&](const data::CsvOptions& options) {
+    const data::CsvSource source(table.path(), options);
+    data::Batch one(source.spec());
+    data::Sample sample = one.sample();
+    for (std::int64_t i = 0; i < source.size(); ++i) source.read(i, sample);
+    source.feature_names();
+  };
+  const MemoryFile file(bytes);
+  tolerate(ErrorCategory::input, [&] {
+    try {
+      read_as({.missing = {data::MissingValues::Rule::mean}, .features = file.path()});
+    } catch (const Error& error) {
+      if (error.category() != ErrorCategory::data) throw;
+    }
+  });
+  tolerate(ErrorCategory::checkpoint, [&] {
+    const auto stored = parse_json(text_of(bytes), ErrorCategory::checkpoint, "state.json");
+    const auto schema =
+        std::make_shared<const TableSchema>(TableSchema::from_checkpoint(stored, "state.json"));
+    read_as({.schema = schema, .may_lack_labels = true});
+  });
+}
+
+}  // namespace lockstep::fuzz
