@@ -16,23 +16,23 @@
 
 namespace lockstep::model {
 
-// `kName` is the name in `--loss` and in checkpoints, `kShortName` another one that is accepted,
-// and `kActivation` what the loss applies to the outputs, which are then logits.
+// With `kActivation` the outputs of the network are logits.
 
 /// Cross-entropy between softmax(logits) and class labels, with label smoothing: the target of the
 /// true class is 1 - s + s/K, of the others s/K (Szegedy et al., CVPR 2016).
 struct SparseCategoricalCrossentropy {
-  static constexpr std::string_view kName = "sparse-categorical-crossentropy";
-  static constexpr std::string_view kShortName = "cross-entropy";
-  static constexpr std::string_view kActivation = "softmax";
+  static constexpr std::string_view kName =
+      "sparse-categorical-crossentropy";                           ///< in `--loss` and checkpoints
+  static constexpr std::string_view kShortName = "cross-entropy";  ///< also accepted
+  static constexpr std::string_view kActivation = "softmax";       ///< applied to the outputs
   float label_smoothing = 0;  ///< part of the target spread over all classes, from 0 to less than 1
 };
 
 /// Mean of the squared differences between the outputs of a sample and its targets.
 struct MeanSquaredError {
-  static constexpr std::string_view kName = "mean-squared-error";
-  static constexpr std::string_view kShortName = "mse";
-  static constexpr std::string_view kActivation = "";
+  static constexpr std::string_view kName = "mean-squared-error";  ///< in `--loss` and checkpoints
+  static constexpr std::string_view kShortName = "mse";            ///< also accepted
+  static constexpr std::string_view kActivation = "";              ///< applied to the outputs
 
   /// The loss of one output; that of a sample is the mean over its outputs.
   constexpr double value(float output, float target) const {
@@ -47,10 +47,10 @@ struct MeanSquaredError {
 /// sample; with one output, the targets may be class labels 0 and 1. Label smoothing moves targets
 /// towards 1/2: t (1 - s) + s/2.
 struct BinaryCrossentropy {
-  static constexpr std::string_view kName = "binary-crossentropy";
-  static constexpr std::string_view kShortName = "bce";
-  static constexpr std::string_view kActivation = "sigmoid";
-  float label_smoothing = 0;  ///< from 0 to less than 1
+  static constexpr std::string_view kName = "binary-crossentropy";  ///< in `--loss` and checkpoints
+  static constexpr std::string_view kShortName = "bce";             ///< also accepted
+  static constexpr std::string_view kActivation = "sigmoid";        ///< applied to the outputs
+  float label_smoothing = 0;                                        ///< from 0 to less than 1
 
   /// The target that is used for `target`.
   constexpr float smoothed(float target) const {
@@ -78,10 +78,11 @@ struct BinaryCrossentropy {
 /// Cross-entropy between softmax(logits) and a distribution over the classes, with label smoothing
 /// as SparseCategoricalCrossentropy.
 struct CategoricalCrossentropy {
-  static constexpr std::string_view kName = "categorical-crossentropy";
-  static constexpr std::string_view kShortName = "cce";
-  static constexpr std::string_view kActivation = "softmax";
-  float label_smoothing = 0;  ///< from 0 to less than 1
+  static constexpr std::string_view kName =
+      "categorical-crossentropy";                             ///< in `--loss` and checkpoints
+  static constexpr std::string_view kShortName = "cce";       ///< also accepted
+  static constexpr std::string_view kActivation = "softmax";  ///< applied to the outputs
+  float label_smoothing = 0;                                  ///< from 0 to less than 1
 
   /// The target that is used for `target`, one of `classes`.
   constexpr float smoothed(float target, float classes) const {
@@ -91,10 +92,11 @@ struct CategoricalCrossentropy {
 
 /// Mean of the absolute differences between the outputs of a sample and its targets.
 struct MeanAbsoluteError {
-  static constexpr std::string_view kName = "mean-absolute-error";
-  static constexpr std::string_view kShortName = "mae";
-  static constexpr std::string_view kActivation = "";
+  static constexpr std::string_view kName = "mean-absolute-error";  ///< in `--loss` and checkpoints
+  static constexpr std::string_view kShortName = "mae";             ///< also accepted
+  static constexpr std::string_view kActivation = "";               ///< applied to the outputs
 
+  /// |output - target|
   constexpr double value(float output, float target) const {
     return static_cast<double>(output > target ? output - target : target - output);
   }
@@ -108,16 +110,18 @@ struct MeanAbsoluteError {
 /// Quadratic for differences up to delta and linear above: d^2 / 2, or delta (|d| - delta / 2);
 /// mean over the outputs of a sample (Huber, 1964).
 struct Huber {
-  static constexpr std::string_view kName = "huber";
-  static constexpr std::string_view kShortName = "";
-  static constexpr std::string_view kActivation = "";
-  float delta = 1;  ///< above 0
+  static constexpr std::string_view kName = "huber";   ///< in `--loss` and checkpoints
+  static constexpr std::string_view kShortName = "";   ///< also accepted
+  static constexpr std::string_view kActivation = "";  ///< applied to the outputs
+  float delta = 1;                                     ///< above 0
 
+  /// The loss of one output.
   constexpr double value(float output, float target) const {
     const auto size = static_cast<double>(output > target ? output - target : target - output);
     const auto limit = static_cast<double>(delta);
     return size <= limit ? size * size / 2 : limit * (size - limit / 2);
   }
+  /// The difference, at most delta.
   constexpr float derivative(float output, float target) const {
     const float difference = output - target;
     return difference > delta ? delta : difference < -delta ? -delta : difference;
@@ -149,6 +153,7 @@ class CustomLoss {
   virtual void gradient(std::span<const float> outputs, const SampleTargets& targets,
                         std::span<float> gradient) const = 0;
 };
+/// Shared by all replicas.
 using CustomLossPointer = std::shared_ptr<const CustomLoss>;
 
 /// The loss that training minimizes. Those of the library are in the order in which help texts and

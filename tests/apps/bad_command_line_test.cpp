@@ -94,7 +94,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "mean --output x.safetensors?)"},
         Refusal{"beginning_of_an_option", kTrain + "--val x", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
-                "--help` lists them), got \"--val\" (did you mean --validation-data?)"},
+                "--help` lists them), got \"--val\" (did you mean --validation-data or "
+                "--validate-every?)"},
         Refusal{"long_beginning_of_an_option", kTrain + "--optim=sgd", 2,
                 "command line] expected an option or command of lockstep train (`lockstep train "
                 "--help` lists them), got \"--optim\" (did you mean --optimizer?)"},

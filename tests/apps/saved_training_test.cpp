@@ -127,7 +127,7 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const Result resumed = run_lockstep(
       "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
       directory("words") + data + "&scale=none");
-  EXPECT_THAT(resumed.errors, HasSubstr("expected the sample preparation of " + directory()));
+  EXPECT_THAT(resumed.errors, HasSubstr("expected the sample preparation of " + directory("words")));
 }
 
 /// Images of one gray pixel, `count` for each class.

@@ -49,7 +49,7 @@ struct LayerNormalizationSpec {
 
 /// Of one row, kept from forward to backward.
 struct RowStatistics {
-  float mean = 0;
+  float mean = 0;               ///< of its elements
   float inverse_deviation = 0;  ///< 1 / sqrt(variance + epsilon)
 };
 
