@@ -83,6 +83,7 @@ using strategy::History;
 using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
+using strategy::NameMap;
 using strategy::OneDeviceStrategy;
 using strategy::Predictions;
 using strategy::Pretrained;

@@ -242,6 +242,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --checkpoint-dir with --resume require; it was not given"},
         Refusal{"reset_head_without_weights", kTrain + "--reset-head", 2,
                 "command line] expected --init-from with --reset-head; it was not given"},
+        Refusal{"partial_without_weights", kTrain + "--partial", 2,
+                "command line] expected --init-from with --partial; it was not given"},
+        Refusal{"map_of_names_without_a_new_one", kTrain + "--init-from x --map backbone.*", 2,
+                "init-from] expected a map of names OLD=NEW, with one * in both or in none, got "
+                "\"backbone.*=\""},
         Refusal{"weights_that_are_not_there", kTrain + "--init-from nowhere.safetensors", 3,
                 "nowhere.safetensors] "},
         Refusal{"unknown_resume", kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},

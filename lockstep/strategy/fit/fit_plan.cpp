@@ -74,9 +74,13 @@ std::string FitPlan::describe() const {
   if (const auto allowed = dataset.bad_records_allowed())
     plan += fmt::format(", up to {} bad records", *allowed);
   if (validation) plan += fmt::format(", validation on {}", describe_plan(*validation));
-  if (fit.pretrained)
-    plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
-                        fit.pretrained->reset_head ? " without the head" : "");
+  if (fit.pretrained) {
+    plan += fmt::format(", weights of {}{}{}", fit.pretrained->path.string(),
+                        fit.pretrained->reset_head ? " without the head" : "",
+                        fit.pretrained->partial ? " that fit" : "");
+    for (const NameMap& rule : fit.pretrained->map)
+      plan += fmt::format(", {} as {}", rule.from, rule.to);
+  }
   if (!fit.profile.empty()) plan += ", a profile";
   if (!saving.directory.empty())
     plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
