@@ -68,7 +68,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"files", "PATH"},
     {"fused-statistics", "measure|never"},
     {"host", "NAME"},
-    {"images", "none|cifar10|imagenet"},
+    {"images", "NAME|STEPS"},
     {"index-dir", "DIR"},
     {"init-from", "PATH"},
     {"input", "PATH"},

@@ -97,9 +97,7 @@ model::Network ModelSource::make() const {
   return model::network_from_json(description, name, {.input = input_shape, .classes = outputs});
 }
 
-nlohmann::json ModelSource::to_json() const {
-  return {{"name", name}, {"images", to_string(images)}};
-}
+nlohmann::json ModelSource::to_json() const { return {{"name", name}, {"images", images}}; }
 
 ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                                           const std::string& where) {
@@ -124,7 +122,7 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 }
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const LossChoice& loss, ImagePreparation images) {
+                         const LossChoice& loss, const std::string& images) {
   ModelSource source{.name = name,
                      .description = {},
                      .input_shape = spec.shape,

@@ -136,7 +136,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss,
-                                          arguments.data.images.value_or(ImagePreparation::none));
+                                          arguments.data.images.value_or(kImagesAsStored));
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);

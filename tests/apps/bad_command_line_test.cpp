@@ -162,10 +162,20 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"weight_decay_below_0", kTrain + "--weight-decay -0.5", 2,
                 "command line] expected --weight-decay to be at least 0, got -0.5"},
         Refusal{"size_of_images", kTrain + "--images 32x32", 2,
-                "images] expected none, cifar10 or imagenet (imagenet resizes images to 224x224, "
-                "the others keep their size), got \"32x32\""},
+                "images] expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
+                "random-crop=160,flip,normalize=imagenet, got \"32x32\""},
         Refusal{"unknown_recipe_for_images", kTrain + "--images cifar", 2,
-                "images] expected none, cifar10 or imagenet, got \"cifar\""},
+                "images] expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
+                "random-crop=160,flip,normalize=imagenet, got \"cifar\""},
+        Refusal{"unknown_size_for_images", kTrain + "--images imagenet:small", 2,
+                "images] expected imagenet:SIZE with a size in pixels, got \"imagenet:small\""},
+        Refusal{
+            "unknown_step_for_images", kTrain + "--images resize=64,flp", 2,
+            "images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
+            "color, normalize, cutout or erase, got \"flp\" (did you mean flip?)"},
+        Refusal{
+            "size_for_other_images", kTrain + "--image-size 48 --images cifar10", 2,
+            "command line] expected --images imagenet, or none, with --image-size, got cifar10"},
         Refusal{"recipe_for_numbers", kTrain + "--images cifar10", 2,
                 "images] expected image records; the records of 1003 synthetic samples of 8x8x1 "
                 "are not images"},

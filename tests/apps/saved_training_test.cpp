@@ -83,6 +83,27 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
 }
 
+TEST_F(Saved, RemembersTheStepsOfItsImages) {
+  const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
+  const std::string training = "--images random-crop=16,flip,normalize=cifar10,erase";
+  for (const char* evaluation : {"", "/resize=20,crop=16"}) {
+    const std::string steps = training + evaluation;
+    const std::string run = directory(steps.size() == training.size() ? "derived" : "given");
+    const Result trained =
+        run_lockstep("train --model mlp --epochs 1 --checkpoint-dir " + run + images + steps);
+    ASSERT_EQ(trained.status, 0) << trained.errors;
+    EXPECT_THAT(trained.output, HasSubstr(", images random-crop=16,flip,normalize=cifar10,erase"));
+    const auto evaluated = [&](const std::string& options) -> double {
+      return run_lockstep("evaluate --json --checkpoint " + run + images + options)
+          .event("evaluate")["loss"];
+    };
+    EXPECT_EQ(evaluated(""), evaluated(steps));
+    EXPECT_EQ(evaluated("") == evaluated("--images resize=20,crop=16"), *evaluation != '\0');
+    EXPECT_EQ(evaluated("") == evaluated("--images resize=18,crop=16,normalize=cifar10"),
+              *evaluation == '\0');
+  }
+}
+
 TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const std::filesystem::path table = directory("table.csv");
   std::ofstream(table) << "size,color,kind\n1,red,plum\n2,green,apple\n3,red,plum\n4,green,apple\n";
@@ -569,7 +590,7 @@ TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
       "loss": "sparse-categorical-crossentropy",
       "label_smoothing": 0}})");
   const ModelSource by_name = ModelSource::of_configuration(configuration, "state.json");
-  EXPECT_EQ(by_name.images, ImagePreparation::cifar10);
+  EXPECT_EQ(by_name.images, "cifar10");
   EXPECT_FALSE(by_name.test_images.has_value());
   EXPECT_EQ(by_name.mapped, "");
   const auto recipe = data::ImageRecipe::parse("imagenet-test", 96, 96);
