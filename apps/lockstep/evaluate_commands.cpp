@@ -25,6 +25,7 @@
 #include "lockstep/checkpoint/files.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
@@ -39,6 +40,7 @@ struct RestoredArguments {
   PlaceArguments place;
   OutputArguments output;
   model::Precision precision = model::Precision::float32;
+  bool embeddings = false;  // without the last layer
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -104,6 +106,18 @@ void warn_of_maps(const job::Session& session, const ModelSource& source) {
       source.mapped);
 }
 
+/// A trainer with the weights of the checkpoint `from`, whose network is that of `whole` without
+/// its last layer. Collective.
+std::unique_ptr<strategy::Trainer> without_head(strategy::Strategy& strategy,
+                                                const strategy::Trainer& whole,
+                                                const std::filesystem::path& from) {
+  auto trainer = std::make_unique<strategy::Trainer>(
+      strategy, zoo::features_of(whole.network()),
+      strategy::TrainerOptions{.precision = whole.options().precision});
+  trainer->initialize_from({.path = from, .partial = true});
+  return trainer;
+}
+
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
 Restored restore(job::Session& session, const RestoredArguments& arguments) {
   const PlaceArguments& place = arguments.place;
@@ -118,6 +132,11 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
   data::Dataset dataset = open_test_data(arguments.data, source, !names.classes.empty());
   warn_of_maps(session, source);
+  if (arguments.embeddings) {
+    strategy::check_same_features(dataset, names);
+    names.targets.clear();
+    trainer = without_head(*strategy, *trainer, checkpoint.path);
+  }
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
@@ -335,8 +354,8 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, output.json,
-                 model::element_count(restored.trainer->network().output_shape()), classes,
-                 restored.names);
+                 model::element_count(restored.trainer->network().output_shape()),
+                 classes && !arguments.restored.embeddings, restored.names);
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
@@ -375,6 +394,10 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
                    "(CSV, or JSON with --json): one line per record, in the order of the "
                    "data set")
       ->type_name("FILE")
+      ->group(kCommonOptions);
+  command
+      ->add_flag("--embeddings", arguments->restored.embeddings,
+                 "Write what the last layer with parameters reads, instead of predictions")
       ->group(kCommonOptions);
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {

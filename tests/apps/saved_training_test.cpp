@@ -32,6 +32,7 @@ using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class Saved : public ::testing::Test {
  protected:
@@ -81,6 +82,24 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
       HasSubstr(
           "(\", images cifar10-train\"), got \"\"; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
+}
+
+TEST_F(Saved, GivesEmbeddings) {
+  const std::string data = " --data synthetic:4x4x1:3:30 --global-batch 7 ";
+  ASSERT_EQ(
+      run_lockstep("train --model mlp:5 --quiet --checkpoint-dir " + directory() + data).status, 0);
+  const Result result =
+      run_lockstep("predict --embeddings --output - --checkpoint " + directory() + data);
+  EXPECT_THAT(result.output, StartsWith("record,output_0,output_1,output_2,output_3,output_4\n0,"));
+  EXPECT_EQ(std::ranges::count(result.output, '\n'), 31);
+  EXPECT_THAT(result.errors, HasSubstr("taken                        2  dense/kernel, dense/bias"));
+  ASSERT_EQ(
+      run_lockstep("train --model linear --quiet --checkpoint-dir " + directory("l") + data).status,
+      0);
+  const Result refused =
+      run_lockstep("predict --embeddings --output - --checkpoint " + directory("l") + data);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("[features] expected a network of layers with parameters"));
 }
 
 TEST_F(Saved, RemembersTheStepsOfItsImages) {
