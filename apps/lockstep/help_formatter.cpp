@@ -81,7 +81,7 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"loss-scale", "none|X|dynamic|auto"},
     {"lr-scaling", "none|linear|sqrt"},
     {"lr-schedule", "NAME"},
-    {"map", "OLD=NEW"},
+    {"map", "OLD=NEW[,OLD=NEW...]"},
     {"max-bytes", "BYTES"},
     {"meet", "HOST:PORT"},
     {"min-bytes", "BYTES"},

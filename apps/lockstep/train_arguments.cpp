@@ -128,7 +128,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
           "'backbone.*=*', where * is any text. May be given several times; the first that matches "
           "counts")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+      ->allow_extra_args(false)
+      ->delimiter(',');
   add_parsed(command, "--loss", a.loss.kind, parse_loss, "sparse-categorical-crossentropy",
              "Loss function: sparse-categorical-crossentropy or mean-squared-error");
   add_between(command, "--label-smoothing", a.loss.label_smoothing, 0.0, 1.0,
