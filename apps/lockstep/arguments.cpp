@@ -162,7 +162,8 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
       ->group(group);
   const auto set_size = [&images = arguments.images](const int& size) {
     require_at_least("--image-size", size, 1);
-    if (images && *images != "imagenet")
+    // A configuration file sets it twice: where it is checked, and with the command line.
+    if (images && !images->starts_with("imagenet"))
       throw Error(ErrorCategory::input, "command line",
                   "expected --images imagenet, or none, with --image-size", "got " + *images);
     images = parse_images(fmt::format("imagenet:{}", size));

@@ -121,6 +121,9 @@ TEST_F(Saved, RemembersTheStepsOfItsImages) {
     EXPECT_EQ(evaluated("") == evaluated("--images resize=18,crop=16,normalize=cifar10"),
               *evaluation == '\0');
   }
+  std::ofstream(directory("options.ini")) << "image-size=16\nepochs=1\nmodel=\"mlp\"\n";
+  EXPECT_THAT(run_lockstep("train --config " + directory("options.ini") + images).output,
+              HasSubstr(", images imagenet-train, 16x16x3"));
 }
 
 TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
