@@ -122,6 +122,7 @@ using strategy::LearningRate;
 using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
+using strategy::NameMap;
 using strategy::OneDeviceStrategy;
 using strategy::ParameterGroup;
 using strategy::Predictions;

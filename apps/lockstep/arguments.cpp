@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,7 @@
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/image/recipe.h"
 #include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/model/metrics/make_metrics.h"
@@ -57,9 +59,31 @@ void require_given(const char* option, const std::string& value) {
 
 namespace {
 
-constexpr auto kImages = enum_names<ImagePreparation>({{ImagePreparation::none, "none"},
-                                                       {ImagePreparation::cifar10, "cifar10"},
-                                                       {ImagePreparation::imagenet, "imagenet"}});
+/// The recipe of --images, which is not none, for the part "train" or "test". Throws Error (input).
+data::ImageRecipe recipe_for(std::string_view images, const std::string& part) {
+  const std::size_t colon = std::min(images.find(':'), images.size());
+  const std::string_view name = images.substr(0, colon);
+  if (name == "cifar10" || name == "imagenet") {
+    const int size = parse_number<int>(images.substr(std::min(colon + 1, images.size())))
+                         .value_or(colon == images.size() ? 0 : -1);
+    const bool is_valid = size > 0 || colon == images.size();
+    if (!is_valid)
+      throw Error(ErrorCategory::input, "images", "expected imagenet:SIZE with a size in pixels",
+                  fmt::format("got \"{}\"", images));
+    auto recipe = data::ImageRecipe::parse(fmt::format("{}-{}", name, part), size, size);
+    recipe.check();
+    return recipe;
+  }
+  if (!data::ImageRecipe::begins_with_step(images) &&
+      images.find_first_of(",=/") == std::string_view::npos)
+    throw Error(
+        ErrorCategory::input, "images",
+        "expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
+        "random-crop=160,flip,normalize=imagenet",
+        got_name(images, std::array<std::string_view, 3>{kImagesAsStored, "cifar10", "imagenet"}));
+  const auto recipe = data::ImageRecipe::parse(images);
+  return part == "train" ? recipe : recipe.for_test();
+}
 
 /// Reads "28x28x1". Throws Error (input).
 std::vector<std::int64_t> parse_shape(const std::string& text) {
@@ -80,17 +104,11 @@ std::vector<std::int64_t> parse_shape(const std::string& text) {
 
 }  // namespace
 
-ImagePreparation parse_images(std::string_view name) {
-  if (!name.empty() && name.front() >= '0' && name.front() <= '9')
-    throw Error(
-        ErrorCategory::input, "images",
-        "expected none, cifar10 or imagenet (imagenet resizes images to 224x224, the others "
-        "keep their size)",
-        fmt::format("got \"{}\"", name));
-  return kImages.parse("images", name);
+std::string parse_images(std::string_view images) {
+  if (images != kImagesAsStored)
+    for (const char* part : {"train", "test"}) recipe_for(images, part);
+  return std::string(images);
 }
-
-std::string to_string(ImagePreparation images) { return std::string(kImages.name(images)); }
 
 void add_feature_options(CLI::App& command, data::TFRecordOptions& options) {
   const char* group = "Data";
@@ -138,9 +156,21 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
   add_feature_options(command, tfrecord);
   add_parsed(command, "--images", arguments.images, parse_images,
              "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
-             "training, random crops after padding by 4 pixels, and flips); imagenet (224x224, "
-             "normalized; in training, random resized crops and flips). Default: none, or for a "
-             "checkpoint as in its training")
+             "training, random crops after padding by 4 pixels, and flips); imagenet (224x224, or "
+             "imagenet:SIZE; normalized; in training, random resized crops and flips); or steps, "
+             "such as random-crop=160,flip,color=0.4,normalize=imagenet,erase (docs/data.md). "
+             "Default: none, or for a checkpoint as in its training")
+      ->group(group);
+  const auto set_size = [&images = arguments.images](const int& size) {
+    require_at_least("--image-size", size, 1);
+    // A configuration file sets it twice: where it is checked, and with the command line.
+    if (images && !images->starts_with("imagenet"))
+      throw Error(ErrorCategory::input, "command line",
+                  "expected --images imagenet, or none, with --image-size", "got " + *images);
+    images = parse_images(fmt::format("imagenet:{}", size));
+  };
+  add_assigned<int>(command, "--image-size", set_size,
+                    "Height and width of images for --images imagenet, which it implies")
       ->group(group);
   add_at_least(command, "--global-batch,--batch-size", arguments.global_batch, 1,
                "Number of samples per step over all replicas")
@@ -252,10 +282,9 @@ std::vector<allreduce::Route> parse_routes(const std::string& list) {
   return routes;
 }
 
-data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images,
+data::Dataset prepared(const data::Dataset& dataset, const std::string& images,
                        const std::string& part) {
-  if (images == ImagePreparation::none) return dataset;
-  return dataset.images(data::ImageRecipe::parse(fmt::format("{}-{}", kImages.name(images), part)));
+  return images == kImagesAsStored ? dataset : dataset.images(recipe_for(images, part));
 }
 
 namespace {
@@ -288,7 +317,7 @@ data::Dataset open_dataset(const DataArguments& arguments, const std::string& sp
   options.seed = seed;
   options.tfrecord.skip_damage = arguments.bad_records.has_value();
   data::enable_mapped_files();  // not earlier: Open MPI warns about signal handlers that it finds
-  const ImagePreparation images = arguments.images.value_or(ImagePreparation::none);
+  const std::string images = arguments.images.value_or(kImagesAsStored);
   const data::Dataset opened = data::open_data(spec, options);
   require_features_used(spec, options.tfrecord, opened);
   require_table(spec, options, opened);

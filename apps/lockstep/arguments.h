@@ -89,17 +89,17 @@ CLI::Option* add_seed(CLI::App& command, std::uint64_t& value, const std::string
 /// The group of options that the help of a command lists first. add_data_options() begins it.
 inline constexpr const char* kCommonOptions = "Common options";
 
-/// How images are prepared: `--images none|cifar10|imagenet`.
-enum class ImagePreparation { none, cifar10, imagenet };
-/// Throws Error (input) that lists the names.
-ImagePreparation parse_images(std::string_view name);
-std::string to_string(ImagePreparation images);  ///< the name that parse_images() accepts
+/// How images are prepared when no option says it.
+inline constexpr const char* kImagesAsStored = "none";
+/// Checks the value of --images: none, cifar10, imagenet, imagenet:SIZE or steps
+/// (data::ImageRecipe::parse). Throws Error (input).
+std::string parse_images(std::string_view images);
 
 /// Which records, and how they are read.
 struct DataArguments {
-  std::string data;            ///< of --data
-  data::DataSpecOptions open;  ///< without the part and the seed, which open_dataset() sets
-  std::optional<ImagePreparation> images;  ///< nullopt: as the model was trained, else none
+  std::string data;                   ///< of --data
+  data::DataSpecOptions open;         ///< without the part and the seed, which open_dataset() sets
+  std::optional<std::string> images;  ///< nullopt: as the model was trained, else none
   /// Number of unreadable training records to skip; nullopt: fail.
   std::optional<std::int64_t> bad_records;
   std::int64_t global_batch = 64;
@@ -149,7 +149,7 @@ void require_given(const char* option, const std::string& value);
 
 /// `dataset` with images prepared for the part "train" or "test". Throws Error (input) if it has
 /// none.
-data::Dataset prepared(const data::Dataset& dataset, ImagePreparation images,
+data::Dataset prepared(const data::Dataset& dataset, const std::string& images,
                        const std::string& part);
 
 /// Opens the data set `spec`, not batched. `part` ("train" or "test") is used if `spec` names none,

@@ -200,7 +200,7 @@ class DataBenchmark {
   /// A data set over `source` with the same preprocessing.
   data::Dataset over(std::shared_ptr<const data::RecordSource> source) const {
     const data::Dataset stored = data::Dataset::from_source(std::move(source));
-    return prepared(stored, options_.data.images.value_or(ImagePreparation::none), "train");
+    return prepared(stored, options_.data.images.value_or(kImagesAsStored), "train");
   }
 
   void add(const char* stage, const data::Dataset& dataset, int threads, bool once = false) {

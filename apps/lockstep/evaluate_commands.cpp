@@ -27,6 +27,7 @@
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/metric_text.h"
 #include "lockstep/strategy/evaluation.h"
@@ -43,7 +44,8 @@ struct RestoredArguments {
   PlaceArguments place;
   OutputArguments output;
   model::Precision precision = model::Precision::float32;
-  std::string metrics;  ///< of evaluate
+  std::string metrics;      ///< of evaluate
+  bool embeddings = false;  // without the last layer
 };
 
 /// A trained model on its replicas, and the batched data set in record order.
@@ -123,6 +125,18 @@ void warn_of_unscaled(const job::Session& session, const strategy::DataNames& na
       preparation.substr(2), dataset.description());
 }
 
+/// A trainer with the weights of the checkpoint `from`, whose network is that of `whole` without
+/// its last layer. Collective.
+std::unique_ptr<strategy::Trainer> without_head(strategy::Strategy& strategy,
+                                                const strategy::Trainer& whole,
+                                                const std::filesystem::path& from) {
+  auto trainer = std::make_unique<strategy::Trainer>(
+      strategy, zoo::features_of(whole.network()),
+      strategy::TrainerOptions{.precision = whole.options().precision});
+  trainer->initialize_from({.path = from, .partial = true});
+  return trainer;
+}
+
 /// Loads the checkpoint and opens the data set. Throws Error. Collective.
 Restored restore(job::Session& session, const RestoredArguments& arguments) {
   const PlaceArguments& place = arguments.place;
@@ -145,6 +159,11 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   data::Dataset dataset = open_test_data(data, source, names);
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);
+  if (arguments.embeddings) {
+    strategy::check_same_features(dataset, names);
+    names.targets.clear();
+    trainer = without_head(*strategy, *trainer, checkpoint.path);
+  }
   return {std::move(strategy), std::move(source),     std::move(dataset),
           std::move(trainer),  std::move(checkpoint), std::move(names)};
 }
@@ -367,8 +386,8 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   std::optional<PredictionFile> file;
   if (session.is_chief())
     file.emplace(arguments.output, output.json,
-                 model::element_count(restored.trainer->network().output_shape()), classes,
-                 restored.names);
+                 model::element_count(restored.trainer->network().output_shape()),
+                 classes && !arguments.restored.embeddings, restored.names);
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
@@ -408,6 +427,10 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
                    "(CSV, or JSON with --json): one line per record, in the order of the "
                    "data set")
       ->type_name("FILE")
+      ->group(kCommonOptions);
+  command
+      ->add_flag("--embeddings", arguments->restored.embeddings,
+                 "Write what the last layer with parameters reads, instead of predictions")
       ->group(kCommonOptions);
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {

@@ -93,9 +93,7 @@ model::Network ModelSource::make() const {
   return model::network_from_json(description, name, {.input = input_shape, .classes = outputs});
 }
 
-nlohmann::json ModelSource::to_json() const {
-  return {{"name", name}, {"images", to_string(images)}};
-}
+nlohmann::json ModelSource::to_json() const { return {{"name", name}, {"images", images}}; }
 
 ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                                           const std::string& where) {
@@ -120,7 +118,7 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 }
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const model::Loss& loss, ImagePreparation images) {
+                         const model::Loss& loss, const std::string& images) {
   // Two classes may be one logit.
   const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
                                : std::holds_alternative<model::BinaryCrossentropy>(loss)

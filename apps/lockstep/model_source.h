@@ -27,7 +27,7 @@ struct ModelSource {
   model::Shape input_shape = {};
   std::int64_t outputs = 0;  ///< classes, or targets of a regression
   model::Loss loss = {};
-  ImagePreparation images = ImagePreparation::none;   ///< of the training
+  std::string images = kImagesAsStored;               ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
   /// if they were not.
@@ -44,7 +44,7 @@ struct ModelSource {
 
 /// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
-                         const model::Loss& loss, ImagePreparation images);
+                         const model::Loss& loss, const std::string& images);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
 /// chief reads it. Throws Error (checkpoint). Collective.

@@ -143,6 +143,21 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
                    "number of classes may differ");
+  command.add_flag("--partial", a.pretrained.partial,
+                   "With --init-from, load the tensors that fit and print a table of the others");
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--map",
+          [&map = a.pretrained.map](const std::vector<std::string>& rules) {
+            map.clear();
+            for (const std::string& rule : rules) map.push_back(strategy::NameMap::parse(rule));
+          },
+          "With --init-from, names of tensors of the file and their names in the network, such as "
+          "'backbone.*=*', where * is any text. May be given several times; the first that matches "
+          "counts")
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->delimiter(',');
   command
       .add_option(
           "--freeze", a.trainer.freeze,
@@ -579,8 +594,12 @@ void complete(TrainArguments& a) {
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse("expected --validation-data with --validate-every", "it was not given");
-  if (a.pretrained.reset_head && a.pretrained.path.empty())
-    refuse("expected --init-from with --reset-head", "it was not given");
+  if (const char* const option = a.pretrained.reset_head     ? "--reset-head"
+                                 : a.pretrained.partial      ? "--partial"
+                                 : !a.pretrained.map.empty() ? "--map"
+                                                             : nullptr;
+      option != nullptr && a.pretrained.path.empty())
+    refuse(fmt::format("expected --init-from with {}", option), "it was not given");
   a.trainer.optimizer = optimizer_options(a.optimizer);
   if (a.fit.epochs == 0 && a.fit.steps == 0) a.fit.epochs = 1;
   a.fit.prefetch = a.data.prefetch;

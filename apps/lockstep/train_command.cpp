@@ -154,7 +154,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
   const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.trainer.loss,
-                                          arguments.data.images.value_or(ImagePreparation::none));
+                                          arguments.data.images.value_or(kImagesAsStored));
   model::Network network = source.make();
   strategy::TrainerOptions options_of_trainer = arguments.trainer;
   options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,

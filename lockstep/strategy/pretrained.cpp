@@ -7,7 +7,10 @@
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -80,8 +83,8 @@ Wanted wanted_of(const std::string& layer, const model::ParameterInfo& entry, Na
 
 /// In the order of the layers.
 std::vector<Wanted> all_wanted(const model::Network& network, Names names,
-                               const std::string& prefix, std::span<const std::int64_t> flattened,
-                               std::span<float> parameters, std::span<float> buffers) {
+                               std::span<const std::int64_t> flattened, std::span<float> parameters,
+                               std::span<float> buffers) {
   std::vector<Wanted> all;
   for (std::size_t n = 0; n < network.nodes().size(); ++n) {
     const model::Node& node = network.nodes()[n];
@@ -91,7 +94,6 @@ std::vector<Wanted> all_wanted(const model::Network& network, Names names,
     for (const std::size_t i : node.buffers)
       all.push_back(wanted_of(node.name, network.buffers().entries()[i], names, 0, buffers));
   }
-  for (Wanted& wanted : all) wanted.name.insert(0, prefix);
   return all;
 }
 
@@ -195,56 +197,136 @@ std::vector<std::int64_t> flattened_channels(const model::Network& network,
   return read;
 }
 
-/// The differences between the file and the weights of the network.
-class Differences {
+/// The tensors of the file by the names that the network has for them.
+using StoredTensors = std::map<std::string, const checkpoint::SafetensorsFile::Entry*, std::less<>>;
+
+/// The name in the network of the tensor `name` of the file; nullopt if the rule is for others.
+std::optional<std::string> renamed(const NameMap& rule, std::string_view name) {
+  const std::size_t star = rule.from.find('*');
+  if (star == std::string::npos) return name == rule.from ? std::optional(rule.to) : std::nullopt;
+  const std::string_view before = std::string_view(rule.from).substr(0, star);
+  const std::string_view after = std::string_view(rule.from).substr(star + 1);
+  if (name.size() < before.size() + after.size() || !name.starts_with(before) ||
+      !name.ends_with(after))
+    return std::nullopt;
+  name = name.substr(before.size(), name.size() - before.size() - after.size());
+  std::string to = rule.to;
+  return to.replace(to.find('*'), 1, name);
+}
+
+/// Without `prefix`, which all names have, and renamed by the first rule that matches.
+StoredTensors stored_tensors(const checkpoint::SafetensorsFile& file, const std::string& prefix,
+                             const std::vector<NameMap>& rules) {
+  StoredTensors tensors;
+  std::vector<bool> used(rules.size());
+  for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
+    std::string name = entry.name.substr(prefix.size());
+    for (std::size_t i = 0; i < rules.size(); ++i) {
+      auto other = renamed(rules[i], name);
+      if (!other) continue;
+      name = std::move(*other);
+      used[i] = true;
+      break;
+    }
+    const auto [found, is_new] = tensors.emplace(name, &entry);
+    if (!is_new)
+      throw Error(ErrorCategory::checkpoint, kWhere,
+                  fmt::format("expected one tensor of {} for each name", file.path().string()),
+                  fmt::format("got {} and {} for {}", found->second->name, entry.name, name));
+  }
+  const auto unused = std::ranges::find(used, false);
+  if (unused != used.end())
+    throw Error(ErrorCategory::checkpoint, kWhere,
+                fmt::format("expected tensors named {} in {}, as the map of names says",
+                            rules[unused - used.begin()].from, file.path().string()),
+                "there are none");
+  return tensors;
+}
+
+/// The first of `texts`, and the number of the others.
+std::string first_of(const std::vector<std::string>& texts) {
+  const std::size_t shown = std::min<std::size_t>(texts.size(), 10);
+  return fmt::format(
+      "{}{}", fmt::join(texts.begin(), texts.begin() + std::ptrdiff_t(shown), ", "),
+      shown == texts.size() ? "" : fmt::format(", and {} more", texts.size() - shown));
+}
+
+/// The tensors of the file beside the weights of the network.
+class Comparison {
  public:
-  Differences(const checkpoint::SafetensorsFile& file, const std::vector<Wanted>& wanted,
-              const std::string& kept_head, const std::string& prefix) {
-    const std::string head = prefix + kept_head;
-    for (const Wanted& tensor : wanted)
-      if (tensor.layer != kept_head) compare(tensor, file.find(tensor.name));
-    for (const checkpoint::SafetensorsFile::Entry& entry : file.tensors()) {
-      const bool of_kept_head = !kept_head.empty() && (entry.name.starts_with(head + ".") ||
-                                                       entry.name.starts_with(head + "/"));
-      if (of_kept_head || entry.name.ends_with(kCounter)) continue;
-      if (std::ranges::find(wanted, entry.name, &Wanted::name) == wanted.end())
-        texts_.push_back(
-            fmt::format("unexpected {} {}", entry.name, model::to_string(entry.shape)));
+  struct Pair {
+    const Wanted* wanted;
+    const checkpoint::SafetensorsFile::Entry* stored;
+  };
+
+  Comparison(const StoredTensors& stored, const std::vector<Wanted>& wanted,
+             const std::string& kept_head) {
+    for (const Wanted& tensor : wanted) {
+      const auto found = stored.find(tensor.name);
+      if (tensor.layer != kept_head)
+        compare(tensor, found == stored.end() ? nullptr : found->second);
+    }
+    for (const auto& [name, entry] : stored) {
+      const bool of_kept_head = !kept_head.empty() && (name.starts_with(kept_head + ".") ||
+                                                       name.starts_with(kept_head + "/"));
+      if (of_kept_head || name.ends_with(kCounter)) continue;
+      if (std::ranges::find(wanted, name, &Wanted::name) == wanted.end())
+        unused_.push_back(fmt::format("{} {}", entry->name, model::to_string(entry->shape)));
     }
   }
 
-  bool empty() const { return texts_.empty(); }
+  const std::vector<Pair>& taken() const { return taken_; }
+  bool fits() const { return missing_.empty() && unused_.empty() && different_.empty(); }
   /// The first differences, and the number of the others.
-  std::string text() const {
-    constexpr std::size_t kShown = 10;
-    const std::size_t shown = std::min(texts_.size(), kShown);
-    return fmt::format(
-        "{}{}", fmt::join(texts_.begin(), texts_.begin() + std::ptrdiff_t(shown), ", "),
-        shown == texts_.size() ? "" : fmt::format(", and {} more", texts_.size() - shown));
+  std::string differences() const {
+    std::vector<std::string> texts = different_;
+    for (const std::string& text : missing_) texts.push_back("no " + text);
+    for (const std::string& text : unused_) texts.push_back("unexpected " + text);
+    return first_of(texts);
   }
-  bool concern(const std::string& layer) const {
+  /// A line for each kind: how many, and the first of them.
+  std::vector<std::string> table() const {
+    std::vector<std::string> names;
+    for (const Pair& pair : taken_) names.push_back(pair.wanted->name);
+    const std::pair<const char*, const std::vector<std::string>*> kinds[] = {
+        {"taken", &names},
+        {"missing in the file", &missing_},
+        {"unused in the file", &unused_},
+        {"of another shape or type", &different_}};
+    std::vector<std::string> lines;
+    for (const auto& [kind, texts] : kinds)
+      lines.push_back(fmt::format("{:<24} {:>5}{}{}", kind, texts->size(),
+                                  texts->empty() ? "" : "  ", first_of(*texts)));
+    return lines;
+  }
+  bool concerns(const std::string& layer) const {
     return std::ranges::find(layers_, layer) != layers_.end();
   }
 
  private:
   void compare(const Wanted& wanted, const checkpoint::SafetensorsFile::Entry* stored) {
     const std::string shape = model::to_string(wanted.shape);
-    if (stored == nullptr)
-      note(wanted, fmt::format("no {} {}", wanted.name, shape));
-    else if (stored->shape != wanted.shape)
-      note(wanted,
-           fmt::format("{} {} instead of {}", wanted.name, model::to_string(stored->shape), shape));
-    else if (std::ranges::find(kTypes, stored->type) == kTypes.end())
-      note(wanted, fmt::format("{} of {} instead of {}", wanted.name, stored->type,
-                               fmt::join(kTypes, ", ")));
-  }
-  void note(const Wanted& wanted, std::string text) {
+    if (stored != nullptr && stored->shape == wanted.shape &&
+        std::ranges::find(kTypes, stored->type) != kTypes.end()) {
+      taken_.push_back({&wanted, stored});
+      return;
+    }
     layers_.push_back(wanted.layer);
-    texts_.push_back(std::move(text));
+    if (stored == nullptr)
+      missing_.push_back(fmt::format("{} {}", wanted.name, shape));
+    else if (stored->shape != wanted.shape)
+      different_.push_back(
+          fmt::format("{} {} instead of {}", wanted.name, model::to_string(stored->shape), shape));
+    else
+      different_.push_back(fmt::format("{} of {} instead of {}", wanted.name, stored->type,
+                                       fmt::join(kTypes, ", ")));
   }
 
-  std::vector<std::string> texts_;
-  std::vector<std::string> layers_;
+  std::vector<Pair> taken_;
+  std::vector<std::string> missing_;
+  std::vector<std::string> unused_;
+  std::vector<std::string> different_;  // in shape or type
+  std::vector<std::string> layers_;     // whose weights are missing or different
 };
 
 /// [O, C, H, W] to [O, H, W, C].
@@ -259,8 +341,8 @@ void to_channels_last(std::span<const float> from, std::int64_t outputs, std::in
             from[(output * c + channel) * positions + position];
 }
 
-void read(const checkpoint::SafetensorsFile& file, const Wanted& wanted) {
-  const checkpoint::SafetensorsFile::Entry& stored = *file.find(wanted.name);
+void read(const checkpoint::SafetensorsFile& file, const checkpoint::SafetensorsFile::Entry& stored,
+          const Wanted& wanted) {
   if (wanted.channels == 0) {
     file.read_widened(stored, wanted.into);
   } else {
@@ -276,8 +358,25 @@ void read(const checkpoint::SafetensorsFile& file, const Wanted& wanted) {
 
 }  // namespace
 
+void NameMap::check() const {
+  const auto stars = std::ranges::count(from, '*');
+  if (from.empty() || to.empty() || stars > 1 || stars != std::ranges::count(to, '*'))
+    throw Error(ErrorCategory::input, kWhere,
+                "expected a map of names OLD=NEW, with one * in both or in none",
+                fmt::format("got \"{}={}\"", from, to));
+}
+
+NameMap NameMap::parse(std::string_view text) {
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const NameMap rule{std::string(text.substr(0, equals)),
+                     std::string(text.substr(std::min(equals + 1, text.size())))};
+  rule.check();
+  return rule;
+}
+
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log) {
+  for (const NameMap& rule : from.map) rule.check();
   const checkpoint::SafetensorsFile file(weights_file(from.path, log));
   const bool own = std::ranges::any_of(
       file.tensors(), [](const auto& entry) { return entry.name.find('/') != std::string::npos; });
@@ -292,25 +391,31 @@ PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& 
   const std::string prefix = own ? "" : wrapper_prefix(file, network);
   if (!prefix.empty())
     log.info("the names in {} are read without \"{}\"", file.path().string(), prefix);
-  const std::vector<Wanted> wanted =
-      all_wanted(network, names, prefix, flattened, parameters, buffers);
+  const std::vector<Wanted> wanted = all_wanted(network, names, flattened, parameters, buffers);
+  const StoredTensors stored = stored_tensors(file, prefix, from.map);
   const std::string head = head_of(network);
   const std::string kept_head = from.reset_head ? head : "";
 
-  const Differences differences(file, wanted, kept_head, prefix);
-  if (!differences.empty())
+  const Comparison comparison(stored, wanted, kept_head);
+  const std::size_t fitting = comparison.taken().size();
+  if (!comparison.fits() && (fitting == 0 || !from.partial)) {
+    std::string advice;
+    if (!from.reset_head && comparison.concerns(head))
+      advice = fmt::format("; --reset-head does not load {}", head);
+    if (fitting > 0)
+      advice += fmt::format("; --partial loads the {} that fit",
+                            counted(std::int64_t(fitting), "tensor"));
     throw Error(ErrorCategory::checkpoint, kWhere,
                 fmt::format("expected the weights of {} in {}, with {} names", network.name(),
                             file.path().string(), own ? "Lockstep's" : "PyTorch's"),
-                fmt::format("got {}{}", differences.text(),
-                            from.reset_head || !differences.concern(head)
-                                ? ""
-                                : fmt::format("; --reset-head does not load {}", head)));
-  for (const Wanted& tensor : wanted)
-    if (tensor.layer != kept_head) read(file, tensor);
+                fmt::format("got {}{}", comparison.differences(), advice));
+  }
+  for (const auto& [tensor, entry] : comparison.taken()) read(file, *entry, *tensor);
   std::ranges::copy(parameters, arrays.parameters.begin());
   std::ranges::copy(buffers, arrays.buffers.begin());
-  return {file.path(), kept_head};
+  PretrainedWeights weights{.file = file.path(), .kept_head = kept_head};
+  if (from.partial) weights.table = comparison.table();
+  return weights;
 }
 
 PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& from) {
@@ -320,15 +425,19 @@ PretrainedWeights initialize_from(LocalReplicas& replicas, const Pretrained& fro
     if (!strategy.is_chief()) return {};
     const PretrainedWeights weights =
         read_pretrained(from, replicas.network(), arrays, *strategy.session().logger());
-    return dump_json(
-        json{{"file", encode_bytes(weights.file.native())}, {"kept_head", weights.kept_head}});
+    for (const std::string& line : weights.table) strategy.session().logger()->info(line);
+    return dump_json(json{{"file", encode_bytes(weights.file.native())},
+                          {"kept_head", weights.kept_head},
+                          {"table", encode_strings(weights.table)}});
   };
   const json told = parse_json(checkpoint::on_every_rank(strategy.ranks(), on_chief).front(),
                                ErrorCategory::communication, kWhere);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.parameters), 0);
   strategy.ranks().broadcast(std::as_writable_bytes(arrays.buffers), 0);
   replicas.spread();
-  return {decode_bytes(told["file"].get<std::string>()), told["kept_head"].get<std::string>()};
+  return {.file = decode_bytes(told["file"].get<std::string>()),
+          .kept_head = told["kept_head"].get<std::string>(),
+          .table = decode_strings(told["table"]).get<std::vector<std::string>>()};
 }
 
 }  // namespace lockstep::strategy

@@ -3,6 +3,8 @@
 
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "lockstep/base/log.h"
 #include "lockstep/model/network.h"
@@ -15,6 +17,18 @@ namespace lockstep::strategy {
 
 class LocalReplicas;
 
+/// Another name for tensors of a file of weights. A * in both stands for the same text:
+/// "backbone.*" and "*" leave out a prefix.
+struct NameMap {
+  std::string from;  ///< in the file, without a wrapper's prefix
+  std::string to;    ///< in the network, spelled as the file spells its names
+
+  /// Reads "OLD=NEW". Throws Error (input) as check() does.
+  static NameMap parse(std::string_view text);
+  void check()
+      const;  ///< throws Error (input) for an empty name, or unless * is in both or neither
+};
+
 /// The source of initial weights.
 struct Pretrained {
   /// A safetensors file, a checkpoint, or a directory of checkpoints, of which the newest undamaged
@@ -23,12 +37,19 @@ struct Pretrained {
   /// Does not load the head, the last layer with parameters, so that the number of classes may
   /// differ.
   bool reset_head = false;
+  /// Loads the tensors that fit, at least one, and leaves the others of the network as they are.
+  bool partial = false;
+  /// Renames tensors of the file; the first that matches a tensor counts, and each must match one.
+  std::vector<NameMap> map = {};
 };
 
 /// The weights that were loaded.
 struct PretrainedWeights {
   std::filesystem::path file;  ///< a safetensors file, or a checkpoint's directory
   std::string kept_head;       ///< the layer that keeps its initial values; empty for none
+  /// Of a partial load, the lines of a table: the tensors that were taken, are missing in the file,
+  /// unused in the file, and of another shape or type. The chief logs it.
+  std::vector<std::string> table = {};
 };
 
 /// Loads the parameters and buffers `arrays` of `network`. The file has either Lockstep's names
@@ -41,8 +62,9 @@ struct PretrainedWeights {
 /// first; PyTorch's names are refused if other layers than dense, dropout, relu and PointwiseLayer
 /// read one. `log` is told of damaged checkpoints that were skipped. Throws one Error (checkpoint)
 /// `[init-from] expected …, got …` that names what is missing, left over, of another shape or of
-/// another type, up to ten tensors; or a tensor with a value that is not finite; then, and where
-/// the file fails, `arrays` are as before.
+/// another type, up to ten tensors, unless the load is partial; or two tensors with the same name
+/// after `map`, or a tensor with a value that is not finite. Then, and where the file fails,
+/// `arrays` are as before.
 PretrainedWeights read_pretrained(const Pretrained& from, const model::Network& network,
                                   const checkpoint::ReplicaArrays& arrays, Logger& log);
 

@@ -163,10 +163,20 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"weight_decay_below_0", kTrain + "--weight-decay -0.5", 2,
                 "command line] expected --weight-decay to be at least 0, got -0.5"},
         Refusal{"size_of_images", kTrain + "--images 32x32", 2,
-                "images] expected none, cifar10 or imagenet (imagenet resizes images to 224x224, "
-                "the others keep their size), got \"32x32\""},
+                "images] expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
+                "random-crop=160,flip,normalize=imagenet, got \"32x32\""},
         Refusal{"unknown_recipe_for_images", kTrain + "--images cifar", 2,
-                "images] expected none, cifar10 or imagenet, got \"cifar\""},
+                "images] expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
+                "random-crop=160,flip,normalize=imagenet, got \"cifar\""},
+        Refusal{"unknown_size_for_images", kTrain + "--images imagenet:small", 2,
+                "images] expected imagenet:SIZE with a size in pixels, got \"imagenet:small\""},
+        Refusal{
+            "unknown_step_for_images", kTrain + "--images resize=64,flp", 2,
+            "images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
+            "color, normalize, cutout or erase, got \"flp\" (did you mean flip?)"},
+        Refusal{
+            "size_for_other_images", kTrain + "--image-size 48 --images cifar10", 2,
+            "command line] expected --images imagenet, or none, with --image-size, got cifar10"},
         Refusal{"recipe_for_numbers", kTrain + "--images cifar10", 2,
                 "images] expected image records; the records of 1003 synthetic samples of 8x8x1 "
                 "are not images"},
@@ -261,6 +271,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --checkpoint-dir with --resume require; it was not given"},
         Refusal{"reset_head_without_weights", kTrain + "--reset-head", 2,
                 "command line] expected --init-from with --reset-head; it was not given"},
+        Refusal{"partial_without_weights", kTrain + "--partial", 2,
+                "command line] expected --init-from with --partial; it was not given"},
+        Refusal{"map_of_names_without_a_new_one", kTrain + "--init-from x --map backbone.*", 2,
+                "init-from] expected a map of names OLD=NEW, with one * in both or in none, got "
+                "\"backbone.*=\""},
         Refusal{"weights_that_are_not_there", kTrain + "--init-from nowhere.safetensors", 3,
                 "nowhere.safetensors] "},
         Refusal{"unknown_resume", kTrain + "--resume perhaps --checkpoint-dir x", 2, ""},

@@ -32,6 +32,7 @@ using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 class Saved : public ::testing::Test {
  protected:
@@ -97,6 +98,48 @@ TEST_F(Saved, RemembersHowItsImagesWerePrepared) {
       HasSubstr(
           "(\", images cifar10-train\"), got \"\"; use another --checkpoint-dir to start over"));
   EXPECT_EQ(run_lockstep(train + "--images cifar10 --epochs 2").status, 0);
+}
+
+TEST_F(Saved, GivesEmbeddings) {
+  const std::string data = " --data synthetic:4x4x1:3:30 --global-batch 7 ";
+  ASSERT_EQ(
+      run_lockstep("train --model mlp:5 --quiet --checkpoint-dir " + directory() + data).status, 0);
+  const Result result =
+      run_lockstep("predict --embeddings --output - --checkpoint " + directory() + data);
+  EXPECT_THAT(result.output, StartsWith("record,output_0,output_1,output_2,output_3,output_4\n0,"));
+  EXPECT_EQ(std::ranges::count(result.output, '\n'), 31);
+  EXPECT_THAT(result.errors, HasSubstr("taken                        2  dense/kernel, dense/bias"));
+  ASSERT_EQ(
+      run_lockstep("train --model linear --quiet --checkpoint-dir " + directory("l") + data).status,
+      0);
+  const Result refused =
+      run_lockstep("predict --embeddings --output - --checkpoint " + directory("l") + data);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.errors, HasSubstr("[features] expected a network of layers with parameters"));
+}
+
+TEST_F(Saved, RemembersTheStepsOfItsImages) {
+  const std::string images = " --data synthetic-images:32x32x3:4:60 --global-batch 20 ";
+  const std::string training = "--images random-crop=16,flip,normalize=cifar10,erase";
+  for (const char* evaluation : {"", "/resize=20,crop=16"}) {
+    const std::string steps = training + evaluation;
+    const std::string run = directory(steps.size() == training.size() ? "derived" : "given");
+    const Result trained =
+        run_lockstep("train --model mlp --epochs 1 --checkpoint-dir " + run + images + steps);
+    ASSERT_EQ(trained.status, 0) << trained.errors;
+    EXPECT_THAT(trained.output, HasSubstr(", images random-crop=16,flip,normalize=cifar10,erase"));
+    const auto evaluated = [&](const std::string& options) -> double {
+      return run_lockstep("evaluate --json --checkpoint " + run + images + options)
+          .event("evaluate")["loss"];
+    };
+    EXPECT_EQ(evaluated(""), evaluated(steps));
+    EXPECT_EQ(evaluated("") == evaluated("--images resize=20,crop=16"), *evaluation != '\0');
+    EXPECT_EQ(evaluated("") == evaluated("--images resize=18,crop=16,normalize=cifar10"),
+              *evaluation == '\0');
+  }
+  std::ofstream(directory("options.ini")) << "image-size=16\nepochs=1\nmodel=\"mlp\"\n";
+  EXPECT_THAT(run_lockstep("train --config " + directory("options.ini") + images).output,
+              HasSubstr(", images imagenet-train, 16x16x3"));
 }
 
 TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
@@ -653,7 +696,7 @@ TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
       "loss": "sparse-categorical-crossentropy",
       "label_smoothing": 0}})");
   const ModelSource by_name = ModelSource::of_configuration(configuration, "state.json");
-  EXPECT_EQ(by_name.images, ImagePreparation::cifar10);
+  EXPECT_EQ(by_name.images, "cifar10");
   EXPECT_FALSE(by_name.test_images.has_value());
   EXPECT_EQ(by_name.mapped, "");
   const auto recipe = data::ImageRecipe::parse("imagenet-test", 96, 96);

@@ -170,6 +170,9 @@ TEST(TrainCommand, BeginsFromOtherWeightsWithAnotherHead) {
   EXPECT_THAT(
       run_lockstep(other + " --reset-head --log-format text").output,
       HasSubstr("initialized from " + run + "/step-00000020/model.safetensors, without dense_2"));
+  EXPECT_THAT(run_lockstep(other + " --partial").errors,
+              AllOf(HasSubstr("taken                        4  dense/kernel, dense/bias, "),
+                    HasSubstr("of another shape or type     2  dense_2/kernel [4, 128] instead")));
 }
 
 TEST(TrainCommand, ResumesRatherThanBeginsFromOtherWeights) {

@@ -21,7 +21,9 @@ namespace {
 
 using allreduce::error_of;
 using ::testing::AllOf;
+using ::testing::Contains;
 using ::testing::Each;
+using ::testing::ElementsAre;
 using ::testing::FloatNear;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -149,9 +151,8 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
   write_tensors(path, {{"conv2d.weight", {2, 3, 1, 2}}, {"conv2d.bias", {2}}});
   Begun begun(std::move(network));
   begun.trainer().initialize_from({.path = path});
-  EXPECT_THAT(begun.parameter("conv2d/kernel"),
-              ::testing::ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
-  EXPECT_THAT(begun.parameter("conv2d/bias"), ::testing::ElementsAre(1, 2));
+  EXPECT_THAT(begun.parameter("conv2d/kernel"), ElementsAre(1, 3, 5, 2, 4, 6, 7, 9, 11, 8, 10, 12));
+  EXPECT_THAT(begun.parameter("conv2d/bias"), ElementsAre(1, 2));
 
   model::Network row({2, 3}, "row");
   row.add(model::Conv1D({.filters = 2, .kernel = 2}));
@@ -174,8 +175,8 @@ TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   Begun begun(std::move(network));
   begun.trainer().initialize_from({.path = path});
   EXPECT_THAT(begun.parameter("dense/kernel"),
-              ::testing::ElementsAre(1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 12, 13, 17, 21, 14, 18, 22,
-                                     15, 19, 23, 16, 20, 24));
+              ElementsAre(1, 5, 9, 2, 6, 10, 3, 7, 11, 4, 8, 12, 13, 17, 21, 14, 18, 22, 15, 19, 23,
+                          16, 20, 24));
   write_tensors(path, {{"dense.weight", {10, 12}}, {"dense.bias", {10}}});
   Begun grey(zoo::linear({3, 4, 1}, 10));
   grey.trainer().initialize_from({.path = path});
@@ -245,7 +246,8 @@ TEST(Pretrained, SaysHowAnotherHeadFits) {
       begun.refusal({.path = reference("pretrained_float32")}),
       fmt::format(
           "[init-from] expected the weights of resnet18 in {}, with PyTorch's names, got fc.weight "
-          "[10, 16] instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load fc",
+          "[10, 16] instead of [4, 16], fc.bias [10] instead of [4]; --reset-head does not load "
+          "fc; --partial loads the 100 tensors that fit",
           reference("pretrained_float32").string()));
 }
 
@@ -263,8 +265,61 @@ TEST(Pretrained, NamesEverythingThatDoesNotFit) {
       "[init-from] expected the weights of plain in {}, with PyTorch's names, got dense.weight "
       "[12, 15] instead of [12, 16], no dense.bias [12], unexpected extra []",
       path.string());
-  EXPECT_EQ(begun.refusal({.path = path}), message);
+  EXPECT_EQ(begun.refusal({.path = path}), message + "; --partial loads the 2 tensors that fit");
   EXPECT_EQ(begun.refusal({.path = path, .reset_head = true}), message);
+  EXPECT_EQ(begun.refusal({.path = path, .reset_head = true, .partial = true}), message)
+      << "nothing fits";
+}
+
+// ---- A part of a file, and other names
+
+TEST(Pretrained, LoadsWhatFitsAndTellsTheRest) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"dense.weight", {12, 15}},
+                       {"dense_1.weight", {4, 12}},
+                       {"dense_1.bias", {4}},
+                       {"extra", {2}}});
+  Begun begun(plain_network());
+  const std::vector<float> kernel = begun.parameter("dense/kernel");
+  EXPECT_THAT(begun.trainer().initialize_from({.path = path, .partial = true}).table,
+              ElementsAre("taken                        2  dense_1.weight, dense_1.bias",
+                          "missing in the file          1  dense.bias [12]",
+                          "unused in the file           1  extra [2]",
+                          "of another shape or type     1  dense.weight [12, 15] instead of [12, "
+                          "16]"));
+  EXPECT_THAT(begun.parameter("dense_1/bias"), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(begun.parameter("dense/kernel"), kernel);
+  write_tensors(path, {{"dense.weight", {10, 4}}, {"dense.bias", {10}}});
+  Begun whole(zoo::linear({4}, 10));
+  EXPECT_THAT(whole.trainer().initialize_from({.path = path, .partial = true}).table,
+              Contains("missing in the file          0"));
+}
+
+TEST(Pretrained, RenamesTensorsOfTheFile) {
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, {{"module.net.dense.weight", {12, 16}},
+                       {"module.net.dense.bias", {12}},
+                       {"module.head.weight", {4, 12}},
+                       {"module.head.bias", {4}}});
+  Begun begun(plain_network());
+  const NameMap head{"head.*", "dense_1.*"};
+  begun.trainer().initialize_from({.path = path, .map = {head, {"net.*", "*"}}});
+  EXPECT_THAT(begun.parameter("dense_1/bias"), ElementsAre(1, 2, 3, 4));
+  EXPECT_EQ(begun.parameter("dense/bias").back(), 12);
+  EXPECT_EQ(
+      begun.refusal({.path = path, .map = {head, {"nett.*", "*"}}}),
+      fmt::format("[init-from] expected tensors named nett.* in {}, as the map of names says; "
+                  "there are none",
+                  path.string()));
+  EXPECT_THAT(begun.refusal({.path = path, .map = {{"head.bias", "dense.bias"}, {"net.*", "*"}}}),
+              HasSubstr("expected one tensor of "));
+  for (const char* rule : {"a", "=b", "a=", "a.*=b", "a=*", "*.*=*.*"})
+    EXPECT_THAT(error_of([&] { NameMap::parse(rule); }),
+                HasSubstr("[init-from] expected a map of names OLD=NEW, with one * in both or in "
+                          "none, got \""))
+        << rule;
 }
 
 TEST(Pretrained, NamesTypesThatItDoesNotRead) {

@@ -158,6 +158,26 @@ Rectangle choose_resized_crop(const SampleKey& key, int image_height, int image_
   return largest_in_the_middle(image_height, image_width, range);
 }
 
+std::optional<Rectangle> choose_erasing(const SampleKey& key, int image_height, int image_width,
+                                        double probability) {
+  SampleRandom random("erasing", key);
+  if (random.unit() >= probability) return std::nullopt;
+  const double area = static_cast<double>(image_height) * image_width;
+  const double widest = static_cast<float>(std::log(3.3));
+  const double narrowest = static_cast<float>(std::log(0.3));
+  for (int i = 0; i < kTries; ++i) {
+    const double wanted = area * random.between(0.02, 0.33);
+    const double ratio = exponential(random.between(narrowest, widest));
+    const int height = rounded(std::sqrt(wanted * ratio));
+    const int width = rounded(std::sqrt(wanted / ratio));
+    if (width < 1 || height < 1 || width >= image_width || height >= image_height) continue;
+    const int y = random.below(image_height - height + 1);
+    const int x = random.below(image_width - width + 1);
+    return Rectangle{x, y, width, height};
+  }
+  return std::nullopt;
+}
+
 bool choose_flip(const SampleKey& key, double probability) {
   return SampleRandom("flip", key).unit() < probability;
 }

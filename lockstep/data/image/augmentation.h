@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "lockstep/base/random.h"
@@ -82,5 +83,11 @@ bool choose_flip(const SampleKey& key, double probability = 0.5);
 /// A square of `size` centered at a random pixel, clipped to the image (DeVries and Taylor,
 /// "Improved regularization of convolutional neural networks with cutout", 2017).
 Rectangle choose_cutout(const SampleKey& key, int image_height, int image_width, int size);
+
+/// For `probability` of the samples, a rectangle of 2 to 33 % of the area with a ratio of 0.3
+/// to 3.3 at a random position within the image (Zhong et al., "Random erasing data augmentation",
+/// 2020), as torchvision's RandomErasing: up to ten tries to find one that fits, then none.
+std::optional<Rectangle> choose_erasing(const SampleKey& key, int image_height, int image_width,
+                                        double probability);
 
 }  // namespace lockstep::data

@@ -62,8 +62,6 @@ void check_range(const ResizedCropRange& range, Require require) {
           fmt::format("got {} to {}", narrowest, widest));
 }
 
-/// Much larger than any image, and small enough to prevent integer overflow.
-constexpr int kMaxSide = 1 << 15;
 constexpr double kStrongestJitter = 10;
 
 std::string geometry_text(const ImageRecipe& recipe) {
@@ -96,7 +94,7 @@ std::string normalization_text(const ChannelNormalization& normalization) {
 /// A number of pixels, or a smaller number; no larger one is a valid recipe's.
 int pixels_member(const json& object, const char* key) {
   const auto value = json_member<json>(object, key);
-  if (!value.is_number_integer() || value < 0 || value > 2 * kMaxSide)
+  if (!value.is_number_integer() || value < 0 || value > 2 * ImageRecipe::kMaxSide)
     throw std::invalid_argument(fmt::format("its \"{}\" is {}", key, describe_json(value)));
   return value.get<int>();
 }
@@ -119,6 +117,8 @@ std::vector<ImageRecipe> all_recipes() {
 }
 
 }  // namespace
+
+Filter parse_filter(std::string_view name) { return kFilters.parse("filter", name); }
 
 std::vector<std::string> ImageRecipe::names() {
   std::vector<std::string> names;
@@ -146,6 +146,8 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
     recipe.channels = channels;
     return recipe;
   }
+  if (begins_with_step(name) || name.find_first_of(",=/") != std::string_view::npos)
+    return of_steps(name);
   throw Error(ErrorCategory::input, "image recipe",
               fmt::format("expected one of {}", fmt::join(names(), ", ")),
               fmt::format("got \"{}\"", name));
@@ -153,6 +155,9 @@ ImageRecipe ImageRecipe::parse(std::string_view name, int height, int width, int
 
 ImageRecipe ImageRecipe::for_test() const {
   constexpr std::string_view kTrain = "-train";
+  const bool has_steps = begins_with_step(name);
+  if (const std::size_t slash = name.find(kEvaluation); has_steps && slash != std::string::npos)
+    return of_steps(std::string_view(name).substr(slash + 1));
   ImageRecipe test = *this;
   if (name.ends_with(kTrain))
     test.name.replace(name.size() - kTrain.size(), kTrain.size(), "-test");
@@ -165,6 +170,13 @@ ImageRecipe ImageRecipe::for_test() const {
   test.flip = 0;
   test.jitter = {};
   test.cutout = 0;
+  test.erase = 0;
+  if (!has_steps || std::holds_alternative<AsStored>(geometry)) return test;
+  const auto* const center = std::get_if<ResizedCenter>(&test.geometry);
+  const int shorter = center == nullptr ? std::max(height, width) : shorter_side(*center);
+  test.name = evaluation_steps(name, shorter, height, width);
+  test.geometry = ResizedCenter{shorter};
+  if (!std::holds_alternative<ResizedCenter>(geometry)) test.filter = of_steps(test.name).filter;
   return test;
 }
 
@@ -176,6 +188,7 @@ std::string ImageRecipe::description() const {
   ImageRecipe usual{.name = name, .height = height, .width = width, .channels = channels};
   for (const ImageRecipe& recipe : all_recipes())
     if (recipe.name == name && name != "none") usual = recipe;
+  if (begins_with_step(name)) usual = of_steps(name);
   std::string text = name;
   const auto tell = [&text](bool differs, const std::string& what) {
     if (differs) text += ", " + what;
@@ -190,6 +203,7 @@ std::string ImageRecipe::description() const {
   tell(jitter != usual.jitter,
        fmt::format("jitter {}, {}, {}", jitter.brightness, jitter.contrast, jitter.saturation));
   tell(cutout != usual.cutout, fmt::format("cutout {}", cutout));
+  tell(erase != usual.erase, fmt::format("erase {}", erase));
   tell(normalization != usual.normalization, normalization_text(normalization));
   return text;
 }
@@ -214,6 +228,7 @@ nlohmann::json ImageRecipe::to_json() const {
           {"flip", flip},
           {"jitter", {jitter.brightness, jitter.contrast, jitter.saturation}},
           {"cutout", cutout},
+          {"erase", erase},
           {"normalization",
            {{"channels", normalization.channels},
             {"mean", normalization.mean},
@@ -235,6 +250,7 @@ ImageRecipe ImageRecipe::from_json(const nlohmann::json& json) {
   const auto jitter = json_member<std::array<double, 3>>(json, "jitter");
   recipe.jitter = {.brightness = jitter[0], .contrast = jitter[1], .saturation = jitter[2]};
   recipe.cutout = pixels_member(json, "cutout");
+  if (json.contains("erase")) recipe.erase = json_member<double>(json, "erase");
   const auto normalization = json_member<nlohmann::json>(json, "normalization");
   using Values = decltype(ChannelNormalization::mean);
   recipe.normalization = {.channels = pixels_member(normalization, "channels"),
@@ -264,6 +280,9 @@ void ImageRecipe::check() const {
             fmt::format("got {}", pixels));
   };
   require_pixels("cutout", cutout);
+  require(erase >= 0 && erase <= 1, "expected a probability of erasing from 0 to 1",
+          fmt::format("got {}", erase));
+  require(cutout == 0 || erase == 0, "expected cutout or erase", "got both");
   for (const auto& [what, strength] :
        {std::pair("brightness", jitter.brightness), std::pair("contrast", jitter.contrast),
         std::pair("saturation", jitter.saturation)})

@@ -28,6 +28,9 @@ enum class Filter {
   area,         ///< mean of the covered area; when upscaling, the nearest pixel or a mix of two
 };
 
+/// The filter of this name: bilinear, antialiased or area. Throws Error (input) that lists them.
+Filter parse_filter(std::string_view name);
+
 /// Strength of color jitter: each factor is uniform in [max(0, 1 - strength), 1 + strength]. 0
 /// disables it.
 struct ColorJitterRange {
@@ -79,6 +82,9 @@ struct ResizedCenter {
 /// The steps from an encoded or stored image to a network's input. Random choices depend only on
 /// (seed, epoch, record id). A plain value whose fields may be changed.
 struct ImageRecipe {
+  static constexpr int kMaxSide = 1
+                                  << 15;  ///< pixels: larger than any image, small enough for sums
+
   std::string name = "none";  ///< the name that parse() accepts; stored in checkpoints
   int height = 0;             ///< output height in pixels
   int width = 0;              ///< output width in pixels
@@ -93,6 +99,8 @@ struct ImageRecipe {
   ColorJitterRange jitter = {};  ///< strength of color jitter
   /// Side of the square cut out of each image and filled with the mean of `normalization`.
   int cutout = 0;
+  /// Probability of random erasing: a rectangle filled with that mean. Not with `cutout`.
+  double erase = 0;
   ChannelNormalization normalization = {};  ///< for all channels, or for none
 
   /// The recipe `name`. `height`, `width` and `channels` set the output of "none", and `height` and
@@ -106,11 +114,29 @@ struct ImageRecipe {
   ///   imagenet-test   shorter side 256 for an output of 224, antialiased, the middle: as
   ///                   torchvision's reference evaluates
   ///   none            as stored, value / 255
+  ///
+  /// Or steps, in this order, with a size of their own: "random-crop=160,flip,normalize=imagenet".
+  ///   resize=N           the shorter side to N pixels, the middle
+  ///   pad=N              N pixels of black border, then a random crop
+  ///   random-crop=SIZE   random resized crop to SIZE, N or HxW
+  ///   crop=SIZE          the size of the crop after resize or pad
+  ///   scale=A:B, ratio=A:B  of random-crop: area as a fraction of the image's, and width / height
+  ///   filter=NAME        bilinear (default of random-crop), antialiased (of resize), area
+  ///   gray               one channel, as stored
+  ///   flip[=P]           probability of mirroring, 0.5
+  ///   color=S, color=B:C:S  jitter of brightness, contrast and saturation
+  ///   normalize=NAME     imagenet, cifar10, or MEAN:DEVIATION of all channels
+  ///   cutout=N, erase[=P]  a square, or with a probability of 0.5 a rectangle, of the mean
+  /// for_test() leaves out what is random, or is what follows a "/": "random-crop=160/resize=160".
+  /// Throws Error (input) for an unknown step, and for a value or an order that makes no sense.
   static ImageRecipe parse(std::string_view name, int height = 0, int width = 0, int channels = 3);
   static std::vector<std::string> names();  ///< the names that parse() accepts
+  /// Whether `text` begins with a step.
+  static bool begins_with_step(std::string_view text);
 
   /// The recipe of test images for a network that is trained on images of this one: nothing is
-  /// random. A padded crop becomes the stored image, a random resized crop the resized center.
+  /// random. A padded crop becomes the stored image (of steps, the resized center), a random
+  /// resized crop the resized center.
   ImageRecipe for_test() const;
 
   /// All fields, for checkpoints.
@@ -130,6 +156,15 @@ struct ImageRecipe {
   int shorter_side(const ResizedCenter& center) const;
 
   bool operator==(const ImageRecipe&) const = default;
+
+ private:
+  static constexpr char kEvaluation = '/';  // between the steps for training and for evaluation
+
+  // The recipe of `text`, which is its name; its fields are those of the steps for training.
+  static ImageRecipe of_steps(std::string_view text);
+  // The steps for evaluation of `steps`, which have no '/': the middle `height` x `width` of images
+  // whose shorter side is resized to `shorter`, and what is not random.
+  static std::string evaluation_steps(std::string_view steps, int shorter, int height, int width);
 };
 
 }  // namespace lockstep::data

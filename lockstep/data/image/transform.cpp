@@ -214,6 +214,9 @@ void ImageTransform::apply_to(const Source& image, const SampleKey& key, std::sp
   PixelSink sink = sink_of(output, recipe_, normalizer_, scratch.row);
   if (recipe_.cutout > 0)
     sink.cut_out(choose_cutout(key, recipe_.height, recipe_.width, recipe_.cutout), mean_);
+  if (recipe_.erase > 0)
+    if (const auto hole = choose_erasing(key, recipe_.height, recipe_.width, recipe_.erase))
+      sink.cut_out(*hole, mean_);
   const bool flip = recipe_.flip > 0 && choose_flip(key, recipe_.flip);
   const auto place = [&](PixelSink& to) {
     std::visit(Geometry<Source>{recipe_, image, key, flip, to, scratch.resizer}, recipe_.geometry);

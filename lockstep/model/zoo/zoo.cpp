@@ -222,6 +222,7 @@ const std::array<Recipe, 9> kRecipes = {{
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
+constexpr std::string_view kFeatures = ":features";
 
 /// Parses the sizes in "mlp:10,10".
 std::vector<std::int64_t> hidden_sizes(std::string_view name) {
@@ -249,7 +250,28 @@ std::vector<std::string_view> names() {
   return result;
 }
 
+Network features_of(const Network& network) {
+  const auto nodes = network.nodes();
+  const auto has_parameters = [](const model::Node& node) { return !node.parameters.empty(); };
+  std::size_t head = nodes.size();
+  while (head > 0 && !has_parameters(nodes[head - 1])) --head;
+  const auto kept = nodes.first(head > 0 ? head - 1 : 0);
+  if (std::ranges::none_of(kept, has_parameters) ||
+      nodes[head - 1].inputs != std::vector<NodeId>{static_cast<NodeId>(kept.size()) - 1})
+    throw Error(ErrorCategory::input, "features",
+                "expected a network of layers with parameters one after another, the last of which "
+                "is its head",
+                fmt::format("got {}", network.name()));
+  Network features(network.input_shape(), fmt::format("{}{}", network.name(), kFeatures));
+  for (const model::Node& node : kept) features.add_node(node.layer, node.inputs, node.name);
+  return features;
+}
+
 Network make(std::string_view name, Shape input, std::int64_t classes) {
+  if (name.ends_with(kFeatures)) {
+    name.remove_suffix(kFeatures.size());
+    return features_of(make(name, std::move(input), 1));
+  }
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);

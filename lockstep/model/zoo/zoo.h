@@ -84,8 +84,17 @@ model::Network mlp(model::Shape input, std::int64_t classes,
 /// The image must be at least 10x10.
 model::Network cnn(model::Shape input, std::int64_t classes);
 
+/// `network` without its head, the last layer with parameters, and what follows it: the output is
+/// what the head reads, [features]. Layers and parameters keep their names. Throws Error (input)
+/// unless the head reads the output of the layer before it, and others with parameters precede it.
+model::Network features_of(const model::Network& network);
+
 /// Creates the network `name`: one of names(), or an mlp with other hidden layers, "mlp:10,10".
-/// Throws Error (input) for an unknown name.
+/// After either, ":features" leaves out the head, as features_of() does, and `classes` does not
+/// matter. Throws Error (input) for an unknown name.
+///
+///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
+///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,

@@ -110,9 +110,13 @@ std::string FitPlan::describe() const {
   if (const auto allowed = dataset.bad_records_allowed())
     plan += fmt::format(", up to {} bad records", *allowed);
   if (validation) plan += fmt::format(", validation on {}", describe_plan(*validation));
-  if (fit.pretrained)
-    plan += fmt::format(", weights of {}{}", fit.pretrained->path.string(),
-                        fit.pretrained->reset_head ? " without the head" : "");
+  if (fit.pretrained) {
+    plan += fmt::format(", weights of {}{}{}", fit.pretrained->path.string(),
+                        fit.pretrained->reset_head ? " without the head" : "",
+                        fit.pretrained->partial ? " that fit" : "");
+    for (const NameMap& rule : fit.pretrained->map)
+      plan += fmt::format(", {} as {}", rule.from, rule.to);
+  }
   for (const ParameterGroup& group : trainer.groups) plan += ", group " + to_string(group);
   if (trainer.ema > 0) plan += fmt::format(", moving average {}", trainer.ema);
   if (!fit.profile.empty()) plan += ", a profile";

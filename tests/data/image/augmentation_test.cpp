@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -141,6 +142,23 @@ TEST(ChooseCutout, CentersOnAnyPixelAndStaysInside) {
 Bytes jittered(const ColorJitter& jitter, Image image) {
   jitter_colors(jitter, image.span());
   return pixels_of(image.view());
+}
+
+TEST(ChooseErasing, ErasesTheShareAskedForWithinTheImage) {
+  int erased = 0;
+  for (int i = 0; i < kSamples; ++i) {
+    const auto hole = choose_erasing(key_of(i), 40, 60, 0.25);
+    ASSERT_EQ(hole, choose_erasing(key_of(i), 40, 60, 0.25));
+    if (!hole) continue;
+    ++erased;
+    const double area = hole->width * hole->height / (40.0 * 60);
+    const double ratio = static_cast<double>(hole->height) / hole->width;
+    EXPECT_TRUE(area > 0.015 && area < 0.35 && ratio > 0.25 && ratio < 3.9) << area << " " << ratio;
+    EXPECT_TRUE(hole->x >= 0 && hole->y >= 0 && hole->x + hole->width <= 60 &&
+                hole->y + hole->height <= 40);
+  }
+  EXPECT_NEAR(erased, kSamples / 4, 5 * std::sqrt(kSamples * 0.25 * 0.75));
+  EXPECT_FALSE(choose_erasing(key_of(0), 1, 1, 1).has_value()) << "none fits";
 }
 
 TEST(ChooseColorJitter, CoversItsRange) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 #include <vector>
@@ -168,6 +169,16 @@ TEST(ImageTransform, CutsOutTheMeanColor) {
   int filled = 0;
   for (const std::uint8_t value : output) filled += value != 0 ? 1 : 0;
   EXPECT_EQ(filled, hole.width * hole.height * 3);
+}
+
+TEST(ImageTransform, ErasesARectangleOfTheMeanColor) {
+  const ImageTransform transform(ImageRecipe::parse("resize=32,normalize=cifar10,erase=1"));
+  const Bytes output = applied<std::uint8_t>(transform, constant_image(32, 32, {0, 0, 0}).view());
+  const Rectangle hole = choose_erasing(kKey, 32, 32, 1).value();
+  const ImageView view = view_of(output, 32, 32, 3);
+  EXPECT_EQ(pixels_of(view.crop({hole.x, hole.y, 1, 1})), (Bytes{125, 123, 114}));
+  EXPECT_EQ(std::ranges::count_if(output, [](std::uint8_t value) { return value != 0; }),
+            hole.width * hole.height * 3);
 }
 
 TEST(ImageTransform, JittersTheOutput) {

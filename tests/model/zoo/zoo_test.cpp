@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
 
 namespace lockstep::zoo {
@@ -165,6 +166,28 @@ TEST(Make, KnowsEveryName) {
     EXPECT_EQ(network.name(), name);
     EXPECT_EQ(network.output_shape(), Shape({10})) << name;
   }
+}
+
+TEST(Make, LeavesOutTheHeadOfFeatures) {
+  for (const auto& [name, features] : {std::pair{"resnet18", 512},
+                                       {"resnet50", 2048},
+                                       {"fast_cifar", 256},
+                                       {"cnn", 128},
+                                       {"mlp", 128},
+                                       {"mlp:10,20", 20}}) {
+    const Network whole = make(name, {32, 32, 3}, 10);
+    Network network = make(name + std::string(":features"), {32, 32, 3}, 0);
+    EXPECT_EQ(network.name(), name + std::string(":features"));
+    EXPECT_EQ(network.output_shape(), Shape({features})) << name;
+    network.add(model::Dense({.units = 10}), {network.last()}, whole.nodes().back().name);
+    ASSERT_EQ(network.parameters().entries().size(), whole.parameters().entries().size()) << name;
+    for (std::size_t i = 0; i < whole.parameters().entries().size(); ++i)
+      EXPECT_EQ(network.parameters().entries()[i].name, whole.parameters().entries()[i].name);
+  }
+  EXPECT_EQ(
+      input_error_of([] { make("linear:features", {4}, 3); }),
+      "[features] expected a network of layers with parameters one after another, the last of "
+      "which is its head, got linear");
 }
 
 TEST(Make, RefusesAnUnknownNameWithTheNearest) {
