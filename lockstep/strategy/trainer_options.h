@@ -178,11 +178,20 @@ struct Evaluation : model::MetricSums {
   }
 };
 
+/// One output of a network for one global batch.
+struct OutputValues {
+  std::string_view name;          ///< as in Network::outputs()
+  std::span<const float> values;  ///< [samples, width]
+  std::int64_t width = 0;         ///< elements of one sample
+};
+
 /// The outputs for one global batch.
 struct Predictions {
   std::span<const std::int64_t> record_ids;  ///< [samples]
-  std::span<const float> outputs;            ///< [samples, width], outputs of the network
+  std::span<const float> outputs;            ///< [samples, width], the first output of the network
   std::int64_t width = 0;                    ///< elements of one output
+  /// All outputs, in the order of Network::outputs().
+  std::span<const OutputValues> all = {};
 };
 /// Receives predictions in record order.
 using PredictionSink = std::function<void(const Predictions&)>;
