@@ -122,6 +122,8 @@ using strategy::make_strategy;
 using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::OneDeviceStrategy;
+using strategy::OutputLoss;
+using strategy::OutputValues;
 using strategy::ParameterGroup;
 using strategy::Predictions;
 using strategy::Pretrained;

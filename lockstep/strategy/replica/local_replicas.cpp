@@ -119,6 +119,7 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
                              const ReplicaOptions& options)
     : strategy_(strategy),
       network_(std::move(network)),
+      loss_(options.loss),
       has_accuracy_(
           model::class_count(options.loss[0].loss, output_width(*network_, options.loss[0])) > 0),
       metrics_(options.metrics),
