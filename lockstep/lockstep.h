@@ -124,6 +124,8 @@ using strategy::MirroredStrategy;
 using strategy::MultiWorkerMirroredStrategy;
 using strategy::NameMap;
 using strategy::OneDeviceStrategy;
+using strategy::OutputLoss;
+using strategy::OutputValues;
 using strategy::ParameterGroup;
 using strategy::Predictions;
 using strategy::Pretrained;

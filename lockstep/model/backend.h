@@ -3,6 +3,7 @@
 // normalization synchronizes its statistics across replicas.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -86,11 +87,12 @@ class Backend {
   /// work that can be recorded and replayed.
   virtual void load(std::span<LoadedInput> inputs, const BatchView& batch, bool staged) = 0;
 
-  /// Adds the loss and metrics of `outputs` [samples, width] for the targets loaded last to the
-  /// sums of the step. If `gradient` is not empty, also writes the gradient of the outputs, with
+  /// Adds the term `term` of `loss`, times its weight, to the sums of the step; the first term also
+  /// the other sums. `outputs` [samples, width] are compared with the targets of the term in the
+  /// batch loaded last. If `gradient` is not empty, also writes the gradient of the outputs, with
   /// the scale given to begin_pass(). model::compute_loss() is the reference implementation.
-  virtual void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
-                            const TensorView& gradient) = 0;
+  virtual void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
+                            std::int64_t samples, const TensorView& gradient) = 0;
   /// Writes the sums since clear_sums() to `summable` on this device, as floats that can be summed
   /// over replicas (MetricSums::write).
   virtual void write_sums(std::span<float> summable) = 0;

@@ -30,9 +30,15 @@ struct BatchView {
   std::span<const std::int32_t> indices = {};  ///< as in InputView
   ChannelNormalization normalization = {};     ///< as in InputView
   Targets targets = {};                        ///< targets of the same samples
+  /// Those of the further terms of a TotalLoss, with the same sample weights.
+  std::span<const Targets> more_targets = {};
   /// All inputs, in the order of Network::inputs(), instead of the four above.
   std::span<const InputView> inputs = {};
 
+  /// The targets of the term with this index.
+  const Targets& targets_of(std::size_t term) const {
+    return term == 0 ? targets : more_targets[term - 1];
+  }
   std::size_t input_count() const { return inputs.empty() ? 1 : inputs.size(); }  ///< at least 1
   /// The input with this index.
   InputView input(std::size_t index) const {

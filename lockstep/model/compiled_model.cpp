@@ -35,6 +35,7 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
       normalizes_together_(options.statistics != nullptr) {
   network_->check_complete();
   index_limits_.resize(network_->inputs().size());
+  host_outputs_.resize(network_->outputs().size());
   for (const Node& node : network_->nodes()) {
     const std::int64_t count = node.layer->traits().index_count;
     if (count == 0) continue;
@@ -123,7 +124,7 @@ void CompiledModel::prepare(std::int64_t samples, bool training) {
 }
 
 MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context,
-                                      const Loss& loss, bool accumulate,
+                                      const TotalLoss& loss, bool accumulate,
                                       const GradientReady& ready) {
   backend_->clear_sums();
   load(batch, context, loss);
@@ -132,9 +133,17 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
   return backend_->read_sums();
 }
 
-void CompiledModel::load(const BatchView& batch, const StepContext& context, const Loss& loss,
+void CompiledModel::check_all_targets(const BatchView& batch, const TotalLoss& loss) const {
+  const std::span<const LossTerm> terms = loss.terms();
+  if (batch.samples > 0) LOCKSTEP_CHECK_OP(terms.size(), ==, batch.more_targets.size() + 1);
+  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term)
+    check_targets(terms[term].loss, batch.samples, width(terms[term].output),
+                  batch.targets_of(term));
+}
+
+void CompiledModel::load(const BatchView& batch, const StepContext& context, const TotalLoss& loss,
                          bool staged) {
-  check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
+  check_all_targets(batch, loss);
   if (batch.samples == 0)
     return prepare(0, true);  // not in the step, where the other replicas wait
   check_inputs(batch);
@@ -152,8 +161,9 @@ void CompiledModel::stage(const BatchView& batch) {
   if (batch.samples > 0) backend_->stage(batch);
 }
 
-void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss,
-                                 bool accumulate, const GradientReady& ready) {
+void CompiledModel::train_loaded(std::int64_t samples, const StepContext& context,
+                                 const TotalLoss& loss, bool accumulate,
+                                 const GradientReady& ready) {
   if (samples == 0) return train_without_samples(accumulate, ready);
   Plan& active = plan(samples, true);
   const PassContext pass{.training = true,
@@ -162,20 +172,20 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
                          .first_sample = context.first_sample,
                          .profile = context.profile};
   active.forward(pass);
-  for (std::size_t k = 1; k < network_->outputs().size(); ++k)  // the loss is of the first
-    backend_->fill_with_zeros(active.output_gradient(k));
-  const TensorView output = active.output();
-  const TensorView gradient = active.output_gradient();
-  backend_->compute_loss(loss, output, samples, gradient);
-  // Before the backward pass, which reuses the memory.
-  if (copied_bytes_ + output.size_bytes() <= kept_bytes_) {
-    device::copy(kept_.as<std::byte>().data() + copied_bytes_, output.data(), output.size_bytes(),
-                 backend_->stream());
-    copied_bytes_ += output.size_bytes();
+  const std::span<const LossTerm> terms = loss.terms();
+  for (std::size_t k = 0; k < network_->outputs().size(); ++k)
+    if (std::ranges::find(terms, k, &LossTerm::output) == terms.end())
+      backend_->fill_with_zeros(active.output_gradient(k));
+  std::size_t bytes = 0;
+  for (std::size_t term = 0; term < terms.size(); ++term) {
+    const TensorView output = active.output(terms[term].output);
+    const TensorView gradient = active.output_gradient(terms[term].output);
+    backend_->compute_loss(loss, term, output, samples, gradient);
+    bytes += output.size_bytes() + gradient.size_bytes();
   }
+  keep(active, samples);  // before the backward pass, which reuses the memory
   if (context.profile != nullptr)
-    context.profile->end(
-        "loss", {.bytes = static_cast<std::int64_t>(output.size_bytes() + gradient.size_bytes())});
+    context.profile->end("loss", {.bytes = static_cast<std::int64_t>(bytes)});
   if (!accumulate) return active.backward(pass, gradients(), ready);
   if (micro_gradients_.size() == 0)
     micro_gradients_ = allocate_floats(backend_->allocator(), trained_table().flat_size());
@@ -234,53 +244,97 @@ void CompiledModel::check_inputs(const BatchView& batch) const {
   }
 }
 
-MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const Loss& loss,
-                                         std::span<const float>* outputs) {
+MetricSums CompiledModel::evaluate_batch(const BatchView& batch, const TotalLoss& loss,
+                                         std::vector<std::span<const float>>* outputs) {
+  if (outputs != nullptr) outputs->assign(network_->outputs().size(), {});
   if (batch.samples == 0) return {};
-  check_targets(loss, batch.samples, element_count(network_->output_shape()), batch.targets);
+  check_all_targets(batch, loss);
   backend_->clear_sums();
-  const TensorView output = forward_in_inference(batch).output();
-  backend_->compute_loss(loss, output, batch.samples, {});
+  const Plan& active = forward_in_inference(batch);
+  for (std::size_t term = 0; term < loss.terms().size(); ++term)
+    backend_->compute_loss(loss, term, active.output(loss[term].output), batch.samples, {});
   backend_->fetch_sums();
   const MetricSums sums = backend_->read_sums();
-  if (outputs != nullptr) *outputs = on_host(output);
+  if (outputs != nullptr) *outputs = all_on_host(active);
   return sums;
 }
 
 std::span<const float> CompiledModel::predict_batch(const BatchView& batch, std::size_t output) {
   LOCKSTEP_CHECK_OP(output, <, network_->outputs().size());
   if (batch.samples == 0) return {};
-  return on_host(forward_in_inference(batch).output(output));
+  return on_host(forward_in_inference(batch).output(output), output);
 }
 
-std::span<const float> CompiledModel::on_host(const TensorView& outputs) {
-  if (backend_->runs_on_host() && outputs.type() == Precision::float32) return outputs.as<float>();
-  host_outputs_.resize(outputs.size());
-  backend_->read(outputs, host_outputs_);
-  return host_outputs_;
+std::vector<std::span<const float>> CompiledModel::predict_outputs(const BatchView& batch) {
+  if (batch.samples == 0) return std::vector<std::span<const float>>(network_->outputs().size());
+  return all_on_host(forward_in_inference(batch));
+}
+
+std::int64_t CompiledModel::width(std::size_t output) const {
+  return element_count(network_->shape(network_->outputs()[output].node));
+}
+
+std::vector<std::span<const float>> CompiledModel::all_on_host(const Plan& active) {
+  std::vector<std::span<const float>> outputs;
+  for (std::size_t k = 0; k < network_->outputs().size(); ++k)
+    outputs.push_back(on_host(active.output(k), k));
+  return outputs;
+}
+
+std::span<const float> CompiledModel::on_host(const TensorView& values, std::size_t output) {
+  if (backend_->runs_on_host() && values.type() == Precision::float32) return values.as<float>();
+  std::vector<float>& host = host_outputs_[output];
+  host.resize(values.size());
+  backend_->read(values, host);
+  return host;
 }
 
 void CompiledModel::keep_outputs(std::int64_t samples) {
-  copied_bytes_ = 0;
-  kept_bytes_ = static_cast<std::size_t>(samples * element_count(network_->output_shape())) *
-                element_bytes(backend_->precision());
-  if (kept_bytes_ <= kept_.size()) return;
+  copied_samples_ = 0;
+  kept_samples_ = samples;
+  std::size_t bytes = 0;
+  for (std::size_t k = 0; k < network_->outputs().size(); ++k)
+    bytes += static_cast<std::size_t>(samples * width(k)) * element_bytes(backend_->precision());
+  if (bytes <= kept_.size()) return;
   backend_->stream().synchronize();  // work in flight may use the old memory
-  kept_ = backend_->runs_on_host() ? device::HostAllocator().allocate(kept_bytes_)
-                                   : device::make_pinned_allocator()->allocate(kept_bytes_);
+  kept_ = backend_->runs_on_host() ? device::HostAllocator().allocate(bytes)
+                                   : device::make_pinned_allocator()->allocate(bytes);
   ++arenas_;
 }
 
-std::span<const float> CompiledModel::kept_outputs() {
+void CompiledModel::keep(const Plan& active, std::int64_t samples) {
+  if (copied_samples_ + samples > kept_samples_) return;
+  auto* place = kept_.as<std::byte>().data();
+  for (std::size_t k = 0; k < network_->outputs().size(); ++k) {
+    const TensorView output = active.output(k);
+    const std::size_t sample_bytes = output.size_bytes() / static_cast<std::size_t>(samples);
+    device::copy(place + static_cast<std::size_t>(copied_samples_) * sample_bytes, output.data(),
+                 output.size_bytes(), backend_->stream());
+    place += static_cast<std::size_t>(kept_samples_) * sample_bytes;
+  }
+  copied_samples_ += samples;
+}
+
+std::vector<std::span<const float>> CompiledModel::kept_outputs() {
   const Precision type = backend_->precision();
-  const TensorView kept(kept_.data(), kept_bytes_ / element_bytes(type), type);
-  if (type == Precision::float32) return kept.as<float>();
-  host_outputs_.resize(kept.size());
-  if (type == Precision::bfloat16)
-    widen(kept.as<BFloat16>(), host_outputs_);
-  else
-    widen(kept.as<Float16>(), host_outputs_);
-  return host_outputs_;
+  std::vector<std::span<const float>> outputs;
+  auto* place = kept_.as<std::byte>().data();
+  for (std::size_t k = 0; k < network_->outputs().size(); ++k) {
+    const TensorView kept(place, static_cast<std::size_t>(kept_samples_ * width(k)), type);
+    place += kept.size_bytes();
+    if (type == Precision::float32) {
+      outputs.push_back(kept.as<float>());
+      continue;
+    }
+    std::vector<float>& wide = host_outputs_[k];
+    wide.resize(kept.size());
+    if (type == Precision::bfloat16)
+      widen(kept.as<BFloat16>(), wide);
+    else
+      widen(kept.as<Float16>(), wide);
+    outputs.push_back(wide);
+  }
+  return outputs;
 }
 
 std::uint64_t CompiledModel::placement() const { return arenas_ + backend_->placement(); }

@@ -80,17 +80,17 @@ class CompiledModel {
   /// context.global_samples) to gradients(). With `accumulate`, adds them to the existing values
   /// instead (a further micro-batch of the same step). `ready`, if given, is called once per
   /// parameter.
-  MetricSums train_batch(const BatchView& batch, const StepContext& context, const Loss& loss,
+  MetricSums train_batch(const BatchView& batch, const StepContext& context, const TotalLoss& loss,
                          bool accumulate = false, const GradientReady& ready = {});
 
   /// train_batch() in two halves, neither of which waits for the device. load() copies the batch to
   /// the device; train_loaded() can be recorded and replayed for further batches of `samples`
   /// samples. The backend keeps the sums. With `staged`, the batch is the one given last to
   /// stage().
-  void load(const BatchView& batch, const StepContext& context, const Loss& loss,
+  void load(const BatchView& batch, const StepContext& context, const TotalLoss& loss,
             bool staged = false);
   /// train_batch() on the batch that load() has copied.
-  void train_loaded(std::int64_t samples, const StepContext& context, const Loss& loss,
+  void train_loaded(std::int64_t samples, const StepContext& context, const TotalLoss& loss,
                     bool accumulate = false, const GradientReady& ready = {});
 
   /// Starts copying a batch to the device for a later load(), overlapped with the work in progress.
@@ -99,20 +99,22 @@ class CompiledModel {
   void stage(const BatchView& batch);
 
   /// Forward and loss in inference mode: moving statistics, no dropout. `outputs`, if given, is set
-  /// to what predict_batch() returns.
-  MetricSums evaluate_batch(const BatchView& batch, const Loss& loss,
-                            std::span<const float>* outputs = nullptr);
+  /// to what predict_outputs() returns.
+  MetricSums evaluate_batch(const BatchView& batch, const TotalLoss& loss,
+                            std::vector<std::span<const float>>* outputs = nullptr);
 
   /// Makes the next train_loaded() calls, for `samples` samples together, copy their outputs to
   /// host memory, which a recording does too. 0: none.
   void keep_outputs(std::int64_t samples);
-  /// The outputs [samples, output shape...] since keep_outputs(), once the work on the backend's
-  /// stream is complete; valid until the next call on this model.
-  std::span<const float> kept_outputs();
+  /// The outputs since keep_outputs(), as predict_outputs(), once the work on the backend's stream
+  /// is complete.
+  std::vector<std::span<const float>> kept_outputs();
 
   /// The output with the index `output` of Network::outputs(), [samples, output shape...], in
   /// inference mode, valid until the next call on this model.
   std::span<const float> predict_batch(const BatchView& batch, std::size_t output = 0);
+  /// All outputs, in the order of Network::outputs(), likewise.
+  std::vector<std::span<const float>> predict_outputs(const BatchView& batch);
   /// Outputs [samples, width] for float32 features, in inference mode, valid until the next pass.
   std::span<const float> predict_batch(std::int64_t samples, std::span<const float> features) {
     return predict_batch({.samples = samples, .features = features});
@@ -149,8 +151,12 @@ class CompiledModel {
   void check_inputs(const BatchView& batch) const;
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
+  void check_all_targets(const BatchView& batch, const TotalLoss& loss) const;
+  void keep(const Plan& active, std::int64_t samples);
+  std::vector<std::span<const float>> all_on_host(const Plan& active);
+  std::int64_t width(std::size_t output) const;  // elements of a sample
   void grow_arena(std::size_t bytes, std::int64_t samples);
-  std::span<const float> on_host(const TensorView& outputs);
+  std::span<const float> on_host(const TensorView& values, std::size_t output);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
@@ -165,11 +171,12 @@ class CompiledModel {
   std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
   std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
   std::vector<IndexLimit> index_limits_;  // of each input
-  std::vector<float>
-      host_outputs_;              // of predict_batch, if the outputs are not float32 in host memory
-  device::Buffer kept_;           // outputs of keep_outputs(), in the model's precision
-  std::size_t kept_bytes_ = 0;    // of its samples
-  std::size_t copied_bytes_ = 0;  // by train_loaded(), except in replayed recordings
+  // Of predict_batch, if the outputs are not float32 in host memory; one array for each output.
+  std::vector<std::vector<float>> host_outputs_;
+  // Outputs of keep_outputs(), in the model's precision: [samples, output] for each output.
+  device::Buffer kept_;
+  std::int64_t kept_samples_ = 0;
+  std::int64_t copied_samples_ = 0;  // by train_loaded(), except in replayed recordings
 };
 
 }  // namespace lockstep::model

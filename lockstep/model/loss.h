@@ -1,14 +1,45 @@
 // The reference implementation of the losses.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/model/loss_options.h"
 #include "lockstep/model/metric_sums.h"
 #include "lockstep/model/targets.h"
 
 namespace lockstep::model {
+
+/// The loss of one output of a network.
+struct LossTerm {
+  Loss loss = SparseCategoricalCrossentropy{};
+  std::size_t output = 0;   ///< index in Network::outputs()
+  std::string target = {};  ///< name in the data set; empty: its first target
+  float weight = 1;         ///< factor on the loss and its gradient, above 0
+};
+
+/// What training minimizes: the sum of the losses of one or more outputs. A loss alone is that of
+/// the first output.
+class TotalLoss {
+ public:
+  TotalLoss() : terms_(1) {}  ///< sparse categorical cross-entropy of the first output
+  template <std::convertible_to<Loss> T>
+  TotalLoss(T loss) : terms_{{.loss = std::move(loss)}} {}
+  /// `terms`, of which there is at least one, each of another output.
+  explicit TotalLoss(std::vector<LossTerm> terms) : terms_(std::move(terms)) {}
+
+  std::span<const LossTerm> terms() const { return terms_; }  ///< at least one
+  /// The term with this index. The first one has the accuracy of MetricSums.
+  const LossTerm& operator[](std::size_t index) const { return terms_[index]; }
+
+ private:
+  std::vector<LossTerm> terms_;
+};
 
 /// Sums of loss and metrics over the samples of `outputs` [samples, width]. If `gradient` (same
 /// shape) is not empty, it receives d(weighted sum of losses)/d(outputs) / divisor. If the divisor

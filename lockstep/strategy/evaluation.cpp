@@ -12,11 +12,14 @@
 namespace lockstep::strategy {
 namespace {
 
-/// Serializes record ids and outputs of one part: count, ids, outputs.
-std::vector<std::byte> pack(const data::Batch& part, std::span<const float> outputs) {
+/// Serializes record ids and outputs of one part: count, ids, each output.
+std::vector<std::byte> pack(const data::Batch& part,
+                            const std::vector<std::span<const float>>& outputs) {
   const std::int64_t samples = part.samples;
+  std::size_t output_bytes = 0;
+  for (const std::span<const float> output : outputs) output_bytes += output.size_bytes();
   std::vector<std::byte> bytes(sizeof(samples) + part.record_ids.size() * sizeof(std::int64_t) +
-                               outputs.size_bytes());
+                               output_bytes);
   std::byte* place = bytes.data();
   const auto put = [&](const void* data, std::size_t size) {
     if (size > 0) std::memcpy(place, data, size);
@@ -24,23 +27,33 @@ std::vector<std::byte> pack(const data::Batch& part, std::span<const float> outp
   };
   put(&samples, sizeof(samples));
   put(part.record_ids.data(), part.record_ids.size() * sizeof(std::int64_t));
-  put(outputs.data(), outputs.size_bytes());
+  for (const std::span<const float> output : outputs) put(output.data(), output.size_bytes());
   return bytes;
 }
 
+/// The values of one output of a global batch.
+struct Gathered {
+  std::int64_t width = 0;
+  std::vector<float> values = {};
+};
+
 void append_unpacked(std::span<const std::byte> bytes, std::vector<std::int64_t>& ids,
-                     std::vector<float>& outputs) {
+                     std::vector<Gathered>& outputs) {
   std::int64_t samples = 0;
   LOCKSTEP_CHECK_OP(bytes.size(), >=, sizeof(samples));
   std::memcpy(&samples, bytes.data(), sizeof(samples));
   if (samples == 0) return;
   const std::size_t id_bytes = static_cast<std::size_t>(samples) * sizeof(std::int64_t);
-  const std::span<const std::byte> rest = bytes.subspan(sizeof(samples) + id_bytes);
+  std::span<const std::byte> rest = bytes.subspan(sizeof(samples) + id_bytes);
   ids.resize(ids.size() + static_cast<std::size_t>(samples));
   std::memcpy(&*(ids.end() - samples), bytes.data() + sizeof(samples), id_bytes);
-  const std::size_t floats = rest.size() / sizeof(float);
-  outputs.resize(outputs.size() + floats);
-  std::memcpy(&*(outputs.end() - static_cast<std::ptrdiff_t>(floats)), rest.data(), rest.size());
+  for (auto& [width, values] : outputs) {
+    const auto floats = static_cast<std::size_t>(samples * width);
+    values.resize(values.size() + floats);
+    std::memcpy(&*(values.end() - static_cast<std::ptrdiff_t>(floats)), rest.data(),
+                floats * sizeof(float));
+    rest = rest.subspan(floats * sizeof(float));
+  }
 }
 
 }  // namespace
@@ -98,25 +111,31 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
 void predict(LocalReplicas& replicas, const data::Dataset& dataset,
              const data::StreamOptions& options, const PredictionSink& sink) {
   const auto stream = dataset.stream(options);
-  const std::int64_t width = model::element_count(replicas.network().output_shape());
+  const model::Network& network = replicas.network();
+  std::vector<Gathered> outputs;
+  for (const model::NetworkOutput& output : network.outputs())
+    outputs.push_back({.width = model::element_count(network.shape(output.node))});
   const bool is_chief = replicas.strategy().is_chief();
   std::vector<data::Batch> parts;
   std::vector<std::int64_t> ids;
-  std::vector<float> outputs;
+  std::vector<OutputValues> all;
   const std::function<void(int)> body = [&](int local) {
     const data::Batch& part = parts[local];
     Replica& replica = replicas[local];
-    const auto all = replica.group().all_gather(
-        pack(part, part.samples > 0 ? replica.predict(part) : std::span<const float>{}));
+    const auto parts_of_all = replica.group().all_gather(pack(part, replica.predict(part)));
     if (local != 0 || !is_chief) return;
-    for (const auto& bytes : all) append_unpacked(bytes, ids, outputs);
+    for (const auto& bytes : parts_of_all) append_unpacked(bytes, ids, outputs);
   };
   replicas.strategy().fail_together([&] {
     while (stream->next(parts)) {
       ids.clear();
-      outputs.clear();
+      for (Gathered& output : outputs) output.values.clear();
       replicas.strategy().run(body);
-      if (is_chief) sink({ids, outputs, width});
+      if (!is_chief) continue;
+      all.clear();
+      for (std::size_t k = 0; k < outputs.size(); ++k)
+        all.push_back({network.outputs()[k].name, outputs[k].values, outputs[k].width});
+      sink({ids, all.front().values, all.front().width, all});
     }
   });
 }

@@ -7,6 +7,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
@@ -23,7 +24,7 @@
 namespace lockstep::strategy {
 namespace {
 
-ReplicaOptions replica_options(const TrainerOptions& options) {
+ReplicaOptions replica_options(const TrainerOptions& options, const model::Network& network) {
   if (options.accumulate < 1)
     throw Error(ErrorCategory::input, "accumulate", "expected at least 1 micro-batch per step",
                 fmt::format("got {}", options.accumulate));
@@ -33,8 +34,10 @@ ReplicaOptions replica_options(const TrainerOptions& options) {
   if (!(options.ema >= 0 && options.ema < 1))
     throw Error(ErrorCategory::input, "ema", "expected a decay from 0 to below 1",
                 fmt::format("got {}", options.ema));
-  return {.loss = options.loss,
-          .metrics = options.metrics,
+  LossPlan plan = loss_plan(options, network);
+  return {.loss = std::move(plan.loss),
+          .metrics = std::move(plan.metrics),
+          .metric_terms = std::move(plan.metric_terms),
           .class_weights = options.class_weights,
           .precision = options.precision,
           .tf32 = options.tf32,
@@ -64,7 +67,8 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
     : options_(options),
       network_(std::make_shared<const model::Network>(prepared(std::move(network), options))),
-      replicas_(std::make_unique<LocalReplicas>(strategy, network_, replica_options(options))),
+      replicas_(
+          std::make_unique<LocalReplicas>(strategy, network_, replica_options(options, *network_))),
       names_(std::make_unique<DataNames>()) {
   replicas_->initialize(options.seed);
 }
@@ -100,10 +104,10 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
 Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& options) {
   replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
-  check_data_fits(records, *network_, options_.loss, DataUse::evaluation);
+  check_data_fits(records, *network_, replicas_->loss(), DataUse::evaluation);
   std::string plan = describe_plan(records);
-  if (!options_.metrics.empty())
-    plan += fmt::format(", metrics {}", model::list_metrics(options_.metrics));
+  if (!replicas_->metrics().empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(replicas_->metrics()));
   job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", plan);
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
@@ -113,7 +117,9 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
       &highest_label);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
   const std::string warning =
-      class_warning(records, model::element_count(network_->output_shape()), highest_label);
+      options_.losses.empty()
+          ? class_warning(records, model::element_count(network_->output_shape()), highest_label)
+          : "";
   if (!warning.empty() && replicas_->strategy().is_chief())
     replicas_->strategy().session().logger()->warn(warning);
   return *sums;
@@ -122,7 +128,7 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
 void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
                       const ReadOptions& options) {
   replicas_->strategy().require_usable();
-  check_data_fits(dataset, *network_, options_.loss, DataUse::prediction);
+  check_data_fits(dataset, *network_, replicas_->loss(), DataUse::prediction);
   check_same_features(dataset, *names_);
   job::Agreement(replicas_->strategy().ranks())
       .require_same("ranks", "data and options", describe_plan(dataset));

@@ -1,14 +1,20 @@
 #include "lockstep/strategy/trainer_options.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
+#include "lockstep/model/metrics/make_metrics.h"
 
 namespace lockstep::strategy {
 
@@ -66,6 +72,48 @@ model::Network prepared(model::Network network, const TrainerOptions& options) {
   }
   network.freeze(options.freeze);
   return network;
+}
+
+LossPlan loss_plan(const TrainerOptions& options, const model::Network& network) {
+  LossPlan plan{.loss = options.loss,
+                .metrics = options.metrics,
+                .metric_terms = std::vector<std::size_t>(options.metrics.size())};
+  if (options.losses.empty()) return plan;
+  std::vector<model::LossTerm> terms;
+  for (const OutputLoss& one : options.losses) {
+    const auto outputs = network.outputs();
+    const auto found = std::ranges::find(outputs, one.output, &model::NetworkOutput::name);
+    if (found == outputs.end()) {
+      std::vector<std::string> names;
+      for (const model::NetworkOutput& output : outputs) names.push_back(output.name);
+      throw Error(
+          ErrorCategory::input, "losses",
+          fmt::format("expected an output of model {}: {}", network.name(), fmt::join(names, ", ")),
+          fmt::format("got \"{}\"", one.output));
+    }
+    const auto output = static_cast<std::size_t>(found - outputs.begin());
+    if (std::ranges::find(terms, output, &model::LossTerm::output) != terms.end())
+      throw Error(ErrorCategory::input, "losses", "expected one loss for each output",
+                  fmt::format("got two for {}", one.output));
+    if (!(one.weight > 0 && std::isfinite(one.weight)))
+      throw Error(ErrorCategory::input, "losses",
+                  fmt::format("expected a weight above 0 for {}", one.output),
+                  fmt::format("got {}", one.weight));
+    const auto add = [&](std::shared_ptr<const model::Metric> metric) {
+      plan.metrics.push_back(std::move(metric));
+      plan.metric_terms.push_back(terms.size());
+    };
+    if (options.losses.size() > 1)
+      add(model::make_loss_metric(one.output, one.loss,
+                                  model::element_count(network.shape(found->node))));
+    for (const auto& metric : one.metrics) add(model::with_output_name(one.output, metric));
+    terms.push_back({.loss = one.loss,
+                     .output = output,
+                     .target = one.target.empty() ? one.output : one.target,
+                     .weight = one.weight});
+  }
+  plan.loss = model::TotalLoss(std::move(terms));
+  return plan;
 }
 
 model::Schedule effective_schedule(const TrainerOptions& options, std::int64_t global_batch,

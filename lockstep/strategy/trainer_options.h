@@ -2,6 +2,7 @@
 #pragma once
 
 #include <csignal>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -46,9 +47,27 @@ struct ParameterGroup {
 /// "head/*:lr=0.1,decay=0", as `--group` reads it.
 std::string to_string(const ParameterGroup& group);
 
+/// The loss of one output of a network.
+struct OutputLoss {
+  std::string output;  ///< the name in Network::outputs()
+  /// The name of the target in the data set; empty: the same. A single loss compares with the only
+  /// target whatever its name.
+  std::string target = {};
+  model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< of this output
+  float weight = 1;  ///< factor on the loss and its gradient; above 0
+  /// Metrics of this output, reported with its name: "price_mae".
+  model::Metrics metrics = {};
+};
+
 /// Options of the model and its updates.
 struct TrainerOptions {
-  model::Loss loss = model::SparseCategoricalCrossentropy{};  ///< the loss to minimize
+  /// The loss to minimize, of the first output and the first target.
+  model::Loss loss = model::SparseCategoricalCrossentropy{};
+  /// Instead of `loss`: training minimizes the weighted sum of these, which is reported as "loss".
+  /// The accuracy is that of the first one, whose output `metrics` read too. Of several, each is
+  /// also reported as OUTPUT_loss and, if it has classes, OUTPUT_accuracy. Network outputs without
+  /// a loss are not trained for.
+  std::vector<OutputLoss> losses = {};
   /// Metrics beyond loss and accuracy, of training and evaluation: those of model::make_metrics(),
   /// and the user's own. The same names on all ranks.
   model::Metrics metrics = {};
@@ -100,6 +119,16 @@ struct TrainerOptions {
 
 /// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
 model::Network prepared(model::Network network, const TrainerOptions& options);
+
+/// What a training with some TrainerOptions minimizes and reports.
+struct LossPlan {
+  model::TotalLoss loss;
+  model::Metrics metrics;                 ///< all: those of the options, then of each loss
+  std::vector<std::size_t> metric_terms;  ///< the term of the loss that each metric reads
+};
+/// The plan for `network`. Throws Error (input) for an output that it does not have, or that is
+/// named twice, and for a weight that is not above 0.
+LossPlan loss_plan(const TrainerOptions& options, const model::Network& network);
 
 /// `options.schedule` for a training of `total_steps` with `global_batch`. Throws Error (input) if
 /// base_batch is required and missing, if the optimizer and the schedule set different learning
@@ -178,11 +207,20 @@ struct Evaluation : model::MetricSums {
   }
 };
 
+/// One output of a network for one global batch.
+struct OutputValues {
+  std::string_view name;          ///< as in Network::outputs()
+  std::span<const float> values;  ///< [samples, width]
+  std::int64_t width = 0;         ///< elements of one sample
+};
+
 /// The outputs for one global batch.
 struct Predictions {
   std::span<const std::int64_t> record_ids;  ///< [samples]
-  std::span<const float> outputs;            ///< [samples, width], outputs of the network
+  std::span<const float> outputs;            ///< [samples, width], the first output of the network
   std::int64_t width = 0;                    ///< elements of one output
+  /// All outputs, in the order of Network::outputs().
+  std::span<const OutputValues> all = {};
 };
 /// Receives predictions in record order.
 using PredictionSink = std::function<void(const Predictions&)>;

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -10,7 +11,9 @@
 namespace lockstep::apps {
 namespace {
 
+using ::testing::DoubleNear;
 using ::testing::MatchesRegex;
+using ::testing::Pointwise;
 
 std::vector<std::string> example(const std::string& name) {
   return {std::string(LOCKSTEP_EXAMPLES "/example_") + name};
@@ -28,6 +31,22 @@ TEST(WrapEigenExample, PrintsTheSameLossesOnAnyNumberOfRanks) {
     EXPECT_EQ(together.status, 0) << together.errors;
     EXPECT_EQ(together.output, alone.output);
   }
+}
+
+TEST(TwoOutputsExample, HasTheSameMetricsOnAnyNumberOfRanks) {
+  std::vector<std::string> command = example("two_outputs");
+  command.emplace_back("2");  // epochs
+  const auto metrics_of = [](const Result& result) {
+    EXPECT_EQ(result.status, 0) << result.errors;
+    std::istringstream lines(result.output);
+    std::vector<double> values;
+    std::string name;
+    for (double value = 0; lines >> name >> value;) values.push_back(value);
+    EXPECT_EQ(values.size(), 4U) << result.output;
+    return values;
+  };
+  EXPECT_THAT(metrics_of(run(mpirun(3, command))),
+              Pointwise(DoubleNear(1e-5), metrics_of(run(command))));
 }
 
 TEST(RawPointersExample, FitsTheSameLineOnAnyNumberOfRanks) {

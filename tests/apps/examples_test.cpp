@@ -108,6 +108,15 @@ TEST(FineTuneExample, LearnsOtherClassesFromWeights) {
       ContainsRegex("accuracy 0.[0-4][0-9]+ before, (1.0000|0.9[0-9]+) after fine-tuning\n"));
 }
 
+TEST(TwoOutputsExample, LearnsBoth) {
+  const Result result = run({example("two_outputs")});
+  EXPECT_EQ(result.status, 0) << result.errors;
+  EXPECT_THAT(
+      result.output,
+      MatchesRegex("loss 0\\.[0-9]+\nkind_loss 0\\.[0-9]+\nkind_accuracy (1.0|0.[89])[0-9]+\n"
+                   "price_loss 0\\.0[0-9]+\n"));
+}
+
 TEST(FineTuneExample, SaysWhatItNeeds) {
   EXPECT_EQ(run({example("fine_tune")}).status, 2);
   EXPECT_THAT(run({example("fine_tune"), "nowhere"}).errors, HasSubstr("nowhere"));

@@ -387,6 +387,33 @@ TEST(CompiledModel, HasSeveralInputsAndOutputs) {
     EXPECT_THAT(part(model.gradients(), "size/kernel"), Each(0.0f));
   }
 
+  // With a second loss, of the output "size", whose gradient reaches the columns, too.
+  const std::vector<float> sizes = {4, -1};
+  const std::vector<Targets> more = {{.values = sizes}};
+  BatchView both = batch;
+  both.more_targets = more;
+  const TotalLoss total(
+      {{.loss = MeanSquaredError{}}, {.loss = MeanSquaredError{}, .output = 2, .weight = 0.5F}});
+  const MetricSums sums = model.train_batch(both, {.global_samples = 2}, total);
+  EXPECT_EQ(sums.loss_sum, 1.25 + 0.5 * 5);
+  EXPECT_EQ(sums.samples, 2);
+  EXPECT_THAT(part(model.gradients(), "columns/kernel"), ElementsAre(3 + 2, 1 - 2));
+  EXPECT_THAT(part(model.gradients(), "picture/kernel"), ElementsAre(1, 0.5f));
+  EXPECT_THAT(part(model.gradients(), "size/kernel"), ElementsAre(1.5f));
+  EXPECT_THAT(part(model.gradients(), "size/bias"), ElementsAre(-0.5f));
+  std::vector<std::span<const float>> outputs;
+  EXPECT_EQ(model.evaluate_batch(both, total, &outputs).loss_sum, 3.75);
+  ASSERT_EQ(outputs.size(), 3U);
+  EXPECT_THAT(outputs[2], ElementsAre(5, -3));
+  const std::vector<float> weights = {2, 0};
+  const std::vector<Targets> more_weighted = {{.values = sizes, .sample_weights = weights}};
+  both.targets.sample_weights = weights;
+  both.more_targets = more_weighted;
+  const MetricSums weighted = model.train_batch(both, {.global_samples = 2}, total);
+  EXPECT_EQ(weighted.loss_sum, 2 * (1 + 0.5));
+  EXPECT_EQ(weighted.weight_excess, 0);
+  EXPECT_THAT(part(model.gradients(), "size/kernel"), ElementsAre(1));
+
   const BatchView one_input{.samples = 2, .features = table, .targets = batch.targets};
   EXPECT_EQ(error_of(ErrorCategory::data, [&] { model.predict_batch(one_input); }),
             "[house] expected a batch of 2 inputs, got 1");

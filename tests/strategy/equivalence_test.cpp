@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tests/strategy/training.h"
 
@@ -33,6 +34,7 @@ struct Kind {
   std::string name;
   model::Network (*network)();
   TrainerOptions options;
+  data::Dataset (*data)() = ragged_data;
 };
 
 std::ostream& operator<<(std::ostream& out, const Kind& kind) { return out << kind.name; }
@@ -73,13 +75,16 @@ Kind layer_wise_adam() {
       "LayerWiseAdam", plain_network, {.optimizer = model::Lamb{}, .schedule = {.peak = 0.01F}}};
 }
 
+data::Dataset ragged_houses() { return house_data().shuffle().batch(40); }
+Kind several_outputs() { return {"SeveralOutputs", house_network, house_options(), ragged_houses}; }
+
 class ReplicaEquivalence : public ::testing::TestWithParam<std::tuple<Kind, int>> {};
 
 TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
   const auto& [kind, replicas] = GetParam();
   const FitOptions fit{.epochs = 0, .steps = 20};
-  const Outcome one = train(1, kind.network(), ragged_data(), kind.options, fit);
-  const Outcome several = train(replicas, kind.network(), ragged_data(), kind.options, fit);
+  const Outcome one = train(1, kind.network(), kind.data(), kind.options, fit);
+  const Outcome several = train(replicas, kind.network(), kind.data(), kind.options, fit);
   EXPECT_EQ(one.losses.size(), 20U);
   EXPECT_LT(one.losses.back(), one.losses.front());
   expect_close(several.losses, one.losses, 1e-5);
@@ -102,7 +107,8 @@ std::string name_of_kind(const ::testing::TestParamInfo<ReplicaEquivalence::Para
 INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
                          ::testing::Combine(::testing::Values(plain_adam(), dropout_sgd(),
                                                               clipped(), smoothed(), weighted(),
-                                                              layer_wise_sgd(), layer_wise_adam()),
+                                                              layer_wise_sgd(), layer_wise_adam(),
+                                                              several_outputs()),
                                             ::testing::Values(2, 3, 4)),
                          name_of_kind);
 
@@ -201,6 +207,35 @@ TEST(LossOfTheUser, IsTheSameForAnyNumberOfReplicas) {
   expect_close(three.losses, one.losses, 1e-5);
   EXPECT_LT(one.history.epochs[1].metrics.loss(), one.history.epochs[0].metrics.loss());
   EXPECT_FALSE(one.history.epochs[1].metrics.has_accuracy);
+}
+
+TEST(SeveralOutputs, AreReportedTheSameForAnyNumberOfReplicasAndMicroBatches) {
+  const FitOptions fit{.epochs = 3, .validation = house_data(41).batch(10)};
+  const Outcome one = train(1, house_network(), ragged_houses(), house_options(), fit);
+  const EpochLogs& expected = one.history.epochs.back();
+  const auto value = [](const EpochLogs& logs, const char* name) {
+    const auto found = logs.metric(name);
+    EXPECT_TRUE(found) << name;
+    return found.value_or(NAN);
+  };
+  // The sample weights are those of both, so the means add up as the sums do.
+  EXPECT_NEAR(value(expected, "loss"),
+              value(expected, "kind_loss") + 0.5 * value(expected, "cost_loss"), 1e-6);
+  EXPECT_EQ(value(expected, "accuracy"), value(expected, "kind_accuracy"));
+  EXPECT_FALSE(expected.metric("cost_accuracy"));
+  EXPECT_LT(value(expected, "cost_loss"), value(one.history.epochs.front(), "cost_loss"));
+  EXPECT_LT(value(expected, "kind_loss"), value(one.history.epochs.front(), "kind_loss"));
+  for (const auto& [replicas, accumulate] : {std::pair(3, 1), std::pair(2, 3)}) {
+    TrainerOptions options = house_options();
+    options.accumulate = accumulate;
+    const Outcome several = train(replicas, house_network(), ragged_houses(), options, fit);
+    const EpochLogs& logs = several.history.epochs.back();
+    for (const char* name : {"loss", "kind_loss", "cost_loss", "cost_mae", "validation_loss",
+                             "validation_kind_loss", "validation_cost_mae"})
+      EXPECT_NEAR(value(logs, name), value(expected, name), 1e-5) << name << replicas;
+    EXPECT_EQ(value(logs, "kind_accuracy"), value(expected, "kind_accuracy"));
+    expect_close(several.parameters, one.parameters, 1e-5);
+  }
 }
 
 TEST(ClassWeights, CountByTheirRatios) {

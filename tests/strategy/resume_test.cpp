@@ -80,6 +80,25 @@ INSTANTIATE_TEST_SUITE_P(Steps, Resume,
                                             ::testing::Values<std::int64_t>(6, 8, 17)),
                          name_of_interruption);
 
+TEST(ResumeFrom, AnyStepOfSeveralLossesIsExact) {
+  const data::Dataset houses = house_data().shuffle().batch(40);
+  const auto train_houses = [&](const FitOptions& fit) {
+    return train(3, house_network(), houses, house_options(), fit);
+  };
+  const checkpoint::ScratchDirectory straight;
+  const checkpoint::ScratchDirectory directory;
+  const Outcome expected = train_houses(saving_to(straight, 8, 0));
+  train_houses(saving_to(directory, 8, 8));
+  const Outcome resumed = train_houses(saving_to(directory, 8, 0));
+  EXPECT_EQ(resumed.losses.size(), 10U);
+  EXPECT_EQ(resumed.parameter_hash, expected.parameter_hash);
+  const auto& epoch = resumed.history.epochs[0];  // resumed in its middle
+  for (const char* name : {"kind_loss", "kind_accuracy", "cost_loss", "cost_mae"})
+    EXPECT_NEAR(epoch.metric(name).value_or(-1),
+                expected.history.epochs[1].metric(name).value_or(-2), 1e-9)
+        << name;
+}
+
 TEST(ResumeFrom, AnotherPlaceMixesTheSameSamples) {
   for (const int replicas : {1, 3}) {
     const auto train_mixed = [&](const FitOptions& fit, double alpha) {

@@ -4,11 +4,14 @@
 
 #include <csignal>
 #include <memory>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/network.h"
 #include "lockstep/strategy/replica/local_replicas.h"
 #include "lockstep/strategy/strategies.h"
@@ -49,6 +52,74 @@ inline model::Network normalized_network() {
   network.add(model::ReLU());
   network.add(model::Dense({.units = kClasses}));
   return network;
+}
+
+/// Houses with an image, a word and a table, a price and a kind, and weights of 0 to 2. Pixels and
+/// numbers say what the price and the kind are.
+inline data::Dataset house_data(std::int64_t records = 203) {
+  std::mt19937 random(7);
+  std::vector<std::uint8_t> images;
+  std::vector<std::int32_t> words;
+  std::vector<float> tables;
+  std::vector<float> prices;
+  std::vector<std::int32_t> kinds;
+  std::vector<float> weights;
+  for (std::int64_t i = 0; i < records; ++i) {
+    float price = 0;
+    for (int k = 0; k < 4; ++k) {
+      images.push_back(static_cast<std::uint8_t>(random() % 256));
+      price += static_cast<float>(images.back()) / 255;
+    }
+    for (int k = 0; k < 3; ++k) tables.push_back(static_cast<float>(random() % 100) / 50 - 1);
+    words.push_back(static_cast<std::int32_t>(random() % 5));
+    prices.push_back(price / 4 + tables.back() / 2);
+    kinds.push_back((words.back() + (tables.back() > 0 ? 1 : 0)) % 3);
+    weights.push_back(static_cast<float>(random() % 5) / 2);
+  }
+  return data::Dataset::from_memory(
+      {std::move(images), std::move(words), std::move(tables)},
+      {std::move(prices), std::move(kinds)},
+      {.inputs = {{.name = "image", .shape = {2, 2, 1}},
+                  {.name = "word", .type = ElementType::int32, .shape = {1}},
+                  {.name = "table", .shape = {3}}},
+       .targets = {{.name = "price", .shape = {1}},
+                   {.name = "kind", .type = ElementType::int32, .classes = 3}},
+       .weighted = true},
+      std::move(weights));
+}
+
+/// Reads house_data() in another order: outputs "kind", "hidden", which has no loss, and "cost".
+inline model::Network house_network() {
+  model::Network network({{.name = "table", .shape = {3}},
+                          {.name = "image", .shape = {2, 2, 1}},
+                          {.name = "word", .shape = {1}, .type = ElementType::int32}},
+                         "house");
+  const auto dense = [&](model::NodeId from, std::int64_t units) {
+    return network.add(model::Dense({.units = units}), {from});
+  };
+  const auto flat = [&](model::NodeId from) { return network.add(model::Flatten(), {from}); };
+  const model::NodeId image = dense(flat(network.input("image")), 8);
+  const model::NodeId word = flat(
+      network.add(model::Embedding({.vocabulary = 5, .dimension = 8}), {network.input("word")}));
+  const model::NodeId table = dense(network.input("table"), 8);
+  const model::NodeId sum = network.add(model::Add(), {image, table});
+  const model::NodeId all = network.add(model::Add(), {sum, word});
+  const model::NodeId hidden = network.add(model::Tanh(), {all});
+  network.output("kind", dense(hidden, 3));
+  network.output("hidden", hidden);
+  network.output("cost", dense(hidden, 1));
+  return network;
+}
+
+inline TrainerOptions house_options() {
+  return {.losses = {{.output = "kind", .loss = model::SparseCategoricalCrossentropy{}},
+                     {.output = "cost",
+                      .target = "price",
+                      .loss = model::MeanSquaredError{},
+                      .weight = 0.5F,
+                      .metrics = model::make_metrics("mae", model::MeanSquaredError{}, 1)}},
+          .optimizer = model::Sgd{.momentum = 0.9F},
+          .schedule = {.peak = 0.1F}};
 }
 
 /// Replicas as threads of this process; one of them on the calling thread.

@@ -2,6 +2,7 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/float16.h"
@@ -53,7 +54,8 @@ class CpuBackend final : public Backend {
   }
 
   void load(std::span<LoadedInput> inputs, const BatchView& batch, bool /*staged*/) override {
-    targets_ = batch.targets;
+    targets_.assign(1, batch.targets);
+    targets_.insert(targets_.end(), batch.more_targets.begin(), batch.more_targets.end());
     from_pixels_.resize(inputs.size());
     for (std::size_t k = 0; k < inputs.size(); ++k) {
       const InputView input = batch.input(k);
@@ -75,16 +77,23 @@ class CpuBackend final : public Backend {
     }
   }
 
-  void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
-                    const TensorView& gradient) override {
+  void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
+                    std::int64_t samples, const TensorView& gradient) override {
     const std::span<const float> values = widened(outputs, wide_outputs_);
     if (gradient.type() != Precision::float32) wide_gradient_.resize(gradient.size());
     const std::span<float> target = gradient.type() == Precision::float32
                                         ? gradient.as<float>()
                                         : std::span<float>(wide_gradient_);
+    const auto weight = static_cast<double>(loss[term].weight);
     const double divisor =
-        static_cast<double>(scale_.divisor) / static_cast<double>(scale_.loss_scale);
-    sums_ += model::compute_loss(loss, values, samples, targets_, divisor, target);
+        static_cast<double>(scale_.divisor) / static_cast<double>(scale_.loss_scale) / weight;
+    MetricSums sums =
+        model::compute_loss(loss[term].loss, values, samples, targets_[term], divisor, target);
+    sums.loss_sum *= weight;
+    if (term == 0)
+      sums_ += sums;
+    else
+      sums_.loss_sum += sums.loss_sum;
     if (gradient.type() != Precision::float32) narrow(gradient, target);
   }
 
@@ -124,7 +133,7 @@ class CpuBackend final : public Backend {
   device::Stream stream_{device::Device{}};
   cpu::Context context_;
   GradientScale scale_;
-  Targets targets_;
+  std::vector<Targets> targets_;  // of each term of the loss
   MetricSums sums_;
   std::vector<std::vector<float>> from_pixels_;  // of each input
   std::vector<float> wide_outputs_;              // for the loss, which is computed in float32

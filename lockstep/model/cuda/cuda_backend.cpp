@@ -76,11 +76,16 @@ class CudaBackend final : public Backend {
   void load(std::span<LoadedInput> inputs, const BatchView& batch, bool staged) override {
     feed_.load(inputs, batch, staged);
     // A recording with mixup or weights cannot be replayed without them, and vice versa.
-    if (const TargetKind kind{feed_.partner_labels() != nullptr, feed_.sample_weights() != nullptr};
+    if (const TargetKind kind{feed_.partner_labels(0) != nullptr,
+                              feed_.sample_weights(0) != nullptr};
         trains_ && kind != std::exchange(trained_kind_, kind))
       ++placement_;
     // Space for the result of each sample, or of each of its values.
-    const std::size_t width = std::max(batch.targets.labels.size(), batch.targets.values.size());
+    std::size_t width = 0;
+    for (std::size_t term = 0; term <= batch.more_targets.size(); ++term) {
+      const Targets& targets = batch.targets_of(term);
+      width = std::max({width, targets.labels.size(), targets.values.size()});
+    }
     if (of_samples_.size() < width * sizeof(cuda::SampleLoss)) {
       context_.stream().synchronize();
       of_samples_ = {};
@@ -89,22 +94,24 @@ class CudaBackend final : public Backend {
     }
   }
 
-  void compute_loss(const Loss& loss, const TensorView& outputs, std::int64_t samples,
-                    const TensorView& gradient) override {
+  void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
+                    std::int64_t samples, const TensorView& gradient) override {
     const cuda::LossArguments arguments{
         .outputs = outputs,
         .gradient = gradient,
-        .labels = feed_.labels(),
-        .partner_labels = feed_.partner_labels(),
-        .weights = feed_.weights(),
-        .targets = feed_.values(),
-        .sample_weights = feed_.sample_weights(),
+        .labels = feed_.labels(term),
+        .partner_labels = feed_.partner_labels(term),
+        .weights = feed_.weights(term),
+        .targets = feed_.values(term),
+        .sample_weights = feed_.sample_weights(term),
         .gradient_factor = &pass_.data()->gradient_factor,
+        .term_weight = loss[term].weight,
+        .is_first_term = term == 0,
         .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
         .sums = sums_.as<MetricSums>().data(),
         .samples = samples,
         .width = static_cast<std::int64_t>(outputs.size()) / samples};
-    cuda::compute_loss(loss, arguments, context_.native());
+    cuda::compute_loss(loss[term].loss, arguments, context_.native());
   }
 
   void write_sums(std::span<float> summable) override {

@@ -25,17 +25,22 @@ Bytes bytes_of(const InputView& input) {
 }
 
 /// The arrays that follow the inputs, one after another.
-std::array<Bytes, 4> targets_of(const BatchView& batch) {
-  const Targets& targets = batch.targets;
+std::array<Bytes, 4> pieces_of(const Targets& targets) {
   const Bytes weights = std::as_bytes(targets.sample_weights);
   if (targets.labels.empty()) return {std::as_bytes(targets.values), {}, {}, weights};
   return {std::as_bytes(targets.labels), std::as_bytes(targets.partner_labels),
           std::as_bytes(targets.weights), weights};
 }
 
-std::size_t target_bytes_of(const BatchView& batch) {
+std::size_t bytes_of(const Targets& targets) {
   std::size_t bytes = 0;
-  for (const Bytes& piece : targets_of(batch)) bytes += piece.size();
+  for (const Bytes& piece : pieces_of(targets)) bytes += piece.size();
+  return bytes;
+}
+
+std::size_t target_bytes_of(const BatchView& batch) {
+  std::size_t bytes = bytes_of(batch.targets);
+  for (const Targets& targets : batch.more_targets) bytes += bytes_of(targets);
   return bytes;
 }
 
@@ -101,11 +106,19 @@ void InputFeed::load(std::span<const LoadedInput> inputs, const BatchView& batch
   const std::size_t bytes = target_bytes_of(batch);
   reserve_targets(bytes);
   if (bytes > 0) device::copy(targets_.data(), data, bytes, context_.stream());
-  has_labels_ = !batch.targets.labels.empty();
-  mixed_samples_ = batch.targets.partner_labels.size();
-  weights_at_.reset();
-  if (!batch.targets.sample_weights.empty())
-    weights_at_ = bytes / sizeof(float) - batch.targets.sample_weights.size();
+  terms_.clear();
+  std::size_t begin = 0;
+  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term) {
+    const Targets& targets = batch.targets_of(term);
+    const std::size_t count = bytes_of(targets) / sizeof(float);
+    terms_.push_back({.begin = begin,
+                      .has_labels = !targets.labels.empty(),
+                      .mixed_samples = targets.partner_labels.size(),
+                      .weights_at = {}});
+    if (!targets.sample_weights.empty())
+      terms_.back().weights_at = count - targets.sample_weights.size();
+    begin += count;
+  }
   slot.taken = context_.stream().record();
 }
 
@@ -145,10 +158,11 @@ void InputFeed::bring(const BatchView& batch, Slot& slot) {
     copy_bytes(input, next);
     next += next_offset(input.size());
   }
-  for (const Bytes& piece : targets_of(batch)) {
-    copy_bytes(piece, next);
-    next += piece.size();
-  }
+  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term)
+    for (const Bytes& piece : pieces_of(batch.targets_of(term))) {
+      copy_bytes(piece, next);
+      next += piece.size();
+    }
   if (slot.taken) context_.copies().wait(*slot.taken);
   device::copy(slot.on_gpu.data(), pinned, end, context_.copies());
   slot.arrived = context_.copies().record();

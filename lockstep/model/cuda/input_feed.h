@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
@@ -34,32 +35,48 @@ class InputFeed {
   /// or images with least_channels() of their type, the additional ones zero.
   void load(std::span<const LoadedInput> inputs, const BatchView& batch, bool staged);
 
-  // Targets of the batch loaded last, on the GPU.
+  // Targets of the batch loaded last, on the GPU: those of the term `term` of the loss.
   /// Null if it has values instead.
-  const std::int32_t* labels() const {
-    return has_labels_ ? targets_.as<std::int32_t>().data() : nullptr;
+  const std::int32_t* labels(std::size_t term) const {
+    return terms_[term].has_labels ? targets_.as<std::int32_t>().data() + terms_[term].begin
+                                   : nullptr;
   }
-  const float* values() const { return targets_.as<float>().data(); }
+  const float* values(std::size_t term) const {
+    return targets_.as<float>().data() + terms_[term].begin;
+  }
   /// Null without mixup.
-  const std::int32_t* partner_labels() const {
-    return mixed_samples_ > 0 ? targets_.as<std::int32_t>().data() + mixed_samples_ : nullptr;
+  const std::int32_t* partner_labels(std::size_t term) const {
+    const std::size_t mixed = terms_[term].mixed_samples;
+    return mixed > 0 ? labels(term) + mixed : nullptr;
   }
-  const float* weights() const {
-    return mixed_samples_ > 0 ? values() + 2 * mixed_samples_ : nullptr;
+  const float* weights(std::size_t term) const {
+    const std::size_t mixed = terms_[term].mixed_samples;
+    return mixed > 0 ? values(term) + 2 * mixed : nullptr;
   }
   /// Null if all samples have weight 1.
-  const float* sample_weights() const { return weights_at_ ? values() + *weights_at_ : nullptr; }
+  const float* sample_weights(std::size_t term) const {
+    return terms_[term].weights_at ? values(term) + *terms_[term].weights_at : nullptr;
+  }
   /// Increases when these arrays have moved.
   std::uint64_t placement() const { return placement_; }
 
  private:
-  /// One batch: its inputs, each features, pixels or indices, followed by labels, with mixup also
-  /// partner labels and weights, or by target values; then by the weights of the samples.
+  /// One batch: its inputs, each features, pixels or indices, followed for each term of the loss by
+  /// labels, with mixup also partner labels and weights, or by target values; then by the weights
+  /// of the samples.
   struct Slot {
     device::Buffer pinned;
     device::Buffer on_gpu;
     std::optional<device::Event> arrived;
     std::optional<device::Event> taken;  // by stage two
+  };
+
+  /// Where the targets of one term are; offsets in elements of 4 bytes.
+  struct Term {
+    std::size_t begin = 0;
+    bool has_labels = false;
+    std::size_t mixed_samples = 0;          // 0 without mixup
+    std::optional<std::size_t> weights_at;  // of the samples' weights, from `begin`
   };
 
   void convert_features(const InputView& input, const std::byte* data, const TensorView& target);
@@ -73,10 +90,7 @@ class InputFeed {
   std::size_t next_ = 0;
   std::optional<std::size_t> staged_;
   device::Buffer targets_;
-  // Of the batch loaded last:
-  bool has_labels_ = false;
-  std::size_t mixed_samples_ = 0;          // 0 without mixup
-  std::optional<std::size_t> weights_at_;  // offset of the samples' weights, in floats
+  std::vector<Term> terms_;  // of the batch loaded last
   std::uint64_t placement_ = 0;
 };
 

@@ -107,6 +107,11 @@ __device__ inline float weight_of(const LossArguments& a, std::int64_t row) {
   return a.sample_weights != nullptr ? a.sample_weights[row] : 1;
 }
 
+// The factor on the gradient of a row.
+__device__ inline float factor_of(const LossArguments& a, std::int64_t row) {
+  return *a.gradient_factor * a.term_weight * weight_of(a, row);
+}
+
 // `gradient`, or 0 for a row of weight 0, whose gradient may be NaN.
 __device__ inline float masked(const LossArguments& a, std::int64_t row, float gradient) {
   return weight_of(a, row) > 0 ? gradient : 0;
@@ -132,7 +137,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   sum = warp_sum(sum);
   shifted_sum = warp_sum(shifted_sum);
   if (gradient != nullptr) {
-    const float factor = *a.gradient_factor * weight_of(a, row);
+    const float factor = factor_of(a, row);
     const float normalizer = factor / sum;
     const float off_target = factor * smoothing / width;
     for (std::int64_t k = lane(); k < a.width; k += kWarp) {
@@ -204,8 +209,8 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
     const float target = loss.smoothed(targets[k], width);
     if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
     if (gradient != nullptr)
-      gradient[row * a.width + k] = narrow<T>(masked(
-          a, row, *a.gradient_factor * weight_of(a, row) * (expf(shifted) / sum * total - target)));
+      gradient[row * a.width + k] =
+          narrow<T>(masked(a, row, factor_of(a, row) * (expf(shifted) / sum * total - target)));
   }
   result = warp_sum(result);
   const std::int64_t rank = rank_of(z, a.width, argmax(targets, a.width));
@@ -226,9 +231,8 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
     sum += loss.value(output, target);
     if constexpr (requires { loss.rank(output, target); }) rank = loss.rank(output, target);
     if (gradient != nullptr)
-      gradient[row * a.width + k] = narrow<T>(
-          masked(a, row,
-                 *a.gradient_factor * weight_of(a, row) * loss.derivative(output, target) / width));
+      gradient[row * a.width + k] =
+          narrow<T>(masked(a, row, factor_of(a, row) * loss.derivative(output, target) / width));
   }
   sum = warp_sum(sum);
   if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), rank};
@@ -252,7 +256,8 @@ __global__ void add_samples(LossArguments a, bool has_accuracy) {
   correct = block_sum(correct);
   correct_top5 = block_sum(correct_top5);
   if (threadIdx.x != 0) return;
-  a.sums->loss_sum += loss;
+  a.sums->loss_sum += static_cast<double>(a.term_weight) * loss;
+  if (!a.is_first_term) return;
   a.sums->samples += a.samples;
   a.sums->weight_excess += weight_excess;
   a.sums->has_accuracy = has_accuracy;

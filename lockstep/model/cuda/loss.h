@@ -34,8 +34,10 @@ struct LossArguments {
   const float* targets = nullptr;                ///< [samples, width]
   const float* sample_weights = nullptr;         ///< [samples]; null: all are 1
   const float* gradient_factor = nullptr;        ///< loss scale / samples of the global batch
-  SampleLoss* of_samples = nullptr;              ///< [samples], scratch
-  MetricSums* sums = nullptr;                    ///< accumulated into
+  float term_weight = 1;                         ///< LossTerm::weight
+  bool is_first_term = true;         ///< whether its samples and accuracy are added to the sums
+  SampleLoss* of_samples = nullptr;  ///< [samples], scratch
+  MetricSums* sums = nullptr;        ///< accumulated into
   std::int64_t samples = 0;
   std::int64_t width = 0;
 };

@@ -4,7 +4,12 @@
 
 #include <algorithm>
 #include <array>
+#include <limits>
+#include <memory>
 #include <optional>
+#include <span>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/enum_names.h"
@@ -148,7 +153,71 @@ struct MetricFactory {
   }
 };
 
+/// Sums of losses, weights, correct samples and samples.
+class LossMetric final : public Metric {
+ public:
+  LossMetric(std::string output, const Loss& loss, std::int64_t width)
+      : output_(std::move(output)), loss_(loss), has_classes_(class_count(loss, width) > 0) {}
+
+  std::string name() const override { return output_ + "_loss"; }
+  std::size_t sums() const override { return 4; }
+  void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
+           std::vector<double>& sums) const override {
+    const MetricSums more = compute_loss(loss_, outputs, samples, targets, 1, {});
+    sums[0] += more.loss_sum;
+    sums[1] += more.weight_sum();
+    sums[2] += static_cast<double>(more.correct);
+    sums[3] += static_cast<double>(more.samples);
+  }
+  std::vector<MetricValue> values(std::span<const double> sums) const override {
+    const auto mean = [](double sum, double count) {
+      return count > 0 ? sum / count : std::numeric_limits<double>::quiet_NaN();
+    };
+    std::vector<MetricValue> all = {{.name = name(), .values = {mean(sums[0], sums[1])}}};
+    if (has_classes_)
+      all.push_back({.name = output_ + "_accuracy", .values = {mean(sums[2], sums[3])}});
+    return all;
+  }
+
+ private:
+  std::string output_;
+  Loss loss_;
+  bool has_classes_;
+};
+
+class NamedMetric final : public Metric {
+ public:
+  NamedMetric(std::string output, std::shared_ptr<const Metric> metric)
+      : prefix_(std::move(output) + "_"), metric_(std::move(metric)) {}
+
+  std::string name() const override { return prefix_ + metric_->name(); }
+  std::size_t sums() const override { return metric_->sums(); }
+  void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
+           std::vector<double>& sums) const override {
+    metric_->add(outputs, targets, samples, sums);
+  }
+  std::vector<MetricValue> values(std::span<const double> sums) const override {
+    std::vector<MetricValue> all = metric_->values(sums);
+    for (MetricValue& value : all) value.name = prefix_ + value.name;
+    return all;
+  }
+
+ private:
+  std::string prefix_;
+  std::shared_ptr<const Metric> metric_;
+};
+
 }  // namespace
+
+std::shared_ptr<const Metric> make_loss_metric(std::string output, const Loss& loss,
+                                               std::int64_t width) {
+  return std::make_shared<LossMetric>(std::move(output), loss, width);
+}
+
+std::shared_ptr<const Metric> with_output_name(std::string output,
+                                               std::shared_ptr<const Metric> metric) {
+  return std::make_shared<NamedMetric>(std::move(output), std::move(metric));
+}
 
 Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t width) {
   const MetricFactory factory{.loss = loss, .reader = {.kind = output_kind(loss), .width = width}};

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -25,6 +26,14 @@ namespace lockstep::model {
 /// Two classes are one output, the logit of "yes" (binary cross-entropy), or two outputs, the
 /// logits of both (categorical cross-entropy).
 Metrics make_metrics(std::string_view names, const Loss& loss, std::int64_t width);
+
+/// The loss of the output `output`, [samples, width], as OUTPUT_loss, with the weights of the
+/// samples; for a loss of classes also OUTPUT_accuracy.
+std::shared_ptr<const Metric> make_loss_metric(std::string output, const Loss& loss,
+                                               std::int64_t width);
+/// `metric` with "OUTPUT_" before the names of its values.
+std::shared_ptr<const Metric> with_output_name(std::string output,
+                                               std::shared_ptr<const Metric> metric);
 
 /// "accuracy, top1, top2 …, precision, …", for the text of an option.
 std::string metric_names();

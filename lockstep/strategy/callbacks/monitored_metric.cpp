@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <string>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
@@ -22,9 +23,12 @@ constexpr auto kMaximized = std::to_array<std::string_view>(
 
 std::optional<Direction> known_direction(std::string_view name) {
   if (name.starts_with(kOfValidation)) name.remove_prefix(kOfValidation.size());
-  if (std::ranges::find(kMinimized, name) != kMinimized.end()) return Direction::min;
+  const auto is_known = [&](std::string_view known) {  // "price_loss": of the output price
+    return name == known || name.ends_with("_" + std::string(known));
+  };
+  if (std::ranges::any_of(kMinimized, is_known)) return Direction::min;
   const bool is_top = name.starts_with("top") && parse_number<int>(name.substr(3));  // top5
-  if (is_top || std::ranges::find(kMaximized, name) != kMaximized.end()) return Direction::max;
+  if (is_top || std::ranges::any_of(kMaximized, is_known)) return Direction::max;
   return std::nullopt;
 }
 

@@ -37,23 +37,120 @@ std::string resizing_text(const data::Dataset& dataset, const model::Shape& shap
              : fmt::format(": resize the images to {} x {}", shape[0], shape[1]);
 }
 
+[[noreturn]] void refuse(const data::Dataset& dataset, const std::string& expected,
+                         const std::string& actual) {
+  throw Error(ErrorCategory::data, dataset.description(), expected, actual);
+}
+
+/// "image [8, 8, 3], table [5]"
+std::string list_of(const std::vector<data::TensorSpec>& tensors) {
+  std::vector<std::string> texts;
+  for (const data::TensorSpec& tensor : tensors) texts.push_back(to_string(tensor));
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// The one called `name`, or the only one if `is_only`, whatever its name; null if there is none.
+const data::TensorSpec* find(const std::vector<data::TensorSpec>& tensors, const std::string& name,
+                             bool is_only) {
+  if (tensors.empty()) return nullptr;
+  if (name.empty() || (is_only && tensors.size() == 1)) return &tensors.front();
+  const auto found = std::ranges::find(tensors, name, &data::TensorSpec::name);
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+void check_inputs(const data::Dataset& dataset, const model::Network& network) {
+  const std::vector<data::TensorSpec>& given = dataset.spec().inputs;
+  std::vector<data::TensorSpec> expected;
+  for (const model::NetworkInput& input : network.inputs())
+    expected.push_back({.name = input.name, .type = input.type, .shape = input.shape});
+  const bool is_only = expected.size() == 1;
+  for (const data::TensorSpec& input : expected) {
+    const data::TensorSpec* found = find(given, input.name, is_only);
+    const bool has_type =
+        found != nullptr && (found->type == input.type ||
+                             (found->type == ElementType::uint8 && found == &given.front() &&
+                              input.type == ElementType::float32));
+    const bool has_shape = found != nullptr && (found->shape == input.shape ||
+                                                (input.shape.empty() && found->elements() == 1));
+    if (has_type && has_shape) continue;
+    if (has_type && is_only && given.size() == 1)
+      refuse(dataset,
+             fmt::format("expected samples of shape {}, the input of model {}{}",
+                         model::to_string(input.shape), network.name(),
+                         resizing_text(dataset, input.shape)),
+             fmt::format("got {}", model::to_string(found->shape)));
+    refuse(dataset,
+           fmt::format("expected {} {} of model {}", is_only ? "the input" : "inputs",
+                       list_of(expected), network.name()),
+           fmt::format("got {}", list_of(given)));
+  }
+}
+
+/// Checks the target that a loss reads.
+void check_target(const data::Dataset& dataset, const model::Network& network,
+                  const model::LossTerm& term, bool is_only, DataUse use) {
+  const model::Loss& loss = term.loss;
+  const std::vector<data::TensorSpec>& targets = dataset.spec().targets;
+  const data::TensorSpec* target = find(targets, term.target, is_only);
+  const model::NetworkOutput& output = network.outputs()[term.output];
+  if (target == nullptr && !targets.empty())
+    refuse(dataset,
+           fmt::format("expected a target {} for the output {} of model {}", term.target,
+                       output.name, network.name()),
+           fmt::format("got {}", list_of(targets)));
+  const bool is_first = targets.empty() || target == &targets.front();
+  const std::int64_t classes = target == nullptr ? 0 : target->classes;
+  const std::int64_t values =
+      target == nullptr || target->type != ElementType::float32 ? 0 : target->elements();
+  const std::int64_t outputs = model::element_count(network.shape(output.node));
+  const std::string of_model =
+      is_only ? fmt::format("the outputs of model {}", network.name())
+              : fmt::format("the output {} of model {}", output.name, network.name());
+  if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
+    if (classes == 0)
+      refuse(dataset, fmt::format("expected class labels for {}", model::to_string(loss)),
+             values == 0 ? "the data set has none"
+             : is_only   ? "the data set has targets, which are for --loss mean-squared-error"
+                         : "got the values " + to_string(*target));
+    if (use == DataUse::training && classes == 1) {
+      const auto names = is_first ? dataset.source().class_names() : std::vector<std::string>();
+      refuse(dataset, "expected at least 2 classes to train on (of images, a folder for each)",
+             names.empty() ? "all records have the same class"
+                           : fmt::format("there is only {}", names.front()));
+    }
+    const bool may_lack_classes =
+        use == DataUse::evaluation && classes < outputs && is_first &&
+        (dataset.source().counts_classes() || !dataset.source().class_names().empty());
+    if (classes != outputs && !may_lack_classes)
+      refuse(dataset, fmt::format("expected {} classes, {}", outputs, of_model),
+             fmt::format("got {} classes", classes));
+  } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
+    return;  // it compares what it likes
+  } else if (classes > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
+    if (classes > 2 || outputs != 1)
+      refuse(dataset,
+             fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
+                         model::to_string(loss)),
+             fmt::format("got {} classes, and model {} has {}", classes, network.name(),
+                         counted(outputs, "output")));
+  } else if (values != outputs) {
+    refuse(dataset,
+           fmt::format("expected {} targets per sample for {}, {}", outputs, model::to_string(loss),
+                       of_model),
+           classes > 0 ? "the data set has class labels; targets= selects columns of a table"
+                       : fmt::format("got {} targets", values));
+  }
+}
+
 }  // namespace
 
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
-                     const model::Loss& loss, DataUse use) {
-  const auto refuse = [&](const std::string& expected, const std::string& actual) {
-    throw Error(ErrorCategory::data, dataset.description(), expected, actual);
-  };
+                     const model::TotalLoss& loss, DataUse use) {
   if (dataset.global_batch() == 0)
     throw Error(ErrorCategory::input, "data", "expected a batched data set",
                 "batch() was not called");
-  if (dataset.size() == 0) refuse("expected at least one record", "the data set is empty");
-  const data::SampleSpec& spec = dataset.spec();
-  if (spec.shape() != network.input_shape())
-    refuse(fmt::format("expected samples of shape {}, the input of model {}{}",
-                       model::to_string(network.input_shape()), network.name(),
-                       resizing_text(dataset, network.input_shape())),
-           fmt::format("got {}", model::to_string(spec.shape())));
+  if (dataset.size() == 0) refuse(dataset, "expected at least one record", "the data set is empty");
+  check_inputs(dataset, network);
   if (use != DataUse::training && dataset.mixup_alpha() > 0)
     throw Error(ErrorCategory::input, "data",
                 "expected unmixed samples for evaluation or prediction", "the data set uses mixup");
@@ -65,39 +162,8 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                     ? "bad records may be skipped"
                     : fmt::format("the shard policy is {}", to_string(dataset.shard_policy())));
   if (use == DataUse::prediction) return;
-  const std::int64_t outputs = model::element_count(network.output_shape());
-  if (std::holds_alternative<model::SparseCategoricalCrossentropy>(loss)) {
-    if (spec.classes() == 0)
-      refuse(fmt::format("expected class labels for {}", model::to_string(loss)),
-             spec.target_count() == 0
-                 ? "the data set has none"
-                 : "the data set has targets, which are for --loss mean-squared-error");
-    if (use == DataUse::training && spec.classes() == 1) {
-      const auto names = dataset.source().class_names();
-      refuse("expected at least 2 classes to train on (of images, a folder for each)",
-             names.empty() ? "all records have the same class"
-                           : fmt::format("there is only {}", names.front()));
-    }
-    const bool may_lack_classes =
-        use == DataUse::evaluation && spec.classes() < outputs &&
-        (dataset.source().counts_classes() || !dataset.source().class_names().empty());
-    if (spec.classes() != outputs && !may_lack_classes)
-      refuse(fmt::format("expected {} classes, the outputs of model {}", outputs, network.name()),
-             fmt::format("got {} classes", spec.classes()));
-  } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
-    return;  // it compares what it likes
-  } else if (spec.classes() > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
-    if (spec.classes() > 2 || outputs != 1)
-      refuse(fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
-                         model::to_string(loss)),
-             fmt::format("got {} classes, and model {} has {}", spec.classes(), network.name(),
-                         counted(outputs, "output")));
-  } else if (spec.target_count() != outputs) {
-    refuse(fmt::format("expected {} targets per sample for {}, the outputs of model {}", outputs,
-                       model::to_string(loss), network.name()),
-           spec.classes() > 0 ? "the data set has class labels; targets= selects columns of a table"
-                              : fmt::format("got {} targets", spec.target_count()));
-  }
+  for (const model::LossTerm& term : loss.terms())
+    check_target(dataset, network, term, loss.terms().size() == 1, use);
 }
 
 DataNames DataNames::of(const data::Dataset& dataset) {

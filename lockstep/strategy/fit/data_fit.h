@@ -22,11 +22,12 @@ enum class DataUse {
   prediction,  ///< labels do not matter
 };
 
-/// Throws Error (data) unless `dataset` fits `network` and `loss`: shape, number of classes or
-/// targets, at least one record. Throws Error (input) if it is not batched, or, for evaluation and
-/// prediction, if it does not yield each record once.
+/// Throws Error (data) unless `dataset` fits `network` and `loss`: names, types and shapes of the
+/// inputs, number of classes or targets, at least one record. One input matches one input whatever
+/// their names, and so do the loss and a single target. Throws Error (input) if it is not batched,
+/// or, for evaluation and prediction, if it does not yield each record once.
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
-                     const model::Loss& loss, DataUse use = DataUse::training);
+                     const model::TotalLoss& loss, DataUse use = DataUse::training);
 
 /// A weight for each class, so that all classes count the same: records / (classes * records of the
 /// class), 0 for a class without records. Reads every record once, each rank its part: encoded

@@ -34,10 +34,10 @@ void log_wire_error(LocalReplicas& replicas, allreduce::WireType wire) {
 /// A cross-entropy loss applies a softmax or a sigmoid to the outputs, which should have no bounds
 /// before.
 void warn_of_activation(const Strategy& strategy, const model::Network& network,
-                        const model::Loss& loss) {
-  const std::string_view applied = model::activation_of(loss);
+                        const model::LossTerm& loss) {
+  const std::string_view applied = model::activation_of(loss.loss);
   if (!strategy.is_chief() || network.nodes().empty() || applied.empty()) return;
-  const model::Node& last = network.nodes()[network.outputs().front().node];
+  const model::Node& last = network.nodes()[network.outputs()[loss.output].node];
   nlohmann::json options = nlohmann::json::object();
   const auto type = std::ranges::find_if(
       model::kLayerTypes, [&](const auto& one) { return one.write(*last.layer, options); });
@@ -131,7 +131,8 @@ void FitLoop::begin() {
   buckets_.begin(plan_.trainer.tune_buckets);
   if (!position_.is_done()) {
     warn_of_scales(strategy_, plan_.dataset);
-    warn_of_activation(strategy_, replicas_.network(), plan_.trainer.loss);
+    for (const model::LossTerm& term : replicas_.loss().terms())
+      warn_of_activation(strategy_, replicas_.network(), term);
     prepare();
   }
   stop_.begin();

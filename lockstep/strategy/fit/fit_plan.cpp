@@ -80,10 +80,10 @@ void FitPlan::agree(const LocalReplicas& replicas) {
   const Strategy& strategy = replicas.strategy();
   const model::Network& network = replicas.network();
   check_trainable(network);
-  check_data_fits(dataset, network, trainer.loss);
+  check_data_fits(dataset, network, replicas.loss());
   if (fit.validation) {
     validation = matched(*fit.validation, DataNames::of(dataset));
-    check_data_fits(*validation, network, trainer.loss, DataUse::evaluation);
+    check_data_fits(*validation, network, replicas.loss(), DataUse::evaluation);
   }
   check_monitoring(fit, known_metrics(replicas));
   last_step = planned_steps(fit, steps_per_epoch);
@@ -93,7 +93,7 @@ void FitPlan::agree(const LocalReplicas& replicas) {
 
 std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) const {
   return metric_names(replicas.has_accuracy(), fit.validation.has_value(),
-                      single_metrics(trainer.metrics));
+                      single_metrics(replicas.metrics()));
 }
 
 std::string FitPlan::describe() const {
@@ -105,6 +105,8 @@ std::string FitPlan::describe() const {
   if (!trainer.records_steps) plan += ", steps not recorded";
   if (!trainer.metrics.empty())
     plan += fmt::format(", metrics {}", model::list_metrics(trainer.metrics));
+  for (const OutputLoss& one : trainer.losses)
+    plan += fmt::format(", {} of {} times {}", model::to_string(one.loss), one.output, one.weight);
   plan += fmt::format(", {}, shard policy {}", dataset.order(layout),
                       to_string(dataset.shard_policy()));
   if (const auto allowed = dataset.bad_records_allowed())
@@ -154,7 +156,7 @@ TrainBegin FitPlan::announcement(LocalReplicas& replicas, const Position& positi
                                         : std::vector<data::WorkerShare>(),
           .damaged_files = dataset.source().damage(),
           .has_validation = fit.validation.has_value(),
-          .metrics = single_metrics(trainer.metrics),
+          .metrics = single_metrics(replicas.metrics()),
           .class_names = DataNames::of(dataset).classes,
           .global_batch = dataset.global_batch(),
           .per_replica_batch = part,

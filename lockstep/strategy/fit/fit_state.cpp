@@ -348,8 +348,8 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
     configuration[kFrozenKey] = std::move(frozen);
   if (!state.epoch.metrics.empty())
-    configuration[kMetricsKey] = metrics_to_json(plan.trainer.metrics, state.epoch.metrics);
-  describe_network(configuration, replicas.network(), plan.trainer.loss);
+    configuration[kMetricsKey] = metrics_to_json(replicas.metrics(), state.epoch.metrics);
+  describe_network(configuration, replicas.network(), replicas.loss()[0].loss);
   return written;
 }
 
@@ -385,8 +385,7 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .weight_excess = numbers.number(kEpochWeightKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
   if (saved.configuration->contains(kMetricsKey))
-    state.epoch.metrics =
-        metrics_of_json(plan.trainer.metrics, saved.configuration->at(kMetricsKey));
+    state.epoch.metrics = metrics_of_json(replicas.metrics(), saved.configuration->at(kMetricsKey));
   if (saved.metrics.contains(kGoodStepsKey))
     replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {
       replica.loss_scaler().restore(static_cast<float>(saved.loss_scale), good_steps);

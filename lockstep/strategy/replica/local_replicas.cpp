@@ -35,6 +35,10 @@ std::uint64_t hash_tensor(device::HostView& view, const model::ParameterInfo& en
   return XXH3_64bits(view.values().data() + entry.offset, entry.count * sizeof(float));
 }
 
+std::int64_t output_width(const model::Network& network, const model::LossTerm& term) {
+  return model::element_count(network.shape(network.outputs()[term.output].node));
+}
+
 // One hash per tensor: by parameter, and for each parameter by array, which for frozen ones is the
 // first alone; then by moving statistic.
 Hashes hash_tensors(Replica& replica) {
@@ -115,16 +119,23 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
                              const ReplicaOptions& options)
     : strategy_(strategy),
       network_(std::move(network)),
+      loss_(options.loss),
       has_accuracy_(
-          model::class_count(options.loss, model::element_count(network_->output_shape())) > 0),
+          model::class_count(options.loss[0].loss, output_width(*network_, options.loss[0])) > 0),
       metrics_(options.metrics),
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
   // Throw before threads start.
   static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
-  model::check_options(options.loss);
-  model::check_class_weights(options.loss, model::element_count(network_->output_shape()),
+  for (const model::LossTerm& term : options.loss.terms()) {
+    model::check_options(term.loss);
+    if (strategy_.has_gpu()) model::check_runs_on_gpu(term.loss);
+  }
+  if (!options.class_weights.empty() && options.loss.terms().size() > 1)
+    throw Error(ErrorCategory::input, "class-weights", "expected a single loss with class weights",
+                fmt::format("got {} losses; weigh the samples instead (SampleSpec::weighted)",
+                            options.loss.terms().size()));
+  model::check_class_weights(options.loss[0].loss, output_width(*network_, options.loss[0]),
                              options.class_weights);
-  if (strategy_.has_gpu()) model::check_runs_on_gpu(options.loss);
   // Each on its own thread, so that its memory is near the cores that use it.
   strategy_.run([&](int local) {
     auto replica = std::make_unique<Replica>(network_, strategy_.device(local),

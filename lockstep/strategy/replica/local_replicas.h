@@ -45,6 +45,7 @@ class LocalReplicas {
   Strategy& strategy() const { return strategy_; }  ///< the strategy of the replicas
   /// The network that each replica copies.
   const model::Network& network() const { return *network_; }
+  const model::TotalLoss& loss() const { return loss_; }      ///< the loss to minimize
   bool has_accuracy() const { return has_accuracy_; }         ///< whether the loss has classes
   const model::Metrics& metrics() const { return metrics_; }  ///< beyond those of MetricSums
   /// Local replica `local`.
@@ -81,6 +82,7 @@ class LocalReplicas {
  private:
   Strategy& strategy_;
   std::shared_ptr<const model::Network> network_;
+  model::TotalLoss loss_;
   bool has_accuracy_;
   model::Metrics metrics_;
   std::int64_t agreed_step_ = -1;  // of the last check that all passed

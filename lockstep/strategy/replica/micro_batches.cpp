@@ -1,19 +1,42 @@
 #include "lockstep/strategy/replica/micro_batches.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <span>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/layers/layer.h"
 
 namespace lockstep::strategy {
 
-MicroBatches::MicroBatches(const model::Network& network, int accumulate, int replicas)
-    : feature_count_(static_cast<std::size_t>(model::element_count(network.input_shape()))),
-      accumulate_(accumulate),
-      replicas_(replicas) {}
+namespace {
+
+/// The samples `range` of an array with elements of type T.
+template <typename T>
+std::span<const T> part_of(const data::TensorArray& array, data::Range range) {
+  return array.as<T>().subspan(static_cast<std::size_t>(range.begin) * array.elements,
+                               static_cast<std::size_t>(range.size()) * array.elements);
+}
+
+/// "image, table"
+template <typename Named>
+std::string names_of(const std::vector<Named>& tensors) {
+  std::vector<std::string> names;
+  for (const Named& tensor : tensors) names.push_back(tensor.name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+MicroBatches::MicroBatches(const model::Network& network, int accumulate, int replicas,
+                           const model::TotalLoss& loss)
+    : network_(network.name()), accumulate_(accumulate), replicas_(replicas) {
+  for (const model::NetworkInput& input : network.inputs()) inputs_.push_back({input.name});
+  for (const model::LossTerm& term : loss.terms()) terms_.push_back({term.target});
+  if (inputs_.size() > 1) input_views_.resize(inputs_.size());
+  more_targets_.resize(terms_.size() - 1);
+}
 
 std::int64_t MicroBatches::count(const data::Batch& part) const {
   LOCKSTEP_CHECK_OP(part.micro_batches, <=, accumulate_);
@@ -39,26 +62,64 @@ std::int64_t MicroBatches::first_sample(const data::Batch& part, std::int64_t nu
   return of_samples({0, part.global_samples}).begin + of_samples({0, part.first_sample}).size();
 }
 
-model::BatchView MicroBatches::view(const data::Batch& part, data::Range range) const {
+// Compares names once per batch; the places change only with the data set.
+const data::TensorArray* MicroBatches::find(const std::vector<data::TensorArray>& arrays,
+                                            Source& source, bool is_only) {
+  if (arrays.empty()) return nullptr;
+  if (source.name.empty() || (is_only && arrays.size() == 1)) return &arrays.front();
+  if (source.place >= arrays.size() || arrays[source.place].name != source.name) {
+    const auto found = std::ranges::find(arrays, source.name, &data::TensorArray::name);
+    if (found == arrays.end()) return nullptr;
+    source.place = static_cast<std::size_t>(found - arrays.begin());
+  }
+  return &arrays[source.place];
+}
+
+model::InputView MicroBatches::input(const data::Batch& part, std::size_t index,
+                                     data::Range range) {
+  const data::TensorArray* array = find(part.inputs, inputs_[index], inputs_.size() == 1);
+  if (array == nullptr)
+    throw Error(ErrorCategory::data, network_, "expected inputs " + names_of(inputs_),
+                "got " + names_of(part.inputs));
+  if (array->type == ElementType::int32) return {.indices = part_of<std::int32_t>(*array, range)};
+  if (array->type == ElementType::uint8)
+    return {.pixels = part_of<std::uint8_t>(*array, range), .normalization = part.normalization};
+  return {.features = part_of<float>(*array, range)};
+}
+
+model::Targets MicroBatches::targets(const data::Batch& part, std::size_t term, data::Range range) {
   const auto first = static_cast<std::size_t>(range.begin);
   const auto count = static_cast<std::size_t>(range.size());
-  model::BatchView view;
-  view.samples = range.size();
-  if (part.pixels().empty()) {
-    view.features = part.features().subspan(first * feature_count_, count * feature_count_);
-  } else {
-    view.pixels = part.pixels().subspan(first * feature_count_, count * feature_count_);
-    view.normalization = part.normalization;
-  }
-  if (!part.labels().empty()) view.targets.labels = part.labels().subspan(first, count);
+  model::Targets targets;
+  if (!part.weights.empty()) targets.sample_weights = std::span(part.weights).subspan(first, count);
+  const data::TensorArray* array = find(part.targets, terms_[term], terms_.size() == 1);
+  if (array == nullptr) return targets;
+  if (array->type == ElementType::float32) targets.values = part_of<float>(*array, range);
+  if (array->type != ElementType::int32) return targets;
+  targets.labels = part_of<std::int32_t>(*array, range);
   if (!part.partner_labels.empty()) {
-    view.targets.partner_labels = std::span(part.partner_labels).subspan(first, count);
-    view.targets.weights = std::span(part.label_weights).subspan(first, count);
+    targets.partner_labels = std::span(part.partner_labels).subspan(first, count);
+    targets.weights = std::span(part.label_weights).subspan(first, count);
   }
-  if (const std::span<const float> values = part.values(); !values.empty()) {
-    const std::size_t width = values.size() / static_cast<std::size_t>(part.samples);
-    view.targets.values = values.subspan(first * width, count * width);
+  return targets;
+}
+
+model::BatchView MicroBatches::view(const data::Batch& part, data::Range range) {
+  model::BatchView view{.samples = range.size()};
+  if (view.samples == 0) return view;
+  for (std::size_t k = 0; k < input_views_.size(); ++k) input_views_[k] = input(part, k, range);
+  view.inputs = input_views_;
+  if (input_views_.empty()) {
+    const model::InputView only = input(part, 0, range);
+    view.features = only.features;
+    view.pixels = only.pixels;
+    view.indices = only.indices;
+    view.normalization = only.normalization;
   }
+  view.targets = targets(part, 0, range);
+  for (std::size_t k = 0; k < more_targets_.size(); ++k)
+    more_targets_[k] = targets(part, k + 1, range);
+  view.more_targets = more_targets_;
   return view;
 }
 

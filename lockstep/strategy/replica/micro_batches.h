@@ -3,10 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "lockstep/data/batch.h"
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/model/batch_view.h"
+#include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 
 namespace lockstep::strategy {
@@ -15,10 +18,11 @@ namespace lockstep::strategy {
 /// by micro-batches (data::Batch::micro_batches) is divided into these.
 class MicroBatches {
  public:
-  /// At most `accumulate` micro-batches per step, of samples for `network`. `replicas`: the number
-  /// in the job, if they normalize together and must therefore all have as many micro-batches as
-  /// the one with the most samples; else 0.
-  MicroBatches(const model::Network& network, int accumulate, int replicas);
+  /// At most `accumulate` micro-batches per step, of samples for `network` and `loss`. `replicas`:
+  /// the number in the job, if they normalize together and must therefore all have as many
+  /// micro-batches as the one with the most samples; else 0.
+  MicroBatches(const model::Network& network, int accumulate, int replicas,
+               const model::TotalLoss& loss = {});
 
   /// The number of micro-batches of `part`. A part with fewer samples than micro-batches is cut
   /// into single samples; one without any still has one, with which it reports its zero gradient.
@@ -29,13 +33,31 @@ class MicroBatches {
   /// If the part is ordered by micro-batches, in the global batch in that order.
   std::int64_t first_sample(const data::Batch& part, std::int64_t number) const;
 
-  /// The samples `range` of `part`, which must outlive the view.
-  model::BatchView view(const data::Batch& part, data::Range range) const;
-  /// All samples of `part`, which must outlive the view.
-  model::BatchView view(const data::Batch& part) const { return view(part, {0, part.samples}); }
+  /// The samples `range` of `part`, which must outlive the view; valid until the next call. A
+  /// network with one input reads the only input of the data, whatever its name; others match by
+  /// name. So do losses and targets; a target that the data does not have is empty. Throws Error
+  /// (data) that lists both sides for an input that the data does not have.
+  model::BatchView view(const data::Batch& part, data::Range range);
+  /// All samples of `part`, likewise.
+  model::BatchView view(const data::Batch& part) { return view(part, {0, part.samples}); }
 
  private:
-  std::size_t feature_count_;  // of a sample
+  /// A tensor of the data that the network or a loss reads.
+  struct Source {
+    std::string name;       // empty: the first
+    std::size_t place = 0;  // in the batch viewed last
+  };
+
+  static const data::TensorArray* find(const std::vector<data::TensorArray>& arrays, Source& source,
+                                       bool is_only);
+  model::InputView input(const data::Batch& part, std::size_t index, data::Range range);
+  model::Targets targets(const data::Batch& part, std::size_t term, data::Range range);
+
+  std::string network_;         // its name
+  std::vector<Source> inputs_;  // of the network
+  std::vector<Source> terms_;   // targets of each term of the loss
+  std::vector<model::InputView> input_views_;
+  std::vector<model::Targets> more_targets_;
   int accumulate_;
   int replicas_;
 };

@@ -68,7 +68,8 @@ Replica::Replica(std::shared_ptr<const model::Network> network, device::Device d
                options.buckets, kStepScalarEntries,
                device.kind == device::DeviceKind::gpu ? &model_.backend().stream() : nullptr),
       ready_([this](std::size_t parameter) { buckets_.ready(parameter); }),
-      micro_batches_(model_.network(), options.accumulate, shared_statistics_ ? group_.size() : 0),
+      micro_batches_(model_.network(), options.accumulate, shared_statistics_ ? group_.size() : 0,
+                     options.loss),
       moving_statistics_(std::make_unique<MovingStatistics>(
           group_, model_, shared_statistics_ && shared_statistics_->members() == group_.size())),
       updater_(model_.backend().updater(
@@ -180,9 +181,7 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
     result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
   metrics_ += mine;
-  if (!options_.metrics.empty())
-    model::add_batch(options_.metrics, model_.kept_outputs(), micro_batches_.view(part).targets,
-                     part.samples, metric_totals_);
+  if (!options_.metrics.empty()) add_metrics(part, model_.kept_outputs(), metric_totals_);
   moving_statistics_->add_samples(part.samples);
   return result;
 }
@@ -293,10 +292,23 @@ model::MetricTotals Replica::take_metric_totals() { return std::exchange(metric_
 model::MetricSums Replica::evaluate(const data::Batch& part, model::MetricTotals& totals) {
   const model::BatchView batch = micro_batches_.view(part);
   if (options_.metrics.empty()) return model_.evaluate_batch(batch, options_.loss);
-  std::span<const float> outputs;
+  std::vector<std::span<const float>> outputs;
   const model::MetricSums sums = model_.evaluate_batch(batch, options_.loss, &outputs);
-  model::add_batch(options_.metrics, outputs, batch.targets, batch.samples, totals);
+  add_metrics(part, outputs, totals);
   return sums;
+}
+
+void Replica::add_metrics(const data::Batch& part,
+                          const std::vector<std::span<const float>>& outputs,
+                          model::MetricTotals& totals) {
+  model::add_batch(options_.metrics, {}, {}, 0, totals);  // sizes the totals
+  if (part.samples == 0) return;
+  const model::BatchView batch = micro_batches_.view(part);
+  for (std::size_t i = 0; i < options_.metrics.size(); ++i) {
+    const std::size_t term = options_.metric_terms.empty() ? 0 : options_.metric_terms[i];
+    options_.metrics[i]->add(outputs[options_.loss[term].output], batch.targets_of(term),
+                             part.samples, totals[i]);
+  }
 }
 
 void Replica::adopt_mean_statistics() { moving_statistics_->adopt_mean(); }

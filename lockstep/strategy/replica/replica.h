@@ -32,8 +32,10 @@ class ReplicaStatistics;
 
 /// How a replica computes.
 struct ReplicaOptions {
-  model::Loss loss;             ///< the loss to minimize
+  model::TotalLoss loss;        ///< the loss to minimize
   model::Metrics metrics = {};  ///< metrics beyond those of MetricSums
+  /// The term of the loss whose outputs and targets each metric reads; empty: the first.
+  std::vector<std::size_t> metric_terms = {};
   /// Factors on the samples of each class in training; empty: all are 1.
   std::vector<float> class_weights = {};
   /// Of activations and of the weights in products.
@@ -156,9 +158,9 @@ class Replica {
 
   /// Sums of loss and metrics in inference mode. Adds those of ReplicaOptions::metrics to `totals`.
   model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
-  /// Outputs [samples, outputs] in inference mode; valid until the next call.
-  std::span<const float> predict(const data::Batch& part) {
-    return model_.predict_batch(micro_batches_.view(part));
+  /// Each output [samples, shape...] in inference mode; valid until the next call.
+  std::vector<std::span<const float>> predict(const data::Batch& part) {
+    return model_.predict_outputs(micro_batches_.view(part));
   }
 
  private:
@@ -171,6 +173,8 @@ class Replica {
   model::BatchView view(const data::Batch& part, std::int64_t number);
   void load(const data::Batch& part, const StepRequest& request, std::int64_t number);
   void compute_gradients(const data::Batch& part, const StepRequest& request, bool is_loaded);
+  void add_metrics(const data::Batch& part, const std::vector<std::span<const float>>& outputs,
+                   model::MetricTotals& totals);
   void end_piece(std::string_view name, const model::Work& work = {});
   model::Work work_of_update();
   double seconds_in_exchange() const;

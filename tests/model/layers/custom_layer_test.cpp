@@ -127,7 +127,8 @@ class DistantBackend : public Backend {
               (override));
   MOCK_METHOD(void, begin_pass, (const PassContext&, const GradientScale&), (override));
   MOCK_METHOD(void, load, (std::span<LoadedInput>, const BatchView&, bool), (override));
-  MOCK_METHOD(void, compute_loss, (const Loss&, const TensorView&, std::int64_t, const TensorView&),
+  MOCK_METHOD(void, compute_loss,
+              (const TotalLoss&, std::size_t, const TensorView&, std::int64_t, const TensorView&),
               (override));
   MOCK_METHOD(void, write_sums, (std::span<float>), (override));
   MOCK_METHOD(void, clear_sums, (), (override));
