@@ -94,6 +94,7 @@ using model::Multiply;
 using model::Padding;
 using model::Permute;
 using model::ReLU;
+using model::ReLU6;
 using model::Reshape;
 using model::Sigmoid;
 using model::SiLU;
