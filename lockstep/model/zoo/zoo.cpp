@@ -103,10 +103,6 @@ class Builder {
   const ResNetOptions& options_;
 };
 
-Stem stem_for(const Shape& input) {
-  return std::max(input[0], input[1]) <= kLargestCifarInput ? Stem::cifar : Stem::imagenet;
-}
-
 Network build(const Design& design, Shape input, std::int64_t classes,
               const ResNetOptions& options) {
   if (input.size() != 3)
@@ -130,6 +126,11 @@ Network build(const Design& design, Shape input, std::int64_t classes,
 }
 
 }  // namespace
+
+Stem stem_for(const Shape& input) {
+  const bool is_small = input.size() == 3 && std::max(input[0], input[1]) <= kLargestCifarInput;
+  return is_small ? Stem::cifar : Stem::imagenet;
+}
 
 Network resnet18(Shape input, std::int64_t classes, const ResNetOptions& options) {
   return build({"resnet18", Block::basic, {2, 2, 2, 2}}, std::move(input), classes, options);
@@ -203,7 +204,7 @@ struct Recipe {
   Network (*make)(Shape input, std::int64_t classes);
 };
 
-const std::array<Recipe, 9> kRecipes = {{
+const std::array<Recipe, 10> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -219,9 +220,12 @@ const std::array<Recipe, 9> kRecipes = {{
      [](Shape input, std::int64_t classes) { return resnet101(std::move(input), classes); }},
     {"resnet152",
      [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
+    {"mobilenet_v2",
+     [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
+constexpr std::string_view kSizedMobileNet = "mobilenet_v2:";
 
 /// Parses the sizes in "mlp:10,10".
 std::vector<std::int64_t> hidden_sizes(std::string_view name) {
@@ -241,6 +245,19 @@ std::vector<std::int64_t> hidden_sizes(std::string_view name) {
   }
 }
 
+/// Parses the width in "mobilenet_v2:0.5".
+double width_of(std::string_view name) {
+  constexpr double kMaxWidth = 16;
+  const auto width = parse_number<double>(name.substr(kSizedMobileNet.size()));
+  if (!width || !(*width > 0 && *width <= kMaxWidth))
+    throw Error(ErrorCategory::input, "model",
+                fmt::format("expected a factor on the number of filters, above 0 and up to {}, "
+                            "such as mobilenet_v2:0.5",
+                            kMaxWidth),
+                fmt::format("got \"{}\"", name));
+  return *width;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -251,6 +268,8 @@ std::vector<std::string_view> names() {
 
 Network make(std::string_view name, Shape input, std::int64_t classes) {
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
+  if (name.starts_with(kSizedMobileNet))
+    return mobilenet_v2(std::move(input), classes, {.width = width_of(name)});
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
   const std::vector<std::string_view> known = names();

@@ -17,6 +17,9 @@ enum class Stem {
   imagenet,  ///< a 7x7 convolution of stride 2, then 3x3 max pooling of stride 2
 };
 
+/// The form for samples of this shape: cifar up to 64x64.
+Stem stem_for(const model::Shape& input);
+
 /// Options of the residual networks.
 struct ResNetOptions {
   /// filters of the first stage; each of the three following stages doubles them
@@ -43,6 +46,21 @@ model::Network resnet101(model::Shape input, std::int64_t classes,
                          const ResNetOptions& options = {});
 model::Network resnet152(model::Shape input, std::int64_t classes,
                          const ResNetOptions& options = {});
+
+/// Options of mobilenet_v2().
+struct MobileNetOptions {
+  double width = 1;  ///< factor on all numbers of filters, which remain multiples of 8
+  /// Default: cifar for inputs up to 64x64, otherwise imagenet.
+  std::optional<Stem> stem = std::nullopt;
+};
+
+/// Inverted residuals with linear bottlenecks (Sandler et al., "MobileNetV2", CVPR 2018). Structure
+/// and names follow torchvision ("features.1.conv.0.0"), whose weights convert by renaming and
+/// transposing. For small images (Stem::cifar), the first convolution and the second stage have
+/// stride 1, so that 32x32 shrinks to 4x4. Initialization and normalization are those of the
+/// residual networks. It has 3,504,872 parameters for [224, 224, 3] and 1000 classes.
+model::Network mobilenet_v2(model::Shape input, std::int64_t classes,
+                            const MobileNetOptions& options = {});
 
 // A wide, shallow network that learns CIFAR-10 in few epochs.
 
@@ -84,12 +102,13 @@ model::Network mlp(model::Shape input, std::int64_t classes,
 /// The image must be at least 10x10.
 model::Network cnn(model::Shape input, std::int64_t classes);
 
-/// Creates the network `name`: one of names(), or an mlp with other hidden layers, "mlp:10,10".
+/// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", or a
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5".
 /// Throws Error (input) for an unknown name.
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152.
+/// resnet101, resnet152, mobilenet_v2.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo
