@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/json.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/source/csv_source.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -15,11 +16,8 @@ void read_untrusted(Bytes bytes) {
   const MemoryFile table({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()});
   const auto read_as = [&](const data::CsvOptions& options) {
     const data::CsvSource source(table.path(), options);
-    std::vector<float> features(static_cast<std::size_t>(source.spec().feature_count()));
-    std::vector<float> targets(static_cast<std::size_t>(source.spec().targets));
-    data::Sample sample;
-    sample.features = features;
-    sample.targets = targets;
+    data::Batch one(source.spec());
+    data::Sample sample = one.sample();
     for (std::int64_t i = 0; i < source.size(); ++i) source.read(i, sample);
     source.feature_names();
   };
