@@ -1,6 +1,7 @@
 #include "lockstep/model/zoo/zoo.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -199,12 +200,14 @@ namespace {
 using model::Network;
 using model::Shape;
 
+constexpr std::string_view kWideDeep = "wide_deep";
+
 struct Recipe {
   std::string_view name;
   Network (*make)(Shape input, std::int64_t classes);
 };
 
-const std::array<Recipe, 10> kRecipes = {{
+const std::array<Recipe, 11> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -222,6 +225,7 @@ const std::array<Recipe, 10> kRecipes = {{
      [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
     {"mobilenet_v2",
      [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
+    {kWideDeep, nullptr},  // it reads several inputs
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
@@ -258,6 +262,37 @@ double width_of(std::string_view name) {
   return *width;
 }
 
+/// Parses the options in "wide_deep:256x128,embedding=16"; either may be absent.
+WideDeepOptions wide_deep_options(std::string_view name) {
+  constexpr std::string_view kEmbedding = "embedding=";
+  WideDeepOptions options;
+  if (name == kWideDeep) return options;
+  const auto size_in = [&](std::string_view text) {
+    const auto size = parse_number<std::int64_t>(text);
+    if (!size || *size < 1)
+      throw Error(ErrorCategory::input, "model",
+                  "expected sizes of hidden layers and of embeddings, such as "
+                  "wide_deep:256x128,embedding=16",
+                  fmt::format("got \"{}\"", name));
+    return *size;
+  };
+  std::string_view sizes = name.substr(kWideDeep.size() + 1);
+  const std::size_t place = sizes.find(kEmbedding);
+  if (place != std::string_view::npos) {
+    options.embedding = size_in(sizes.substr(place + kEmbedding.size()));
+    sizes = sizes.substr(0, place);
+    if (sizes.empty()) return options;
+    if (sizes.ends_with(',')) sizes.remove_suffix(1);
+  }
+  options.hidden.clear();
+  for (std::size_t end = 0; end != std::string_view::npos; sizes.remove_prefix(end + 1)) {
+    end = sizes.find('x');
+    options.hidden.push_back(size_in(sizes.substr(0, end)));
+    if (end == std::string_view::npos) break;
+  }
+  return options;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -266,7 +301,22 @@ std::vector<std::string_view> names() {
   return result;
 }
 
+Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes) {
+  if (name.substr(0, name.find(':')) == kWideDeep)
+    return wide_deep(inputs, classes, wide_deep_options(name));
+  if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
+    return make(name, inputs.front().input.shape, classes);
+  std::vector<std::string> given;
+  for (const DataInput& input : inputs) given.push_back(input.input.name);
+  throw Error(ErrorCategory::input, "model",
+              "expected wide_deep or a FILE.json for data with several inputs, or with indices",
+              fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
+}
+
 Network make(std::string_view name, Shape input, std::int64_t classes) {
+  if (name.substr(0, name.find(':')) == kWideDeep)
+    return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
+                classes);
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
   if (name.starts_with(kSizedMobileNet))
     return mobilenet_v2(std::move(input), classes, {.width = width_of(name)});

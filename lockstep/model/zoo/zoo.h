@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -102,13 +103,35 @@ model::Network mlp(model::Shape input, std::int64_t classes,
 /// The image must be at least 10x10.
 model::Network cnn(model::Shape input, std::int64_t classes);
 
-/// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", or a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5".
+/// An input of the data, for networks that read several.
+struct DataInput {
+  model::NetworkInput input;    ///< its name, shape and type
+  std::int64_t categories = 0;  ///< of int32: the numbers are 0 to categories - 1
+};
+
+/// Options of wide_deep().
+struct WideDeepOptions {
+  std::vector<std::int64_t> hidden = {128, 128};  ///< sizes of the hidden layers of the deep part
+  std::int64_t embedding = 8;                     ///< dimension of each embedding
+};
+
+/// For tables (Cheng et al., "Wide & deep learning for recommender systems", arXiv 1606.07792): the
+/// sum of a linear model of all inputs and of an mlp, which reads floats as they are and categories
+/// (int32, one number per sample) through an embedding for each input. In the linear model, a
+/// category has a trained weight per class. Its name is that for make(): "wide_deep", or
+/// "wide_deep:256x128,embedding=16" with options. Throws Error (input) for other inputs.
+model::Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
+                         const WideDeepOptions& options = {});
+
+/// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", or a wide_deep with options.
 /// Throws Error (input) for an unknown name.
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
+/// The same for data with any inputs; wide_deep alone reads several.
+model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2.
+/// resnet101, resnet152, mobilenet_v2, wide_deep.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo
