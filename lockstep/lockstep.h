@@ -78,6 +78,7 @@ using model::BatchNormalization;
 using model::Concatenate;
 using model::Conv1D;
 using model::Conv2D;
+using model::Conv2DTranspose;
 using model::CustomLayer;
 using model::Dense;
 using model::DepthwiseConv2D;

@@ -67,6 +67,7 @@ inline constexpr std::tuple kLayers{
     Registration<Conv2D>{"conv2d"},
     Registration<Conv1D>{"conv1d"},
     Registration<DepthwiseConv2D>{"depthwise_conv2d"},
+    Registration<Conv2DTranspose>{"conv2d_transpose"},
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
     Registration<LayerNormalization>{"layer_normalization"},
