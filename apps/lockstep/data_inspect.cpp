@@ -91,8 +91,14 @@ class ValueSummary {
       : is_image_(source.has_images()),
         names_(source.feature_names()),
         target_names_(source.target_names()),
-        extents_(std::max<std::size_t>(names_.size(), 1)),
         targets_(static_cast<std::size_t>(source.spec().target_count())) {
+    for (std::size_t i = 0; i < source.spec().inputs.size(); ++i) {
+      const data::TensorSpec& input = source.spec().inputs[i];
+      if (input.type == lockstep::ElementType::int32)
+        indices_.push_back({.input = i, .name = input.name, .extent = {}});
+      else if (i == 0)
+        extents_.resize(std::max<std::size_t>(names_.size(), 1));
+    }
     for (std::size_t i = target_names_.size(); i < targets_.size(); ++i)
       target_names_.push_back(fmt::format("target {}", i + 1));
   }
@@ -100,6 +106,9 @@ class ValueSummary {
   void add(const data::Sample& sample) {
     for (std::size_t i = 0; i < sample.features().size(); ++i)
       extents_[names_.empty() ? 0 : i].add(sample.features()[i]);
+    for (Indices& indices : indices_)
+      for (const std::int32_t value : sample.inputs[indices.input].as<std::int32_t>())
+        indices.extent.add(value);
     for (std::size_t i = 0; i < targets_.size(); ++i) targets_[i].add(sample.values()[i]);
   }
 
@@ -109,11 +118,20 @@ class ValueSummary {
       const std::string name = names_.empty() ? "input" : names_[i];
       fmt::print("  {:<24}{:<9}{}\n", name, is_image_ ? "pixels" : "float", text_of(extents_[i]));
     }
+    for (const Indices& indices : indices_)
+      fmt::print("  {:<24}{:<9}{}\n", indices.name, "index", indices.extent.text());
     for (std::size_t i = 0; i < targets_.size(); ++i)
       fmt::print("  {:<24}{:<9}{}, target\n", target_names_[i], "float", targets_[i].text());
   }
 
  private:
+  /// An int32 input.
+  struct Indices {
+    std::size_t input;
+    std::string name;
+    ValueExtent<std::int32_t> extent;
+  };
+
   /// Pixels are read as value / 255.
   std::string text_of(const ValueExtent<float>& extent) const {
     if (!is_image_) return extent.text();
@@ -124,6 +142,7 @@ class ValueSummary {
   std::vector<std::string> names_;
   std::vector<std::string> target_names_;
   std::vector<ValueExtent<float>> extents_;
+  std::vector<Indices> indices_;
   std::vector<ValueExtent<float>> targets_;
 };
 

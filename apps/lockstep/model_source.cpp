@@ -10,7 +10,6 @@
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/model/network_json.h"
-#include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
 namespace lockstep::apps {
@@ -89,7 +88,9 @@ std::string text_of_preparation(const json& configuration) {
 }  // namespace
 
 model::Network ModelSource::make() const {
-  if (description.empty()) return zoo::make(name, input_shape, outputs);
+  if (description.empty())
+    return inputs.empty() ? zoo::make(name, input_shape, outputs)
+                          : zoo::make(name, inputs, outputs);
   return model::network_from_json(description, name, {.input = input_shape, .classes = outputs});
 }
 
@@ -130,6 +131,10 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                      .outputs = outputs,
                      .loss = loss,
                      .images = images};
+  for (const data::TensorSpec& input : spec.inputs)
+    source.inputs.push_back(
+        {.input = {.name = input.name, .shape = input.shape, .type = input.type},
+         .categories = input.classes});
   if (name.ends_with(".json")) source.description = read_description(name);
   return source;
 }

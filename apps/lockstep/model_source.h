@@ -7,12 +7,14 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "apps/lockstep/arguments.h"
 #include "lockstep/data/image/recipe.h"
 #include "lockstep/data/sample.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
+#include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategy.h"
 
 namespace lockstep::apps {
@@ -22,10 +24,11 @@ struct ModelSource {
   /// Its key in the configuration that checkpoints store.
   static constexpr const char* kKey = "model";
 
-  std::string name;              ///< as given, "cnn" or "net.json"; or the file it was read from
-  std::string description = {};  ///< JSON text; empty for a named network
-  model::Shape input_shape = {};
-  std::int64_t outputs = 0;  ///< classes, or targets of a regression
+  std::string name;               ///< as given, "cnn" or "net.json"; or the file it was read from
+  std::string description = {};   ///< JSON text; empty for a named network
+  model::Shape input_shape = {};  ///< of the first input
+  std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
+  std::int64_t outputs = 0;                 ///< classes, or targets of a regression
   model::Loss loss = {};
   std::string images = kImagesAsStored;               ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one

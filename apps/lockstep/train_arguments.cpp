@@ -130,7 +130,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option(
           "--model", a.model,
           fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
-                      "layers; FILE.json describes the layers",
+                      "layers, mobilenet_v2:0.5 the width, wide_deep:128x64,embedding=8 both; "
+                      "FILE.json describes the layers",
                       list_names(names)))
       ->group(kCommonOptions);
   command

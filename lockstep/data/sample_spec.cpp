@@ -103,7 +103,7 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
   };
   for (const TensorSpec& input : spec.inputs) {
     check(input);
-    check_shape(input.shape, where);
+    if (!input.shape.empty() || input.type != ElementType::int32) check_shape(input.shape, where);
   }
   for (const TensorSpec& target : spec.targets) {
     check(target);

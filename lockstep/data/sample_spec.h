@@ -31,7 +31,8 @@ struct TensorSpec {
   std::string name;                         ///< unique among the inputs and targets
   ElementType type = ElementType::float32;  ///< of the elements
   std::vector<std::int64_t> shape = {};     ///< without the batch; empty: a single value
-  /// Of class numbers, which are int32 from 0 to classes-1; 0: other values.
+  /// Of class numbers, or of categories as inputs, which are int32 from 0 to classes-1; 0: other
+  /// values.
   std::int64_t classes = 0;
 
   std::int64_t elements() const { return element_count(shape); }  ///< of one sample
@@ -77,8 +78,8 @@ std::string to_string(const TensorSpec& tensor);
 void check_shape(std::span<const std::int64_t> shape, const std::string& where);
 
 /// Throws Error (input) unless there is an input, all shapes are those of check_shape() (those of
-/// targets may be empty), names are unique, int32 targets are class numbers, and no tensor has
-/// ElementType::bytes, which batches do not hold.
+/// targets and of int32 inputs may be empty), names are unique, int32 targets are class numbers,
+/// and no tensor has ElementType::bytes, which batches do not hold.
 void check_spec(const SampleSpec& spec, const std::string& where);
 
 }  // namespace lockstep::data

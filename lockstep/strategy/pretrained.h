@@ -53,7 +53,7 @@ struct PretrainedWeights {
 };
 
 /// Loads the parameters and buffers `arrays` of `network`. The file has either Lockstep's names
-/// ("conv1/kernel"), as checkpoints do, or PyTorch's names as in torchvision's residual networks:
+/// ("conv1/kernel"), as checkpoints do, or PyTorch's names as in torchvision's networks:
 /// "conv1.weight" [O, I, H, W] for "conv1/kernel" [O, H, W, I], "fc.weight" for "fc/kernel", and
 /// "weight", "bias", "running_mean", "running_var" for gamma, beta, moving_mean, moving_variance;
 /// "num_batches_tracked" is ignored. A prefix "module." or "_orig_mod." of all names

@@ -210,6 +210,11 @@ TEST_F(DataCommands, InspectsTables) {
                 "\nrecords of each label\n"
                 "  0              1  apple\n"
                 "  1              2  plum\n");
+  write_bytes(directory_ / "color.json", R"({"features": [
+      {"column": "color", "kind": "categorical", "output": "index"}]})");
+  EXPECT_THAT(run({"inspect", "csv:" + path("a.csv") + "?features=" + path("color.json")}),
+              HasSubstr("  size                    float    -2.5 to 5\n"
+                        "  color                   index    0 to 1\n"));
   write_bytes(directory_ / "b.csv", "size,price\n1,2\n3,4.5\n");
   EXPECT_THAT(run({"inspect", "--records", "1", "csv:" + path("b.csv") + "?targets=price"}),
               HasSubstr("2 records of [1]\n\nfeatures of 1 record\n"

@@ -90,6 +90,13 @@ const AgreementCase kAgreementCases[] = {
      }},
     {"depthwise_convolution",
      [] { return of_layer(DepthwiseConv2D({.strides = 2, .depth_multiplier = 2})); }},
+    {"transposed_convolution",
+     [] {
+       return of_layer(
+           Conv2DTranspose({.filters = 6, .kernel = 4, .strides = 2, .padding = Padding::same}));
+     }},
+    {"transposed_convolution_with_gaps",
+     [] { return of_layer(Conv2DTranspose({.filters = 4, .kernel = 2, .strides = 3})); }},
     {"convolution_of_rows",
      [] {
        Network network({9, 3});

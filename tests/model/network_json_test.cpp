@@ -161,16 +161,16 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
 }
 
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
-  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
-              ::testing::AllOf(
-                  ::testing::StartsWith(
-                      "[net.json: layer 1 (dens)] expected \"type\" to be "
-                      "one of conv2d, conv1d, depthwise_conv2d, dense, batch_normalization, "
-                      "layer_normalization, relu, "),
-                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
-                            "multiply, add, max_pool2d, average_pool2d,"),
-                  ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
-                                      "dense?)")));
+  EXPECT_THAT(
+      refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
+      ::testing::AllOf(
+          ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
+                                "one of conv2d, conv1d, depthwise_conv2d, conv2d_transpose, dense, "
+                                "batch_normalization, layer_normalization, relu, "),
+          HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
+                    "multiply, add, max_pool2d, average_pool2d,"),
+          ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
+                              "dense?)")));
 }
 
 TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
@@ -234,7 +234,8 @@ TEST(NetworkJson, RefusesOutputsBeyondAllMemory) {
   const std::string most = "2147483647";
   for (const std::string& layer :
        {R"("up_sampling2d", "size": )" + most, R"("zero_padding2d", "padding": )" + most,
-        R"("depthwise_conv2d", "kernel": 1, "depth_multiplier": )" + most})
+        R"("depthwise_conv2d", "kernel": 1, "depth_multiplier": )" + most,
+        R"("conv2d_transpose", "filters": 1, "kernel": 1, "strides": )" + most})
     EXPECT_THAT(refusal(image + R"({"type": )" + layer + "}"),
                 HasSubstr("expected extents of less than 2^31, got ["));
   EXPECT_THAT(input_error_of([&] {
@@ -469,6 +470,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
     {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
+    {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),

@@ -162,6 +162,38 @@ TEST(Pretrained, TransposesKernelsOfConvolutions) {
   EXPECT_EQ(in_a_row.parameter("conv1d/kernel"), begun.parameter("conv2d/kernel"));
 }
 
+TEST(Pretrained, ReadsMobileNetsWithTheNamesOfTorchvision) {
+  std::vector<std::pair<std::string, model::Shape>> tensors;
+  const auto convolve = [&](const std::string& convolution, const std::string& normalization,
+                            std::int64_t outputs, std::int64_t inputs, std::int64_t kernel) {
+    tensors.push_back({convolution + ".weight", {outputs, inputs, kernel, kernel}});
+    for (const char* name : {".weight", ".bias", ".running_mean", ".running_var"})
+      tensors.push_back({normalization + name, {outputs}});
+  };
+  convolve("features.0.0", "features.0.1", 8, 3, 3);
+  convolve("features.1.conv.0.0", "features.1.conv.0.1", 8, 1, 3);
+  convolve("features.1.conv.1", "features.1.conv.2", 8, 8, 1);
+  std::int64_t inputs = 8;  // of widths of 0.1
+  for (int block = 2; block < 18; ++block) {
+    const std::int64_t outputs = block < 11 ? 8 : block < 17 ? 16 : 32;
+    const std::string name = fmt::format("features.{}.conv", block);
+    convolve(name + ".0.0", name + ".0.1", 6 * inputs, inputs, 1);
+    convolve(name + ".1.0", name + ".1.1", 6 * inputs, 1, 3);
+    convolve(name + ".2", name + ".3", outputs, 6 * inputs, 1);
+    inputs = outputs;
+  }
+  convolve("features.18.0", "features.18.1", 1280, 32, 1);
+  tensors.push_back({"classifier.1.weight", {10, 1280}});
+  tensors.push_back({"classifier.1.bias", {10}});
+  const checkpoint::ScratchDirectory scratch;
+  const std::filesystem::path path = scratch.path() / "weights.safetensors";
+  write_tensors(path, tensors);
+  Begun begun(zoo::mobilenet_v2({16, 16, 3}, 10, {.width = 0.1}));
+  begun.trainer().initialize_from({.path = path});
+  EXPECT_EQ(begun.parameter("features.0.0/kernel")[1], 10) << "the second channel";
+  EXPECT_EQ(begun.parameter("features.17.conv.1.0/kernel")[1], 2) << "the second column";
+}
+
 TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {
   const checkpoint::ScratchDirectory scratch;
   const std::filesystem::path path = scratch.path() / "weights.safetensors";

@@ -294,11 +294,18 @@ void CsvSource::set_spec() {
     spec_ = SampleSpec::regression(shape, std::ssize(layout_.targets));
   else
     spec_ = {.inputs = SampleSpec::classification(shape, 1).inputs, .targets = {}};
+  if (width == 0 && !schema_.features.empty()) spec_.inputs.clear();
+  for (const TableFeature& feature : schema_.features)
+    if (feature.is_index())
+      spec_.inputs.push_back({.name = names_of(feature).front(),
+                              .type = ElementType::int32,
+                              .classes = feature.categories()});
 }
 
 std::vector<std::string> CsvSource::feature_names() const {
   std::vector<std::string> names;
   for (const TableFeature& feature : schema_.features) {
+    if (feature.is_index()) continue;
     const std::vector<std::string> more = names_of(feature);
     names.insert(names.end(), more.begin(), more.end());
   }
@@ -517,10 +524,14 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   std::span<const float> stored = std::span(values_).subspan(record * stride_, stride_);
   std::span<float> rest = sample.features();
+  std::size_t index = rest.empty() ? 0 : 1;  // of the input
   if (is_stored_as_read_) std::ranges::copy(stored, rest.begin());
   for (std::size_t i = 0; i < schema_.features.size() && !is_stored_as_read_; ++i) {
     const TableFeature& feature = schema_.features[i];
-    expand(feature, stored, rest);
+    if (feature.is_index())
+      sample.inputs[index++].as<std::int32_t>()[0] = static_cast<std::int32_t>(stored.front());
+    else
+      expand(feature, stored, rest);
     stored = stored.subspan(stored_widths_[i]);
     rest = rest.subspan(static_cast<std::size_t>(feature.width()));
   }

@@ -24,7 +24,8 @@ namespace lockstep::data {
 /// words, which are numbered in alphabetical order regardless of row order. A categorical column is
 /// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
-/// columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
+/// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
+/// names of their columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the

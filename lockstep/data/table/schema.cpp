@@ -314,7 +314,7 @@ std::int64_t TableFeature::categories() const {
 std::int64_t TableFeature::width() const {
   if (kind == Kind::numeric) return has_indicator ? 2 : 1;
   if (kind == Kind::bucketized) return categories() + (has_indicator ? 1 : 0);
-  return output == CategoryOutput::index ? 1 : categories();
+  return is_index() ? 0 : categories();
 }
 
 std::int64_t TableFeature::stored_width() const {

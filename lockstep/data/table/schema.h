@@ -40,7 +40,7 @@ enum class DatePart { none, days, year, month, weekday };
 enum class CategoryOutput {
   one_hot,    ///< a feature per category, 1 for that of the row, else 0
   multi_hot,  ///< the same for fields with several values, between `separator`
-  index,      ///< one feature, the number of the category, for an Embedding
+  index,      ///< none: the number of the category is an int32 input, for an Embedding
 };
 
 /// Features that are made of one column, or of several crossed ones.
@@ -80,8 +80,11 @@ struct TableFeature {
   bool is_plain() const {
     return kind == Kind::numeric && date == DatePart::none && !lowest && !highest && !log;
   }
+  /// Whether it is an input of its own, the number of a category.
+  bool is_index() const { return !has_numbers() && output == CategoryOutput::index; }
   std::int64_t categories() const;  ///< of anything but a numeric feature
-  /// Number of floats of the sample: 1, one more with an indicator, or one per category.
+  /// Number of floats of the sample: 1, one more with an indicator, or one per category; 0 for an
+  /// index.
   std::int64_t width() const;
   /// Number of floats that are stored for a row: 1, but for multi_hot one per category.
   std::int64_t stored_width() const;

@@ -36,7 +36,7 @@ std::string source_of(const TableFeature& feature) {
 std::vector<std::string> names_of(const TableFeature& feature) {
   const std::string source = source_of(feature);
   std::vector<std::string> names;
-  if (feature.kind == Kind::numeric || feature.output == CategoryOutput::index) {
+  if (feature.kind == Kind::numeric || feature.is_index()) {
     names.push_back(source);
   } else if (feature.kind == Kind::bucketized) {
     const auto& ends = feature.boundaries;
@@ -197,7 +197,7 @@ void expand(const TableFeature& feature, std::span<const float> stored, std::spa
     if (feature.has_indicator) features[1] = is_missing ? 1.0F : 0.0F;
     return;
   }
-  if (feature.output == CategoryOutput::index || feature.output == CategoryOutput::multi_hot) {
+  if (feature.output == CategoryOutput::multi_hot) {
     std::ranges::copy(stored, features.begin());
     return;
   }

@@ -16,7 +16,8 @@ namespace lockstep::data {
 /// The stored value of a row that has none of the categories: all its features are 0.
 inline constexpr double kNoCategory = -1;
 
-/// "width", "age missing", "age<18", "color=red", "color unknown", "city#3".
+/// "width", "age missing", "age<18", "color=red", "color unknown", "city#3"; of an index, the name
+/// of its input: "city", "city x color".
 std::vector<std::string> names_of(const TableFeature& feature);
 
 /// The category of a hashed word, the same on every machine.
@@ -36,7 +37,7 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, std::si
 /// What is stored for a prepared number: scaled and filled in; NaN for one that an indicator
 /// reports.
 float stored_value(const TableFeature& feature, double prepared_number);
-/// Writes the features of one stored row: width() floats from stored_width().
+/// Writes the features of one stored row: width() floats from stored_width(). Not of an index.
 void expand(const TableFeature& feature, std::span<const float> stored, std::span<float> features);
 
 }  // namespace lockstep::data

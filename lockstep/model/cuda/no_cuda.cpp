@@ -26,6 +26,10 @@ std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext&
 std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
+std::unique_ptr<Operation> Conv2DTranspose::compile_gpu(const CompileContext&,
+                                                        cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }

@@ -16,6 +16,7 @@
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
+#include "lockstep/model/layers/elementwise/relu6.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
@@ -66,10 +67,12 @@ inline constexpr std::tuple kLayers{
     Registration<Conv2D>{"conv2d"},
     Registration<Conv1D>{"conv1d"},
     Registration<DepthwiseConv2D>{"depthwise_conv2d"},
+    Registration<Conv2DTranspose>{"conv2d_transpose"},
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
     Registration<LayerNormalization>{"layer_normalization"},
     Registration<ReLU>{.name = "relu", .is_activation = true},
+    Registration<ReLU6>{.name = "relu6", .is_activation = true},
     Registration<LeakyReLU>{.name = "leaky_relu", .is_activation = true},
     Registration<GELU>{.name = "gelu", .is_activation = true},
     Registration<SiLU>{.name = "silu", .is_activation = true},

@@ -1,12 +1,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "lockstep/base/error.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 
 namespace lockstep::zoo {
 
 using model::Network;
+using model::NodeId;
 using model::Shape;
 
 namespace {
@@ -48,6 +50,47 @@ Network cnn(Shape input, std::int64_t classes) {
   network.add(model::Dense({.units = 128}));
   network.add(model::ReLU());
   network.add(model::Dense({.units = classes}));
+  return network;
+}
+
+Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
+                  const WideDeepOptions& options) {
+  const WideDeepOptions plain;
+  const bool is_plain = options.hidden == plain.hidden && options.embedding == plain.embedding;
+  std::vector<model::NetworkInput> read;
+  for (const DataInput& input : inputs) read.push_back(input.input);
+  Network network(read, is_plain ? "wide_deep"
+                                 : fmt::format("wide_deep:{},embedding={}",
+                                               fmt::join(options.hidden, "x"), options.embedding));
+  std::vector<NodeId> logits;  // of each part of the linear model
+  std::vector<NodeId> deep;
+  for (const auto& [input, categories] : inputs) {
+    const NodeId id = network.input(input.name);
+    if (input.type == ElementType::float32) {
+      deep.push_back(input.shape.size() > 1 ? network.add(model::Flatten(), {id}) : id);
+      logits.push_back(network.add(model::Dense({.units = classes, .use_bias = false}),
+                                   {deep.back()}, "wide_" + input.name));
+    } else if (input.shape.empty() && categories > 0) {
+      logits.push_back(
+          network.add(model::Embedding({.vocabulary = categories, .dimension = classes}), {id},
+                      "wide_" + input.name));
+      deep.push_back(
+          network.add(model::Embedding({.vocabulary = categories, .dimension = options.embedding}),
+                      {id}, "embedding_" + input.name));
+    } else {
+      throw Error(ErrorCategory::input, "wide_deep",
+                  "expected floats, or one number of a category per sample",
+                  fmt::format("got {} {}{}", input.name, model::to_string(input.shape),
+                              categories > 0 ? "" : " of unknown categories"));
+    }
+  }
+  NodeId end = deep.size() == 1 ? deep.front() : network.add(model::Concatenate(), std::move(deep));
+  for (const std::int64_t units : options.hidden) {
+    network.add(model::Dense({.units = units}), {end});
+    end = network.add(model::ReLU());
+  }
+  logits.push_back(network.add(model::Dense({.units = classes}), {end}));
+  network.add(model::Add(), std::move(logits));
   return network;
 }
 

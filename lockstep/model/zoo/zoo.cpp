@@ -1,6 +1,7 @@
 #include "lockstep/model/zoo/zoo.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -103,10 +104,6 @@ class Builder {
   const ResNetOptions& options_;
 };
 
-Stem stem_for(const Shape& input) {
-  return std::max(input[0], input[1]) <= kLargestCifarInput ? Stem::cifar : Stem::imagenet;
-}
-
 Network build(const Design& design, Shape input, std::int64_t classes,
               const ResNetOptions& options) {
   if (input.size() != 3)
@@ -130,6 +127,11 @@ Network build(const Design& design, Shape input, std::int64_t classes,
 }
 
 }  // namespace
+
+Stem stem_for(const Shape& input) {
+  const bool is_small = input.size() == 3 && std::max(input[0], input[1]) <= kLargestCifarInput;
+  return is_small ? Stem::cifar : Stem::imagenet;
+}
 
 Network resnet18(Shape input, std::int64_t classes, const ResNetOptions& options) {
   return build({"resnet18", Block::basic, {2, 2, 2, 2}}, std::move(input), classes, options);
@@ -198,12 +200,14 @@ namespace {
 using model::Network;
 using model::Shape;
 
+constexpr std::string_view kWideDeep = "wide_deep";
+
 struct Recipe {
   std::string_view name;
   Network (*make)(Shape input, std::int64_t classes);
 };
 
-const std::array<Recipe, 9> kRecipes = {{
+const std::array<Recipe, 11> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -219,10 +223,14 @@ const std::array<Recipe, 9> kRecipes = {{
      [](Shape input, std::int64_t classes) { return resnet101(std::move(input), classes); }},
     {"resnet152",
      [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
+    {"mobilenet_v2",
+     [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
+    {kWideDeep, nullptr},  // it reads several inputs
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
 constexpr std::string_view kFeatures = ":features";
+constexpr std::string_view kSizedMobileNet = "mobilenet_v2:";
 
 /// Parses the sizes in "mlp:10,10".
 std::vector<std::int64_t> hidden_sizes(std::string_view name) {
@@ -240,6 +248,50 @@ std::vector<std::int64_t> hidden_sizes(std::string_view name) {
     if (stop == end) return sizes;
     begin = stop;
   }
+}
+
+/// Parses the width in "mobilenet_v2:0.5".
+double width_of(std::string_view name) {
+  constexpr double kMaxWidth = 16;
+  const auto width = parse_number<double>(name.substr(kSizedMobileNet.size()));
+  if (!width || !(*width > 0 && *width <= kMaxWidth))
+    throw Error(ErrorCategory::input, "model",
+                fmt::format("expected a factor on the number of filters, above 0 and up to {}, "
+                            "such as mobilenet_v2:0.5",
+                            kMaxWidth),
+                fmt::format("got \"{}\"", name));
+  return *width;
+}
+
+/// Parses the options in "wide_deep:256x128,embedding=16"; either may be absent.
+WideDeepOptions wide_deep_options(std::string_view name) {
+  constexpr std::string_view kEmbedding = "embedding=";
+  WideDeepOptions options;
+  if (name == kWideDeep) return options;
+  const auto size_in = [&](std::string_view text) {
+    const auto size = parse_number<std::int64_t>(text);
+    if (!size || *size < 1)
+      throw Error(ErrorCategory::input, "model",
+                  "expected sizes of hidden layers and of embeddings, such as "
+                  "wide_deep:256x128,embedding=16",
+                  fmt::format("got \"{}\"", name));
+    return *size;
+  };
+  std::string_view sizes = name.substr(kWideDeep.size() + 1);
+  const std::size_t place = sizes.find(kEmbedding);
+  if (place != std::string_view::npos) {
+    options.embedding = size_in(sizes.substr(place + kEmbedding.size()));
+    sizes = sizes.substr(0, place);
+    if (sizes.empty()) return options;
+    if (sizes.ends_with(',')) sizes.remove_suffix(1);
+  }
+  options.hidden.clear();
+  for (std::size_t end = 0; end != std::string_view::npos; sizes.remove_prefix(end + 1)) {
+    end = sizes.find('x');
+    options.hidden.push_back(size_in(sizes.substr(0, end)));
+    if (end == std::string_view::npos) break;
+  }
+  return options;
 }
 
 }  // namespace
@@ -267,12 +319,29 @@ Network features_of(const Network& network) {
   return features;
 }
 
+Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes) {
+  if (name.substr(0, name.find(':')) == kWideDeep)
+    return wide_deep(inputs, classes, wide_deep_options(name));
+  if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
+    return make(name, inputs.front().input.shape, classes);
+  std::vector<std::string> given;
+  for (const DataInput& input : inputs) given.push_back(input.input.name);
+  throw Error(ErrorCategory::input, "model",
+              "expected wide_deep or a FILE.json for data with several inputs, or with indices",
+              fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
+}
+
 Network make(std::string_view name, Shape input, std::int64_t classes) {
   if (name.ends_with(kFeatures)) {
     name.remove_suffix(kFeatures.size());
     return features_of(make(name, std::move(input), 1));
   }
+  if (name.substr(0, name.find(':')) == kWideDeep)
+    return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
+                classes);
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
+  if (name.starts_with(kSizedMobileNet))
+    return mobilenet_v2(std::move(input), classes, {.width = width_of(name)});
   const auto* const recipe = std::ranges::find(kRecipes, name, &Recipe::name);
   if (recipe != kRecipes.end()) return recipe->make(std::move(input), classes);
   const std::vector<std::string_view> known = names();

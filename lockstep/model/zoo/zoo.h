@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -16,6 +17,9 @@ enum class Stem {
   cifar,     ///< a 3x3 convolution of stride 1, for inputs up to 64x64
   imagenet,  ///< a 7x7 convolution of stride 2, then 3x3 max pooling of stride 2
 };
+
+/// The form for samples of this shape: cifar up to 64x64.
+Stem stem_for(const model::Shape& input);
 
 /// Options of the residual networks.
 struct ResNetOptions {
@@ -43,6 +47,21 @@ model::Network resnet101(model::Shape input, std::int64_t classes,
                          const ResNetOptions& options = {});
 model::Network resnet152(model::Shape input, std::int64_t classes,
                          const ResNetOptions& options = {});
+
+/// Options of mobilenet_v2().
+struct MobileNetOptions {
+  double width = 1;  ///< factor on all numbers of filters, which remain multiples of 8
+  /// Default: cifar for inputs up to 64x64, otherwise imagenet.
+  std::optional<Stem> stem = std::nullopt;
+};
+
+/// Inverted residuals with linear bottlenecks (Sandler et al., "MobileNetV2", CVPR 2018). Structure
+/// and names follow torchvision ("features.1.conv.0.0"), whose weights convert by renaming and
+/// transposing. For small images (Stem::cifar), the first convolution and the second stage have
+/// stride 1, so that 32x32 shrinks to 4x4. Initialization and normalization are those of the
+/// residual networks. It has 3,504,872 parameters for [224, 224, 3] and 1000 classes.
+model::Network mobilenet_v2(model::Shape input, std::int64_t classes,
+                            const MobileNetOptions& options = {});
 
 // A wide, shallow network that learns CIFAR-10 in few epochs.
 
@@ -89,16 +108,39 @@ model::Network cnn(model::Shape input, std::int64_t classes);
 /// unless the head reads the output of the layer before it, and others with parameters precede it.
 model::Network features_of(const model::Network& network);
 
-/// Creates the network `name`: one of names(), or an mlp with other hidden layers, "mlp:10,10".
-/// After either, ":features" leaves out the head, as features_of() does, and `classes` does not
-/// matter. Throws Error (input) for an unknown name.
+/// An input of the data, for networks that read several.
+struct DataInput {
+  model::NetworkInput input;    ///< its name, shape and type
+  std::int64_t categories = 0;  ///< of int32: the numbers are 0 to categories - 1
+};
+
+/// Options of wide_deep().
+struct WideDeepOptions {
+  std::vector<std::int64_t> hidden = {128, 128};  ///< sizes of the hidden layers of the deep part
+  std::int64_t embedding = 8;                     ///< dimension of each embedding
+};
+
+/// For tables (Cheng et al., "Wide & deep learning for recommender systems", arXiv 1606.07792): the
+/// sum of a linear model of all inputs and of an mlp, which reads floats as they are and categories
+/// (int32, one number per sample) through an embedding for each input. In the linear model, a
+/// category has a trained weight per class. Its name is that for make(): "wide_deep", or
+/// "wide_deep:256x128,embedding=16" with options. Throws Error (input) for other inputs.
+model::Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
+                         const WideDeepOptions& options = {});
+
+/// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", or a wide_deep with options. After any of
+/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
+/// Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
+/// The same for data with any inputs; wide_deep alone reads several.
+model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152.
+/// resnet101, resnet152, mobilenet_v2, wide_deep.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

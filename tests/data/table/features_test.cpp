@@ -5,6 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/table/transform.h"
@@ -35,6 +36,11 @@ class FeaturesTest : public ::testing::Test {
     const auto json = nlohmann::json::parse(train.table()->to_json().dump());
     return open(text, {.schema = std::make_shared<const TableSchema>(
                            TableSchema::from_checkpoint(json, "state.json"))});
+  }
+
+  /// The number of a category that is an input of its own.
+  static std::int32_t index_of(const CsvSource& source, std::int64_t record, std::size_t input) {
+    return read(source, record).memory.inputs.at(input).as<std::int32_t>()[0];
   }
 
   const TemporaryDirectory directory_;
@@ -80,20 +86,23 @@ TEST_F(FeaturesTest, AreDescribedByAFile) {
         {"column": "tags", "kind": "categorical", "output": "multi-hot"},
         {"column": "color", "kind": "categorical", "output": "index", "unknown": "column"},
         {"column": "age", "scale": "none", "log": true}]})");
-  EXPECT_THAT(
-      train.feature_names(),
-      ElementsAre("age<18", "18<=age<65", "age>=65", "age", "made days", "made weekday",
-                  "color=red", "color=blue", "tags=a", "tags=b", "tags=c", "color", "age", "x"));
+  EXPECT_THAT(train.feature_names(),
+              ElementsAre("age<18", "18<=age<65", "age>=65", "age", "made days", "made weekday",
+                          "color=red", "color=blue", "tags=a", "tags=b", "tags=c", "age", "x"));
+  EXPECT_EQ(train.spec().inputs.at(1),
+            (TensorSpec{.name = "color", .type = ElementType::int32, .classes = 3}));
   EXPECT_THAT(read(train, 0).features(),
-              ElementsAre(1, 0, 0, 20, 20781, 0.2f, 1, 0, 1, 1, 0, 1, log1p_of(15),
+              ElementsAre(1, 0, 0, 20, 20781, 0.2f, 1, 0, 1, 1, 0, log1p_of(15),
                           ::testing::FloatEq(-1.2247449f)));
   EXPECT_THAT(read(train, 1).features(),
-              ElementsAre(0, 1, 0, 30, 20780.5, 0, 0, 1, 0, 0, 1, 0, log1p_of(30), 0));
-  EXPECT_THAT(read(train, 2).features(), ElementsAre(0, 0, 1, 60, 18321, 1, 1, 0, 0, 0, 0, 1,
+              ElementsAre(0, 1, 0, 30, 20780.5, 0, 0, 1, 0, 0, 1, log1p_of(30), 0));
+  EXPECT_THAT(read(train, 2).features(), ElementsAre(0, 0, 1, 60, 18321, 1, 1, 0, 0, 0, 0,
                                                      log1p_of(70), ::testing::FloatEq(1.2247449f)));
+  EXPECT_EQ(index_of(train, 0, 1), 1);
+  EXPECT_EQ(index_of(train, 1, 1), 0);
   const CsvSource test = after(train, "label,x,tags,color,made,age\n0,3,c|a,red,2026-11-23,18\n");
   EXPECT_THAT(read(test, 0).features(),
-              ElementsAre(0, 1, 0, 20, 20780, 0, 1, 0, 1, 0, 1, 1, log1p_of(18), 0));
+              ElementsAre(0, 1, 0, 20, 20780, 0, 1, 0, 1, 0, 1, log1p_of(18), 0));
 }
 
 TEST_F(FeaturesTest, HashAndCrossWords) {
@@ -101,15 +110,32 @@ TEST_F(FeaturesTest, HashAndCrossWords) {
       {"column": "a", "kind": "hashed", "buckets": 5},
       {"columns": ["a", "b"], "kind": "crossed", "buckets": 7, "output": "index"}]})";
   const CsvSource source = described("a,k,b\nred,0,x\nblue,1,y\nred,1,x\n", json);
-  EXPECT_EQ(source.spec().feature_count(), 6);
+  EXPECT_EQ(to_string(source.spec()), "features [5] and a x b (7 classes) with 2 classes");
   EXPECT_EQ(read(source, 0).features(), read(source, 2).features());
-  EXPECT_EQ(read(after(source, "k,b,a\n0,y,green\n"), 0).features().size(), 6u)
+  EXPECT_EQ(index_of(source, 0, 1), index_of(source, 2, 1));
+  EXPECT_EQ(read(after(source, "k,b,a\n0,y,green\n"), 0).features().size(), 5u)
       << "no word is unknown";
   // Checkpoints rely on these numbers.
   EXPECT_EQ(hash_bucket("red", 1000), 425);
   EXPECT_EQ(hash_bucket("", 1000), 458);
-  EXPECT_EQ(read(source, 0).features()[5],
-            static_cast<float>(hash_bucket(std::string("red") + '\x1f' + 'x', 7)));
+  EXPECT_EQ(index_of(source, 0, 1), hash_bucket(std::string("red") + '\x1f' + 'x', 7));
+}
+
+TEST_F(FeaturesTest, MayBeIndicesAlone) {
+  const std::string json = R"({"label": "k", "features": [
+      {"column": "a", "kind": "categorical", "output": "index"},
+      {"column": "b", "kind": "hashed", "buckets": 9, "output": "index"}]})";
+  const CsvSource source = described("a,b,k\nx,7,0\ny,8,1\n", json);
+  const Dataset dataset = Dataset::from_csv(path_, {.features = file_});  // checks the spec
+  EXPECT_EQ(to_string(dataset.spec()), "a (2 classes) and b (9 classes) with 2 classes");
+  EXPECT_THAT(source.feature_names(), ::testing::IsEmpty());
+  EXPECT_EQ(index_of(source, 1, 0), 1);
+  EXPECT_EQ(index_of(source, 1, 1), hash_bucket("8", 9));
+  write_bytes(file_, R"({"label": "k", "features": [
+      {"column": "a", "kind": "categorical", "output": "index"},
+      {"column": "a", "kind": "hashed", "buckets": 9, "output": "index"}]})");
+  EXPECT_THAT(input_error_of([&] { Dataset::from_csv(path_, {.features = file_}); }),
+              HasSubstr("two are called \"a\""));
 }
 
 TEST_F(FeaturesTest, DatesAreThoseOfIso8601) {

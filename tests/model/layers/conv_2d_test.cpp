@@ -195,6 +195,102 @@ void expect_same_numbers(Network network, Network reference) {
   }
 }
 
+struct TransposeCase {
+  const char* name;
+  Shape input;
+  Conv2DTranspose::Options options;
+  Shape output;
+};
+
+std::ostream& operator<<(std::ostream& out, const TransposeCase& test) { return out << test.name; }
+
+// Each input pixel times the kernel, added where its window lies.
+std::vector<float> scattered(const TransposeCase& c, Trial& trial) {
+  const auto [kernel_height, kernel_width] = c.options.kernel;
+  const auto zeros_before = [&](std::int64_t kernel, std::int64_t stride) {
+    return c.options.padding == Padding::same ? std::max<std::int64_t>(kernel - stride, 0) / 2
+           : c.options.padding == Padding::symmetric ? kernel / 2
+                                                     : 0;
+  };
+  const std::int64_t top = zeros_before(kernel_height, c.options.strides.height);
+  const std::int64_t left = zeros_before(kernel_width, c.options.strides.width);
+  const std::int64_t filters = c.options.filters;
+  const auto kernel = trial.parameter("conv2d_transpose/kernel");
+  std::vector<double> sums(static_cast<std::size_t>(trial.samples() * element_count(c.output)));
+  if (c.options.use_bias)
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      sums[i] = static_cast<double>(
+          trial.parameter("conv2d_transpose/bias")[i % static_cast<std::size_t>(filters)]);
+  auto pixel = trial.features().begin();
+  for (std::int64_t n = 0; n < trial.samples(); ++n)
+    for (std::int64_t y = 0; y < c.input[0]; ++y)
+      for (std::int64_t x = 0; x < c.input[1]; ++x, pixel += c.input[2])
+        for (std::int64_t ky = 0; ky < kernel_height; ++ky)
+          for (std::int64_t kx = 0; kx < kernel_width; ++kx) {
+            const std::int64_t row = y * c.options.strides.height + ky - top;
+            const std::int64_t column = x * c.options.strides.width + kx - left;
+            if (row < 0 || row >= c.output[0] || column < 0 || column >= c.output[1]) continue;
+            for (std::int64_t i = 0; i < c.input[2]; ++i)
+              for (std::int64_t o = 0; o < filters; ++o)
+                sums[static_cast<std::size_t>(
+                    ((n * c.output[0] + row) * c.output[1] + column) * filters + o)] +=
+                    static_cast<double>(pixel[i]) *
+                    static_cast<double>(kernel[static_cast<std::size_t>(
+                        ((i * kernel_height + ky) * kernel_width + kx) * filters + o)]);
+          }
+  std::vector<float> rounded;
+  for (const double sum : sums) rounded.push_back(static_cast<float>(sum));
+  return rounded;
+}
+
+class TransposedConvolution : public ::testing::TestWithParam<TransposeCase> {};
+
+TEST_P(TransposedConvolution, IsItsDefinitionAndHasItsGradients) {
+  const TransposeCase& c = GetParam();
+  const auto seen = std::make_shared<Recording>();
+  Network network(c.input);
+  network.add(Conv2DTranspose(c.options));
+  EXPECT_EQ(network.output_shape(), c.output);
+  network.add(Probe(seen));
+  Trial trial(std::move(network), 2);
+  const std::vector<float> expected = scattered(c, trial);
+  trial.train();
+  EXPECT_THAT(seen->values, Pointwise(FloatNear(2e-5f), expected));
+  EXPECT_THAT(trial.predict(), Pointwise(FloatNear(2e-5f), expected));
+  Network shifted(c.input);
+  shifted.add(Shift());
+  shifted.add(Conv2DTranspose(c.options));
+  expect_gradients_match_differences(std::move(shifted));
+}
+
+// The shapes are those of Keras; of symmetric padding, those of PyTorch.
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, TransposedConvolution,
+    ::testing::Values(
+        TransposeCase{"valid", {3, 4, 3}, {.filters = 4, .kernel = 3}, {5, 6, 4}},
+        TransposeCase{"strided_valid", {3, 2, 2}, {.filters = 3, .strides = 2}, {7, 5, 3}},
+        TransposeCase{"stride_above_kernel",
+                      {3, 2, 2},
+                      {.filters = 3, .kernel = 2, .strides = {3, 2}},
+                      {9, 4, 3}},
+        TransposeCase{"strided_same",
+                      {3, 4, 2},
+                      {.filters = 3, .kernel = {4, 3}, .strides = 2, .padding = Padding::same},
+                      {6, 8, 3}},
+        TransposeCase{"symmetric_without_bias",
+                      {3, 4, 2},
+                      {.filters = 3,
+                       .kernel = 3,
+                       .strides = 2,
+                       .padding = Padding::symmetric,
+                       .use_bias = false},
+                      {5, 7, 3}},
+        TransposeCase{"whole_vectors",
+                      {3, 3, 16},
+                      {.filters = 32, .kernel = 3, .padding = Padding::same},
+                      {3, 3, 32}}),
+    [](const auto& test) { return test.param.name; });
+
 TEST(DerivedConvolutions, AreConvolutionsOfImages) {
   Network depthwise({5, 6, 2});
   depthwise.add(DepthwiseConv2D({.kernel = {3, 2}, .strides = 2, .depth_multiplier = 3}));
@@ -219,6 +315,12 @@ TEST(DerivedConvolutions, CheckTheirInput) {
   EXPECT_EQ(input_error_of([] { Network({8}).add(DepthwiseConv2D()); }),
             "[layer depthwise_conv2d (depthwise_conv2d)] expected an input [height, width, "
             "channels], got [8]");
+  EXPECT_EQ(input_error_of([] {
+              Network({1, 1, 3}).add(
+                  Conv2DTranspose({.filters = 2, .kernel = 4, .padding = Padding::symmetric}));
+            }),
+            "[layer conv2d_transpose (conv2d_transpose)] expected an output of at least 1x1, got "
+            "[0, 0, 2]");
 }
 
 }  // namespace

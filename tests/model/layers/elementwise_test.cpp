@@ -10,6 +10,7 @@
 #include "lockstep/model/layers/dense/dense.h"
 #include "lockstep/model/layers/elementwise/gelu.h"
 #include "lockstep/model/layers/elementwise/leaky_relu.h"
+#include "lockstep/model/layers/elementwise/relu6.h"
 #include "lockstep/model/layers/elementwise/sigmoid.h"
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/network_json.h"
@@ -77,6 +78,7 @@ const PointwiseCase kPointwiseCases[] = {
        return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
      },
      R"("type": "gelu", "approximate": true)"},
+    {"relu6", [](double x) { return std::clamp(x, 0.0, 6.0); }, R"("type": "relu6")", 1e-3f},
     {"leaky_relu", [](double x) { return x > 0 ? x : 0.3 * x; }, R"("type": "leaky_relu")", 1e-3f},
     {"leaky_relu_of_another_slope", [](double x) { return x > 0 ? x : 0.125 * x; },
      R"("type": "leaky_relu", "negative_slope": 0.125)", 1e-3f},
@@ -124,6 +126,18 @@ TEST(PointwiseLayersOfInputs, KeepTheInputThatAFunctionInPlaceWouldOverwrite) {
   network.add(LeakyReLU({.negative_slope = 0}));
   network.add(GELU({.approximate = true}));
   expect_gradients_match_differences(std::move(network), {.step = 1e-2f});
+}
+
+TEST(ReLU6Layer, PassesTheGradientBetweenZeroAndSix) {
+  Network network({4});
+  network.add(Shift());
+  network.add(ReLU6());
+  Trial trial(std::move(network), 1);
+  trial.features() = {-1, 0, 6.5f, 2};
+  std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
+  trial.targets() = {-2, -2, 4, 0};  // as in ReLULayer
+  trial.train();
+  EXPECT_THAT(trial.gradient("shift/offset"), ElementsAre(0, 0, 0, 1));
 }
 
 TEST(LeakyReLULayer, RefusesASlopeBelowZero) {

@@ -140,6 +140,92 @@ TEST(ResNet, PutsItsDepthInTheThirdStage) {
   EXPECT_EQ(shape_of(deep, "layer4.2.bn3"), Shape({7, 7, 2048}));
 }
 
+TEST(MobileNetV2, HasThePublishedSizesAndNames) {
+  const Network network = mobilenet_v2({224, 224, 3}, 1000);
+  EXPECT_EQ(network.parameters().element_count(), 3'504'872u);
+  EXPECT_EQ(network.buffers().element_count(), 34'112u);
+  EXPECT_EQ(shape_of(network, "features.0.0"), Shape({112, 112, 32}));
+  EXPECT_EQ(shape_of(network, "features.1.conv.1"), Shape({112, 112, 16})) << "not expanded";
+  EXPECT_EQ(shape_of(network, "features.2.conv.0.0"), Shape({112, 112, 96}));
+  EXPECT_EQ(shape_of(network, "features.2.conv.3"), Shape({56, 56, 24}));
+  EXPECT_EQ(shape_of(network, "features.17.conv.3"), Shape({7, 7, 320}));
+  EXPECT_EQ(shape_of(network, "features.18.1"), Shape({7, 7, 1280}));
+  EXPECT_EQ(network.parameters().find("features.3.conv.1.0/kernel")->shape, Shape({144, 3, 3, 1}));
+  EXPECT_EQ(network.nodes().back().name, "classifier.1");
+  EXPECT_EQ(std::ranges::count(network.nodes(), "add",
+                               [](const model::Node& node) { return node.layer->kind(); }),
+            10);
+}
+
+TEST(MobileNetV2, KeepsTheSizeOfSmallImagesInItsFirstStages) {
+  const Network network = mobilenet_v2({32, 32, 3}, 10);
+  EXPECT_EQ(shape_of(network, "features.3.conv.3"), Shape({32, 32, 24}));
+  EXPECT_EQ(shape_of(network, "features.18.0"), Shape({4, 4, 1280}));
+}
+
+TEST(MobileNetV2, HasTheWidthAskedFor) {
+  const Network network = make("mobilenet_v2:0.5", {224, 224, 3}, 1000);
+  EXPECT_EQ(network.name(), "mobilenet_v2:0.5");
+  EXPECT_EQ(network.parameters().element_count(), 1'968'680u);
+  EXPECT_EQ(shape_of(make("mobilenet_v2:1.4", {96, 96, 3}, 10), "features.18.0"),
+            Shape({3, 3, 1792}));
+  for (const char* name : {"mobilenet_v2:", "mobilenet_v2:0", "mobilenet_v2:nan", "mobilenet_v2:17",
+                           "mobilenet_v2:1x"})
+    EXPECT_EQ(input_error_of([&] {
+                make(name, {32, 32, 3}, 10);
+              }),
+              std::string("[model] expected a factor on the number of filters, above 0 and up to "
+                          "16, such as mobilenet_v2:0.5, got \"") +
+                  name + "\"");
+  EXPECT_THAT(input_error_of([] { mobilenet_v2({784}, 10); }),
+              HasSubstr("expected an input [height, width, channels], got [784]"));
+}
+
+const DataInput kTable[] = {
+    {{.name = "features", .shape = {5}}},
+    {{.name = "city", .shape = {}, .type = ElementType::int32}, 100},
+    {{.name = "city x color", .shape = {}, .type = ElementType::int32}, 1000}};
+
+TEST(WideDeep, AddsALinearModelAndAnMlpOfAllInputs) {
+  const Network network = make("wide_deep:16x7,embedding=4", kTable, 3);
+  EXPECT_EQ(network.name(), "wide_deep:16x7,embedding=4");
+  ASSERT_EQ(network.inputs().size(), 3u);
+  EXPECT_EQ(network.output_shape(), Shape({3}));
+  EXPECT_EQ(shape_of(network, "concatenate"), Shape({5 + 4 + 4}));
+  EXPECT_EQ(network.nodes().back().inputs.size(), 4u);
+  EXPECT_EQ(network.parameters().find("wide_city x color/embeddings")->shape, Shape({1000, 3}));
+  EXPECT_EQ(network.parameters().element_count(),
+            (5u + 100 + 1000) * 3 + (100 + 1000) * 4 + 14 * 16 + 17 * 7 + 8 * 3);
+  network.check_complete();
+  EXPECT_EQ(make("wide_deep", kTable, 3).name(), "wide_deep");
+  EXPECT_EQ(make("wide_deep:embedding=4", kTable, 3).name(), "wide_deep:128x128,embedding=4");
+}
+
+TEST(WideDeep, ReadsFloatsAloneOrOneCategory) {
+  EXPECT_EQ(make("wide_deep:7", {4}, 3).parameters().element_count(), 4u * 3 + 5 * 7 + 8 * 3);
+  const Network network = wide_deep(std::span(kTable).subspan(1, 1), 3, {.hidden = {}});
+  EXPECT_EQ(network.parameters().element_count(), 100u * 3 + 100 * 8 + 9 * 3);
+}
+
+TEST(WideDeep, RefusesOtherInputsAndOptions) {
+  const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 9}};
+  EXPECT_EQ(input_error_of([&] { wide_deep(words, 3); }),
+            "[wide_deep] expected floats, or one number of a category per sample, got words [7]");
+  for (const char* name : {"wide_deep:", "wide_deep:0", "wide_deep:8x",
+                           "wide_deep:8,embedding=", "wide_deep:8,embedding=x", "wide_deep:8,8"})
+    EXPECT_EQ(input_error_of([&] { make(name, kTable, 3); }),
+              std::string("[model] expected sizes of hidden layers and of embeddings, such as "
+                          "wide_deep:256x128,embedding=16, got \"") +
+                  name + "\"");
+}
+
+TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
+  EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
+            "[model] expected wide_deep or a FILE.json for data with several inputs, or with "
+            "indices, got \"mlp\" for features, city, city x color");
+  EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
+}
+
 TEST(FastCifar, HasTheSizeItPromises) {
   const Network network = fast_cifar({32, 32, 3}, 10);
   EXPECT_EQ(network.parameters().element_count(), 1'972'802u);
@@ -195,7 +281,9 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
               make("resnet-18", {28, 28, 1}, 10);
             }),
             "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, or a FILE.json, got \"resnet-18\" (did you mean resnet18?)");
+            "resnet101, resnet152, mobilenet_v2, wide_deep, or a FILE.json, got \"resnet-18\" (did "
+            "you mean "
+            "resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {

@@ -1,8 +1,10 @@
+#include <Eigen/Core>
 #include <algorithm>
 
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
+#include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cpu {
@@ -143,6 +145,121 @@ class Conv2DOperation final : public Operation {
   Relu relu_;
 };
 
+// The passes of the convolution `spec` exchanged: forward is its backward pass of the data.
+class TransposedOperation final : public Operation {
+ public:
+  TransposedOperation(Context& context, const Conv2DSpec& spec) : spec_(spec) {
+    const WindowGeometry& w = spec.window;
+    const memory::desc large = image(context.type, spec.batch, w.channels, w.height, w.width);
+    const memory::desc small =
+        image(context.type, spec.batch, spec.filters, w.output_height, w.output_width);
+    const memory::desc kept = kernel_as_kept(spec, context.type);
+    const ConvolutionArrays arrays = {large,
+                                      kernel_of_any_layout(spec, context.type),
+                                      memory::desc(),
+                                      small,
+                                      {w.stride_height, w.stride_width},
+                                      {w.pad_top, w.pad_left},
+                                      {w.pad_bottom, w.pad_right}};
+    const auto convolution = describe_forward(context.engine, dnnl::prop_kind::forward_training,
+                                              arrays, user_scratchpad());
+    const auto data =
+        describe_backward_data(context.engine, arrays, user_scratchpad(), convolution);
+    forward_ = Primitive(context, dnnl::convolution_backward_data(data),
+                         {{DNNL_ARG_DIFF_SRC, large},
+                          {DNNL_ARG_WEIGHTS, data.weights_desc()},
+                          {DNNL_ARG_DIFF_DST, small}},
+                         data.scratchpad_desc());
+    forward_weights_ = Reorder(context, kept, data.weights_desc());
+    if (!spec.training) return;
+
+    ConvolutionArrays gradients = arrays;
+    gradients.weights = kernel_of_any_layout(spec, memory::data_type::f32);
+    const auto weights =
+        describe_backward_weights(context.engine, gradients, user_scratchpad(), convolution);
+    backward_weights_ = Primitive(context, dnnl::convolution_backward_weights(weights),
+                                  {{DNNL_ARG_SRC, large},
+                                   {DNNL_ARG_DIFF_WEIGHTS, weights.diff_weights_desc()},
+                                   {DNNL_ARG_DIFF_DST, small}},
+                                  weights.scratchpad_desc());
+    weights_gradient_ = Reorder::from_own(context, weights.diff_weights_desc(),
+                                          kernel_as_kept(spec, memory::data_type::f32));
+    if (!spec.input_gradient) return;
+    backward_data_ = Primitive(context, dnnl::convolution_forward(convolution),
+                               {{DNNL_ARG_SRC, large},
+                                {DNNL_ARG_WEIGHTS, convolution.weights_desc()},
+                                {DNNL_ARG_DST, small}},
+                               convolution.scratchpad_desc());
+    backward_kernel_ = Reorder(context, kept, convolution.weights_desc());
+  }
+
+  Needs needs() const override {
+    return {.output_in_backward = false,
+            .skips_frozen = true,
+            .scratch_bytes = std::max({forward_.scratch_bytes(), backward_weights_.scratch_bytes(),
+                                       backward_data_.scratch_bytes()})};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    forward_.place(DNNL_ARG_DIFF_DST, t.inputs[0]);
+    forward_.place(DNNL_ARG_WEIGHTS, forward_weights_.read(t.weights[0].data()));
+    forward_.place(DNNL_ARG_DIFF_SRC, t.output);
+    forward_.run(t.scratch);
+    if (!spec_.bias) return;
+    const Row bias(t.parameters[1].data(), spec_.window.channels);
+    with_rows(t.output, [&]<typename T>(Rows<T> rows) {
+      rows = (rows.template cast<float>().rowwise() + bias).template cast<T>();
+    });
+  }
+
+  void backward(const Operands& t, const PassContext& pass) override {
+    if (!t.parameter_gradients[0].empty()) {
+      float* kernel_gradient = t.parameter_gradients[0].data();
+      backward_weights_.place(DNNL_ARG_SRC, t.output_gradient);
+      backward_weights_.place(DNNL_ARG_DIFF_DST, t.inputs[0]);
+      backward_weights_.place(DNNL_ARG_DIFF_WEIGHTS, weights_gradient_.target_of(kernel_gradient));
+      backward_weights_.run(t.scratch);
+      weights_gradient_.write(kernel_gradient);
+      if (spec_.bias)
+        with_rows(t.output_gradient, [&]<typename T>(Rows<T> rows) {
+          Row(t.parameter_gradients[1].data(), spec_.window.channels) =
+              rows.template cast<float>().colwise().sum();
+        });
+      end_part(pass, Part::weight_gradient);
+    }
+
+    if (t.input_gradients[0].empty()) return;
+    backward_data_.place(DNNL_ARG_WEIGHTS, backward_kernel_.read(t.weights[0].data()));
+    backward_data_.place(DNNL_ARG_SRC, t.output_gradient);
+    backward_data_.place(DNNL_ARG_DST, t.input_gradients[0]);
+    backward_data_.run(t.scratch);
+  }
+
+ private:
+  using Row = Eigen::Map<Eigen::Array<float, 1, Eigen::Dynamic>>;
+  template <typename T>
+  using Rows = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>>;
+
+  /// Calls use(rows) with a row for each pixel of the large images.
+  template <typename Use>
+  void with_rows(const TensorView& images, const Use& use) const {
+    const auto columns = static_cast<Eigen::Index>(spec_.window.channels);
+    const auto rows = static_cast<Eigen::Index>(images.size()) / columns;
+    if (images.type() == Precision::float32)
+      use(Rows<float>(static_cast<float*>(images.data()), rows, columns));
+    else
+      use(Rows<Eigen::bfloat16>(static_cast<Eigen::bfloat16*>(images.data()), rows, columns));
+  }
+
+  Conv2DSpec spec_;
+  Primitive forward_;
+  Primitive backward_weights_;
+  Primitive backward_data_;
+  Reorder forward_weights_;
+  Reorder backward_kernel_;
+  Reorder weights_gradient_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cpu
 
@@ -151,6 +268,11 @@ namespace lockstep::model {
 std::unique_ptr<Operation> Conv2D::compile_cpu(const CompileContext& context,
                                                cpu::Context& cpu) const {
   return std::make_unique<cpu::Conv2DOperation>(cpu, spec(context));
+}
+
+std::unique_ptr<Operation> Conv2DTranspose::compile_cpu(const CompileContext& context,
+                                                        cpu::Context& cpu) const {
+  return std::make_unique<cpu::TransposedOperation>(cpu, spec(context));
 }
 
 }  // namespace lockstep::model

@@ -12,6 +12,7 @@
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/convolution.h"
 #include "lockstep/model/layers/conv_2d/convolution_choice.h"
+#include "lockstep/model/layers/conv_2d/derived.h"
 #include "lockstep/model/step_profile.h"
 
 namespace lockstep::model::cuda {
@@ -144,6 +145,72 @@ class Conv2DOperation final : public Operation {
   std::size_t kernel_at_ = 0;
 };
 
+// The passes of the convolution `spec` exchanged: forward is its backward pass of the data.
+class TransposedOperation final : public Operation {
+ public:
+  TransposedOperation(Context& context, const Conv2DSpec& spec)
+      : context_(context),
+        spec_(spec),
+        outputs_(channel_layout(spec.batch * spec.window.height * spec.window.width,
+                                spec.window.channels, context.options().precision,
+                                context.multiprocessors())),
+        forward_(choose_convolution(context, spec, ConvolutionPass::backward_data)) {
+    std::size_t workspace = forward_->workspace_bytes();
+    if (spec.training) {
+      filter_ = choose_convolution(context, spec, ConvolutionPass::backward_filter);
+      workspace = std::max(workspace, filter_->workspace_bytes());
+      if (spec.input_gradient) {
+        data_ = choose_convolution(context, spec, ConvolutionPass::forward);
+        workspace = std::max(workspace, data_->workspace_bytes());
+      }
+      if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
+    }
+    workspace_at_ = scratch_.add(workspace);
+  }
+
+  Needs needs() const override {
+    return {.output_in_backward = false,
+            .skips_frozen = true,
+            .narrow_gradient = narrow_gradient(),
+            .scratch_bytes = scratch_.bytes()};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    forward_->run({o.output.data(), o.weights[0].data(), o.inputs[0].data()},
+                  part_of(o.scratch, workspace_at_));
+    if (spec_.bias) add_bias(o.output, o.weights[1], false, context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& pass) override {
+    if (!o.parameter_gradients[0].empty()) {
+      if (spec_.bias)
+        column_sums(o.output_gradient, outputs_, part_of(o.scratch, partials_at_),
+                    o.parameter_gradients[1].data(), context_.native());
+      const TensorView kernel_gradient = o.parameter_gradients[0];
+      const TensorView written = narrow_gradient() ? o.narrow_gradient : kernel_gradient;
+      filter_->run({o.output_gradient.data(), written.data(), o.inputs[0].data()},
+                   part_of(o.scratch, workspace_at_));
+      end_part(pass, Part::weight_gradient);
+    }
+    if (o.input_gradients[0].empty()) return;
+    data_->run({o.output_gradient.data(), o.weights[0].data(), o.input_gradients[0].data()},
+               part_of(o.scratch, workspace_at_));
+  }
+
+ private:
+  bool narrow_gradient() const { return context_.options().precision != Precision::float32; }
+
+  Context& context_;
+  Conv2DSpec spec_;
+  ChannelLayout outputs_;
+  std::unique_ptr<ConvolutionEngine> forward_;
+  std::unique_ptr<ConvolutionEngine> filter_;
+  std::unique_ptr<ConvolutionEngine> data_;
+  ScratchPlan scratch_;
+  std::size_t partials_at_ = 0;
+  std::size_t workspace_at_ = 0;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cuda
 
@@ -152,6 +219,11 @@ namespace lockstep::model {
 std::unique_ptr<Operation> Conv2D::compile_gpu(const CompileContext& context,
                                                cuda::Context& gpu) const {
   return std::make_unique<cuda::Conv2DOperation>(gpu, spec(context));
+}
+
+std::unique_ptr<Operation> Conv2DTranspose::compile_gpu(const CompileContext& context,
+                                                        cuda::Context& gpu) const {
+  return std::make_unique<cuda::TransposedOperation>(gpu, spec(context));
 }
 
 }  // namespace lockstep::model

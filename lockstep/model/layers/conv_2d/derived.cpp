@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/model/layers/json_object.h"
@@ -11,6 +12,15 @@ namespace {
 
 // [T, C] as an image of one row.
 Shape one_row(const Shape& shape) { return {1, shape[0], shape[1]}; }
+
+// The extent of the images from which a convolution makes `windows`.
+std::int64_t transposed_extent(std::int64_t windows, std::int64_t kernel, std::int64_t stride,
+                               Padding padding) {
+  if (padding == Padding::symmetric) return (windows - 1) * stride + kernel - kernel / 2 * 2;
+  const std::int64_t rest =
+      padding == Padding::valid ? std::max<std::int64_t>(kernel - stride, 0) : 0;
+  return windows * stride + rest;
+}
 
 }  // namespace
 
@@ -103,6 +113,61 @@ void DepthwiseConv2D::write(nlohmann::json& object) const {
   write_extent(object, "strides", options_.strides);
   object["padding"] = to_string(options_.padding);
   object["depth_multiplier"] = options_.depth_multiplier;
+  object["use_bias"] = options_.use_bias;
+  object["initializer"] = to_string(options_.initializer);
+}
+
+Shape Conv2DTranspose::build(BuildContext& context) const {
+  const Shape& input = context.image_input();
+  const auto& [filters, kernel, strides, padding, use_bias, initializer] = options_;
+  if (filters <= 0) context.refuse("expected at least one filter", fmt::format("got {}", filters));
+  if (std::min({kernel.height, kernel.width, strides.height, strides.width}) <= 0)
+    context.refuse("expected a positive window and stride",
+                   fmt::format("got a window of {}x{} and strides of {}x{}", kernel.height,
+                               kernel.width, strides.height, strides.width));
+  Shape output = {transposed_extent(input[0], kernel.height, strides.height, padding),
+                  transposed_extent(input[1], kernel.width, strides.width, padding), filters};
+  if (std::min(output[0], output[1]) <= 0)
+    context.refuse("expected an output of at least 1x1", fmt::format("got {}", to_string(output)));
+  const std::int64_t receptive = kernel.height * kernel.width;
+  context.parameter(
+      "kernel", {input[2], kernel.height, kernel.width, filters},
+      {.kind = initializer, .fan_in = receptive * filters, .fan_out = receptive * input[2]});
+  if (use_bias) context.parameter("bias", {filters}, {}, false);
+  return context.within_limits(std::move(output));
+}
+
+Conv2DSpec Conv2DTranspose::spec(const CompileContext& context) const {
+  return {.batch = context.batch,
+          .window =
+              window_geometry(context.output, options_.kernel, options_.strides, options_.padding),
+          .filters = context.inputs.front()[2],
+          .bias = options_.use_bias,
+          .training = context.has_backward(),
+          .input_gradient = context.input_gradients};
+}
+
+std::int64_t Conv2DTranspose::flop(const CompileContext& context) const {
+  const WindowGeometry w = spec(context).window;
+  return 2 * context.batch * element_count(context.inputs.front()) * w.kernel_height *
+         w.kernel_width * w.channels;
+}
+
+std::shared_ptr<const Layer> Conv2DTranspose::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const Conv2DTranspose>(
+      Options{.filters = object.count("filters"),
+              .kernel = object.extent("kernel"),
+              .strides = object.extent("strides", 1),
+              .padding = object.padding("padding"),
+              .use_bias = object.flag("use_bias", true),
+              .initializer = object.initializer("initializer")});
+}
+
+void Conv2DTranspose::write(nlohmann::json& object) const {
+  object["filters"] = options_.filters;
+  write_extent(object, "kernel", options_.kernel);
+  write_extent(object, "strides", options_.strides);
+  object["padding"] = to_string(options_.padding);
   object["use_bias"] = options_.use_bias;
   object["initializer"] = to_string(options_.initializer);
 }

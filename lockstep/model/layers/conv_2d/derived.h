@@ -1,4 +1,5 @@
-// Convolutions that are computed as a Conv2D with other options or of another shape.
+// Convolutions that are computed as a Conv2D with other options or of another shape, or by its
+// passes in another order.
 #pragma once
 
 #include <cstdint>
@@ -90,6 +91,44 @@ class DepthwiseConv2D final : public DerivedConvolution {
  private:
   Conv2D convolution(const Shape& input) const override;
 
+  Options options_;
+};
+
+/// Transposed convolution: [H, W, C] to a larger [H', W', filters]. Its output is the gradient of
+/// the input of a Conv2D from [H', W', filters] to [H, W, C] with the same options. Kernel that of
+/// this Conv2D, [C, kernel_h, kernel_w, filters], as in PyTorch; bias [filters].
+class Conv2DTranspose final : public BuiltinLayer {
+ public:
+  /// Options, as in Keras.
+  struct Options {
+    std::int64_t filters = 0;  ///< output channels; required
+    Extent2D kernel = 3;       ///< window size in pixels
+    Extent2D strides = 1;      ///< factor on height and width
+    /// Same: H' = strides * H. Valid: the window's part that exceeds the stride in addition.
+    /// Symmetric: strides * (H - 1) + 1, or one less for an even kernel.
+    Padding padding = Padding::valid;
+    bool use_bias = true;  ///< whether to add a bias to each output channel
+    /// Of the kernel; biases start at 0.
+    Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
+  };
+  /// Sizes are checked when the layer is added to a network.
+  explicit Conv2DTranspose(const Options& options) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override { return "conv2d_transpose"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+  std::int64_t flop(const CompileContext& context) const override;
+  /// The Conv2D; the bias is that of this layer.
+  Conv2DSpec spec(const CompileContext& context) const;
+
+ private:
   Options options_;
 };
 
