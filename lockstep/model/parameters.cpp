@@ -69,6 +69,7 @@ double checked_fan(std::int64_t fan) {
 
 void initialize(const Initializer& initializer, std::uint64_t seed, std::string_view name,
                 std::span<float> values) {
+  if (initializer.draw) return initializer.draw(seed, values);
   const auto fill_uniform = [&](double limit) {
     fill(seed, name, values,
          [limit](const Words& words) { return uniform(words, static_cast<float>(limit)); });

@@ -30,6 +30,8 @@ struct Initializer {
   float value = 0;             ///< value of kind `constant`, limit of kind `uniform`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
+  /// If given, writes the values for a seed, instead of a distribution. Called from several threads.
+  std::function<void(std::uint64_t seed, std::span<float> values)> draw = {};
 };
 
 /// Fills `values` for the parameter `name`. The same (seed, name, size) gives the same numbers on

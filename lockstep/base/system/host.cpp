@@ -59,6 +59,8 @@ void set_thread_budget(int threads) {
   omp_set_num_threads(std::clamp(threads, 1, std::max(1, omp_get_thread_limit())));
 }
 
+int thread_budget() { return omp_get_max_threads(); }
+
 std::size_t resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   std::size_t total = 0;

@@ -33,6 +33,8 @@ std::string processor_list();
 /// Sets how many threads the kernels of the calling thread may use. Thread-local: each replica
 /// thread sets its own.
 void set_thread_budget(int threads);
+/// What set_thread_budget() has set in the calling thread, else the threads that OpenMP uses.
+int thread_budget();
 
 /// Current resident memory of this process in bytes; 0 if unknown.
 std::size_t resident_bytes();

@@ -36,14 +36,18 @@ void BuildContext::parameter(std::string_view name, Shape shape, Initializer ini
   parameters_.push_back({.name = fmt::format("{}/{}", layer_, name),
                          .shape = std::move(shape),
                          .decay = decay,
-                         .initializer = initializer});
+                         .initializer = std::move(initializer)});
 }
 
 void BuildContext::buffer(std::string_view name, Shape shape, float initial) {
+  buffer(name, std::move(shape), Initializer{.value = initial});
+}
+
+void BuildContext::buffer(std::string_view name, Shape shape, Initializer initializer) {
   buffers_.push_back({.name = fmt::format("{}/{}", layer_, name),
                       .shape = std::move(shape),
                       .decay = false,
-                      .initializer = {.kind = Initializer::Kind::constant, .value = initial}});
+                      .initializer = std::move(initializer)});
 }
 
 void BuildContext::refuse(std::string_view expected, std::string_view actual) const {

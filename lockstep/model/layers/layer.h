@@ -45,6 +45,8 @@ class BuildContext {
   void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);
   /// Declares an array that is stored but not trained, such as a moving mean.
   void buffer(std::string_view name, Shape shape, float initial);
+  /// The same, with other initial values than a constant.
+  void buffer(std::string_view name, Shape shape, Initializer initializer);
 
   /// Throws Error (input) `[layer (kind)] expected …, got …`.
   [[noreturn]] void refuse(std::string_view expected, std::string_view actual) const;

@@ -1,6 +1,8 @@
 """The example of LibTorch before and after: at most five lines differ, and the losses do not.
 
-    example_test.py SOURCE_DIR BEFORE AFTER MPIEXEC
+    example_test.py SOURCE_DIR BEFORE AFTER TRAINER MPIEXEC
+
+The example of a Trainer: as many ranks, the same loss, and it continues from its checkpoint.
 """
 
 import difflib
@@ -12,7 +14,7 @@ import sys
 import tempfile
 import unittest
 
-SOURCES, BEFORE, AFTER, MPIEXEC = sys.argv[1:5]
+SOURCES, BEFORE, AFTER, TRAINER, MPIEXEC = sys.argv[1:6]
 # 103 images in batches of 64 leave one of 39.
 DATA = ["synthetic:28x28x1:10:103", "synthetic:28x28x1:10:50", "25"]
 
@@ -45,6 +47,23 @@ class TorchMnist(unittest.TestCase):
             with self.subTest(ranks=ranks):
                 ours = loss(MPIEXEC, "-np", ranks, AFTER)
                 self.assertLess(abs(ours - alone), 1e-5 * alone)
+
+
+class TorchTrainer(unittest.TestCase):
+    def losses(self, ranks, *epochs):
+        with tempfile.TemporaryDirectory() as folder:
+            for count in epochs:
+                command = [MPIEXEC, "-np", ranks, TRAINER, *DATA[:2], count]
+                output = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+                yield re.findall(r"^loss ([0-9.e+-]+), accuracy", output, re.MULTILINE)
+
+    def test_loss_does_not_depend_on_ranks_or_interruption(self):
+        [[alone]] = self.losses("1", "25")
+        self.assertLess(float(alone), math.log(10), "nothing was learned, so equal losses would mean little")
+        [[together]] = self.losses("3", "25")
+        self.assertLess(abs(float(together) - float(alone)), 1e-5 * float(alone))
+        [[_], [resumed]] = self.losses("1", "9", "25")
+        self.assertEqual(resumed, alone)
 
 
 if __name__ == "__main__":
