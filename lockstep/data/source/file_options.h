@@ -30,6 +30,10 @@ struct TFRecordOptions {
   /// Records whose classes have names may have any number of them, because their names decide, not
   /// their numbers (Dataset::with_classes): `classes` is then not required. Also of image folders.
   bool classes_by_name = false;
+  /// Reads only the inputs, for predictions: the records may lack the label and the weight.
+  bool without_labels = false;
+  /// The input feature of the training, tried before the usual ones.
+  std::string trained_input = {};
   /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not
   /// writable.
   std::filesystem::path index_dir = {};
