@@ -32,8 +32,10 @@ struct TFRecordOptions {
   bool classes_by_name = false;
   /// Reads only the inputs, for predictions: the records may lack the label and the weight.
   bool without_labels = false;
-  /// The input feature of the training, tried before the usual ones.
+  /// The input feature of the training, tried before the usual ones, and its shape, for raw bytes
+  /// of this size.
   std::string trained_input = {};
+  std::vector<std::int64_t> trained_shape = {};
   /// Directory of record indexes. Empty: next to each file, or in memory if that directory is not
   /// writable.
   std::filesystem::path index_dir = {};

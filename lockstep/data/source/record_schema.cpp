@@ -164,8 +164,13 @@ RecordSchema single_schema(const TFRecordOptions& options, const PartDescription
     label_feature = usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
   std::vector<std::int64_t> shape = options.input_shape;
   if (shape.empty() && input_feature == known.input_feature) shape = known.shape;
-  if (!shape.empty()) check_shape(shape, where);
   const FeatureView input = find_feature(record, input_feature);
+  if (const auto bytes = input.single_bytes();
+      shape.empty() && bytes && input_feature == options.trained_input &&
+      static_cast<std::int64_t>(bytes->size()) == element_count(options.trained_shape) &&
+      !encoded_image_kind(*bytes) && shape_in_record(record, bytes->size()).empty())
+    shape = options.trained_shape;
+  if (!shape.empty()) check_shape(shape, where);
   schema.input = kind_of(input, shape);
   if (shape.empty() && input.kind() != FeatureKind::missing)
     shape = shape_of(input, input_feature, record, where);
