@@ -3,15 +3,11 @@
 #include <spdlog/logger.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <cmath>
 #include <cstdint>
 #include <cstdio>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,11 +15,12 @@
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
-#include "lockstep/base/atomic_file.h"
+#include "apps/lockstep/prediction_file.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/model/metrics/make_metrics.h"
@@ -95,6 +92,8 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const strategy::DataNames& names) {
   data.open.table = names.table;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
+  data.open.tfrecord.trained_input = source.input_feature;
+  data.open.tfrecord.trained_shape = source.stored_shape;
   std::int64_t& classes = data.open.tfrecord.classes;
   if (classes == 0 && std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
     classes = source.outputs;
@@ -218,176 +217,42 @@ int evaluate(job::Session& session, const RestoredArguments& arguments) {
 
 // ---- predict
 
-constexpr const char* kStandardOutput = "-";
-
-/// `json`: the format on standard output.
-bool is_csv(const std::filesystem::path& path, bool json) {
-  if (path == kStandardOutput) return !json;
-  if (path.extension() == ".csv") return true;
-  if (path.extension() == ".jsonl") return false;
-  throw Error(ErrorCategory::input, "command line",
-              "expected --output to end in .csv or .jsonl, or to be -",
-              fmt::format("got \"{}\"", path.string()));
-}
-
-/// exp(x) / sum of exp(x), computed without overflow.
-std::vector<double> softmax(std::span<const float> logits) {
-  std::vector<double> values(logits.begin(), logits.end());
-  const double largest = *std::ranges::max_element(values);
-  double sum = 0;
-  for (double& value : values) sum += value = std::exp(value - largest);
-  for (double& value : values) value /= sum;
-  return values;
-}
-
-/// A field of a CSV table, quoted where that is necessary (RFC 4180).
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
-  return quoted + '"';
-}
-
-/// The numbers as JSON; one that is not finite is null.
-template <typename Number>
-std::string json_list(std::span<const Number> values) {
-  std::string list;
-  for (const Number value : values) {
-    if (!list.empty()) list += ',';
-    list += std::isfinite(value) ? fmt::format("{:.9g}", value) : "null";
-  }
-  return '[' + list + ']';
-}
-
-/// One line per record: its id; for a classifier, the predicted class, the probabilities of all
-/// classes, in JSON also the logits, which differ where probabilities are rounded to 0 or 1, and
-/// the name of the predicted class if it is known; otherwise the outputs, in columns with the names
-/// of the targets if they are known. The file appears only when it is complete, unless it is
-/// standard output. Throws Error (data) with the path.
-///
-///     record,predicted,probability_0,probability_1,class
-///     {"record":0,"predicted":1,"probabilities":[0.25,0.75],"logits":[-1.5,-0.4],"class":"pear"}
-class PredictionFile {
- public:
-  /// Throws Error (input) unless `path` ends in .csv or .jsonl, or is "-", which is standard
-  /// output, as CSV or, with `json`, as JSON lines. `width`: outputs per record. `classes`: whether
-  /// the outputs are logits. `names`: of the training data.
-  PredictionFile(const std::filesystem::path& path, bool json, std::int64_t width, bool classes,
-                 const strategy::DataNames& names);
-
-  void add(const strategy::Predictions& predictions);
-  /// Renames the temporary file to its final name.
-  void commit() {
-    if (file_) file_->commit();
-  }
-  std::int64_t records() const { return records_; }
-
- private:
-  void write(const std::string& text);
-  std::string header(std::int64_t width) const;
-  std::string line(std::int64_t record, std::span<const float> outputs) const;
-
-  bool csv_;
-  bool classes_;
-  std::vector<std::string> names_;    // as they are written
-  std::vector<std::string> targets_;  // of the training data
-  std::unique_ptr<AtomicFile> file_;  // null: standard output
-  std::int64_t records_ = 0;
-};
-
-PredictionFile::PredictionFile(const std::filesystem::path& path, bool json, std::int64_t width,
-                               bool classes, const strategy::DataNames& names)
-    : csv_(is_csv(path, json)), classes_(classes), targets_(names.targets) {
-  if (path != kStandardOutput) {
-    file_ = std::make_unique<AtomicFile>(path);
-    remove_abandoned_temporaries(path.parent_path(), path.filename().native());
-  }
-  if (classes_ && static_cast<std::int64_t>(names.classes.size()) == width)
-    for (const std::string& name : names.classes)
-      names_.push_back(csv_ ? csv_field(name) : dump_json(nlohmann::json(name)));
-}
-
-void PredictionFile::write(const std::string& text) {
-  if (file_)
-    file_->write(text);
-  else
-    std::fwrite(text.data(), 1, text.size(), stdout);  // StandardStreams reports its failures
-}
-
-std::string PredictionFile::header(std::int64_t width) const {
-  // A column without a name has its number.
-  const auto is_name = [](const std::string& text) {
-    return text.find_first_not_of("0123456789") != std::string::npos;
-  };
-  std::string names = classes_ ? "record,predicted" : "record";
-  for (std::int64_t i = 0; i < width; ++i) {
-    const auto target = static_cast<std::size_t>(i);
-    if (!classes_ && target < targets_.size() && is_name(targets_[target]))
-      names += "," + csv_field(targets_[target]);
-    else
-      names += fmt::format(",{}_{}", classes_ ? "probability" : "output", i);
-  }
-  if (!names_.empty()) names += ",class";
-  return names + '\n';
-}
-
-void PredictionFile::add(const strategy::Predictions& predictions) {
-  if (predictions.record_ids.empty()) return;
-  const auto width = static_cast<std::size_t>(predictions.width);
-  // Not earlier: standard output stays empty if there is no prediction because of an error.
-  std::string text = csv_ && records_ == 0 ? header(predictions.width) : "";
-  for (std::size_t i = 0; i < predictions.record_ids.size(); ++i)
-    text += line(predictions.record_ids[i], predictions.outputs.subspan(i * width, width));
-  write(text);
-  records_ += static_cast<std::int64_t>(predictions.record_ids.size());
-}
-
-std::string PredictionFile::line(std::int64_t record, std::span<const float> outputs) const {
-  const auto predicted = std::ranges::max_element(outputs) - outputs.begin();
-  if (!classes_)
-    return csv_ ? fmt::format("{},{:.9g}\n", record, fmt::join(outputs, ","))
-                : fmt::format("{{\"record\":{},\"outputs\":{}}}\n", record, json_list(outputs));
-  const std::vector<double> probabilities = softmax(outputs);
-  const std::string name = names_.empty() ? "" : (csv_ ? "," : ",\"class\":") + names_[predicted];
-  if (csv_)
-    return fmt::format("{},{},{:.9g}{}\n", record, predicted, fmt::join(probabilities, ","), name);
-  return fmt::format("{{\"record\":{},\"predicted\":{},\"probabilities\":{},\"logits\":{}{}}}\n",
-                     record, predicted, json_list(std::span<const double>(probabilities)),
-                     json_list(outputs), name);
-}
-
 struct PredictArguments {
   RestoredArguments restored;
-  std::string output;
+  PredictionOptions file;
+  std::string format = "auto";
+  std::string outputs = "probabilities";
 };
 
 void report_predictions(const PredictArguments& arguments, const Restored& restored,
                         std::int64_t records) {
   const OutputArguments& output = arguments.restored.output;
-  const bool is_printed = arguments.output == kStandardOutput;
+  const bool is_printed = arguments.file.path == "-";
   const std::string checkpoint = restored.checkpoint.path.string();
   if (output.json && !is_printed)
     fmt::print("{}\n", dump_json(nlohmann::ordered_json{{"event", "predict"},
                                                         {"checkpoint", checkpoint},
                                                         {"step", restored.checkpoint.state.step},
                                                         {"records", records},
-                                                        {"output", arguments.output},
+                                                        {"output", arguments.file.path},
                                                         {"time", seconds_since_1970()}}));
   else if (!output.quiet)
     fmt::print(stderr, "lockstep: predicted {} of {} records with {}, written to {}\n", records,
                restored.dataset.size(), checkpoint,
-               is_printed ? "standard output" : arguments.output);
+               is_printed ? "standard output" : arguments.file.path);
 }
 
 int predict(job::Session& session, const PredictArguments& arguments) {
-  const OutputArguments& output = arguments.restored.output;
   const Restored restored = restore(session, arguments.restored);
-  const bool classes = model::activation_of(restored.source.loss) == "softmax";
+  const auto* images = dynamic_cast<const data::ImageFolderSource*>(&restored.dataset.source());
+  FileNames file_names;
+  if (images != nullptr)
+    file_names = [images](std::int64_t record) { return images->name_of(record); };
   std::optional<PredictionFile> file;
   if (session.is_chief())
-    file.emplace(arguments.output, output.json,
-                 model::element_count(restored.trainer->network().output_shape()),
-                 classes && !arguments.restored.embeddings, restored.names);
+    file.emplace(arguments.file, model::element_count(restored.trainer->network().output_shape()),
+                 arguments.restored.embeddings ? model::MeanSquaredError() : restored.source.loss,
+                 restored.names, std::move(file_names));
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
@@ -417,24 +282,40 @@ void add_evaluate_command(CLI::App& program, const Invocation& invocation, int& 
 void add_predict_command(CLI::App& program, const Invocation& invocation, int& status) {
   CLI::App* command = program.add_subcommand(
       "predict",
-      "Write the predictions of a checkpoint to a file, in one process or under mpirun\n\n"
-      "Example:\n"
-      "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n");
+      "Write the predictions of a checkpoint to a file, in one process or under mpirun; labels "
+      "are not needed\n\n"
+      "Examples:\n"
+      "  lockstep predict --checkpoint run --data fashion-mnist --output out.csv\n"
+      "  lockstep predict --checkpoint run --data photos --top 3 --output -\n");
   const auto arguments = std::make_shared<PredictArguments>();
   command
-      ->add_option("--output", arguments->output,
-                   "File to write (required), FILE.csv or FILE.jsonl, or - for standard output "
-                   "(CSV, or JSON with --json): one line per record, in the order of the "
-                   "data set")
+      ->add_option("--output", arguments->file.path,
+                   "File to write (required), FILE.csv, FILE.jsonl or FILE.tfrecord, or - for "
+                   "standard output (CSV, or JSON with --json): one line or tf.train.Example per "
+                   "record, in the order of the data set")
       ->type_name("FILE")
       ->group(kCommonOptions);
   command
       ->add_flag("--embeddings", arguments->restored.embeddings,
                  "Write what the last layer with parameters reads, instead of predictions")
       ->group(kCommonOptions);
+  add_one_of(*command, "--format", arguments->format, {"auto", "csv", "jsonl", "tfrecord"},
+             "Format of the file: csv, jsonl, tfrecord, or auto, by its extension")
+      ->group("Output");
+  add_one_of(*command, "--outputs", arguments->outputs, {"probabilities", "logits"},
+             "What CSV and TFRecord files have of a classifier: probabilities, or logits, the "
+             "outputs of the network")
+      ->group("Output");
+  add_at_least(*command, "--top", arguments->file.top, 1,
+               "Write only the K most probable classes of each record (default: all outputs)")
+      ->type_name("K")
+      ->group("Output");
   add_restored_options(*command, arguments->restored, "Print only warnings and errors");
   command->callback([=, &status] {
-    require_given("--output FILE.csv or FILE.jsonl", arguments->output);
+    PredictionOptions& file = arguments->file;
+    require_given("--output FILE.csv, FILE.jsonl or FILE.tfrecord", file.path);
+    file.format = prediction_format(arguments->format, file.path, arguments->restored.output.json);
+    file.logits = arguments->outputs == "logits";
     arguments->restored.data.open.may_lack_labels = true;
     status = run_restored(invocation, arguments->restored,
                           [&](job::Session& session) { return predict(session, *arguments); });

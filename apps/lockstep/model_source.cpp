@@ -94,7 +94,12 @@ model::Network ModelSource::make() const {
   return model::network_from_json(description, name, {.input = input_shape, .classes = outputs});
 }
 
-nlohmann::json ModelSource::to_json() const { return {{"name", name}, {"images", images}}; }
+nlohmann::json ModelSource::to_json() const {
+  json model = {{"name", name}, {"images", images}};
+  if (!input_feature.empty())
+    model.update({{"input_feature", input_feature}, {"stored_shape", stored_shape}});
+  return model;
+}
 
 ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                                           const std::string& where) {
@@ -106,6 +111,10 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
                                                        : read_stored_network(configuration, where);
     if (model.contains("images"))
       source.images = parse_images(json_member<std::string>(model, "images"));
+    if (model.contains("input_feature")) {
+      source.input_feature = json_member<std::string>(model, "input_feature");
+      source.stored_shape = json_member<model::Shape>(model, "stored_shape");
+    }
     if (configuration.contains(strategy::kImageRecipeKey))
       source.test_images =
           data::ImageRecipe::from_json(json_member<json>(configuration, strategy::kImageRecipeKey));

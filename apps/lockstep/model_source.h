@@ -35,6 +35,10 @@ struct ModelSource {
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
   /// if they were not.
   std::string mapped = {};
+  /// The Example feature that was the input, if the training data were TFRecord files, and its
+  /// shape.
+  std::string input_feature = {};
+  model::Shape stored_shape = {};
 
   model::Network make() const;
   /// What checkpoints store under kKey, in addition to the network, which the trainer stores.

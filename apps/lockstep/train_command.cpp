@@ -19,6 +19,7 @@
 #include "apps/lockstep/model_source.h"
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train_arguments.h"
+#include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
@@ -153,8 +154,12 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
-  const ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.trainer.loss,
-                                          arguments.data.images.value_or(kImagesAsStored));
+  ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.trainer.loss,
+                                    arguments.data.images.value_or(kImagesAsStored));
+  if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
+    source.input_feature = records->decoder().input_feature();
+    source.stored_shape = records->spec().shape();
+  }
   model::Network network = source.make();
   strategy::TrainerOptions options_of_trainer = arguments.trainer;
   options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,

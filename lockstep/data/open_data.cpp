@@ -100,6 +100,9 @@ Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
 }
 
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
+  if (options.may_lack_labels)
+    return Dataset::from_source(std::make_shared<ImageFolderSource>(
+        directory, options.tfrecord.input_shape, ImageFolders::none));
   Dataset dataset = Dataset::from_images(directory, options.tfrecord.input_shape);
   const std::int64_t classes = options.tfrecord.classes_by_name ? 0 : options.tfrecord.classes;
   if (classes > 0 && dataset.spec().classes() != classes)
@@ -117,6 +120,8 @@ Paths image_folder_files(const std::string& directory, const DataSpecOptions& /*
 
 Dataset open_idx(const std::string& text, const DataSpecOptions& options) {
   const auto [directory, part] = split_part(text, options.part);
+  if (options.may_lack_labels)
+    return Dataset::from_source(std::make_shared<IdxSource>(find_idx_images(directory, part)));
   return Dataset::from_idx(directory, part);
 }
 
@@ -264,13 +269,20 @@ std::optional<std::vector<std::filesystem::path>> described_files(const Director
                              : "the directory has folders with " + others);
 }
 
+TFRecordOptions tfrecord_options(const DataSpecOptions& options) {
+  TFRecordOptions tfrecord = options.tfrecord;
+  tfrecord.without_labels = options.may_lack_labels;
+  return tfrecord;
+}
+
 Dataset open_described(const DirectoryPart& wanted, const DataSpecOptions& options) {
   const auto& [directory, part] = wanted;
   const auto files = described_files(wanted);
-  if (!files && is_image_folder(directory)) return open_image_folder(directory, options);
+  if (!files && (options.may_lack_labels ? has_images(directory) : is_image_folder(directory)))
+    return open_image_folder(directory, options);
   if (!files) fail_without_data(directory);
   return Dataset::from_source(std::make_shared<TFRecordSource>(
-      *files, options.tfrecord,
+      *files, tfrecord_options(options),
       fmt::format("{} {} in {}", part, kDatasetJson, directory.string())));
 }
 
@@ -358,8 +370,9 @@ Dataset open_data(const std::string& spec, const DataSpecOptions& options) {
     return format->open(spec.substr(format->prefix.size()), options);
   if (const auto described = directory_part(spec, options))
     return open_described(*described, options);
+  if (options.may_lack_labels && has_images(spec)) return open_image_folder(spec, options);
   require_files(spec);
-  return Dataset::from_tfrecords(spec, options.tfrecord);
+  return Dataset::from_tfrecords(spec, tfrecord_options(options));
 }
 
 std::vector<std::filesystem::path> data_files(const std::string& spec,

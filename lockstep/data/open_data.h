@@ -14,14 +14,15 @@ namespace lockstep::data {
 /// Settings that the text of `--data` does not contain.
 struct DataSpecOptions {
   /// First directory to search for `fashion-mnist`; empty: only `system_dir`.
-  std::filesystem::path data_dir;
-  std::string part = "train";  ///< the part, train or test, if the text does not name one
-  TFRecordOptions tfrecord;    ///< options for TFRecord files
-  std::uint64_t seed = 1;      ///< seed of synthetic samples
+  std::filesystem::path data_dir = {};
+  std::string part = "train";     ///< the part, train or test, if the text does not name one
+  TFRecordOptions tfrecord = {};  ///< options for TFRecord files
+  std::uint64_t seed = 1;         ///< seed of synthetic samples
   /// The schema of the training table, for tables without `like`; null: a table has its own.
   std::shared_ptr<const TableSchema> table = {};
-  bool scales_tables = true;     ///< the default of CsvOptions::scale; false: ColumnScale::none
-  bool may_lack_labels = false;  ///< of tables, as in CsvOptions
+  bool scales_tables = true;  ///< the default of CsvOptions::scale; false: ColumnScale::none
+  /// For predictions: labels are not read (TFRecord, IDX, images), or may be missing (tables).
+  bool may_lack_labels = false;
   std::filesystem::path features = {};  ///< CsvOptions::features of tables that state none
   /// Where system packages install data sets.
   std::filesystem::path system_dir = "/usr/share/datasets";

@@ -402,7 +402,12 @@ INSTANTIATE_TEST_SUITE_P(
                 "nowhere] expected a directory with a complete checkpoint; it does not exist"},
         Refusal{"predict_without_output",
                 "predict --checkpoint nowhere --data synthetic:8x8x1:4:10", 2,
-                "command line] expected --output FILE.csv or FILE.jsonl; it was not given"},
+                "command line] expected --output FILE.csv, FILE.jsonl or FILE.tfrecord; it was not "
+                "given"},
+        Refusal{"predict_into_another_format",
+                "predict --checkpoint nowhere --data synthetic:8x8x1:4:10 --output p.txt", 2,
+                "command line] expected --output to end in .csv, .jsonl or .tfrecord, or to be -, "
+                "or --format, got \"p.txt\""},
         Refusal{"export_to_another_format", "checkpoint export nowhere --output w.onnx", 2,
                 "command line] expected --output to end in .safetensors, the only format of an "
                 "export, got \"w.onnx\""},

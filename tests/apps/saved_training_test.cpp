@@ -215,11 +215,60 @@ TEST_F(Saved, OfFoldersIsEvaluatedByTheirNames) {
   const std::string predict = "predict --checkpoint " + directory() + data("more") + " --output ";
   ASSERT_EQ(run_lockstep(predict + directory("p.csv")).status, 0);
   EXPECT_THAT(data::read_bytes(directory("p.csv")),
-              ::testing::MatchesRegex("record,predicted,probability_0,probability_1,class\n"
-                                      "0,1,[^\n]*,bee\n1,1,[^\n]*,bee\n"));
+              ::testing::MatchesRegex("record,predicted,probability_0,probability_1,file,class\n"
+                                      "0,1,[^\n]*,bee/0.png,bee\n1,1,[^\n]*,cat/0.png,bee\n"));
   ASSERT_EQ(run_lockstep(predict + directory("p.jsonl")).status, 0);
   const Result lines{0, data::read_bytes(directory("p.jsonl")), ""};
   for (const auto& event : lines.events()) EXPECT_EQ(event["class"], "bee");
+
+  add_images(photos / "new", 2);
+  const std::string unlabelled =
+      "predict --quiet --checkpoint " + directory() + data("new") + " --output ";
+  EXPECT_THAT(run_lockstep(unlabelled + "- --top 1").output,
+              ::testing::MatchesRegex("record,predicted,top_1,top_1_probability,file\n"
+                                      "0,1,bee,[^\n]*,0.png\n1,1,bee,[^\n]*,1.png\n"));
+  EXPECT_THAT(
+      run_lockstep("predict --quiet --output - --checkpoint " + directory() + data("new/1.png"))
+          .output,
+      ::testing::MatchesRegex("record,.*\n0,1,[^\n]*,1.png,bee\n"));
+  ASSERT_EQ(run_lockstep(unlabelled + directory("p.tfrecord")).status, 0);
+  const std::vector<std::string> records = data::read_records(directory("p.tfrecord"));
+  ASSERT_EQ(records.size(), 2U);
+  const data::Example second = data::parse_example(records[1]);
+  EXPECT_EQ(std::get<data::Int64List>(second.at("record")), data::Int64List{1});
+  EXPECT_EQ(std::get<data::Int64List>(second.at("predicted")), data::Int64List{1});
+  EXPECT_EQ(std::get<data::BytesList>(second.at("file")), data::BytesList{"1.png"});
+  EXPECT_EQ(std::get<data::BytesList>(second.at("class")), data::BytesList{"bee"});
+  const auto& outputs = std::get<data::FloatList>(second.at("outputs"));
+  ASSERT_EQ(outputs.size(), 2U);
+  EXPECT_EQ(std::get<data::FloatList>(second.at("probability")), data::FloatList{outputs[1]});
+  const Result without_labels = run_lockstep("evaluate --checkpoint " + directory() + data("new"));
+  EXPECT_EQ(without_labels.status, 3);
+  EXPECT_THAT(without_labels.errors, HasSubstr("expected the images of each class in a folder"));
+}
+
+TEST_F(Saved, OfRecordsPredictsThoseWithoutLabels) {
+  const auto write = [&](const std::string& name, bool has_labels) {
+    std::vector<std::string> records;
+    for (std::int64_t i = 0; i < 6; ++i) {
+      data::Example example = {{"x", data::FloatList{static_cast<float>(i), 1}}};
+      if (has_labels) example["y"] = data::Int64List{i % 2};
+      records.push_back(data::serialize_example(example));
+    }
+    data::write_records(directory(name), records);
+    return " --data " + directory(name);
+  };
+  ASSERT_EQ(run_lockstep("train --model linear --quiet --input-feature x --label-feature y "
+                         "--checkpoint-dir " +
+                         directory() + write("train.tfrecord", true))
+                .status,
+            0);
+  const Result result = run_lockstep("predict --quiet --output - --checkpoint " + directory() +
+                                     write("new.tfrecord", false));
+  EXPECT_EQ(result.errors, "") << "the input feature is that of the training";
+  const auto rows = numbers_of(result.output);
+  ASSERT_EQ(rows.size(), 6U);
+  for (const auto& row : rows) EXPECT_NEAR(row.at(2) + row.at(3), 1, 1e-6);
 }
 
 TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
@@ -260,6 +309,14 @@ TEST_F(Saved, KnowsItsLoss) {
   EXPECT_EQ(sums["accuracy"], trained.event("epoch")["validation_accuracy"]);
   EXPECT_EQ(hash_of(trained), hash_of(run_lockstep(train + " --class-weights 0.833333333,1.25")))
       << "5 records, 3 and 2 of the classes";
+  const Result predicted =
+      run_lockstep("predict --quiet --output - --checkpoint " + directory() + data);
+  EXPECT_THAT(predicted.output,
+              ::testing::StartsWith("record,predicted,probability_0,probability_1"));
+  for (const auto& row : numbers_of(predicted.output)) {
+    EXPECT_NEAR(row.at(2) + row.at(3), 1, 1e-6);
+    EXPECT_EQ(row.at(1) > 0, row.at(3) > 0.5);
+  }
   const Result refused = run_lockstep(train + " --class-weights 1,2,3");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("[class-weights] expected 2 weights, one for each class"));
@@ -508,9 +565,17 @@ TEST_F(Saved, PredictIntoFiles) {
   EXPECT_EQ(failed.status, 3);
   EXPECT_EQ(failed.output, "") << "not even the header";
 
-  const Result refused = run_lockstep(predict + directory("p.txt"));
-  EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.errors, HasSubstr("expected --output to end in .csv or .jsonl"));
+  EXPECT_EQ(run_lockstep(predict + directory("p.txt") + " --format jsonl").status, 0);
+  EXPECT_EQ(file_text(directory("p.txt")), lines.output);
+  EXPECT_THAT(run_lockstep(predict + "- --outputs logits").output,
+              ::testing::StartsWith("record,predicted,logit_0,logit_1,logit_2,logit_3\n0,"));
+  const Result top = run_lockstep(predict + "- --top 2 --json");
+  for (const auto& line : top.events()) {
+    ASSERT_EQ(line["top"].size(), 2U);
+    EXPECT_EQ(line["top"][0]["class"], line["predicted"]);
+    EXPECT_EQ(line["top"][0]["probability"], line["probability"]);
+    EXPECT_GE(line["probability"], line["top"][1]["probability"]);
+  }
 }
 
 TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {

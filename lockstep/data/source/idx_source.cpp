@@ -37,6 +37,11 @@ std::optional<std::filesystem::path> first_existing(const std::filesystem::path&
   return std::nullopt;
 }
 
+std::optional<std::filesystem::path> image_file(const std::filesystem::path& directory,
+                                                std::string_view prefix) {
+  return first_existing(directory, prefix, {"images-idx3-ubyte", "images-idx4-ubyte"});
+}
+
 [[noreturn]] void fail(const std::filesystem::path& file, std::string_view expected,
                        std::string_view actual) {
   throw Error(ErrorCategory::data, file.string(), expected, actual);
@@ -109,10 +114,20 @@ IdxArray read_idx(const std::filesystem::path& file) {
 std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory,
                                        const std::string& part) {
   const std::string prefix = prefix_of(part);
-  auto images = first_existing(directory, prefix, {"images-idx3-ubyte", "images-idx4-ubyte"});
+  auto images = image_file(directory, prefix);
   auto labels = first_existing(directory, prefix, {"labels-idx1-ubyte"});
   if (!images || !labels) return std::nullopt;
   return IdxFiles{*std::move(images), *std::move(labels)};
+}
+
+std::filesystem::path find_idx_images(const std::filesystem::path& path, const std::string& part) {
+  if (std::error_code ignored; std::filesystem::is_regular_file(path, ignored)) return path;
+  const std::string prefix = prefix_of(part);
+  const auto images = image_file(path, prefix);
+  if (!images)
+    fail(path, fmt::format("expected {}-images-idx3-ubyte, with or without .gz", prefix),
+         "there is none");
+  return *images;
 }
 
 IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& part,
@@ -129,23 +144,32 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
   }
   images_ = read_idx(files->images);
   labels_ = read_idx(files->labels);
-  if (images_.shape.size() < 3 || images_.shape.size() > 4) {
-    fail(files->images, "expected images [N, H, W] or [N, H, W, C]",
-         fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
-  }
+  const std::int64_t classes = highest_label(labels_) + 1;
+  describe(files->images, classes);
   if (labels_.shape.size() != 1 || labels_.shape[0] != images_.shape[0]) {
     fail(files->labels, fmt::format("expected {} labels, one for each image", images_.shape[0]),
          fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
   }
+  if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train"))
+    spec_.targets.front().classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
+}
+
+IdxSource::IdxSource(const std::filesystem::path& images)
+    : name_(images.string()), images_(read_idx(images)) {
+  describe(images, 0);
+  spec_.targets.clear();
+}
+
+void IdxSource::describe(const std::filesystem::path& file, std::int64_t classes) {
+  if (images_.shape.size() < 3 || images_.shape.size() > 4) {
+    fail(file, "expected images [N, H, W] or [N, H, W, C]",
+         fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
+  }
   // Beside a zero, the other extents may be arbitrarily large.
   if (std::ranges::count(images_.shape, 0) > 0)
-    fail(files->images, "expected at least one image of at least one pixel",
+    fail(file, "expected at least one image of at least one pixel",
          fmt::format("the shape is [{}]", fmt::join(images_.shape, ", ")));
   const std::int64_t channels = images_.shape.size() == 4 ? images_.shape[3] : 1;
-  std::int64_t classes = highest_label(labels_) + 1;
-  if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train")) {
-    classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
-  }
   spec_ = SampleSpec::classification({images_.shape[1], images_.shape[2], channels}, classes);
 }
 
@@ -153,7 +177,7 @@ void IdxSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
   const auto pixels = static_cast<std::size_t>(spec_.feature_count());
   sample.set_image_view(images_.elements().subspan(record * pixels, pixels));
-  sample.label() = labels_.elements()[record];
+  if (!spec_.targets.empty()) sample.label() = labels_.elements()[record];
 }
 
 }  // namespace lockstep::data

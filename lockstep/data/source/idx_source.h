@@ -35,6 +35,8 @@ struct IdxFiles {
 };
 std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory,
                                        const std::string& part);
+/// The image file of one part; `path` itself if it is a file. Throws Error (data) if there is none.
+std::filesystem::path find_idx_images(const std::filesystem::path& path, const std::string& part);
 
 /// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes. The number
 /// of classes is taken from the labels of both parts if both exist, so that train and test agree.
@@ -45,20 +47,23 @@ class IdxSource final : public RecordSource {
   /// if a file is missing or damaged, or if the label count is not the image count; Error (input)
   /// for another part.
   IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "");
+  /// The images of one file, without labels. Throws Error (data) for a damaged file.
+  explicit IdxSource(const std::filesystem::path& images);
 
   const SampleSpec& spec() const override { return spec_; }
-  std::int64_t size() const override {
-    return static_cast<std::int64_t>(labels_.elements().size());
-  }
+  std::int64_t size() const override { return images_.shape[0]; }
   bool has_images() const override { return true; }
   bool counts_classes() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override { return name_; }
 
  private:
+  /// Checks the shape of the images of `file`, and sets the spec.
+  void describe(const std::filesystem::path& file, std::int64_t classes);
+
   std::string name_;
   IdxArray images_;
-  IdxArray labels_;
+  IdxArray labels_;  // empty if there are none
   SampleSpec spec_;
 };
 

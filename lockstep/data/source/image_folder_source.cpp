@@ -150,50 +150,70 @@ std::vector<fs::path> class_folders(const fs::path& directory) {
 }
 
 ImageFolderSource::ImageFolderSource(const fs::path& directory,
-                                     const std::vector<std::int64_t>& shape)
-    : directory_(directory) {
-  find_classes();
+                                     const std::vector<std::int64_t>& shape, ImageFolders folders)
+    : directory_(directory), meaning_(folders) {
+  find_all_files();
+  if (files_.empty() && !has_labels())
+    throw Error(ErrorCategory::data, directory.string(),
+                "expected images, files that end in .jpg, .jpeg or .png",
+                other_files_.empty() ? "there are no files"
+                                     : fmt::format("got only {} ({})", number_text(other_files_),
+                                                   extensions_text(other_files_)));
   if (files_.empty()) refuse_images_without_class(directory);
   if (files_.empty())
     throw Error(ErrorCategory::data, directory.string(),
                 "expected files that end in .jpg, .jpeg or .png in the class folders",
-                fmt::format("there are none in {}", fmt::join(class_names_, ", ")));
+                fmt::format("there are none in {}", fmt::join(folders_, ", ")));
   const std::vector<std::int64_t> used = shape.empty() ? shape_of_first() : shape;
   check_shape(used, directory.string());
   if (used.size() != 3)
     throw Error(ErrorCategory::input, directory.string(), "expected a shape HxWxC for images",
                 fmt::format("got [{}]", fmt::join(used, ", ")));
-  spec_ = SampleSpec::classification(used, static_cast<std::int64_t>(class_names_.size()));
+  spec_ = SampleSpec::classification(used, static_cast<std::int64_t>(folders_.size()));
+  if (!has_labels()) spec_.targets.clear();
   as_stored_.emplace(ImageRecipe::parse("none", static_cast<int>(used[0]),
                                         static_cast<int>(used[1]), static_cast<int>(used[2])));
 }
 
-void ImageFolderSource::find_classes() {
-  for (const fs::path& folder : class_folders(directory_))
-    class_names_.push_back(folder.filename().string());
-  for (std::size_t i = 0; i < class_names_.size(); ++i) find_files(static_cast<std::int32_t>(i));
-  // Beside the class folders, no file has a class.
+void ImageFolderSource::find_all_files() {
   std::error_code error;
+  if (!has_labels() && fs::is_regular_file(directory_, error)) {
+    files_.push_back({directory_.filename().string()});
+    directory_ = directory_.parent_path();
+    return;
+  }
+  for (const fs::path& folder : has_labels() ? class_folders(directory_) : folders_in(directory_))
+    folders_.push_back(folder.filename().string());
+  for (std::size_t i = 0; i < folders_.size(); ++i) find_files(static_cast<std::int32_t>(i));
+  // Beside the class folders, no file has a class.
   for (fs::directory_iterator entry(directory_, error), end; !error && entry != end;
        entry.increment(error))
-    if (std::error_code ignored; entry->is_regular_file(ignored) && !is_hidden(entry->path()))
-      ++other_files_[extension_of(entry->path())];
+    if (std::error_code ignored; entry->is_regular_file(ignored) && !is_hidden(entry->path())) {
+      if (!has_labels() && is_image(entry->path()))
+        files_.push_back({entry->path().filename().string()});
+      else
+        ++other_files_[extension_of(entry->path())];
+    }
+  if (!has_labels())
+    std::ranges::stable_sort(files_, {}, [&](const File& file) -> const std::string& {
+      return file.folder == kNoFolder ? file.name : folders_[file.folder];
+    });
 }
 
-void ImageFolderSource::find_files(std::int32_t label) {
+void ImageFolderSource::find_files(std::int32_t number) {
   const auto begin = static_cast<std::ptrdiff_t>(files_.size());
-  const fs::path folder = directory_ / class_names_[label];
+  const fs::path folder = directory_ / folders_[number];
   Counts others;
   for_files(folder, [&](const fs::path& path) {
     if (is_image(path)) {
-      files_.push_back({path.lexically_relative(folder).string(), label});
+      files_.push_back({path.lexically_relative(folder).string(), number});
     } else {
       ++others[extension_of(path)];
     }
     return true;
   });
   // An empty folder is a class on purpose; one whose images are all left out is not.
-  if (!others.empty() && static_cast<std::size_t>(begin) == files_.size())
+  if (has_labels() && !others.empty() && static_cast<std::size_t>(begin) == files_.size())
     throw Error(
         ErrorCategory::data, folder.string(),
         "expected JPEG or PNG images, with names that end in .jpg, .jpeg or .png, or an "
@@ -211,16 +231,16 @@ std::vector<std::int64_t> ImageFolderSource::shape_of_first() const {
   });
 }
 
-fs::path ImageFolderSource::path_of(std::int64_t record_id) const {
+std::string ImageFolderSource::name_of(std::int64_t record_id) const {
   const File& file = files_[record_id];
-  return directory_ / class_names_[file.label] / file.name;
+  return file.folder == kNoFolder ? file.name : folders_[file.folder] + '/' + file.name;
 }
 
 std::optional<fs::path> ImageFolderSource::likely_part() const {
-  if (!std::ranges::all_of(class_names_, is_part)) return std::nullopt;
+  if (!has_labels() || !std::ranges::all_of(folders_, is_part)) return std::nullopt;
   const auto training = std::ranges::find_if(
-      class_names_, [](const std::string& name) { return lower_case(name).starts_with("train"); });
-  return directory_ / (training == class_names_.end() ? class_names_.front() : *training);
+      folders_, [](const std::string& name) { return lower_case(name).starts_with("train"); });
+  return directory_ / (training == folders_.end() ? folders_.front() : *training);
 }
 
 std::string ImageFolderSource::description() const {
@@ -232,13 +252,15 @@ std::string ImageFolderSource::description() const {
   const std::string hint =
       part ? fmt::format(", whose folders look like parts of a data set: use {}", part->string())
            : "";
-  return fmt::format("{} of {} class{} in {}{}{}", counted(files_.size(), "image"),
-                     class_names_.size(), class_names_.size() == 1 ? "" : "es", directory_.string(),
-                     hint, left_out);
+  const std::string classes = has_labels() ? fmt::format(" of {} class{}", folders_.size(),
+                                                         folders_.size() == 1 ? "" : "es")
+                                           : "";
+  return fmt::format("{}{} in {}{}{}", counted(files_.size(), "image"), classes,
+                     directory_.empty() ? "." : directory_.string(), hint, left_out);
 }
 
 void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
-  sample.label() = files_[record_id].label;
+  if (has_labels()) sample.label() = files_[record_id].folder;
   if (StoredImage* const image = sample.image) {
     image->memory = read_all(InputFile(path_of(record_id)), Compression::none);
     image->bytes = bytes_of(image->memory);
@@ -258,6 +280,14 @@ void ImageFolderSource::read(std::int64_t record_id, Sample& sample) const {
 
 void ImageFolderSource::fail_image(std::int64_t record_id, const Error& error) const {
   fail_unusable(path_of(record_id), error);
+}
+
+bool has_images(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return fs::exists(path, ignored) && is_image(path);
+  bool found = false;
+  for_files(path, [&](const fs::path& file) { return !(found = is_image(file)); });
+  return found || is_image_folder(path);  // which may be a link
 }
 
 bool is_image_folder(const fs::path& directory) {

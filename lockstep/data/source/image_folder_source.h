@@ -13,18 +13,27 @@
 
 namespace lockstep::data {
 
+/// What the folders in a directory of images mean.
+enum class ImageFolders {
+  classes,  ///< each is a class
+  none,     ///< nothing: the images, also those in the directory itself, have no labels
+};
+
 /// The folders in a directory, sorted by name, are the classes. The images are the files in them
 /// and their subfolders whose names end in .jpg, .jpeg or .png, sorted by path within each class.
 /// Names that start with a dot are skipped; other files are left out, and counted in description(),
-/// which also says so if all folders have names of parts, such as train and val.
+/// which also says so if all folders have names of parts, such as train and val. Without labels,
+/// the order is the same, with the images and folders of the directory sorted by name.
 /// A file is opened when its record is read; JPEG and PNG are distinguished by content.
 class ImageFolderSource final : public RecordSource {
  public:
   /// `shape` is the shape [H, W, C] of all images; empty: the shape of the first, whose header is
   /// read. Throws Error (data) for a directory without folders or without images, and for a folder
-  /// with other files but no image.
+  /// with other files but no image. Without labels, only a directory without images is an error,
+  /// and `directory` may be an image.
   explicit ImageFolderSource(const std::filesystem::path& directory,
-                             const std::vector<std::int64_t>& shape = {});
+                             const std::vector<std::int64_t>& shape = {},
+                             ImageFolders folders = ImageFolders::classes);
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return files_.size(); }
@@ -32,25 +41,34 @@ class ImageFolderSource final : public RecordSource {
   bool has_encoded_images() const override { return true; }
   void read(std::int64_t record_id, Sample& sample) const override;
   [[noreturn]] void fail_image(std::int64_t record_id, const Error& error) const override;
-  std::vector<std::string> class_names() const override { return class_names_; }
+  std::vector<std::string> class_names() const override {
+    return has_labels() ? folders_ : std::vector<std::string>();
+  }
   std::string description() const override;
 
-  std::filesystem::path path_of(std::int64_t record_id) const;
+  /// The file of a record, relative to the directory: "cat/1.jpg".
+  std::string name_of(std::int64_t record_id) const;
+  std::filesystem::path path_of(std::int64_t record_id) const {
+    return directory_ / name_of(record_id);
+  }
   /// If all folders have names of parts of a data set: the one of training, otherwise the first.
   std::optional<std::filesystem::path> likely_part() const;
 
  private:
+  static constexpr std::int32_t kNoFolder = -1;  // in the directory itself
   struct File {
-    std::string name;  // relative to the folder of its class
-    std::int32_t label = 0;
+    std::string name;  // relative to its folder
+    std::int32_t folder = kNoFolder;
   };
 
-  void find_classes();
-  void find_files(std::int32_t label);
+  bool has_labels() const { return meaning_ == ImageFolders::classes; }
+  void find_all_files();
+  void find_files(std::int32_t folder);
   std::vector<std::int64_t> shape_of_first() const;
 
   std::filesystem::path directory_;
-  std::vector<std::string> class_names_;
+  ImageFolders meaning_;
+  std::vector<std::string> folders_;  // the classes, if there are labels
   std::vector<File> files_;
   std::map<std::string, std::int64_t> other_files_;  // number of left-out files per extension
   SampleSpec spec_;
@@ -62,6 +80,9 @@ std::vector<std::filesystem::path> class_folders(const std::filesystem::path& di
 
 /// Throws Error (data) if there are images in `directory` itself, where they have no class.
 void refuse_images_without_class(const std::filesystem::path& directory);
+
+/// Whether `path` is an image by its name, or a directory that contains one, at any depth.
+bool has_images(const std::filesystem::path& path);
 
 /// Whether `directory` has a folder that contains an image, directly or in a subfolder.
 bool is_image_folder(const std::filesystem::path& directory);

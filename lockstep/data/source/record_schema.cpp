@@ -132,8 +132,9 @@ void check_options(const TFRecordOptions& options) {
 }
 
 /// The schema of records whose features have the names of the tensors.
-RecordSchema named_schema(const SampleSpec& spec, std::string_view record,
+RecordSchema named_schema(SampleSpec spec, bool without_labels, std::string_view record,
                           const std::string& where) {
+  if (without_labels) spec = {.inputs = spec.inputs};
   check_spec(spec, where);
   RecordSchema schema;
   schema.spec = spec;
@@ -153,18 +154,31 @@ RecordSchema single_schema(const TFRecordOptions& options, const PartDescription
       !options.input_feature.empty() ? options.input_feature : known.input_feature;
   std::string label_feature =
       !options.label_feature.empty() ? options.label_feature : known.label_feature;
+  if (input_feature.empty() && !options.trained_input.empty() &&
+      find_feature(record, options.trained_input).kind() != FeatureKind::missing)
+    input_feature = options.trained_input;
   if (input_feature.empty())
     input_feature =
         usual_feature(record, {"image/encoded", "image", "features"}, "--input-feature", where);
-  if (label_feature.empty())
+  if (label_feature.empty() && !options.without_labels)
     label_feature = usual_feature(record, {"image/class/label", "label"}, "--label-feature", where);
   std::vector<std::int64_t> shape = options.input_shape;
   if (shape.empty() && input_feature == known.input_feature) shape = known.shape;
-  if (!shape.empty()) check_shape(shape, where);
   const FeatureView input = find_feature(record, input_feature);
+  if (const auto bytes = input.single_bytes();
+      shape.empty() && bytes && input_feature == options.trained_input &&
+      static_cast<std::int64_t>(bytes->size()) == element_count(options.trained_shape) &&
+      !encoded_image_kind(*bytes) && shape_in_record(record, bytes->size()).empty())
+    shape = options.trained_shape;
+  if (!shape.empty()) check_shape(shape, where);
   schema.input = kind_of(input, shape);
   if (shape.empty() && input.kind() != FeatureKind::missing)
     shape = shape_of(input, input_feature, record, where);
+  if (options.without_labels) {
+    schema.spec = {.inputs = SampleSpec::classification(shape, 0).inputs};
+    schema.features = {std::move(input_feature)};
+    return schema;
+  }
   const FeatureView label = find_feature(record, label_feature);
   if (label.kind() == FeatureKind::floats && label.size() > 0 && options.classes == 0) {
     schema.spec = SampleSpec::regression(shape, static_cast<std::int64_t>(label.size()));
@@ -212,7 +226,7 @@ RecordSchema find_schema(const TFRecordOptions& options,
                         !(options.tensors.inputs.empty() && known.tensors.inputs.empty());
   RecordSchema schema =
       is_named ? named_schema(options.tensors.inputs.empty() ? known.tensors : options.tensors,
-                              record, where)
+                              options.without_labels, record, where)
                : single_schema(options, known, record, where);
   const SampleSpec& spec = schema.spec;
   if (schema.input == InputKind::encoded_image && spec.shape().size() != 3)

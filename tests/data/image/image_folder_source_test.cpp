@@ -45,6 +45,35 @@ class ImageFolderTest : public ::testing::Test {
   const TemporaryDirectory directory_;
 };
 
+TEST_F(ImageFolderTest, WithoutLabelsImagesMayBeAnywhere) {
+  add_png("b.png", 3);
+  add_png("ant/below/deep.png", 2);
+  add_png("ant/a.PNG", 1);
+  add_png("cat/.hidden.png", 9);
+  add("cat/notes.txt", "text");
+  add_png("d/1.png", 4);
+  const DataSpecOptions options{.may_lack_labels = true};
+  const std::string name = directory_.path().string();
+  const Dataset dataset = open_data(name, options);
+  EXPECT_EQ(dataset.description(), "4 images in " + name + ", 1 other file left out (1 .txt)");
+  EXPECT_TRUE(dataset.spec().targets.empty());
+  const auto& source = dynamic_cast<const ImageFolderSource&>(dataset.source());
+  EXPECT_THAT(source.class_names(), ::testing::IsEmpty());
+  const std::vector<std::string> names = {"ant/a.PNG", "ant/below/deep.png", "b.png", "d/1.png"};
+  ASSERT_EQ(source.size(), 4);
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(source.name_of(i), names[i]);
+    EXPECT_THAT(read(source, i).features(), Each(static_cast<float>(i + 1) / 255)) << i;
+  }
+  const Dataset one = open_data(name + "/b.png", options);
+  ASSERT_EQ(one.size(), 1);
+  EXPECT_THAT(read(one.source(), 0).features(), Each(3 / 255.0F));
+  EXPECT_EQ(data_error_of([&] { open_data("images:" + name + "/cat", options); }),
+            of(directory_ / "cat") +
+                "expected images, files that end in .jpg, .jpeg or .png, "
+                "got only 1 other file (1 .txt)");
+}
+
 TEST_F(ImageFolderTest, FoldersAreClassesInTheOrderOfTheirNames) {
   add_png("zebra/2.png", 4);
   add_png("zebra/10.PNG", 3);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "lockstep/data/open_data.h"
 #include "lockstep/data/record/compression.h"
 #include "tests/data/support.h"
 
@@ -78,6 +79,19 @@ TEST_F(IdxTest, ReadsColours) {
   write_bytes(directory_ / "train-labels-idx1-ubyte", labels_);
   EXPECT_EQ(IdxSource(directory_.path(), "train").spec().shape(),
             (std::vector<std::int64_t>{1, 2, 3}));
+}
+
+TEST_F(IdxTest, GivesImagesWithoutLabels) {
+  write_bytes(directory_ / "t10k-images-idx3-ubyte", images_);
+  for (const std::string& name : {directory_.path().string(), path("t10k-images-idx3-ubyte")}) {
+    const Dataset dataset = open_data("idx:" + name, {.part = "test", .may_lack_labels = true});
+    EXPECT_TRUE(dataset.spec().targets.empty()) << name;
+    ASSERT_EQ(dataset.size(), 2);
+    EXPECT_EQ(read(dataset.source(), 1).features()[0], 1.0f);
+  }
+  EXPECT_EQ(
+      data_error_of([&] { open_data("idx:" + path(""), {.may_lack_labels = true}); }),
+      "[" + path("") + "] expected train-images-idx3-ubyte, with or without .gz; there is none");
 }
 
 TEST_F(IdxTest, NamesMissingFiles) {

@@ -201,6 +201,27 @@ TEST_F(TFRecordSourceTest, FindsTheUsualFeatures) {
   EXPECT_EQ(source.decoder().label_feature(), "image/class/label");
 }
 
+TEST_F(TFRecordSourceTest, PredictionsNeedOnlyTheInput) {
+  const auto record = [](const Feature& label) {
+    return serialize_example({{"x", FloatList{1, 2}}, {"label", label}});
+  };
+  write_records(file_, {record({}), record(BytesList{"cat"}), record(Int64List{-7})});
+  for (const TFRecordOptions& options :
+       {TFRecordOptions{.input_feature = "x", .without_labels = true},
+        TFRecordOptions{.without_labels = true, .trained_input = "x"},
+        TFRecordOptions{.tensors = {.inputs = {{.name = "x", .shape = {2}}},
+                                   .targets = {{.name = "y", .shape = {1}}},
+                                   .weighted = true},
+        .without_labels = true}}) {
+    const TFRecordSource source = open(options);
+    EXPECT_TRUE(source.spec().targets.empty());
+    EXPECT_FALSE(source.spec().weighted);
+    ASSERT_EQ(source.size(), 3);
+    for (int id = 0; id < 3; ++id) EXPECT_THAT(features_of(source, id), ElementsAre(1, 2));
+  }
+  EXPECT_THAT(input_error({.input_feature = "x"}), HasSubstr("expected --label-feature"));
+}
+
 TEST_F(TFRecordSourceTest, ReadsFloatsAsTheyAre) {
   write_records(file_,
                 {serialize_example({{"x", FloatList{1.5f, -2.0f, 3e10f}}, {"y", Int64List{1}}})});
