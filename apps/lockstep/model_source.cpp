@@ -121,6 +121,11 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, ImagePreparation images) {
+  if (name.ends_with(".pt"))
+    throw Error(ErrorCategory::input, "model", "expected the name of a network or a JSON file",
+                fmt::format("got {}: a TorchScript file is for example_torch_trainer, or a program "
+                            "like it (docs/libtorch.md)",
+                            name));
   // Two classes may be one logit.
   const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
                                : std::holds_alternative<model::BinaryCrossentropy>(loss)
