@@ -205,6 +205,11 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
+  if (restored.source.losses > 1)
+    throw Error(ErrorCategory::checkpoint, arguments.checkpoint, "expected a model with one loss",
+                fmt::format("it was trained with {}, for outputs that only its program knows: "
+                            "evaluate it there",
+                            restored.source.losses));
   const strategy::Evaluation sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;

@@ -72,7 +72,8 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
   ModelSource source{
       .name = where,
       .description = dump_json(json(json_member<json::object_t>(stored, "description"))),
-      .loss = read_loss(stored)};
+      .loss = read_loss(stored),
+      .losses = stored.value("losses", std::int64_t{1})};
   const model::Network network = model::network_from_json(source.description, where);
   source.input_shape = network.input_shape();
   source.outputs = model::element_count(network.output_shape());
@@ -129,6 +130,11 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images) {
+  if (name.ends_with(".pt"))
+    throw Error(ErrorCategory::input, "model", "expected the name of a network or a JSON file",
+                fmt::format("got {}: a TorchScript file is for example_torch_trainer, or a program "
+                            "like it (docs/libtorch.md)",
+                            name));
   // Two classes may be one logit.
   const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
                                : std::holds_alternative<model::BinaryCrossentropy>(loss)

@@ -170,7 +170,8 @@ TEST_F(Saved, OfATableOfWordsIsEvaluatedByItsWords) {
   const Result resumed = run_lockstep(
       "train --model mlp:4 --epochs 201 --quiet --learning-rate 0.05 --checkpoint-dir " +
       directory("words") + data + "&scale=none");
-  EXPECT_THAT(resumed.errors, HasSubstr("expected the sample preparation of " + directory("words")));
+  EXPECT_THAT(resumed.errors,
+              HasSubstr("expected the sample preparation of " + directory("words")));
 }
 
 /// Images of one gray pixel, `count` for each class.
@@ -610,6 +611,35 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
                                    directory() + " --data synthetic:8x8x1:4:500:train");
   EXPECT_THAT(text.output, ::testing::ContainsRegex("\nf1 0\\.[0-9]+, top2 0\\.[0-9]+\n"
                                                     "confusion .rows: labels, columns: pred"));
+}
+
+TEST_F(Saved, OfSeveralLossesAreEvaluatedByTheirProgram) {
+  model::Network network({2, 2, 1}, "two");
+  const model::NodeId flat = network.add(model::Flatten());
+  network.output("kind", network.add(model::Dense({.units = 2}), {flat}));
+  network.output("price", network.add(model::Dense({.units = 1}), {flat}));
+  const auto data = data::Dataset::from_memory(
+      std::vector<data::MemoryTensor>{std::vector<float>(8, 1)},
+      std::vector<data::MemoryTensor>{std::vector<std::int32_t>{0, 1}, std::vector<float>{1, 2}},
+      {.inputs = {{.name = "image", .shape = {2, 2, 1}}},
+       .targets = {{.name = "kind", .type = ElementType::int32, .classes = 2},
+                   {.name = "price", .shape = {1}}}});
+  {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = strategy::make_strategy(session);
+    strategy::Trainer trainer(
+        *strategy, network,
+        {.losses = {{.output = "kind"}, {.output = "price", .loss = model::MeanSquaredError()}}});
+    strategy::FitOptions fit{.epochs = 1};
+    fit.checkpoint.directory = directory();
+    trainer.fit(data.batch(2), fit);
+  }
+  const std::string on_data = " --data synthetic:2x2x1:2:4 --checkpoint " + directory();
+  const Result refused = run_lockstep("evaluate" + on_data);
+  EXPECT_EQ(refused.status, 3);
+  EXPECT_THAT(refused.errors,
+              HasSubstr("expected a model with one loss, got it was trained with 2"));
+  EXPECT_EQ(run_lockstep("predict --output -" + on_data).status, 0);
 }
 
 /// Trains a linear model on `training` for an epoch, with checkpoints in `directory`, and returns

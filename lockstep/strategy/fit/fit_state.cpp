@@ -233,7 +233,8 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
 }
 
 void describe_network(nlohmann::json& configuration, const model::Network& network,
-                      const model::Loss& loss) {
+                      const model::TotalLoss& losses) {
+  const model::Loss& loss = losses[0].loss;
   const auto description = model::network_to_json(network);
   if (!description) return;
   if (std::holds_alternative<model::CustomLossPointer>(loss)) return;
@@ -242,6 +243,7 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
   network_and_loss = {{"description", *description},
                       {"loss", model::name_of(loss)},
                       {"label_smoothing", 0}};  // earlier versions require it
+  if (losses.terms().size() > 1) network_and_loss["losses"] = losses.terms().size();
   for (const auto& [name, value] : model::loss_parameters(copy)) network_and_loss[name] = *value;
 }
 
@@ -349,7 +351,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
     configuration[kFrozenKey] = std::move(frozen);
   if (!state.epoch.metrics.empty())
     configuration[kMetricsKey] = metrics_to_json(replicas.metrics(), state.epoch.metrics);
-  describe_network(configuration, replicas.network(), replicas.loss()[0].loss);
+  describe_network(configuration, replicas.network(), replicas.loss());
   return written;
 }
 
