@@ -638,7 +638,7 @@ TEST_F(Saved, OfSeveralLossesAreEvaluatedByTheirProgram) {
   const Result refused = run_lockstep("evaluate" + on_data);
   EXPECT_EQ(refused.status, 3);
   EXPECT_THAT(refused.errors,
-              HasSubstr("expected a model with one loss, got it was trained with 2"));
+              HasSubstr("expected a model with one loss; it was trained with 2"));
   EXPECT_EQ(run_lockstep("predict --output -" + on_data).status, 0);
 }
 
