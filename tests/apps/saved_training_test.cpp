@@ -622,7 +622,7 @@ TEST_F(Saved, OfSeveralLossesAreEvaluatedByTheirProgram) {
       std::vector<data::MemoryTensor>{std::vector<float>(8, 1)},
       std::vector<data::MemoryTensor>{std::vector<std::int32_t>{0, 1}, std::vector<float>{1, 2}},
       {.inputs = {{.name = "image", .shape = {2, 2, 1}}},
-       .targets = {{.name = "kind", .type = ElementType::int32, .classes = 2},
+       .targets = {{.name = "kind", .type = lockstep::ElementType::int32, .classes = 2},
                    {.name = "price", .shape = {1}}}});
   {
     job::Session session(0, nullptr, {.quiet = true});
@@ -637,8 +637,7 @@ TEST_F(Saved, OfSeveralLossesAreEvaluatedByTheirProgram) {
   const std::string on_data = " --data synthetic:2x2x1:2:4 --checkpoint " + directory();
   const Result refused = run_lockstep("evaluate" + on_data);
   EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors,
-              HasSubstr("expected a model with one loss; it was trained with 2"));
+  EXPECT_THAT(refused.errors, HasSubstr("expected a model with one loss; it was trained with 2"));
   EXPECT_EQ(run_lockstep("predict --output -" + on_data).status, 0);
 }
 
