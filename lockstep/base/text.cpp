@@ -58,13 +58,13 @@ std::string got_name(std::string_view name, std::span<const std::string_view> kn
       64;  // longer names are not typing errors, and the distance takes quadratic time
   constexpr std::size_t kShortestPrefix = 3;  // shorter names abbreviate anything
   constexpr std::size_t kLettersPerError = 3;
-  constexpr std::size_t kMostSuggested = 2;
+  constexpr std::size_t kMaxSuggested = 2;
   std::string text = fmt::format("got \"{}\"", name);
   if (known.empty() || name.size() > kLongestName) return text;
   std::vector<std::string_view> longer;
   std::ranges::copy_if(known, std::back_inserter(longer),
                        [name](std::string_view candidate) { return candidate.starts_with(name); });
-  if (name.size() >= kShortestPrefix && !longer.empty() && longer.size() <= kMostSuggested)
+  if (name.size() >= kShortestPrefix && !longer.empty() && longer.size() <= kMaxSuggested)
     return fmt::format("{} (did you mean {}?)", text, list_names(longer, " or "));
   const auto closest = std::ranges::min_element(
       known, {}, [name](std::string_view candidate) { return edit_distance(name, candidate); });

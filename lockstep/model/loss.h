@@ -17,10 +17,10 @@ namespace lockstep::model {
 
 /// The loss of one output of a network.
 struct LossTerm {
-  Loss loss = SparseCategoricalCrossentropy{};
-  std::size_t output = 0;   ///< index in Network::outputs()
-  std::string target = {};  ///< name in the data set; empty: its first target
-  float weight = 1;         ///< factor on the loss and its gradient, above 0
+  Loss loss = SparseCategoricalCrossentropy{};  ///< of this output
+  std::size_t output = 0;                       ///< index in Network::outputs()
+  std::string target = {};                      ///< name in the data set; empty: its first target
+  float weight = 1;                             ///< factor on the loss and its gradient, above 0
 };
 
 /// What training minimizes: the sum of the losses of one or more outputs. A loss alone is that of

@@ -31,11 +31,11 @@ TEST(GotName, CountsNeighboursThatAreExchangedOnce) {
   EXPECT_EQ(got_name("eam", kNames), "got \"eam\"");
 }
 
-TEST(GotName, AsksForTheOnlyNameThatBeginsSo) {
+TEST(GotName, AsksForTheNamesThatBeginSo) {
   constexpr std::array<std::string_view, 4> kLong = {"data", "validation-data", "optimizer",
                                                      "optimizer-state"};
   EXPECT_EQ(got_name("val", kLong), "got \"val\" (did you mean validation-data?)");
-  EXPECT_EQ(got_name("optim", kLong), "got \"optim\"") << "two begin so";
+  EXPECT_EQ(got_name("optim", kLong), "got \"optim\" (did you mean optimizer or optimizer-state?)");
   EXPECT_EQ(got_name("va", kLong), "got \"va\"") << "too short";
 }
 

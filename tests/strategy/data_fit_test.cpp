@@ -339,7 +339,7 @@ TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets[1].classes = 4; }),
             "expected 3 classes, the output kind of model house, got 4 classes");
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }),
-            "expected class labels for sparse_categorical_crossentropy, the data set has none");
+            "expected class labels for sparse_categorical_crossentropy; the data set has none");
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }, DataUse::prediction), "");
 }
 

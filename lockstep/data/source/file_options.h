@@ -43,10 +43,8 @@ struct TFRecordOptions {
   bool classes_by_name = false;
   /// Reads only the inputs, for predictions: the records may lack the label and the weight.
   bool without_labels = false;
-  /// The input feature of the training, tried before the usual ones, and its shape, for raw bytes
-  /// of this size.
-  std::string trained_input = {};
-  std::vector<std::int64_t> trained_shape = {};
+  std::string trained_input = {};  ///< that of the training, tried before the usual names
+  std::vector<std::int64_t> trained_shape = {};  ///< its shape, for raw bytes of this size
   /// Directory of record indexes, and of decompressed files while they are read. Empty: indexes are
   /// next to each file, or in memory if that directory is not writable, and decompressed files in
   /// $TMPDIR, /var/tmp or /tmp.

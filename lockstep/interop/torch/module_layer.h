@@ -71,6 +71,7 @@ class ModuleLayer final : public model::Layer {
 
   std::string kind() const override { return "torch"; }
   model::Shape build(model::BuildContext& context) const override;
+  /// Throws Error (input) for a GPU and for 16 bits.
   std::unique_ptr<model::Operation> compile(const model::CompileContext& context,
                                             model::Backend& backend) const override;
   model::Traits traits() const override;

@@ -235,10 +235,10 @@ TEST(ModuleLayer, RefusesWhatItCannotTrain) {
         "[layer torch (torch)] expected parameters of type float32 on the CPU, got factor, Double "
         "on cpu"},
        {[] { network_of<Classifier>({7}); },
-        "[layer torch (torch)] expected a module that computes inputs of these shapes, got "
+        "[layer torch (torch)] expected a module that computes inputs of these shapes; "
         "LibTorch: mat1 and mat2 shapes cannot be multiplied"},
        {[] { ModuleLayer("nowhere.pt"); },
-        "[nowhere.pt] expected a TorchScript file, got LibTorch: "}}};
+        "[nowhere.pt] expected a TorchScript file; LibTorch: "}}};
   for (const Refusal& refusal : refusals)
     EXPECT_THAT(error_of(refusal.call), HasSubstr(refusal.error));
 }
