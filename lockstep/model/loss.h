@@ -28,6 +28,7 @@ struct LossTerm {
 class TotalLoss {
  public:
   TotalLoss() : terms_(1) {}  ///< sparse categorical cross-entropy of the first output
+  /// That of the first output.
   template <std::convertible_to<Loss> T>
   TotalLoss(T loss) : terms_{{.loss = std::move(loss)}} {}
   /// `terms`, of which there is at least one, each of another output.

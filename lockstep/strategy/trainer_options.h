@@ -122,7 +122,7 @@ model::Network prepared(model::Network network, const TrainerOptions& options);
 
 /// What a training with some TrainerOptions minimizes and reports.
 struct LossPlan {
-  model::TotalLoss loss;
+  model::TotalLoss loss;                  ///< a term for each loss
   model::Metrics metrics;                 ///< all: those of the options, then of each loss
   std::vector<std::size_t> metric_terms;  ///< the term of the loss that each metric reads
 };

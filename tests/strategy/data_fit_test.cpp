@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -309,6 +311,76 @@ TEST(DataFit, NamesTheLossOfTargets) {
             "[fruit] expected 2 classes and a network with 1 output for binary_crossentropy, or "
             "targets, got 3 classes, and model two has 1 output");
   EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
+}
+
+TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
+  const model::Network network = house_network();
+  const auto error = [&](const std::function<void(data::SampleSpec&)>& change,
+                         DataUse use = DataUse::training) {
+    data::SampleSpec spec = house_data(1).spec();
+    change(spec);
+    const auto none = [](std::int64_t, data::Sample&) {};
+    const auto dataset = data::Dataset::from_generator(spec, 4, none).batch(2);
+    const std::string text = error_of(
+        [&] { check_data_fits(dataset, network, loss_plan(house_options(), network).loss, use); });
+    return text.substr(std::min(text.size(), text.find("expected")));
+  };
+  const std::string inputs =
+      "expected inputs table [3], image [2, 2, 1], word int32 [1] of model house, got ";
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.inputs[2].name = "tabel"; }),
+            inputs + "image [2, 2, 1], word int32 [1], tabel [3]");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.inputs[2].shape = {4}; }, DataUse::prediction),
+            inputs + "image [2, 2, 1], word int32 [1], table [4]");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.inputs[1].type = ElementType::float32; }),
+            inputs + "image [2, 2, 1], word [1], table [3]");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets[0].name = "prize"; }),
+            "expected a target price for the output cost of model house, got prize [1], kind (3 "
+            "classes)");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets[1].classes = 4; }),
+            "expected 3 classes, the output kind of model house, got 4 classes");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }),
+            "expected class labels for sparse_categorical_crossentropy, the data set has none");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }, DataUse::prediction), "");
+}
+
+TEST(DataFit, NamesLossesThatTheNetworkDoesNotHave) {
+  const auto error = [](const std::function<void(TrainerOptions&)>& change) {
+    TrainerOptions options = house_options();
+    change(options);
+    return error_of([&] { train(1, house_network(), house_data(8).batch(4), options); });
+  };
+  EXPECT_EQ(error([](TrainerOptions& options) { options.losses[0].output = "price"; }),
+            "[losses] expected an output of model house: kind, hidden, cost, got \"price\"");
+  EXPECT_EQ(error([](TrainerOptions& options) { options.losses[0].output = "cost"; }),
+            "[losses] expected one loss for each output, got two for cost");
+  EXPECT_EQ(error([](TrainerOptions& options) { options.losses[1].weight = 0; }),
+            "[losses] expected a weight above 0 for cost, got 0");
+  EXPECT_THAT(error([](TrainerOptions& options) {
+                options.class_weights = {1, 2, 3};
+              }),
+              HasSubstr("expected a single loss with class weights, got 2 losses"));
+}
+
+TEST(DataFit, PredictsAllOutputs) {
+  for (const int replicas : {1, 3}) {
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer trainer(*strategy, house_network(), house_options());
+    std::int64_t next = 0;
+    trainer.predict(house_data(11).batch(4), [&](const Predictions& predictions) {
+      const std::size_t samples = predictions.record_ids.size();
+      for (const std::int64_t id : predictions.record_ids) EXPECT_EQ(id, next++);
+      ASSERT_EQ(predictions.all.size(), 3U);
+      EXPECT_EQ(predictions.all[0].values.data(), predictions.outputs.data());
+      const std::pair<std::string_view, std::size_t> expected[] = {
+          {"kind", 3}, {"hidden", 8}, {"cost", 1}};
+      for (std::size_t k = 0; k < 3; ++k) {
+        EXPECT_EQ(predictions.all[k].name, expected[k].first);
+        EXPECT_EQ(predictions.all[k].values.size(), samples * expected[k].second);
+      }
+    });
+    EXPECT_EQ(next, 11);
+  }
 }
 
 TEST(DataFit, BalancesTheWeightsOfClasses) {

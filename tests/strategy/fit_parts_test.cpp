@@ -14,10 +14,12 @@
 #include "lockstep/strategy/fit/step_health.h"
 #include "lockstep/strategy/replica/micro_batches.h"
 #include "tests/strategy/training.h"
+#include "tests/support/ranks.h"
 
 namespace lockstep::strategy {
 namespace {
 
+using allreduce::error_of;
 using ::testing::ElementsAre;
 
 class StepHealthTest : public ::testing::Test {
@@ -156,6 +158,41 @@ TEST(MicroBatches, DivideAPart) {
   // Those that normalize together make as many passes as the one with the most samples.
   EXPECT_THAT(sizes(1, 5, 4, 3), ElementsAre(0, 1));
   EXPECT_THAT(sizes(0, 5, 4, 3), ElementsAre(0, 0));
+}
+
+TEST(MicroBatches, FindInputsAndTargetsByName) {
+  const data::SampleSpec spec = house_data(1).spec();
+  data::Batch part(spec, 3);
+  part.inputs[0].as<float>()[4] = 0.5F;      // image
+  part.inputs[1].as<std::int32_t>()[1] = 4;  // word
+  part.inputs[2].as<float>()[5] = 2;         // table
+  part.targets[0].as<float>()[1] = 7;        // price
+  part.targets[1].as<std::int32_t>()[1] = 2;
+  part.weights = {1, 3, 1};
+  const model::Network network = house_network();
+  MicroBatches named(network, 1, 0, loss_plan(house_options(), network).loss);
+  const model::BatchView view = named.view(part, {1, 2});
+  ASSERT_EQ(view.inputs.size(), 3U);
+  EXPECT_THAT(view.inputs[0].features, ElementsAre(0, 0, 2));
+  EXPECT_THAT(view.inputs[1].features, ElementsAre(0.5F, 0, 0, 0));
+  EXPECT_THAT(view.inputs[2].indices, ElementsAre(4));
+  EXPECT_THAT(view.targets.labels, ElementsAre(2));
+  EXPECT_THAT(view.targets_of(1).values, ElementsAre(7));
+  EXPECT_THAT(view.targets.sample_weights, ElementsAre(3));
+  EXPECT_THAT(view.targets_of(1).sample_weights, ElementsAre(3));
+  const auto* const inputs = view.inputs.data();
+  EXPECT_EQ(named.view(part).inputs.data(), inputs) << "allocates nothing for a further batch";
+
+  // One input: that of its name among several, the only one whatever its name.
+  model::Network table({{.name = "table", .shape = {3}}}, "table");
+  table.add(model::Dense({.units = 1}));
+  MicroBatches of_table(table, 1, 0);
+  EXPECT_THAT(of_table.view(part, {1, 2}).features, ElementsAre(0, 0, 2));
+  data::Batch other(data::SampleSpec::regression({3}, 1), 1);
+  EXPECT_EQ(of_table.view(other).features.size(), 3U);
+  other.lay_out({.inputs = {spec.inputs[0], spec.inputs[1]}, .targets = {}}, 1);
+  EXPECT_EQ(error_of([&] { of_table.view(other); }),
+            "[table] expected inputs table, got image, word");
 }
 
 TEST(MicroBatches, OfAPartThatIsOrderedByThemFollowTheOrder) {
