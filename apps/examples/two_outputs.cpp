@@ -69,7 +69,7 @@ int main(int argc, char** argv) {
         *strategy, network(),
         {.losses = {{.output = "kind", .loss = lockstep::SparseCategoricalCrossentropy{}},
                     {.output = "price", .loss = lockstep::MeanSquaredError{}, .weight = 2}},
-         .optimizer = lockstep::Sgd{.learning_rate = 0.02F, .momentum = 0.9F}});
+         .optimizer = lockstep::Sgd{.momentum = 0.9F, .learning_rate = 0.02F}});
     trainer.fit(train, {.epochs = argc > 1 ? std::atoi(argv[1]) : 10, .progress = false});
     const lockstep::Evaluation result = trainer.evaluate(train);
     for (const char* name : {"loss", "kind_loss", "kind_accuracy", "price_loss"})

@@ -32,10 +32,9 @@ double moment(const std::vector<float>& values, int order, double deviation) {
 }
 
 constexpr std::size_t kMany = 200'000;
-constexpr Initializer kGlorot{
-    .kind = Initializer::Kind::glorot_uniform, .fan_in = 100, .fan_out = 50};
-constexpr Initializer kHeUniform{.kind = Initializer::Kind::he_uniform, .fan_in = 24};
-constexpr Initializer kHeNormal{.kind = Initializer::Kind::he_normal, .fan_in = 50};
+const Initializer kGlorot{.kind = Initializer::Kind::glorot_uniform, .fan_in = 100, .fan_out = 50};
+const Initializer kHeUniform{.kind = Initializer::Kind::he_uniform, .fan_in = 24};
+const Initializer kHeNormal{.kind = Initializer::Kind::he_normal, .fan_in = 50};
 
 TEST(Initializer, ConstantFillsTheWholeArray) {
   EXPECT_THAT(drawn({.value = 0.25f}, 7), Each(0.25f));

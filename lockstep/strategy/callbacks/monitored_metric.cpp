@@ -24,7 +24,8 @@ constexpr auto kMaximized = std::to_array<std::string_view>(
 std::optional<Direction> known_direction(std::string_view name) {
   if (name.starts_with(kOfValidation)) name.remove_prefix(kOfValidation.size());
   const auto is_known = [&](std::string_view known) {  // "price_loss": of the output price
-    return name == known || name.ends_with("_" + std::string(known));
+    return name.ends_with(known) &&
+           (name.size() == known.size() || name[name.size() - known.size() - 1] == '_');
   };
   if (std::ranges::any_of(kMinimized, is_known)) return Direction::min;
   const bool is_top = name.starts_with("top") && parse_number<int>(name.substr(3));  // top5

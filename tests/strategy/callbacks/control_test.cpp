@@ -280,5 +280,15 @@ TEST(Control, TellsCallbacksOfTheErrorThatEndsATraining) {
   EXPECT_EQ(failing->told, "out of paper");
 }
 
+TEST(MonitoredMetric, KnowsTheDirectionOfAnOutputsMetrics) {
+  const std::vector<std::string> names = {"price_loss", "validation_kind_accuracy"};
+  const MonitoredMetric loss{.name = names[0], .direction = {}};
+  const MonitoredMetric accuracy{.name = names[1], .direction = {}};
+  for (const MonitoredMetric& metric : {loss, accuracy})
+    EXPECT_NO_THROW(metric.check("early-stop", names));
+  EXPECT_TRUE(loss.improves(1, 2, 0));
+  EXPECT_TRUE(accuracy.improves(2, 1, 0));
+}
+
 }  // namespace
 }  // namespace lockstep::strategy
