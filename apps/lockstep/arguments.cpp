@@ -158,7 +158,7 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
              "Image preprocessing: none (as stored, divided by 255); cifar10 (normalized; in "
              "training, random crops after padding by 4 pixels, and flips); imagenet (224x224, or "
              "imagenet:SIZE; normalized; in training, random resized crops and flips); or steps, "
-             "such as random-crop=160,flip,color=0.4,normalize=imagenet,erase (docs/data.md). "
+             "such as random-crop=160,flip,normalize=imagenet (docs/data.md). "
              "Default: none, or for a checkpoint as in its training")
       ->group(group);
   const auto set_size = [&images = arguments.images](const int& size) {
@@ -166,11 +166,12 @@ void add_data_options(CLI::App& command, DataArguments& arguments) {
     // A configuration file sets it twice: where it is checked, and with the command line.
     if (images && !images->starts_with("imagenet"))
       throw Error(ErrorCategory::input, "command line",
-                  "expected --images imagenet, or none, with --image-size", "got " + *images);
+                  "expected --images imagenet, or no --images, with --image-size",
+                  "got " + *images);
     images = parse_images(fmt::format("imagenet:{}", size));
   };
   add_assigned<int>(command, "--image-size", set_size,
-                    "Height and width of images for --images imagenet, which it implies")
+                    "Height and width of images in pixels; implies --images imagenet")
       ->group(group);
   add_at_least(command, "--global-batch,--batch-size", arguments.global_batch, 1,
                "Number of samples per step over all replicas")
@@ -220,11 +221,12 @@ void add_place_options(CLI::App& command, PlaceArguments& arguments) {
 
 void add_metrics_option(CLI::App& command, std::string& metrics) {
   command
-      .add_option("--metrics", metrics,
-                  fmt::format("Further metrics, such as auc,confusion: {}. top5 can be any number; "
-                              "precision, recall and f1 take :average=binary, macro or none (each "
-                              "class), auc and auc_pr take :exact=true (default: none)",
-                              model::metric_names()))
+      .add_option(
+          "--metrics", metrics,
+          fmt::format("Further metrics, such as auc,confusion: {}. top5 may have any number; "
+                      "precision, recall and f1 take :average=binary, macro or none (each "
+                      "class), auc and auc_pr take :exact=true (default: none)",
+                      model::metric_names()))
       ->type_name("LIST")
       ->group("Model");
 }

@@ -302,13 +302,13 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       ->group(kCommonOptions);
   command
       ->add_flag("--embeddings", arguments->restored.embeddings,
-                 "Write what the last layer with parameters reads, instead of predictions")
+                 "Write the input of the last layer with parameters instead of predictions")
       ->group(kCommonOptions);
   add_one_of(*command, "--format", arguments->format, {"auto", "csv", "jsonl", "tfrecord"},
              "Format of the file: csv, jsonl, tfrecord, or auto, by its extension")
       ->group("Output");
   add_one_of(*command, "--outputs", arguments->outputs, {"probabilities", "logits"},
-             "What CSV and TFRecord files have of a classifier: probabilities, or logits, the "
+             "Values of a classifier in CSV and TFRecord files: probabilities, or logits, the "
              "outputs of the network")
       ->group("Output");
   add_at_least(*command, "--top", arguments->file.top, 1,

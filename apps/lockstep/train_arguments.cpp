@@ -130,7 +130,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option(
           "--model", a.model,
           fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
-                      "layers, mobilenet_v2:0.5 the width, wide_deep:128x64,embedding=8 both; "
+                      "layers, mobilenet_v2:0.5 a factor on the number of filters, "
+                      "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings; "
                       "FILE.json describes the layers",
                       list_names(names)))
       ->group(kCommonOptions);
@@ -138,8 +139,7 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       .add_option("--init-from", a.pretrained.path,
                   "Initial weights: a safetensors file with the names of torchvision or Lockstep, "
                   "a checkpoint, a directory of checkpoints, or DIR:best. Ignored when the run "
-                  "resumes from "
-                  "a checkpoint")
+                  "resumes from a checkpoint")
       ->type_name("PATH");
   command.add_flag("--reset-head", a.pretrained.reset_head,
                    "With --init-from, do not load the last layer that has parameters, so that the "
@@ -153,16 +153,16 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
             map.clear();
             for (const std::string& rule : rules) map.push_back(strategy::NameMap::parse(rule));
           },
-          "With --init-from, names of tensors of the file and their names in the network, such as "
-          "'backbone.*=*', where * is any text. May be given several times; the first that matches "
-          "counts")
+          "With --init-from, rename tensors: OLD is a name in the file, NEW that in the network, "
+          "such as 'backbone.*=*', where * is any text. May be given several times; the first that "
+          "matches counts (default: none)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false)
       ->delimiter(',');
   command
       .add_option(
           "--freeze", a.trainer.freeze,
-          "Parameters that are not trained: patterns of names such as 'conv*' or '*/bias'. "
+          "Parameters to exclude from training: patterns of names, such as 'conv*' or '*/bias'. "
           "May be given several times. Batch normalization whose parameters are frozen uses "
           "its moving statistics (default: none)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -179,9 +179,9 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
               "Fraction of the label that is spread over all classes, 0 to 1")
       ->default_str("0");
   command.add_option("--class-weights", a.class_weights,
-                     "Factors on loss and gradient of the samples of each class, in training "
-                     "alone: W0,W1,..., or auto, with which all classes count the same (reads "
-                     "every record once before the training, each rank its part)");
+                     "Weight of each class in the training loss: W0,W1,..., or auto, with which "
+                     "all classes count the same (reads every record once before the training, "
+                     "each rank its part) (default: none)");
   add_between(command, "--mixup", a.mixup, 0.0, 4.0,
               "Mix each sample with another one of the epoch, with a weight drawn from Beta(A, A), "
               "0 < A <= 4, such as 0.2. The loss uses both labels, the accuracy only the sample's "
@@ -203,7 +203,7 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       command, "--fused-statistics", a.trainer.fused_statistics,
       [](std::string_view name) { return kFusedStatistics.parse("fused-statistics", name); },
       "measure",
-      "On GPUs in 16 bits, whether a convolution also sums its output for the normalization behind "
+      "On GPUs in 16 bits, whether a convolution also sums its output for the normalization after "
       "it: never, or measure (where that is faster; tried once per shape, and stored)");
   add_parsed(
       command, "--convolutions", a.trainer.convolutions,
@@ -228,7 +228,7 @@ void add_run_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--features", a.data.open.features,
                   "JSON file that describes the features of a csv: table: numbers, dates, buckets, "
-                  "words, hashed and crossed columns (docs/data.md). A checkpoint stores them")
+                  "words, hashed and crossed columns (docs/data.md). Stored in checkpoints")
       ->type_name("FILE.json");
   command.add_flag("--shuffle,!--no-shuffle", a.shuffle, "Shuffle the records in each epoch")
       ->default_str("true");
@@ -281,16 +281,16 @@ void add_control_options(CLI::App& command, TrainArguments& a) {
   add_parsed(command, "--early-stop", a.early_stopping,
              unless_empty(strategy::parse_early_stopping),
              "End the training when a metric has not improved by more than min_delta (default 0) "
-             "for `patience` epochs (default 3), or validations with --validate-every: "
+             "for patience (default 3) epochs, or validations with --validate-every: "
              "METRIC[:patience=N,min_delta=X], such as validation_loss:patience=5; METRIC:max or "
              "METRIC:min sets the better direction (default: none)")
       ->type_name("METRIC");
   add_parsed(command, "--reduce-on-plateau", a.plateau, unless_empty(strategy::parse_plateau),
-             "Multiply the learning rate by `factor` (default 0.1) when a metric has not improved "
-             "for `patience` epochs (default 3): METRIC[:KEY=VALUE,...], such as "
-             "validation_loss:factor=0.5,patience=2. Further keys are min_delta, as for "
-             "--early-stop, cooldown (epochs after a reduction that do not count, default 0) and "
-             "min_lr (lower bound of the reduced rate, default 0) (default: none)")
+             "Multiply the learning rate by factor (default 0.1) when a metric has not improved "
+             "for patience (default 3) epochs: METRIC[:KEY=VALUE,...], such as "
+             "validation_loss:factor=0.5,patience=2. Further keys: min_delta, as for --early-stop; "
+             "cooldown, the number of epochs after a reduction that do not count (default 0); "
+             "min_lr, the lower bound of a reduced rate (default 0) (default: none)")
       ->type_name("METRIC");
 }
 
@@ -390,7 +390,7 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option("--ema", a.trainer.ema,
                   "Decay per update of an exponential moving average of the parameters, such as "
-                  "0.999, with which validation, evaluate and predict compute; 0: none")
+                  "0.999. Validation, evaluate and predict use the average; 0 disables it")
       ->capture_default_str();
   command
       .add_option_function<std::vector<std::string>>(
@@ -399,7 +399,7 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
             groups.clear();
             for (const std::string& text : texts) add_groups(groups, text);
           },
-          "Parameters with a peak learning rate or a weight decay of their own, such as "
+          "Parameters with their own peak learning rate or weight decay, such as "
           "'fc/*:lr=0.1,decay=0'. May be given several times; of several patterns that match, the "
           "last one counts (default: none)")
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
@@ -471,9 +471,10 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   add_at_least(command, "--keep", checkpoint.keep, 1, "Number of healthy checkpoints to keep")
       ->default_str(std::to_string(checkpoint.keep));
   add_parsed(command, "--keep-best", checkpoint.keep_best, unless_empty(strategy::parse_keep_best),
-             "Save the checkpoint of each epoch, or validation, in which a metric is the best so "
-             "far, and keep the best one beside the newest: METRIC, such as validation_accuracy, "
-             "METRIC:max or METRIC:min. DIR:best names it in other commands (default: none)")
+             "Save a checkpoint after each epoch, or validation, in which a metric is the best so "
+             "far, and keep the best one in addition to the newest: METRIC, such as "
+             "validation_accuracy, METRIC:max or METRIC:min. DIR:best names it in other commands "
+             "(default: none)")
       ->type_name("METRIC");
   add_parsed(command, "--resume", checkpoint.resume, parse_resume_option, "auto",
              "Resume from the newest checkpoint: auto (if there is one), never, or require (fail "
@@ -491,8 +492,8 @@ void add_keeping_options(CLI::App& command, TrainArguments& a) {
   command
       .add_option(
           "--csv-log", a.csv_log,
-          "CSV file with a row of all metrics per epoch, which rank 0 writes, and continues "
-          "when the run resumes (default: none)")
+          "CSV file with a row of all metrics per epoch. Rank 0 writes it; a run that resumes "
+          "continues it (default: none)")
       ->type_name("FILE");
   add_at_least(command, "--log-every", a.log_every, 0,
                "Number of steps between progress reports; 0 disables them")

@@ -176,9 +176,9 @@ INSTANTIATE_TEST_SUITE_P(
             "unknown_step_for_images", kTrain + "--images resize=64,flp", 2,
             "images] expected resize, pad, random-crop, crop, scale, ratio, filter, gray, flip, "
             "color, normalize, cutout or erase, got \"flp\" (did you mean flip?)"},
-        Refusal{
-            "size_for_other_images", kTrain + "--image-size 48 --images cifar10", 2,
-            "command line] expected --images imagenet, or none, with --image-size, got cifar10"},
+        Refusal{"size_for_other_images", kTrain + "--image-size 48 --images cifar10", 2,
+                "command line] expected --images imagenet, or no --images, with --image-size, got "
+                "cifar10"},
         Refusal{"recipe_for_numbers", kTrain + "--images cifar10", 2,
                 "images] expected image records; the records of 1003 synthetic samples of 8x8x1 "
                 "are not images"},

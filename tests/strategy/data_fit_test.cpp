@@ -302,7 +302,7 @@ TEST(DataFit, NamesTheLossOfTargets) {
   one.add(model::Dense({.units = 1}));
   EXPECT_THAT(
       error_of([&] { check_data_fits(table, one, model::SparseCategoricalCrossentropy()); }),
-      HasSubstr("the data set has targets, which are for --loss mean-squared-error"));
+      HasSubstr("the data set has targets, which are for losses such as mean-squared-error"));
   model::Network two({2}, "two");
   two.add(model::Dense({.units = 1}));
   EXPECT_THAT(error_of([&] { check_data_fits(fruit(), two, model::MeanSquaredError()); }),

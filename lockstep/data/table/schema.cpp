@@ -134,7 +134,7 @@ void check_feature(const TableFeature& feature) {
   if (feature.kind == Kind::bucketized) {
     require(!feature.boundaries.empty() && std::ranges::is_sorted(feature.boundaries) &&
                 std::ranges::adjacent_find(feature.boundaries) == feature.boundaries.end(),
-            "expected \"boundaries\" that ascend");
+            "expected \"boundaries\" in ascending order");
     require(feature.missing.rule != MissingValues::Rule::mean,
             "expected \"missing\" to be error, indicator or a number, got mean");
   }

@@ -15,7 +15,7 @@ namespace lockstep::model {
 std::shared_ptr<const Metric> make_top_k(const ClassReader& reader, std::string name,
                                          std::int64_t k);
 
-/// What PrecisionRecall reports of a class.
+/// What make_class_score() computes of a class.
 enum class ClassScore { precision, recall, f1 };
 /// Which classes a score covers: the second of two ("yes"); the mean over all classes that occur
 /// among labels or predictions; each class.

@@ -110,8 +110,8 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
     if (classes == 0)
       refuse(dataset, fmt::format("expected class labels for {}", model::to_string(loss)),
              values == 0 ? "the data set has none"
-             : is_only   ? "the data set has targets, which are for --loss mean-squared-error"
-                         : "got the values " + to_string(*target));
+             : is_only ? "the data set has targets, which are for losses such as mean-squared-error"
+                       : "got the values " + to_string(*target));
     if (use == DataUse::training && classes == 1) {
       const auto names = is_first ? dataset.source().class_names() : std::vector<std::string>();
       refuse(dataset, "expected at least 2 classes to train on (of images, a folder for each)",

@@ -179,7 +179,7 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
   EXPECT_EQ(feature(R"({"column": "age", "log": 1})"),
             second + "expected \"log\" to be true or false, got 1");
   EXPECT_EQ(feature(R"({"column": "age", "kind": "bucketized", "boundaries": [2, 2]})"),
-            second + "expected \"boundaries\" that ascend");
+            second + "expected \"boundaries\" in ascending order");
   EXPECT_EQ(feature(R"({"column": "age", "kind": "hashed", "buckets": 1e6})"),
             second + "expected \"buckets\" to be a whole number from 1 to 1000000, got 1000000.0");
   EXPECT_EQ(feature(R"({"columns": ["age"], "kind": "crossed", "buckets": 2})"),
