@@ -113,7 +113,7 @@ double prepared(const TableFeature& feature, double number) {
   if (feature.lowest && number < *feature.lowest) number = *feature.lowest;
   if (feature.highest && number > *feature.highest) number = *feature.highest;
   if (feature.log) number = std::log1p(number);
-  if (feature.kind == Kind::numeric) return number;
+  if (feature.kind == Kind::numeric || !std::isfinite(number)) return number;
   const auto bucket = std::ranges::upper_bound(feature.boundaries, number);
   return static_cast<double>(bucket - feature.boundaries.begin());
 }

@@ -1,4 +1,5 @@
 // Missing values, and features that a file describes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -191,11 +192,15 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
   EXPECT_EQ(
       feature(R"({"column": "k"})"),
       "[" + path_.string() + "] expected one meaning for the column k, got label= and features=");
-  EXPECT_THAT(
-      data_error_of([&] {
-        described("age,k\n-1,0\n2,1\n", R"({"features": [{"column": "age", "log": true}]})");
-      }),
-      HasSubstr("line 2, column 1] expected a number above -1, for log(1 + x), got \"-1\""));
+  for (const std::string kind : {"", R"(, "kind": "bucketized", "boundaries": [1])"})
+    for (const char* age : {"-1", "-2"})
+      EXPECT_THAT(
+          data_error_of([&] {
+            described(fmt::format("age,k\n{},0\n2,1\n", age),
+                      R"({"features": [{"column": "age", "log": true)" + kind + "}]}");
+          }),
+          HasSubstr(fmt::format(
+              "line 2, column 1] expected a number above -1, for log(1 + x), got \"{}\"", age)));
 }
 
 TEST_F(FeaturesTest, OfOpenDataAreInTheTextOrTheOptions) {
