@@ -101,6 +101,9 @@ TEST_F(FeaturesTest, AreDescribedByAFile) {
                                                      log1p_of(70), ::testing::FloatEq(1.2247449f)));
   EXPECT_EQ(index_of(train, 0, 1), 1);
   EXPECT_EQ(index_of(train, 1, 1), 0);
+  const CsvSource untagged = described("x,tags,k\n1,,0\n3,,1\n", R"({"features": [{"column": "x"},
+      {"column": "tags", "kind": "categorical", "output": "multi-hot"}]})");
+  EXPECT_THAT(read(untagged, 1).features(), ElementsAre(1));
   const CsvSource test = after(train, "label,x,tags,color,made,age\n0,3,c|a,red,2026-11-23,18\n");
   EXPECT_THAT(read(test, 0).features(),
               ElementsAre(0, 1, 0, 20, 20780, 0, 1, 0, 1, 0, 1, log1p_of(18), 0));
