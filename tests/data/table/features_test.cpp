@@ -101,6 +101,10 @@ TEST_F(FeaturesTest, AreDescribedByAFile) {
                                                      log1p_of(70), ::testing::FloatEq(1.2247449f)));
   EXPECT_EQ(index_of(train, 0, 1), 1);
   EXPECT_EQ(index_of(train, 1, 1), 0);
+  const CsvSource given = described("x,k\n1,0\n,1\n", R"({"features": [{"column": "x",
+      "missing": "indicator", "offset": 2, "divisor": 4, "fill": 6, "indicator": true}]})");
+  EXPECT_THAT(read(given, 0).features(), ElementsAre(-0.25, 0));
+  EXPECT_THAT(read(given, 1).features(), ElementsAre(1, 1));
   const CsvSource untagged = described("x,tags,k\n1,,0\n3,,1\n", R"({"features": [{"column": "x"},
       {"column": "tags", "kind": "categorical", "output": "multi-hot"}]})");
   EXPECT_THAT(read(untagged, 1).features(), ElementsAre(1));
@@ -180,6 +184,15 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
                 "divisor, fill, indicator of a numeric feature, got \"buckets\""));
   EXPECT_EQ(feature(R"({"column": "age", "clip": [2, 1]})"),
             second + "expected \"clip\" to be [lowest, highest]");
+  EXPECT_EQ(feature(R"({"column": "age", "missing": "mean", "offset": 1, "divisor": 2})"),
+            second + "expected \"fill\", the number instead of missing ones, with \"offset\"");
+  EXPECT_EQ(
+      feature(R"({"column": "age", "missing": "indicator", "offset": 1, "divisor": 2, "fill": 3})"),
+      second +
+          "expected \"fill\", the number instead of missing ones, and \"indicator\", true or "
+          "false, with \"offset\"");
+  EXPECT_EQ(feature(R"({"column": "age", "indicator": true})"),
+            second + "expected \"offset\" and \"divisor\" with \"fill\", \"indicator\"");
   EXPECT_EQ(feature(R"({"column": "age", "log": 1})"),
             second + "expected \"log\" to be true or false, got 1");
   EXPECT_EQ(feature(R"({"column": "age", "kind": "bucketized", "boundaries": [2, 2]})"),
