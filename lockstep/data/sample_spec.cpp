@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <limits>
 #include <set>
 #include <utility>
 
@@ -100,9 +101,15 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
     require(tensor.type != ElementType::bytes,
             "expected tensors of uint8, int32, int64 or float32: batches do not hold strings",
             fmt::format("{} has the type bytes", tensor.name));
+    require(tensor.classes <= std::numeric_limits<std::int32_t>::max(),
+            "expected at most 2^31 - 1 classes",
+            fmt::format("{} has {}", tensor.name, tensor.classes));
   };
   for (const TensorSpec& input : spec.inputs) {
     check(input);
+    require(input.classes == 0 || (input.classes > 0 && input.type == ElementType::int32),
+            fmt::format("expected the categories of the input {} as int32", input.name),
+            fmt::format("got {} of type {}", input.classes, to_string(input.type)));
     if (!input.shape.empty() || input.type != ElementType::int32) check_shape(input.shape, where);
   }
   for (const TensorSpec& target : spec.targets) {

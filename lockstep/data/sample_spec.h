@@ -79,7 +79,8 @@ void check_shape(std::span<const std::int64_t> shape, const std::string& where);
 
 /// Throws Error (input) unless there is an input, all shapes are those of check_shape() (those of
 /// targets and of int32 inputs may be empty), names are unique, int32 targets are class numbers,
-/// and no tensor has ElementType::bytes, which batches do not hold.
+/// inputs with categories are int32, and no tensor has ElementType::bytes, which batches do not
+/// hold.
 void check_spec(const SampleSpec& spec, const std::string& where);
 
 }  // namespace lockstep::data

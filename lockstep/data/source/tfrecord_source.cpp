@@ -40,6 +40,13 @@ std::uint64_t identity_of(const std::filesystem::path& path, const FileStamp& st
   return XXH3_64bits(text.data(), text.size());
 }
 
+/// The dataset.json beside the files, which need not exist.
+std::set<std::filesystem::path> descriptions_of(const std::vector<std::filesystem::path>& files) {
+  std::set<std::filesystem::path> descriptions;
+  for (const auto& file : files) descriptions.insert(file.parent_path() / kDatasetJson);
+  return descriptions;
+}
+
 bool has_labels(const RecordIndex& index, const std::string& feature) {
   return index.labels && index.labels->feature == feature;
 }
@@ -148,6 +155,8 @@ std::optional<DamagedFile> TFRecordSource::find_records(Shard& shard, RecordFile
 void TFRecordSource::share_files() {
   std::vector<std::filesystem::path> files;
   for (const Shard& shard : shards_) files.push_back(shard.path);
+  // What it describes decides which collective calls follow.
+  for (const auto& description : descriptions_of(files)) files.push_back(description);
   const auto scans = gather_work(exchange_, [&] {
     std::vector<ScannedFile> scanned;
     std::vector<std::uint64_t> identities;
@@ -161,6 +170,11 @@ void TFRecordSource::share_files() {
         shard.version.stamp = InputFile(shard.path).stamp();
       }
       identities.push_back(identity_of(shard.path, shard.version.stamp));
+    }
+    for (std::size_t i = shards_.size(); i < files.size(); ++i) {
+      std::error_code ignored;
+      const bool exists = std::filesystem::exists(files[i], ignored);
+      identities.push_back(exists ? identity_of(files[i], file_stamp(files[i])) : 0);
     }
     return pack_scan(identities, scanned);
   });

@@ -200,18 +200,29 @@ TableFeature feature_from(const json& object) {
     if (text.size() != 1) refuse_member(k, "one character", v);
     feature.separator = text.front();
   });
-  with("indicator", [&](auto& v, auto k) { feature.has_indicator = flag_of(v, k); });
-  with("fill", [&](auto& v, auto k) { feature.fill = number_of(v, k); });
+  const bool has_indicator =
+      with("indicator", [&](auto& v, auto k) { feature.has_indicator = flag_of(v, k); });
+  const bool has_fill = with("fill", [&](auto& v, auto k) { feature.fill = number_of(v, k); });
   const bool has_offset =
       with("offset", [&](auto& v, auto k) { feature.offset = number_of(v, k); });
   const bool has_divisor =
       with("divisor", [&](auto& v, auto k) { feature.divisor = number_of(v, k); });
   if (has_offset != has_divisor)
     throw std::invalid_argument("expected both \"offset\" and \"divisor\"");
+  const bool is_numeric = feature.kind == Kind::numeric;
+  if (is_numeric && !has_offset && (has_fill || has_indicator))
+    throw std::invalid_argument("expected \"offset\" and \"divisor\" with \"fill\", \"indicator\"");
+  using Rule = MissingValues::Rule;
+  const bool is_indicated = feature.missing.rule == Rule::indicator;
+  if (has_offset && (is_indicated || feature.missing.rule == Rule::mean) &&
+      (!has_fill || has_indicator < is_indicated))
+    throw std::invalid_argument(
+        fmt::format("expected \"fill\", the number instead of missing ones{}, with \"offset\"",
+                    is_indicated ? ", and \"indicator\", true or false" : ""));
   const bool has_words =
       with("vocabulary", [&](auto& v, auto k) { feature.vocabulary = texts_of(v, k); });
-  feature.is_learned = has_offset || has_words || object.contains("indicator") ||
-                       feature.kind == Kind::hashed || feature.kind == Kind::crossed;
+  feature.is_learned = has_offset || has_words || has_indicator || feature.kind == Kind::hashed ||
+                       feature.kind == Kind::crossed;
   check_feature(feature);
   return feature;
 }

@@ -113,7 +113,7 @@ double prepared(const TableFeature& feature, double number) {
   if (feature.lowest && number < *feature.lowest) number = *feature.lowest;
   if (feature.highest && number > *feature.highest) number = *feature.highest;
   if (feature.log) number = std::log1p(number);
-  if (feature.kind == Kind::numeric) return number;
+  if (feature.kind == Kind::numeric || !std::isfinite(number)) return number;
   const auto bucket = std::ranges::upper_bound(feature.boundaries, number);
   return static_cast<double>(bucket - feature.boundaries.begin());
 }
@@ -190,15 +190,15 @@ float stored_value(const TableFeature& feature, double prepared_number) {
 }
 
 void expand(const TableFeature& feature, std::span<const float> stored, std::span<float> features) {
+  if (feature.output == CategoryOutput::multi_hot) {  // of no category, if all fields are empty
+    std::ranges::copy(stored, features.begin());
+    return;
+  }
   const float value = stored.front();
   if (feature.kind == Kind::numeric) {
     const bool is_missing = std::isnan(value);
     features[0] = is_missing ? static_cast<float>(scaled(feature, feature.fill)) : value;
     if (feature.has_indicator) features[1] = is_missing ? 1.0F : 0.0F;
-    return;
-  }
-  if (feature.output == CategoryOutput::multi_hot) {
-    std::ranges::copy(stored, features.begin());
     return;
   }
   std::ranges::fill(features, 0.0F);

@@ -208,6 +208,14 @@ TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
     EXPECT_EQ(source->damage().front().location.file, path(1, 1).string());
     EXPECT_EQ(source->size(), sources_[0]->size());
   }
+  // Only member 0 would know the number of classes without reading all labels.
+  const std::filesystem::path description = path(0, 0).parent_path() / kDatasetJson;
+  write_bytes(description, "{}");
+  open(true);
+  EXPECT_THAT(errors_, ::testing::Each(::testing::HasSubstr(
+                           "dataset.json] expected a file of the same name and size on all ranks; "
+                           "rank 1 has another one than rank 0")));
+  std::filesystem::remove(description);
   std::filesystem::remove(path(0, 1));  // which member 0 does not read
   open();
   EXPECT_THAT(errors_, ::testing::Each(::testing::HasSubstr("expected a file that can be read")));

@@ -218,6 +218,11 @@ TEST(NamedTensors, AreCheckedOnce) {
             "strings; a has the type bytes");
   EXPECT_EQ(message({.inputs = {floats}, .targets = {{.name = "b", .classes = 2}}}),
             "[generator] expected int32 class numbers in b; the type is float32");
+  EXPECT_EQ(message({.inputs = {{.name = "a", .shape = {1}, .classes = 2}}}),
+            "[generator] expected the categories of the input a as int32, got 2 of type float32");
+  constexpr std::int64_t kTooMany = std::int64_t{1} << 31;
+  EXPECT_EQ(message({.inputs = {{.name = "a", .type = ElementType::int32, .classes = kTooMany}}}),
+            "[generator] expected at most 2^31 - 1 classes; a has 2147483648");
 }
 
 TEST(NamedTensors, MayHaveNoTargets) {

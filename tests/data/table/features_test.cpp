@@ -1,4 +1,5 @@
 // Missing values, and features that a file describes.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +101,13 @@ TEST_F(FeaturesTest, AreDescribedByAFile) {
                                                      log1p_of(70), ::testing::FloatEq(1.2247449f)));
   EXPECT_EQ(index_of(train, 0, 1), 1);
   EXPECT_EQ(index_of(train, 1, 1), 0);
+  const CsvSource given = described("x,k\n1,0\n,1\n", R"({"features": [{"column": "x",
+      "missing": "indicator", "offset": 2, "divisor": 4, "fill": 6, "indicator": true}]})");
+  EXPECT_THAT(read(given, 0).features(), ElementsAre(-0.25, 0));
+  EXPECT_THAT(read(given, 1).features(), ElementsAre(1, 1));
+  const CsvSource untagged = described("x,tags,k\n1,,0\n3,,1\n", R"({"features": [{"column": "x"},
+      {"column": "tags", "kind": "categorical", "output": "multi-hot"}]})");
+  EXPECT_THAT(read(untagged, 1).features(), ElementsAre(1));
   const CsvSource test = after(train, "label,x,tags,color,made,age\n0,3,c|a,red,2026-11-23,18\n");
   EXPECT_THAT(read(test, 0).features(),
               ElementsAre(0, 1, 0, 20, 20780, 0, 1, 0, 1, 0, 1, log1p_of(18), 0));
@@ -176,6 +184,15 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
                 "divisor, fill, indicator of a numeric feature, got \"buckets\""));
   EXPECT_EQ(feature(R"({"column": "age", "clip": [2, 1]})"),
             second + "expected \"clip\" to be [lowest, highest]");
+  EXPECT_EQ(feature(R"({"column": "age", "missing": "mean", "offset": 1, "divisor": 2})"),
+            second + "expected \"fill\", the number instead of missing ones, with \"offset\"");
+  EXPECT_EQ(
+      feature(R"({"column": "age", "missing": "indicator", "offset": 1, "divisor": 2, "fill": 3})"),
+      second +
+          "expected \"fill\", the number instead of missing ones, and \"indicator\", true or "
+          "false, with \"offset\"");
+  EXPECT_EQ(feature(R"({"column": "age", "indicator": true})"),
+            second + "expected \"offset\" and \"divisor\" with \"fill\", \"indicator\"");
   EXPECT_EQ(feature(R"({"column": "age", "log": 1})"),
             second + "expected \"log\" to be true or false, got 1");
   EXPECT_EQ(feature(R"({"column": "age", "kind": "bucketized", "boundaries": [2, 2]})"),
@@ -191,11 +208,15 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
   EXPECT_EQ(
       feature(R"({"column": "k"})"),
       "[" + path_.string() + "] expected one meaning for the column k, got label= and features=");
-  EXPECT_THAT(
-      data_error_of([&] {
-        described("age,k\n-1,0\n2,1\n", R"({"features": [{"column": "age", "log": true}]})");
-      }),
-      HasSubstr("line 2, column 1] expected a number above -1, for log(1 + x), got \"-1\""));
+  for (const std::string kind : {"", R"(, "kind": "bucketized", "boundaries": [1])"})
+    for (const char* age : {"-1", "-2"})
+      EXPECT_THAT(
+          data_error_of([&] {
+            described(fmt::format("age,k\n{},0\n2,1\n", age),
+                      R"({"features": [{"column": "age", "log": true)" + kind + "}]}");
+          }),
+          HasSubstr(fmt::format(
+              "line 2, column 1] expected a number above -1, for log(1 + x), got \"{}\"", age)));
 }
 
 TEST_F(FeaturesTest, OfOpenDataAreInTheTextOrTheOptions) {
