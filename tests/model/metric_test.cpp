@@ -347,6 +347,8 @@ TEST(Metrics, ThatDoNotFitAreRefused) {
   EXPECT_TRUE(make_metrics("", kEntropy, 2).empty());
   EXPECT_EQ(list_metrics(make_metrics("f1,f1:average=none,top3", kEntropy, 4)),
             "f1, f1_per_class, top3");
+  EXPECT_EQ(list_metrics(make_metrics("auc,auc_pr:exact=true", kEntropy, 2)),
+            "auc, auc_pr (exact)");
 }
 
 }  // namespace

@@ -296,5 +296,21 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
               HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
 }
 
+TEST(MpiTrainer, RefusesRanksWithDifferentMetricsOrClassWeights) {
+  if (job::mpi_session().size() == 1) return;
+  const data::Dataset dataset = small_data(49).batch(10);
+  model::Network network({16}, "one");
+  network.output("kind", network.add(model::Dense({.units = kClasses})));
+  TrainerOptions metrics{.losses = {{.output = "kind", .target = "label"}}};
+  metrics.losses[0].metrics = model::make_metrics(is_last_rank() ? "f1" : "top2", {}, kClasses);
+  const TrainerOptions weights{.class_weights = {1, 1, 1, is_last_rank() ? 2.0F : 1.0F}};
+  for (const auto& [options, given] :
+       {std::pair(metrics, "metrics kind_top2"), std::pair(weights, "class weights 1 1 1 1")}) {
+    auto strategy = ranks_with(1);
+    Trainer trainer(strategy, network, options);
+    EXPECT_THAT(error_of([&] { trainer.fit(dataset); }), HasSubstr(given));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::strategy

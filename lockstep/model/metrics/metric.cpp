@@ -43,7 +43,8 @@ std::vector<MetricValue> values_of(const Metrics& metrics, const MetricTotals& t
 
 std::string list_metrics(const Metrics& metrics) {
   std::string names;
-  for (const auto& metric : metrics) names += (names.empty() ? "" : ", ") + metric->name();
+  for (const auto& metric : metrics)
+    names += (names.empty() ? "" : ", ") + metric->name() + (metric->sums() == 0 ? " (exact)" : "");
   return names;
 }
 

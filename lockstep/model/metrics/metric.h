@@ -58,7 +58,7 @@ void add_batch(const Metrics& metrics, std::span<const float> outputs, const Tar
 void add_totals(const Metrics& metrics, const MetricTotals& more, MetricTotals& totals);
 /// The values of all metrics.
 std::vector<MetricValue> values_of(const Metrics& metrics, const MetricTotals& totals);
-/// "auc, f1"
+/// "auc (exact), f1": a metric that keeps a list is not the same as one of sums.
 std::string list_metrics(const Metrics& metrics);
 
 }  // namespace lockstep::model

@@ -44,7 +44,8 @@ std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
                                       const std::vector<std::string>& further) {
   std::vector<std::string> names = {"loss"};
   if (has_accuracy) names.insert(names.end(), {"accuracy", "top5_accuracy"});
-  names.insert(names.end(), further.begin(), further.end());
+  for (const std::string& name : further)  // among which "accuracy" may be again
+    if (std::ranges::find(names, name) == names.end()) names.push_back(name);
   const std::size_t count = names.size();
   for (std::size_t i = 0; has_validation && i < count; ++i)
     names.push_back(fmt::format("{}{}", kOfValidation, names[i]));
@@ -52,9 +53,8 @@ std::vector<std::string> metric_names(bool has_accuracy, bool has_validation,
 }
 
 void MonitoredMetric::check(std::string_view where, std::span<const std::string> names) const {
-  const auto is_named = [this](const std::string& known) {
-    return known == name || known == name + "_accuracy";  // top5 is short for top5_accuracy
-  };
+  const std::string full = name.ends_with("top5") ? name + "_accuracy" : name;
+  const auto is_named = [&](const std::string& known) { return known == name || known == full; };
   if (std::ranges::none_of(names, is_named)) {
     const bool has_validation = std::ranges::any_of(
         names, [](const std::string& known) { return known.starts_with(kOfValidation); });

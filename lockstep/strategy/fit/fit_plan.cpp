@@ -1,6 +1,7 @@
 #include "lockstep/strategy/fit/fit_plan.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <limits>
@@ -87,7 +88,7 @@ void FitPlan::agree(const LocalReplicas& replicas) {
   }
   check_monitoring(fit, known_metrics(replicas));
   last_step = planned_steps(fit, steps_per_epoch);
-  job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe());
+  job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe(replicas));
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
 }
 
@@ -96,15 +97,17 @@ std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) c
                       single_metrics(replicas.metrics()));
 }
 
-std::string FitPlan::describe() const {
+std::string FitPlan::describe(const LocalReplicas& replicas) const {
   const CheckpointPlan& saving = fit.checkpoint;
   std::string plan =
       fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization",
                   describe_plan(dataset), last_step, trainer.seed, trainer.accumulate,
                   to_string(trainer.precision), to_string(trainer.normalization));
   if (!trainer.records_steps) plan += ", steps not recorded";
-  if (!trainer.metrics.empty())
-    plan += fmt::format(", metrics {}", model::list_metrics(trainer.metrics));
+  if (!replicas.metrics().empty())
+    plan += fmt::format(", metrics {}", model::list_metrics(replicas.metrics()));
+  if (!trainer.class_weights.empty())
+    plan += fmt::format(", class weights {}", fmt::join(trainer.class_weights, " "));
   for (const OutputLoss& one : trainer.losses)
     plan += fmt::format(", {} of {} times {}", model::to_string(one.loss), one.output, one.weight);
   plan += fmt::format(", {}, shard policy {}", dataset.order(layout),

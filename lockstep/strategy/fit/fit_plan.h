@@ -59,7 +59,7 @@ struct FitPlan {
 
  private:
   /// A human-readable description of all options that must be the same on all ranks.
-  std::string describe() const;
+  std::string describe(const LocalReplicas& replicas) const;
 };
 
 }  // namespace lockstep::strategy

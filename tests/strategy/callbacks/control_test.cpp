@@ -94,6 +94,15 @@ TEST(Monitored, NamesWhatIsWrong) {
             "loss?)");
   EXPECT_EQ(error("validation_loss"),
             "[keep-best] expected validation data for validation_loss; there are none");
+  EXPECT_THAT(metric_names(true, true, {"accuracy", "f1"}),
+              ElementsAre("loss", "accuracy", "top5_accuracy", "f1", "validation_loss",
+                          "validation_accuracy", "validation_top5_accuracy", "validation_f1"))
+      << "each once, as the columns of a table";
+  EXPECT_THAT(error_of([] {
+                const std::vector<std::string> of_output = {"loss", "kind_accuracy"};
+                parse_keep_best("kind:max").check("keep-best", of_output);
+              }),
+              HasSubstr("got \"kind\""));
   const std::vector<std::string> others = {"score"};
   EXPECT_TRUE(MonitoredMetric{.name = "validation_top3"}.improves(2, 1));
   EXPECT_FALSE(MonitoredMetric{.name = "validation_rmse"}.improves(2, 1));
