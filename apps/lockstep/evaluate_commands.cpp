@@ -306,10 +306,12 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       ->group(kCommonOptions);
   add_one_of(*command, "--format", arguments->format, {"auto", "csv", "jsonl", "tfrecord"},
              "Format of the file: csv, jsonl, tfrecord, or auto, by its extension")
+      ->type_name("FORMAT")
       ->group("Output");
   add_one_of(*command, "--outputs", arguments->outputs, {"probabilities", "logits"},
              "Values of a classifier in CSV and TFRecord files: probabilities, or logits, the "
              "outputs of the network")
+      ->type_name("VALUES")
       ->group("Output");
   add_at_least(*command, "--top", arguments->file.top, 1,
                "Write only the K most probable classes of each record (default: all outputs)")
