@@ -172,13 +172,13 @@ Members make_on_gpus(const Members& hosts, const std::vector<Device>& gpus, Rout
 
 // What ranks exchange about a replica. A shared GPU has the same UUID, even if its index differs
 // between processes.
-struct Place {
+struct GroupPlace {
   int rank = 0;
   std::string device;  // "gpu:0"
   std::string host;
   std::string uuid;  // empty on the CPU
 
-  bool shares_gpu_with(const Place& other) const {
+  bool shares_gpu_with(const GroupPlace& other) const {
     return uuid == other.uuid && host == other.host;
   }
 };
@@ -191,12 +191,12 @@ std::string describe(const std::vector<Device>& devices, const std::vector<devic
   return text;
 }
 
-std::vector<Place> places_of(const std::vector<std::string>& texts) {
-  std::vector<Place> places;
+std::vector<GroupPlace> places_of(const std::vector<std::string>& texts) {
+  std::vector<GroupPlace> places;
   for (std::size_t rank = 0; rank < texts.size(); ++rank) {
     std::istringstream lines(texts[rank]);
     for (std::string line; std::getline(lines, line);) {
-      Place& place = places.emplace_back();
+      GroupPlace& place = places.emplace_back();
       place.rank = static_cast<int>(rank);
       std::istringstream(line) >> place.device >> place.host >> place.uuid;
     }
@@ -221,7 +221,7 @@ void check_available_on_all(MPI_Comm ranks, const std::vector<Device>& devices) 
 
 enum class Ground { cpu, gpus, shared_gpus };
 
-[[noreturn]] void refuse_accident(const Place& first, const Place& second) {
+[[noreturn]] void refuse_accident(const GroupPlace& first, const GroupPlace& second) {
   throw Error(ErrorCategory::device, kDevices,
               "expected a GPU for each rank: let --devices auto choose, give each rank its own "
               "with --devices gpu:N or CUDA_VISIBLE_DEVICES, or allow this with --share-gpus",
@@ -232,10 +232,10 @@ enum class Ground { cpu, gpus, shared_gpus };
 // The kind of devices of all replicas of the job.
 Ground find_ground(MPI_Comm ranks, const std::vector<Device>& devices, bool share_gpus) {
   check_available_on_all(ranks, devices);
-  const std::vector<Place> places =
+  const std::vector<GroupPlace> places =
       places_of(gather_texts(ranks, describe(devices, device::list_gpus())));
   const auto on_cpu = static_cast<std::size_t>(
-      std::ranges::count_if(places, [](const Place& place) { return place.uuid.empty(); }));
+      std::ranges::count_if(places, [](const GroupPlace& place) { return place.uuid.empty(); }));
   if (on_cpu == places.size()) return Ground::cpu;
   if (on_cpu > 0) refuse_mixture(fmt::format("{} of {} on the CPU", on_cpu, places.size()));
   Ground ground = Ground::gpus;

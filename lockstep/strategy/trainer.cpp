@@ -92,9 +92,10 @@ History Trainer::fit(const data::Dataset& dataset, const FitOptions& options) {
   strategy.fail_together([&] { history = loop->run(); });
   // Threads that still read ahead must finish.
   const allreduce::PhaseScope ending(&strategy.activity(0), allreduce::Phase::ending);
+  const bool has_best = loop->has_best();  // not if the metric was never finite
   loop.reset();
   const CheckpointPlan& saving = options.checkpoint;
-  if (saving.restore_best && history.end.signal == 0) {
+  if (saving.restore_best && has_best && history.end.signal == 0) {
     restore(saving.directory.native() + ":best");
     history.end.parameter_hash = parameter_hash();
   }

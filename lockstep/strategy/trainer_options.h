@@ -146,7 +146,7 @@ struct CheckpointPlan {
   /// the newest ones, until a better one is saved; it is saved also if `save_every` would not.
   std::optional<MonitoredMetric> keep_best = {};
   /// With `keep_best`: fit() ends with the parameters and moving statistics of the best checkpoint,
-  /// like Keras's restore_best_weights, unless a signal ended it.
+  /// like Keras's restore_best_weights, unless a signal ended it or there is none.
   bool restore_best = false;
   /// Whether to resume from an existing checkpoint.
   checkpoint::Resume resume = checkpoint::Resume::automatic;

@@ -18,7 +18,7 @@ namespace {
 constexpr int kTag = 0;
 constexpr std::size_t kLongestNotice =
     2000;  // short enough for an eager send, which needs no receiver
-constexpr std::size_t kLargestPiece = std::size_t{1} << 26;  // of a broadcast
+constexpr std::size_t kLargestMessage = std::size_t{1} << 26;  // of a broadcast
 
 /// The memory of an MPI collective. Collectives cannot be cancelled, so the memory is leaked unless
 /// release() is called: MPI may still write to it.
@@ -282,8 +282,8 @@ std::unique_ptr<PendingOperation> MpiGroup::gather_slices(const Values& values) 
 void MpiGroup::broadcast(std::span<std::byte> values, int root) {
   const Operation operation;
   compare(Call::broadcast(values.size(), root));
-  for (std::size_t begin = 0; begin < values.size(); begin += kLargestPiece) {
-    const auto part = values.subspan(begin, std::min(kLargestPiece, values.size() - begin));
+  for (std::size_t begin = 0; begin < values.size(); begin += kLargestMessage) {
+    const auto part = values.subspan(begin, std::min(kLargestMessage, values.size() - begin));
     Lease<Piece> piece;
     piece->bytes.assign(part.begin(), part.end());
     check(MPI_Ibcast(piece->bytes.data(), static_cast<int>(part.size()), MPI_BYTE, root, comm_,

@@ -232,6 +232,12 @@ class ModuleOperation final : public model::Operation {
             random_key(random_key(pass.seed, context_.name, static_cast<std::uint64_t>(pass.step)),
                        "part", static_cast<std::uint64_t>(pass.first_sample)));
       output_ = module_->forward(inputs_, training);
+      // They are views of memory that others read, too.
+      if (std::ranges::any_of(inputs_,
+                              [](const at::Tensor& input) { return input._version() > 0; }))
+        throw Error(ErrorCategory::input, where_,
+                    "expected a module that leaves its inputs as they are",
+                    "it changed one in place, as ReLU(inplace=True) does: begin with a clone");
       const c10::NoGradGuard no_graph;
       if (output_.numel() != static_cast<std::int64_t>(o.output.size()))
         throw Error(ErrorCategory::input, where_,

@@ -32,6 +32,8 @@ class FitLoop {
 
   /// Call it once. Throws Error of any category.
   History run();
+  /// Whether a checkpoint is the best by CheckpointPlan::keep_best. The same on all ranks.
+  bool has_best() const { return checkpoints_.best().has_value(); }
 
  private:
   void run_steps();

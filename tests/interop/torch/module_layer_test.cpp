@@ -225,6 +225,19 @@ struct DoubleImpl : torch::nn::Module {
 };
 TORCH_MODULE(Double);
 
+struct InPlaceImpl : torch::nn::Module {
+  at::Tensor forward(at::Tensor x) { return x.relu_(); }
+};
+TORCH_MODULE(InPlace);
+
+TEST(ModuleLayer, RefusesToOverwriteWhatItReads) {
+  model::Network network = network_of<InPlace>();
+  network.add(model::Dense({.units = strategy::kClasses}));
+  EXPECT_THAT(
+      error_of([&] { strategy::train(1, network, strategy::shuffled_data(), {}, {.epochs = 1}); }),
+      HasSubstr("expected a module that leaves its inputs as they are; it changed one"));
+}
+
 TEST(ModuleLayer, RefusesWhatItCannotTrain) {
   struct Refusal {
     std::function<void()> call;
