@@ -35,11 +35,11 @@ function(lockstep_installed_includes TARGET)
   target_compile_options(${TARGET} INTERFACE "$<INSTALL_INTERFACE:SHELL:-idirafter $<INSTALL_PREFIX>/${lockstep_old_includes}>")
 endfunction()
 
-# A sanitizer build compiles 16 sources of TARGET at once, which takes less than half of the time. Not the other builds: the compiler would see other
+# A sanitizer build compiles eight sources of TARGET at once, which takes half of the time. Not the other builds: the compiler would see other
 # expressions to contract, and round differently.
 function(lockstep_group_sources TARGET)
   if(LOCKSTEP_SANITIZE)
-    set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    set_target_properties(${TARGET} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
     # GCC takes a source that another one includes for a header.
     target_compile_options(${TARGET} PRIVATE $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
   endif()
