@@ -18,34 +18,34 @@ namespace {
 constexpr int kDatasetVersion = 1;
 
 nlohmann::ordered_json to_json(const std::vector<TensorSpec>& tensors) {
-  auto json = nlohmann::ordered_json::array();
+  auto object = nlohmann::ordered_json::array();
   for (const TensorSpec& tensor : tensors) {
-    json.push_back(
+    object.push_back(
         {{"name", tensor.name}, {"type", to_string(tensor.type)}, {"shape", tensor.shape}});
-    if (tensor.classes > 0) json.back()["classes"] = tensor.classes;
+    if (tensor.classes > 0) object.back()["classes"] = tensor.classes;
   }
-  return json;
+  return object;
 }
 
 nlohmann::ordered_json to_json(const PartDescription& part) {
   // Omits the required fields of a description, so that older versions also refuse it.
   if (!part.is_complete) return {{"incomplete", true}, {"files", part.files}};
-  nlohmann::ordered_json json = {{"records", part.records}};
+  nlohmann::ordered_json object = {{"records", part.records}};
   if (part.tensors.inputs.empty()) {
-    json["input_feature"] = part.input_feature;
-    json["label_feature"] = part.label_feature;
-    json["shape"] = part.shape;
-    json["classes"] = part.classes;
+    object["input_feature"] = part.input_feature;
+    object["label_feature"] = part.label_feature;
+    object["shape"] = part.shape;
+    object["classes"] = part.classes;
   } else {
-    json["inputs"] = to_json(part.tensors.inputs);
-    json["targets"] = to_json(part.tensors.targets);
-    if (part.tensors.weighted) json["weighted"] = true;
+    object["inputs"] = to_json(part.tensors.inputs);
+    object["targets"] = to_json(part.tensors.targets);
+    if (part.tensors.weighted) object["weighted"] = true;
   }
-  if (!part.class_names.empty()) json["class_names"] = part.class_names;
-  if (!part.feature_names.empty()) json["feature_names"] = part.feature_names;
-  if (!part.target_names.empty()) json["target_names"] = part.target_names;
-  json["files"] = part.files;
-  return json;
+  if (!part.class_names.empty()) object["class_names"] = part.class_names;
+  if (!part.feature_names.empty()) object["feature_names"] = part.feature_names;
+  if (!part.target_names.empty()) object["target_names"] = part.target_names;
+  object["files"] = part.files;
+  return object;
 }
 
 // nlohmann-json would convert other numbers, even those that no integer can represent.
@@ -53,16 +53,16 @@ std::int64_t integer_of(const nlohmann::json& value) {
   return value.get_ref<const nlohmann::json::number_integer_t&>();
 }
 
-std::vector<std::int64_t> extents_of(const nlohmann::json& json) {
+std::vector<std::int64_t> extents_of(const nlohmann::json& object) {
   std::vector<std::int64_t> shape;
-  for (const nlohmann::json& extent : json.at("shape").get_ref<const nlohmann::json::array_t&>())
+  for (const nlohmann::json& extent : object.at("shape").get_ref<const nlohmann::json::array_t&>())
     shape.push_back(integer_of(extent));
   return shape;
 }
 
-std::vector<TensorSpec> tensors_of(const nlohmann::json& json, const std::string& where) {
+std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const std::string& where) {
   std::vector<TensorSpec> tensors;
-  for (const nlohmann::json& tensor : json.get_ref<const nlohmann::json::array_t&>())
+  for (const nlohmann::json& tensor : object.get_ref<const nlohmann::json::array_t&>())
     tensors.push_back(
         {.name = tensor.at("name").get<std::string>(),
          .type = parse_element_type(where, tensor.at("type").get<std::string>()),
@@ -72,10 +72,11 @@ std::vector<TensorSpec> tensors_of(const nlohmann::json& json, const std::string
 }
 
 /// The described tensors, of which the first ones are in the fields for one input and one label.
-void take_tensors(const nlohmann::json& json, const std::string& where, PartDescription& part) try {
-  part.tensors = {.inputs = tensors_of(json.at("inputs"), where),
-                  .targets = tensors_of(json.at("targets"), where),
-                  .weighted = json.value("weighted", false)};
+void take_tensors(const nlohmann::json& object, const std::string& where,
+                  PartDescription& part) try {
+  part.tensors = {.inputs = tensors_of(object.at("inputs"), where),
+                  .targets = tensors_of(object.at("targets"), where),
+                  .weighted = object.value("weighted", false)};
   check_spec(part.tensors, where);
   part.input_feature = part.tensors.inputs.front().name;
   if (!part.tensors.targets.empty()) part.label_feature = part.tensors.targets.front().name;
@@ -85,26 +86,26 @@ void take_tensors(const nlohmann::json& json, const std::string& where, PartDesc
   throw Error(ErrorCategory::data, error.message());
 }
 
-PartDescription from_json(const nlohmann::json& json, const std::string& where) {
+PartDescription from_json(const nlohmann::json& object, const std::string& where) {
   PartDescription part;
-  part.is_complete = !json.value("incomplete", false);
-  json.at("files").get_to(part.files);
+  part.is_complete = !object.value("incomplete", false);
+  object.at("files").get_to(part.files);
   if (!part.is_complete) return part;
-  part.records = integer_of(json.at("records"));
-  if (json.contains("inputs")) {
-    take_tensors(json, where, part);
+  part.records = integer_of(object.at("records"));
+  if (object.contains("inputs")) {
+    take_tensors(object, where, part);
   } else {
-    json.at("input_feature").get_to(part.input_feature);
-    json.at("label_feature").get_to(part.label_feature);
-    part.shape = extents_of(json);
-    part.classes = integer_of(json.at("classes"));
+    object.at("input_feature").get_to(part.input_feature);
+    object.at("label_feature").get_to(part.label_feature);
+    part.shape = extents_of(object);
+    part.classes = integer_of(object.at("classes"));
   }
   if (part.classes < 0 || part.classes > std::numeric_limits<std::int32_t>::max())
     throw Error(ErrorCategory::data, where, "expected a number of classes from 0 to 2^31 - 1",
                 fmt::format("got {}", part.classes));
-  if (json.contains("class_names")) json.at("class_names").get_to(part.class_names);
-  if (json.contains("feature_names")) json.at("feature_names").get_to(part.feature_names);
-  if (json.contains("target_names")) json.at("target_names").get_to(part.target_names);
+  if (object.contains("class_names")) object.at("class_names").get_to(part.class_names);
+  if (object.contains("feature_names")) object.at("feature_names").get_to(part.feature_names);
+  if (object.contains("target_names")) object.at("target_names").get_to(part.target_names);
   return part;
 }
 
@@ -131,14 +132,14 @@ std::optional<DatasetDescription> read_dataset_json(const std::filesystem::path&
   if (std::error_code ignored; !std::filesystem::exists(path, ignored)) return std::nullopt;
   // One byte more than parse_json() accepts, so that it refuses a larger file.
   const std::string text = read_up_to(InputFile(path), Compression::none, JsonLimits{}.bytes + 1);
-  const nlohmann::json json = parse_json(text, ErrorCategory::data, path.string());
+  const nlohmann::json object = parse_json(text, ErrorCategory::data, path.string());
   try {
-    if (const nlohmann::json& version = json.at("lockstep_dataset"); version != kDatasetVersion)
+    if (const nlohmann::json& version = object.at("lockstep_dataset"); version != kDatasetVersion)
       throw Error(ErrorCategory::data, path.string(),
                   fmt::format("expected \"lockstep_dataset\": {}", kDatasetVersion),
                   fmt::format("it is {}", describe_json(version)));
     DatasetDescription parts;
-    for (const auto& [name, part] : json.at("parts").items())
+    for (const auto& [name, part] : object.at("parts").items())
       parts[name] = from_json(part, path.string());
     return parts;
   } catch (const nlohmann::json::exception& error) {
@@ -151,10 +152,10 @@ void write_dataset_part(const std::filesystem::path& directory, const std::strin
                         const PartDescription& description) {
   DatasetDescription parts = read_dataset_json(directory).value_or(DatasetDescription{});
   parts[part] = description;
-  nlohmann::ordered_json json = {{"lockstep_dataset", kDatasetVersion},
-                                 {"parts", nlohmann::ordered_json::object()}};
-  for (const auto& [name, each] : parts) json["parts"][name] = to_json(each);
-  write_file_atomically(directory / kDatasetJson, dump_json(json, 2) + "\n");
+  nlohmann::ordered_json object = {{"lockstep_dataset", kDatasetVersion},
+                                   {"parts", nlohmann::ordered_json::object()}};
+  for (const auto& [name, each] : parts) object["parts"][name] = to_json(each);
+  write_file_atomically(directory / kDatasetJson, dump_json(object, 2) + "\n");
 }
 
 }  // namespace lockstep::data

@@ -54,11 +54,11 @@ void log_memory(LocalReplicas& replicas) {
   const Strategy& strategy = replicas.strategy();
   const device::Device device = strategy.device(0);
   if (device.kind != device::DeviceKind::gpu || !strategy.is_chief()) return;
-  constexpr double kMebibyte = 1 << 20;
+  constexpr double kBytes = 1 << 20;
   const model::CompiledModel::Memory memory = replicas[0].model().memory();
   const std::size_t slots = replicas[0].optimizer().slot_names().size() *
                             replicas.network().trained().flat_size() * sizeof(float);
-  const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kMebibyte; };
+  const auto mebibytes = [&](std::size_t bytes) { return static_cast<double>(bytes) / kBytes; };
   strategy.session().logger()->info(
       "{} holds {:.1f} MiB: parameters {:.1f}, gradients {:.1f}, optimizer {:.1f}, activations "
       "{:.1f}",
