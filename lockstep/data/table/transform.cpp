@@ -191,7 +191,8 @@ float stored_value(const TableFeature& feature, double prepared_number) {
 
 void expand(const TableFeature& feature, std::span<const float> stored, std::span<float> features) {
   if (feature.output == CategoryOutput::multi_hot) {  // of no category, if all fields are empty
-    std::ranges::copy(stored, features.begin());
+    std::ranges::copy(stored.first(static_cast<std::size_t>(feature.stored_width())),
+                      features.begin());
     return;
   }
   const float value = stored.front();
