@@ -18,8 +18,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kAlwaysHeld = std::size_t{1} << 16;  // of a file, always in memory
-constexpr std::size_t kWriteBytes = std::size_t{1} << 20;  // written at once
+constexpr std::size_t kAlwaysInMemory = std::size_t{1} << 16;  // of a file
+constexpr std::size_t kWriteBytes = std::size_t{1} << 20;      // written at once
 
 /// A file without a name: nobody else can open or replace it, and nothing is left of it.
 FileDescriptor create_unnamed(const std::filesystem::path& directory) {
@@ -72,7 +72,7 @@ class InflatedStore::Inflation {
   bool read_beginning(std::size_t most, std::string& bytes) {
     while (bytes.size() < most) {
       const std::size_t done = bytes.size();
-      bytes.resize(std::min(most, std::max(kAlwaysHeld, 2 * done)));
+      bytes.resize(std::min(most, std::max(kAlwaysInMemory, 2 * done)));
       const std::size_t got = read(bytes.data() + done, bytes.size() - done);
       bytes.resize(done + got);
       if (got == 0) return true;
@@ -162,7 +162,7 @@ InflatedFile InflatedStore::inflate(const InputFile& file, Compression compressi
   Inflation inflation(file, compression, keep_intact_part);
   const bool may_hold = held_ < kMaxHeld && size.value_or(0) <= kMaxHeldFile;
   std::string head;
-  const bool is_all = inflation.read_beginning(may_hold ? kMaxHeldFile : kAlwaysHeld, head);
+  const bool is_all = inflation.read_beginning(may_hold ? kMaxHeldFile : kAlwaysInMemory, head);
   std::optional<InflatedFile> result;
   // Without an intact first header nothing is read from it, however much follows.
   if (!is_all && header_intact(head)) {
