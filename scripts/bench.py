@@ -14,6 +14,7 @@ import sys
 from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
 from bench_images import measure_images
 from bench_records import measure_records
+from bench_tables import measure_tables
 from bench_torch_ddp import measure_torch
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
 
@@ -127,9 +128,9 @@ def measure_primitives(options, result):
 
 PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
          "primitives": measure_primitives, "records": measure_records, "images": measure_images,
-         "allreduce": measure_allreduce, "cluster": measure_cluster, "overlap": measure_overlap,
-         "torch": measure_torch}
-OF_TORCH = {"single", "start"}
+         "tables": measure_tables, "allreduce": measure_allreduce, "cluster": measure_cluster,
+         "overlap": measure_overlap, "torch": measure_torch}
+OF_TORCH = {"single", "start", "tables"}
 OF_ROOT = {"cluster", "overlap"}
 
 
