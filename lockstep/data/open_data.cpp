@@ -86,6 +86,7 @@ Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   table.options.may_lack_labels = options.may_lack_labels;
   if (table.options.features.empty()) table.options.features = options.features;
   if (!table.options.scale && !options.scales_tables) table.options.scale = ColumnScale::none;
+  table.options.exchange = options.tfrecord.exchange;
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
   if (options.part == "test" && source->is_self_taught())
     fail_input(

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
 #include <set>
 #include <span>
 #include <utility>
@@ -94,7 +96,14 @@ void for_words(const TableFeature& feature, std::string_view field, Use use) {
 
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
     : CsvSource(file, options, nullptr) {
-  read_table();
+  const auto exchange = std::exchange(options_.exchange, {});
+  read_on_node(
+      exchange, "a table",
+      [this] {
+        read_table();
+        return data();
+      },
+      [this](const NodeData& data, SharedSegment memory) { use(data, std::move(memory)); });
 }
 
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options,
@@ -199,8 +208,49 @@ void CsvSource::read_table() {
     label_text_ = text_of_labels(lowest, highest);
   }
   table_ = std::make_shared<const TableSchema>(schema_);
+  rows_ = {values_, targets_, labels_};
   places_.clear();
   class_places_.clear();
+}
+
+NodeData CsvSource::data() const {
+  std::string bytes;
+  nlohmann::json::to_cbor({{"schema", schema_.to_json()},
+                           {"records", records_},
+                           {"targets", layout_.targets.size()},
+                           {"has_label", layout_.label.has_value()},
+                           {"label_text", label_text_},
+                           {"is_known", is_known_},
+                           {"is_self_taught", is_self_taught_}},
+                          bytes);
+  return {std::move(bytes),
+          {std::as_bytes(rows_.values), std::as_bytes(rows_.targets), std::as_bytes(rows_.labels)}};
+}
+
+void CsvSource::use(const NodeData& data, SharedSegment memory) {
+  const auto described = nlohmann::json::from_cbor(data.description);
+  schema_ = TableSchema::from_checkpoint(described.at("schema"), file_.string());
+  records_ = described.at("records");
+  layout_ = {};  // only their number matters from now on
+  layout_.targets.resize(described.at("targets"));
+  if (described.at("has_label")) layout_.label = 0;
+  label_text_ = described.at("label_text");
+  is_known_ = described.at("is_known");
+  is_self_taught_ = described.at("is_self_taught");
+  set_widths();
+  set_spec();
+  table_ = std::make_shared<const TableSchema>(schema_);
+  const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
+    const auto& bytes = data.arrays.at(number);
+    array = {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  };
+  numbers(rows_.values, 0);
+  numbers(rows_.targets, 1);
+  numbers(rows_.labels, 2);
+  values_ = {};
+  targets_ = {};
+  labels_ = {};
+  memory_ = std::move(memory);
 }
 
 void CsvSource::learn_vocabulary(CsvRows rows) {
@@ -264,6 +314,7 @@ void CsvSource::index_words() {
       places.emplace(word, static_cast<std::int32_t>(places.size()));
     return places;
   };
+  set_widths();
   requires_number_.assign(layout_.names.size(), false);
   for (const TableFeature& feature : schema_.features) {
     std::vector<std::size_t>& columns = sources_.emplace_back();
@@ -271,12 +322,17 @@ void CsvSource::index_words() {
     if (feature.has_numbers() && feature.missing.rule == MissingValues::Rule::error)
       requires_number_[columns.front()] = true;
     places_.push_back(index(feature.vocabulary));
-    stored_widths_.push_back(static_cast<std::size_t>(feature.stored_width()));
-    stride_ += stored_widths_.back();
   }
   for (const std::size_t column : layout_.targets) requires_number_[column] = true;
   if (layout_.label && !schema_.labels_are_words) requires_number_[*layout_.label] = true;
   if (schema_.labels_are_words) class_places_ = index(schema_.class_names);
+}
+
+void CsvSource::set_widths() {
+  stored_widths_.clear();
+  for (const TableFeature& feature : schema_.features)
+    stored_widths_.push_back(static_cast<std::size_t>(feature.stored_width()));
+  stride_ = std::reduce(stored_widths_.begin(), stored_widths_.end());
 }
 
 void CsvSource::set_spec() {
@@ -522,7 +578,7 @@ std::optional<std::int32_t> CsvSource::class_of(double number) const {
 
 void CsvSource::read(std::int64_t record_id, Sample& sample) const {
   const auto record = static_cast<std::size_t>(record_id);
-  std::span<const float> stored = std::span(values_).subspan(record * stride_, stride_);
+  std::span<const float> stored = rows_.values.subspan(record * stride_, stride_);
   std::span<float> rest = sample.features();
   std::size_t index = rest.empty() ? 0 : 1;  // of the input
   if (is_stored_as_read_) std::ranges::copy(stored, rest.begin());
@@ -536,8 +592,9 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
     rest = rest.subspan(static_cast<std::size_t>(feature.width()));
   }
   const std::size_t targets = layout_.targets.size();
-  for (std::size_t i = 0; i < targets; ++i) sample.values()[i] = targets_[record * targets + i];
-  if (layout_.label) sample.label() = labels_[record];
+  for (std::size_t i = 0; i < targets; ++i)
+    sample.values()[i] = rows_.targets[record * targets + i];
+  if (layout_.label) sample.label() = rows_.labels[record];
 }
 
 }  // namespace lockstep::data

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -15,17 +16,20 @@
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/csv_layout.h"
 #include "lockstep/data/source/file_options.h"
+#include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
 
-/// A comma-separated file (RFC 4180; or with another separator), kept in memory. By default, the
+/// A comma-separated file (RFC 4180; or with another separator), kept in memory, once per node if
+/// ranks open it together (CsvOptions::exchange). By default, the
 /// last column is the label and the others are features, [F]. Labels are class numbers from 0, or
 /// words, which are numbered in alphabetical order regardless of row order. A categorical column is
 /// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
 /// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
-/// names of their columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
+/// names of their columns. All this is the table's schema, which another table is read with
+/// (CsvOptions::schema).
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
@@ -73,6 +77,8 @@ class CsvSource final : public RecordSource {
 
   CsvSource(const std::filesystem::path& file, const CsvOptions& options, const Report* report);
   void read_table();
+  NodeData data() const;
+  void use(const NodeData& data, SharedSegment memory);
   /// Calls use(). With a report, its Error is reported instead of thrown.
   template <typename Use>
   void attempt(Use use) const;
@@ -82,6 +88,7 @@ class CsvSource final : public RecordSource {
   void describe_columns();
   void learn_vocabulary(CsvRows rows);
   void index_words();
+  void set_widths();
   void set_spec();
   void add_rows(CsvRows rows);
   void add_row(const CsvRows& rows);
@@ -112,10 +119,17 @@ class CsvSource final : public RecordSource {
   bool is_stored_as_read_ = false;                 // no feature needs expand()
   std::int64_t records_ = 0;
   std::size_t stride_ = 0;
-  std::vector<double> raw_;    // [rows, stride], before they are stored
-  std::vector<float> values_;  // [N, stride]
+  std::vector<double> raw_;  // [rows, stride], before they are stored
+  // What this process has read of the file, and all rows: here, or in the memory of the node.
+  std::vector<float> values_;
   std::vector<float> targets_;
   std::vector<std::int32_t> labels_;
+  struct Rows {
+    std::span<const float> values;   // [N, stride]
+    std::span<const float> targets;  // [N, targets]
+    std::span<const std::int32_t> labels;
+  } rows_;
+  SharedSegment memory_;
   // While the table is read: the numbers of words, by feature, and of classes.
   using Places = std::unordered_map<std::string_view, std::int32_t>;
   std::vector<Places> places_;
