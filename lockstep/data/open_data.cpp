@@ -122,8 +122,9 @@ Paths image_folder_files(const std::string& directory, const DataSpecOptions& /*
 Dataset open_idx(const std::string& text, const DataSpecOptions& options) {
   const auto [directory, part] = split_part(text, options.part);
   if (options.may_lack_labels)
-    return Dataset::from_source(std::make_shared<IdxSource>(find_idx_images(directory, part)));
-  return Dataset::from_idx(directory, part);
+    return Dataset::from_source(
+        std::make_shared<IdxSource>(find_idx_images(directory, part), options.tfrecord.exchange));
+  return Dataset::from_idx(directory, part, options.tfrecord.exchange);
 }
 
 Paths files_of_part(const std::filesystem::path& directory, const std::string& part) {
@@ -165,8 +166,9 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
 
 Dataset open_fashion_mnist(const std::string& text, const DataSpecOptions& options) {
   const std::string part = fashion_mnist_part(text, options);
-  return Dataset::from_source(std::make_shared<IdxSource>(
-      find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
+  return Dataset::from_source(std::make_shared<IdxSource>(find_fashion_mnist(part, options), part,
+                                                          fmt::format("{} {}", kFashionMnist, part),
+                                                          options.tfrecord.exchange));
 }
 
 Paths fashion_mnist_files(const std::string& text, const DataSpecOptions& options) {
