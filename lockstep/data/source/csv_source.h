@@ -22,9 +22,10 @@
 namespace lockstep::data {
 
 /// A comma-separated file (RFC 4180; or with another separator), kept in memory, once per node if
-/// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the others are features, [F]. Labels are class numbers from 0, or
-/// words, which are numbered in alphabetical order regardless of row order. A categorical column is
-/// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
+/// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the
+/// others are features, [F]. Labels are class numbers from 0, or words, which are numbered in
+/// alphabetical order regardless of row order. A categorical column is one-hot encoded: one feature
+/// per value, in the same order. Numbers are standardized by the mean
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
 /// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
 /// names of their columns. All this is the table's schema, which another table is read with
