@@ -12,6 +12,7 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/table/transform.h"
@@ -180,6 +181,7 @@ void CsvSource::read_table() {
     is_self_taught_ = is_self_taught_ || schema_.labels_are_words;
   }
   index_words();
+  check_size(text);
   if (!is_known_)
     raw_.reserve(std::min(text.size(), stride_ * (1 + std::ranges::count(text, '\n'))));
   add_rows(rows);
@@ -277,6 +279,26 @@ void CsvSource::index_words() {
   for (const std::size_t column : layout_.targets) requires_number_[column] = true;
   if (layout_.label && !schema_.labels_are_words) requires_number_[*layout_.label] = true;
   if (schema_.labels_are_words) class_places_ = index(schema_.class_names);
+}
+
+void CsvSource::check_size(std::string_view text) const {
+  std::int64_t width = 0;
+  for (const TableFeature& feature : schema_.features) width += feature.width();
+  if (width > TableSchema::kMaxFeatures)
+    throw Error(ErrorCategory::data, file_.string(),
+                fmt::format("expected at most {} features", TableSchema::kMaxFeatures),
+                fmt::format("got {}", width));
+  if (report_ != nullptr) return;  // rows are not kept
+  const auto rows = 1 + std::ranges::count(text, '\n');
+  const std::size_t bytes = sizeof(float) + (is_known_ ? 0 : sizeof(double));
+  const double needed = static_cast<double>(rows) * static_cast<double>(stride_ * bytes);
+  const auto available = static_cast<double>(available_host_memory());
+  if (needed > available)
+    throw Error(ErrorCategory::data, file_.string(),
+                fmt::format("expected {:.1f} GiB of free memory for {} rows of {} numbers (a "
+                            "multi-hot column stores one per category)",
+                            needed / 0x1p30, rows, stride_),
+                fmt::format("{:.1f} GiB are available", available / 0x1p30));
 }
 
 void CsvSource::set_spec() {
@@ -428,8 +450,7 @@ double CsvSource::number(const CsvRows& rows, std::size_t column, const TableFea
   const bool is_date = feature.date != DatePart::none;
   std::optional<double> given =
       is_date ? date_number(field, feature.date) : csv_number<double>(field);
-  constexpr double kTooLarge = 0x1.ffffffp127;  // rounds to an infinite float
-  if (!given || !(std::abs(*given) < kTooLarge)) {
+  if (!given || !fits_float(*given)) {
     if (is_missing(field)) {
       if (feature.missing.rule == Rule::error) {
         fail_missing(rows, column, is_date ? "expected a date" : "expected a number");

@@ -25,7 +25,8 @@ namespace lockstep::data {
 /// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
 /// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
-/// names of their columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
+/// names of their columns. All this is the table's schema, which another table is read with
+/// (CsvOptions::schema).
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
@@ -82,6 +83,8 @@ class CsvSource final : public RecordSource {
   void describe_columns();
   void learn_vocabulary(CsvRows rows);
   void index_words();
+  /// Throws Error (data) for too many features, and for rows that do not fit into the memory.
+  void check_size(std::string_view text) const;
   void set_spec();
   void add_rows(CsvRows rows);
   void add_row(const CsvRows& rows);

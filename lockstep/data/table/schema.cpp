@@ -49,10 +49,10 @@ constexpr auto kOutputs = enum_names<CategoryOutput>({{CategoryOutput::one_hot, 
       fmt::format("expected \"{}\" to be {}, got {}", key, expected, describe_json(value)));
 }
 
-double number_of(const json& value, const char* key) {
+double number_of(const json& value, const char* key, double unit = 1) {
   if (!value.is_number()) refuse_member(key, "a number", value);
   const double number = value.get<double>();
-  if (!std::isfinite(number)) refuse_member(key, "a finite number", value);
+  if (!fits_float(number / unit)) refuse_member(key, "a number that fits a float", value);
   return number;
 }
 
@@ -205,8 +205,9 @@ TableFeature feature_from(const json& object) {
   const bool has_fill = with("fill", [&](auto& v, auto k) { feature.fill = number_of(v, k); });
   const bool has_offset =
       with("offset", [&](auto& v, auto k) { feature.offset = number_of(v, k); });
-  const bool has_divisor =
-      with("divisor", [&](auto& v, auto k) { feature.divisor = number_of(v, k); });
+  const bool has_divisor = with("divisor", [&](auto& v, auto k) {
+    feature.divisor = number_of(v, k, 2);
+  });  // up to max - min
   if (has_offset != has_divisor)
     throw std::invalid_argument("expected both \"offset\" and \"divisor\"");
   const bool is_numeric = feature.kind == Kind::numeric;
@@ -298,8 +299,8 @@ TableSchema schema_from(const json& object) {
         schema.features.push_back(feature_from(v[i]));
         width += schema.features.back().width();
         if (width > TableSchema::kMaxFeatures)
-          throw std::invalid_argument(
-              fmt::format("expected at most {} features", TableSchema::kMaxFeatures));
+          throw std::invalid_argument(fmt::format("expected at most {} features, got {}",
+                                                  TableSchema::kMaxFeatures, width));
       } catch (const std::invalid_argument& reason) {
         throw std::invalid_argument(fmt::format("feature {}: {}", i + 1, reason.what()));
       }
@@ -337,8 +338,10 @@ MissingValues MissingValues::parse(std::string_view text) {
   if (text == "mean") return {Rule::mean, 0};
   if (text == "indicator") return {Rule::indicator, 0};
   const auto number = parse_number<double>(text);
-  if (!number || !std::isfinite(*number))
-    throw Error(ErrorCategory::input, "missing", "expected error, mean, indicator or a number",
+  if (!number || !fits_float(*number))
+    throw Error(ErrorCategory::input, "missing",
+                number ? "expected a number that fits a float"
+                       : "expected error, mean, indicator or a number",
                 fmt::format("got \"{}\"", text));
   return {Rule::value, *number};
 }

@@ -1,6 +1,7 @@
 // What the columns of a table mean, and the statistics and values learned from a training table.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -14,6 +15,9 @@ namespace lockstep::data {
 /// statistics are those of the training table.
 enum class ColumnScale { none, standard, minmax };
 ColumnScale parse_scale(std::string_view name);  ///< throws Error (input)
+
+/// Whether the number is not infinite as a float.
+inline bool fits_float(double number) { return std::abs(number) < 0x1.ffffffp127; }
 
 /// What a missing number means.
 struct MissingValues {

@@ -558,6 +558,8 @@ TEST(CsvOptions, AreReadFromText) {
             "standard?)");
   EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=median", "here"); }),
             "[here] expected error, mean, indicator or a number as missing=, got \"median\"");
+  EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=1e300", "here"); }),
+            "[here] expected a number that fits a float as missing=, got \"1e300\"");
 }
 
 }  // namespace
