@@ -164,6 +164,15 @@ INSTANTIATE_TEST_SUITE_P(
                 2, "command line] expected --global-batch to be at least 1, got 0"},
         Refusal{"weight_decay_below_0", kTrain + "--weight-decay -0.5", 2,
                 "command line] expected --weight-decay to be at least 0, got -0.5"},
+        Refusal{"rate_below_0", kTrain + "--lr -1", 2,
+                "command line] expected --learning-rate to be at least 0, got -1"},
+        Refusal{"infinite_rate", kTrain + "--lr inf", 2,
+                "command line] expected --learning-rate to be at least 0, got inf"},
+        Refusal{"warm_up_below_0", kTrain + "--warmup-steps -1", 2,
+                "command line] expected --warmup-steps to be at least 0, got -1"},
+        Refusal{"profile_to_standard_output", kTrain + "--profile -", 2,
+                "command line] expected --profile FILE, such as /dev/stderr for the screen, got "
+                "\"-\""},
         Refusal{"size_of_images", kTrain + "--images 32x32", 2,
                 "images] expected none, cifar10, imagenet, imagenet:SIZE, or steps such as "
                 "random-crop=160,flip,normalize=imagenet, got \"32x32\""},
