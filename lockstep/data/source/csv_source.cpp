@@ -128,6 +128,9 @@ std::optional<TableSchema> CsvSource::trained_schema() {
     CsvOptions same = options_;
     same.like.clear();
     same.schema = nullptr;
+    same.separator =
+        separator_of(read_up_to(InputFile(options_.like), Compression::none, std::size_t{1} << 16),
+                     same.separator);
     origin_ = options_.like.string();
     return CsvSource(options_.like, same).schema_;
   }

@@ -15,6 +15,7 @@
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/csv_layout.h"
 #include "lockstep/data/source/file_options.h"
+#include "lockstep/data/table/csv_rows.h"
 #include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
@@ -25,8 +26,7 @@ namespace lockstep::data {
 /// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
 /// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
-/// names of their columns. All this is the table's schema, which another table is read with
-/// (CsvOptions::schema).
+/// names of their columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the

@@ -75,7 +75,7 @@ struct CsvOptions {
   std::vector<std::string> categorical = {};
   bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
   /// The training table that defines values and classes; empty: this table itself. It is read with
-  /// the same options.
+  /// the same options, but with the separator of its first line.
   std::filesystem::path like = {};
   /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
   std::optional<ColumnScale> scale = {};
