@@ -87,7 +87,8 @@ struct CsvOptions {
   /// the columns mean, so that of the options above only header, separator, label and targets are
   /// used. Columns are found by their names, in any order.
   std::shared_ptr<const TableSchema> schema = {};
-  /// With a schema or `like`: whether the table may lack the label or targets; they are then 0.
+  /// With a schema or `like`: whether the table may lack the label or targets; the samples then
+  /// have none.
   bool may_lack_labels = false;
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
