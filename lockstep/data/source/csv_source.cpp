@@ -30,14 +30,6 @@ CsvRows records_of(std::string_view text, const std::string& file, const CsvLayo
   return rows;
 }
 
-void check_columns(const CsvRows& rows, std::size_t columns) {
-  const std::size_t given = rows.fields().size();
-  if (given != columns)
-    rows.fail(std::min(given, columns) - 1,
-              fmt::format("expected {} columns, as in the first row", columns),
-              fmt::format("there are {}", given));
-}
-
 std::vector<std::string> sorted(const Words& words) { return {words.begin(), words.end()}; }
 
 /// The first few, for messages.
@@ -45,28 +37,6 @@ std::string listed(const std::vector<std::string>& words) {
   constexpr std::size_t kShown = 10;
   const auto shown = std::span(words).first(std::min(words.size(), kShown));
   return fmt::format("{}{}", fmt::join(shown, ", "), words.size() > kShown ? "..." : "");
-}
-
-/// Whether the field begins as a date: 2026-11-24, 24.11.2026, 11/24/2026 10:30.
-bool is_date(std::string_view field) {
-  for (const char separator : {'-', '.', '/'}) {
-    std::string_view rest = field;
-    int numbers = 0;
-    for (; numbers < 3; ++numbers) {
-      if (numbers > 0 && !rest.starts_with(separator)) break;
-      if (numbers > 0) rest.remove_prefix(1);
-      const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
-      if (digits == 0 || digits > 4) break;
-      rest.remove_prefix(digits);
-    }
-    if (numbers == 3 && (rest.empty() || rest.front() == ' ' || rest.front() == 'T')) return true;
-  }
-  return false;
-}
-
-bool is_word(std::string_view field) {
-  return !csv_number<double>(field) && !is_missing(field) && !has_decimal_comma(field) &&
-         !is_date(field);
 }
 
 /// Calls use(fields) for this row and those after it.
@@ -227,7 +197,7 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
   };
   while ((labels_are_words || !learners.empty()) && next()) {
     if (report_ != nullptr && rows.fields().size() != layout_.names.size()) continue;
-    check_columns(rows, layout_.names.size());
+    rows.require_fields(layout_.names.size());
     const auto add = [&](Words& set, std::size_t column, std::string_view word) {
       if (!set.contains(word)) set.emplace(word);
       if (set.size() <= kMaxValues) return;
@@ -363,7 +333,7 @@ void CsvSource::add_rows(CsvRows rows) {
 void CsvSource::add_row(const CsvRows& rows) {
   ++records_;
   if (rows.fields().size() != layout_.names.size())
-    return attempt([&] { check_columns(rows, layout_.names.size()); });
+    return attempt([&] { rows.require_fields(layout_.names.size()); });
   for (std::size_t i = 0; i < schema_.features.size(); ++i) attempt([&] { add_feature(rows, i); });
   static const TableFeature kTarget;
   for (const std::size_t column : layout_.targets)

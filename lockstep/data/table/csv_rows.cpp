@@ -51,6 +51,13 @@ void CsvRows::fail(std::size_t column, std::string_view expected, std::string_vi
               expected, actual);
 }
 
+void CsvRows::require_fields(std::size_t count) const {
+  if (fields_.size() != count)
+    fail(std::min(fields_.size(), count) - 1,
+         fmt::format("expected {} columns, as in the first row", count),
+         fmt::format("there are {}", fields_.size()));
+}
+
 void CsvRows::skip_blanks() {
   if (!rest_.empty() && rest_.front() > ' ') return;
   rest_.remove_prefix(std::min(rest_.find_first_not_of(blank_), rest_.size()));
@@ -203,6 +210,27 @@ bool has_decimal_comma(std::string_view field) {
   std::string text(field);
   std::ranges::replace(text, ',', '.');
   return text != field && csv_number<double>(text).has_value();
+}
+
+bool is_date(std::string_view field) {
+  for (const char separator : {'-', '.', '/'}) {
+    std::string_view rest = field;
+    int numbers = 0;
+    for (; numbers < 3; ++numbers) {
+      if (numbers > 0 && !rest.starts_with(separator)) break;
+      if (numbers > 0) rest.remove_prefix(1);
+      const std::size_t digits = std::min(rest.find_first_not_of("0123456789"), rest.size());
+      if (digits == 0 || digits > 4) break;
+      rest.remove_prefix(digits);
+    }
+    if (numbers == 3 && (rest.empty() || rest.front() == ' ' || rest.front() == 'T')) return true;
+  }
+  return false;
+}
+
+bool is_word(std::string_view field) {
+  return !csv_number<double>(field) && !is_missing(field) && !has_decimal_comma(field) &&
+         !is_date(field);
 }
 
 }  // namespace lockstep::data

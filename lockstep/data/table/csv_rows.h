@@ -47,6 +47,8 @@ class CsvRows {
   /// Throws the Error (data) about a field of this row; `column` is from 0.
   [[noreturn]] void fail(std::size_t column, std::string_view expected,
                          std::string_view actual) const;
+  /// Throws Error (data) unless the row has `count` fields.
+  void require_fields(std::size_t count) const;
 
  private:
   /// The end of the row; null if it is not one of plain numbers.
@@ -77,5 +79,9 @@ bool is_missing(std::string_view field);
 
 /// Whether the field is a number if its comma is a point.
 bool has_decimal_comma(std::string_view field);
+/// Whether the field begins as a date: 2026-11-24, 24.11.2026, 11/24/2026 10:30.
+bool is_date(std::string_view field);
+/// Whether the field is none of these, and no number.
+bool is_word(std::string_view field);
 
 }  // namespace lockstep::data
