@@ -75,7 +75,7 @@ struct CsvOptions {
   std::vector<std::string> categorical = {};
   bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
   /// The training table that defines values and classes; empty: this table itself. It is read with
-  /// the same options.
+  /// the same options, but with the separator of its first line.
   std::filesystem::path like = {};
   /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
   std::optional<ColumnScale> scale = {};
@@ -87,7 +87,8 @@ struct CsvOptions {
   /// the columns mean, so that of the options above only header, separator, label and targets are
   /// used. Columns are found by their names, in any order.
   std::shared_ptr<const TableSchema> schema = {};
-  /// With a schema or `like`: whether the table may lack the label or targets; they are then 0.
+  /// With a schema or `like`: whether the table may lack the label or targets; the samples then
+  /// have none.
   bool may_lack_labels = false;
   IndexExchange exchange = {};  ///< the ranks that open the table together
 
