@@ -254,26 +254,6 @@ void CsvSource::index_words() {
   if (schema_.labels_are_words) class_places_ = index(schema_.class_names);
 }
 
-void CsvSource::check_size(std::string_view text) const {
-  std::int64_t width = 0;
-  for (const TableFeature& feature : schema_.features) width += feature.width();
-  if (width > TableSchema::kMaxFeatures)
-    throw Error(ErrorCategory::data, file_.string(),
-                fmt::format("expected at most {} features", TableSchema::kMaxFeatures),
-                fmt::format("got {}", width));
-  if (report_ != nullptr) return;  // rows are not kept
-  const auto rows = 1 + std::ranges::count(text, '\n');
-  const std::size_t bytes = sizeof(float) + (is_known_ ? 0 : sizeof(double));
-  const double needed = static_cast<double>(rows) * static_cast<double>(stride_ * bytes);
-  const auto available = static_cast<double>(available_host_memory());
-  if (needed > available)
-    throw Error(ErrorCategory::data, file_.string(),
-                fmt::format("expected {:.1f} GiB of free memory for {} rows of {} numbers (a "
-                            "multi-hot column stores one per category)",
-                            needed / 0x1p30, rows, stride_),
-                fmt::format("{:.1f} GiB are available", available / 0x1p30));
-}
-
 void CsvSource::set_spec() {
   std::int64_t width = 0;
   is_stored_as_read_ = true;
@@ -305,6 +285,26 @@ std::vector<std::string> CsvSource::feature_names() const {
     names.insert(names.end(), more.begin(), more.end());
   }
   return names;
+}
+
+void CsvSource::check_size(std::string_view text) const {
+  std::int64_t width = 0;
+  for (const TableFeature& feature : schema_.features) width += feature.width();
+  if (width > TableSchema::kMaxFeatures)
+    throw Error(ErrorCategory::data, file_.string(),
+                fmt::format("expected at most {} features", TableSchema::kMaxFeatures),
+                fmt::format("got {}", width));
+  if (report_ != nullptr) return;  // rows are not kept
+  const auto rows = 1 + std::ranges::count(text, '\n');
+  const std::size_t bytes = sizeof(float) + (is_known_ ? 0 : sizeof(double));
+  const double needed = static_cast<double>(rows) * static_cast<double>(stride_ * bytes);
+  const auto available = static_cast<double>(available_host_memory());
+  if (needed > available)
+    throw Error(ErrorCategory::data, file_.string(),
+                fmt::format("expected {:.1f} GiB of free memory for {} rows of {} numbers (a "
+                            "multi-hot column stores one per category)",
+                            needed / 0x1p30, rows, stride_),
+                fmt::format("{:.1f} GiB are available", available / 0x1p30));
 }
 
 void CsvSource::add_rows(CsvRows rows) {

@@ -83,10 +83,10 @@ class CsvSource final : public RecordSource {
   void describe_columns();
   void learn_vocabulary(CsvRows rows);
   void index_words();
-  /// Throws Error (data) for too many features, and for rows that do not fit into the memory.
-  void check_size(std::string_view text) const;
   void set_spec();
   void add_rows(CsvRows rows);
+  /// Throws Error (data) for too many features, and for rows that do not fit into the memory.
+  void check_size(std::string_view text) const;
   void add_row(const CsvRows& rows);
   void add_feature(const CsvRows& rows, std::size_t index);
   void store_rows();
