@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <initializer_list>
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -103,20 +102,20 @@ using Keys = std::vector<std::string_view>;
 
 /// The keys that features of this kind may have.
 Keys keys_of(Kind kind) {
-  Keys keys = {"kind"};
-  const auto add = [&](std::initializer_list<std::string_view> more) {
-    keys.insert(keys.end(), more);
-  };
-  add({kind == Kind::crossed ? "columns" : "column"});
-  if (kind == Kind::numeric || kind == Kind::bucketized) add({"date", "missing", "clip", "log"});
-  if (kind == Kind::numeric) add({"scale", "offset", "divisor", "fill"});
-  if (kind == Kind::bucketized) add({"boundaries"});
-  if (kind == Kind::numeric || kind == Kind::bucketized) add({"indicator"});
-  if (kind == Kind::categorical) add({"vocabulary", "unknown"});
-  if (kind == Kind::hashed || kind == Kind::crossed) add({"buckets"});
-  if (!(kind == Kind::numeric || kind == Kind::bucketized)) add({"output"});
-  if (kind == Kind::categorical || kind == Kind::hashed) add({"separator"});
-  return keys;
+  switch (kind) {
+    case Kind::numeric:
+      return {"kind",  "column", "date",    "missing", "clip",     "log",
+              "scale", "offset", "divisor", "fill",    "indicator"};
+    case Kind::bucketized:
+      return {"kind", "column", "date", "missing", "clip", "log", "boundaries", "indicator"};
+    case Kind::categorical:
+      return {"kind", "column", "vocabulary", "unknown", "output", "separator"};
+    case Kind::hashed:
+      return {"kind", "column", "buckets", "output", "separator"};
+    case Kind::crossed:
+      return {"kind", "columns", "buckets", "output"};
+  }
+  return {};
 }
 
 void check_keys(const json& object, const Keys& keys, std::string_view what) {
