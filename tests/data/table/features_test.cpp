@@ -227,13 +227,13 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
 }
 
 TEST_F(FeaturesTest, RefuseMoreThanTheMemoryHolds) {
-  std::string text = "tags,k\n";
-  for (int row = 0; row < 1'000'000; ++row) text += "a,0\n";
-  write_bytes(file_, R"({"features": [
-      {"column": "tags", "kind": "hashed", "buckets": 1000000, "output": "multi-hot"}]})");
+  std::string text = "x,k\n";
+  for (int row = 0; row < 1'000'000; ++row) text += "1,0\n";
+  std::string features = R"({"column": "x"})";
+  for (int i = 1; i < 20'000; ++i) features += R"(, {"column": "x"})";
+  write_bytes(file_, "{\"features\": [" + features + "]}");
   EXPECT_THAT(data_error_of([&] { open(text, {.features = file_}); }),
-              HasSubstr("] expected 11175.9 GiB of free memory for 1000002 rows of 1000000 numbers "
-                        "(a multi-hot column stores one per category); "));
+              HasSubstr("] expected 223.5 GiB of free memory for 1000002 rows of 20000 numbers; "));
 }
 
 TEST_F(FeaturesTest, OfOpenDataAreInTheTextOrTheOptions) {
