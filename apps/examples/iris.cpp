@@ -4,8 +4,8 @@
 //
 //     example_iris TRAIN.csv TEST.csv [EPOCHS]
 //
-// The species is the last column: its name, or a number from 0. Debian's package python3-sklearn
-// has such a table.
+// The species is the last column: its name, or a number from 0. The folder iris has Fisher's
+// table (The use of multiple measurements in taxonomic problems, 1936).
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -296,7 +296,7 @@ void require_features_used(const std::string& spec, const data::TFRecordOptions&
                            const data::Dataset& dataset) {
   if (options.input_feature.empty() && options.label_feature.empty()) return;
   if (dynamic_cast<const data::TFRecordSource*>(&dataset.source()) != nullptr) return;
-  throw Error(ErrorCategory::input, "--data " + spec,
+  throw Error(ErrorCategory::input, spec,
               "expected TFRecord files with --input-feature or --label-feature (the columns of a "
               "table are selected in its name: csv:FILE?label=NAME&columns=NAMES)",
               "got " + dataset.description());
@@ -306,7 +306,7 @@ void require_features_used(const std::string& spec, const data::TFRecordOptions&
 void require_table(const std::string& spec, const data::DataSpecOptions& options,
                    const data::Dataset& dataset) {
   if (options.features.empty() || dataset.source().table()) return;
-  throw Error(ErrorCategory::input, "--data " + spec, "expected a table, csv:FILE, with --features",
+  throw Error(ErrorCategory::input, spec, "expected a table, csv:FILE, with --features",
               "got " + dataset.description());
 }
 

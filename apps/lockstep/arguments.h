@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -61,15 +62,17 @@ CLI::Option* add_at_least(CLI::App& command, const std::string& name, T& value,
   return add_assigned<T>(command, name, assign, help);
 }
 
-/// Declares an option with a number from `least` to `most`, like add_at_least(). `value` is a T or
-/// an optional T.
+/// Declares an option with a number from `least` to `most`, like add_at_least(); without `most`,
+/// any finite one from `least`. `value` is a T or an optional T.
 template <typename T, typename Value>
-CLI::Option* add_between(CLI::App& command, const std::string& name, Value& value, T least, T most,
-                         const std::string& help) {
-  const auto assign = [&value, name, least, most](const T& given) {
-    if (!(given >= least && given <= most))
+CLI::Option* add_between(CLI::App& command, const std::string& name, Value& value, T least,
+                         std::type_identity_t<std::optional<T>> most, const std::string& help) {
+  const auto assign = [&value, first = name.substr(0, name.find(',')), least,
+                       most](const T& given) {
+    if (!(given >= least && given <= most.value_or(std::numeric_limits<T>::max())))
       throw Error(ErrorCategory::input, "command line",
-                  fmt::format("expected {} to be from {} to {}", name, least, most),
+                  fmt::format("expected {} to be {} {}{}", first, most ? "from" : "at least", least,
+                              most ? fmt::format(" to {}", *most) : ""),
                   fmt::format("got {}", given));
     value = given;
   };

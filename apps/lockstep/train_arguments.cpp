@@ -346,10 +346,9 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
   auto& given = optimizer.hyperparameters;
   add_parsed(command, "--optimizer", optimizer.kind, parse_optimizer, "adam",
              "Optimizer: " + list_optimizers(model::all_optimizers(), " or "));
-  command
-      .add_option("--learning-rate,--lr", a.trainer.schedule.peak,
-                  "Peak learning rate, before --lr-scaling")
-      ->capture_default_str()
+  add_between(command, "--learning-rate,--lr", a.trainer.schedule.peak, 0.0F, {},
+              "Peak learning rate, before --lr-scaling")
+      ->default_str(fmt::format("{}", a.trainer.schedule.peak))
       ->group(kCommonOptions);
   add_between(command, "--momentum", given["momentum"], 0.0F, 1.0F,
               "Momentum of " + list_defaults("momentum"));
@@ -377,13 +376,8 @@ void add_optimizer_options(CLI::App& command, TrainArguments& a) {
                      "Update size of a layer as a fraction of its weight norm at learning rate 1, "
                      "for " +
                          list_defaults("trust_coefficient"));
-  command.add_option_function<float>(
-      "--weight-decay",
-      [&decay = given["weight_decay"]](float value) {
-        if (!(value >= 0))
-          refuse("expected --weight-decay to be at least 0", fmt::format("got {}", value));
-        decay = value;
-      },
+  add_between(
+      command, "--weight-decay", given["weight_decay"], 0.0F, {},
       "Weight decay of all parameters except biases and normalization, decoupled for adamw and "
       "lamb, L2 for the others: " +
           list_defaults("weight_decay"));
@@ -412,11 +406,10 @@ void add_schedule_options(CLI::App& command, TrainArguments& a) {
   add_parsed(command, "--lr-schedule", schedule.kind, model::parse_schedule, "constant",
              "Learning-rate schedule: constant, cosine, step, linear, polynomial, exponential, "
              "inverse-sqrt or one-cycle");
-  command
-      .add_option("--warmup-steps", schedule.warmup_steps,
-                  "Number of steps over which the learning rate rises to its peak; for "
-                  "--lr-schedule one-cycle, 0 means 30 % of the steps")
-      ->capture_default_str();
+  add_at_least(command, "--warmup-steps", schedule.warmup_steps, 0,
+               "Number of steps over which the learning rate rises to its peak; for "
+               "--lr-schedule one-cycle, 0 means 30 % of the steps")
+      ->default_str("0");
   command
       .add_option(
           "--lr-final", schedule.final_fraction,
@@ -594,6 +587,8 @@ void complete(TrainArguments& a) {
   check_checkpoint_options(a.fit.checkpoint);
   set_label_smoothing(a.trainer.loss, a.label_smoothing);
   a.trainer.class_weights = class_weights_of(a.class_weights);
+  if (a.fit.profile == "-")
+    refuse("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");
   if (a.fit.validate_every > 0 && a.validation_data.empty())
     refuse("expected --validation-data with --validate-every", "it was not given");
   if (const char* const option = a.pretrained.reset_head     ? "--reset-head"

@@ -9,7 +9,6 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -113,16 +112,8 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   same.open.table = training.source().table();
   same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
-  try {
-    return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
-        .batch(arguments.data.global_batch);
-  } catch (const Error& error) {
-    constexpr std::string_view kOption = "--data ";  // in the errors of every data set
-    ErrorMessage message = error.message();
-    if (message.where.starts_with(kOption))
-      message.where.replace(0, kOption.size(), "--validation-data ");
-    throw Error(error.category(), message);
-  }
+  return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
+      .batch(arguments.data.global_batch);
 }
 
 /// The route of the run that this one resumes.

@@ -200,7 +200,14 @@ void CheckpointDirectory::prepare_chief() {
     throw Error(ErrorCategory::checkpoint, directory.string(),
                 "expected a directory for checkpoints", "it is a checkpoint itself");
   make_directories(directory);
-  lock_ = std::make_unique<DirectoryLock>(directory, options_.lock_patience);
+  const auto start = std::chrono::steady_clock::now();
+  bool is_told = false;
+  lock_ = std::make_unique<DirectoryLock>(
+      directory, options_.lock_patience, [&](const std::string& holder) {
+        if (is_told || std::chrono::steady_clock::now() - start < options_.lock_silence) return;
+        is_told = true;
+        log_->info("{}: waiting for {}, which writes there", directory.string(), holder);
+      });
   if (lock_->is_lease())
     log_->warn(
         "{}: its file system does not support locks ({}); using a lease to keep other runs out",

@@ -40,6 +40,8 @@ struct CheckpointOptions {
   std::chrono::milliseconds lock_patience{10'000};
   /// How replicas are compared at each save.
   VerifyCheckpoint verify = VerifyCheckpoint::automatic;
+  /// After how long prepare() logs that it waits.
+  std::chrono::milliseconds lock_silence{1'000};
 };
 
 /// Options of one save.

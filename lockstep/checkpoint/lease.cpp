@@ -142,7 +142,7 @@ class DirectoryLease::Renewal {
 };
 
 DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
-                               const LeaseTimes& times)
+                               const LeaseTimes& times, const WaitReport& waits)
     : path_(directory / kLeaseName),
       text_(fmt::format("{} {} {} {}", ::getpid(), host_name(),
                         process_namespace().empty() ? "?" : process_namespace(),
@@ -161,6 +161,7 @@ DirectoryLease::DirectoryLease(const fs::path& directory, milliseconds patience,
       continue;
     }
     if (!first || first->text != seen->text) first = seen;
+    if (waits) waits(fmt::format("process {} on {}", seen->process(), seen->field(1)));
     const bool lives = seen->is_of_visible_process() || seen->renewed != first->renewed;
     if (lives && Clock::now() >= deadline)
       throw Error(

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,16 +16,19 @@ struct LeaseTimes {
       60'000};  ///< time without renewal after which another run may take over the lease
 };
 
+/// Called with who holds a directory, "process 7 on host", each time that it is found in use.
+using WaitReport = std::function<void(const std::string& holder)>;
+
 /// The file DIR/.lease names its holder (host, boot, PID namespace, process). A thread of the
 /// holder renews its modification time. A lease whose holder is known to have ended, or that was
 /// not renewed for `lifetime`, is taken over. Ages are differences of file system timestamps, so
 /// the clocks of hosts need not be synchronized.
 class DirectoryLease {
  public:
-  /// Waits until the lease is free. Throws Error (checkpoint) naming the holder if it is still
-  /// alive after `patience`, or if the directory is not writable.
+  /// Waits until the lease is free, and calls `waits` meanwhile. Throws Error (checkpoint) naming
+  /// the holder if it is still alive after `patience`, or if the directory is not writable.
   DirectoryLease(const std::filesystem::path& directory, std::chrono::milliseconds patience,
-                 const LeaseTimes& times = {});
+                 const LeaseTimes& times = {}, const WaitReport& waits = {});
   DirectoryLease(const DirectoryLease&) = delete;
   DirectoryLease& operator=(const DirectoryLease&) = delete;
   ~DirectoryLease();

@@ -117,7 +117,7 @@ std::string read_owner(int descriptor) {
 }  // namespace
 
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience,
-                             const LeaseTimes& times)
+                             const WaitReport& waits, const LeaseTimes& times)
     : file_(open_lock(directory)) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (::flock(file_.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -125,13 +125,14 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
     if (errno != EWOULDBLOCK) {
       why_lease_ = std::generic_category().message(errno);
       file_ = FileDescriptor();
-      lease_.emplace(directory, patience, times);
+      lease_.emplace(directory, patience, times, waits);
       return;
     }
+    const std::string owner = read_owner(file_.get());
+    if (waits) waits(owner);
     if (std::chrono::steady_clock::now() >= deadline)
       throw Error(ErrorCategory::checkpoint, directory.string(),
-                  "expected exclusive use of the directory",
-                  fmt::format("{} writes there", read_owner(file_.get())));
+                  "expected exclusive use of the directory", fmt::format("{} writes there", owner));
     std::this_thread::sleep_for(kLockPoll);
   }
   const std::string owner = fmt::format("process {} on {}", ::getpid(), host_name());

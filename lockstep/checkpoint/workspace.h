@@ -20,9 +20,9 @@ class DirectoryLock {
  public:
   /// Waits up to `patience` for another run to release the lock. Throws Error (checkpoint) naming
   /// the process that holds it, or if DIR/.lock is not a regular file with one hard link, which is
-  /// then not written to.
+  /// then not written to. Calls `waits` with that process again and again meanwhile.
   DirectoryLock(const std::filesystem::path& directory, std::chrono::milliseconds patience,
-                const LeaseTimes& times = {});
+                const WaitReport& waits = {}, const LeaseTimes& times = {});
 
   /// Why a lease is used instead of a lock; empty if there is a lock.
   const std::string& why_lease() const { return why_lease_; }

@@ -42,8 +42,9 @@ Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& 
   return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
 }
 
-Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::string& part) {
-  return from_source(std::make_shared<IdxSource>(directory, part));
+Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::string& part,
+                          const IndexExchange& exchange) {
+  return from_source(std::make_shared<IdxSource>(directory, part, "", exchange));
 }
 
 Dataset Dataset::from_csv(const std::filesystem::path& file, const CsvOptions& options) {

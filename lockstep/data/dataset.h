@@ -31,8 +31,9 @@ class Dataset {
   /// name.
   static Dataset from_tfrecords(const std::string& glob, const TFRecordOptions& options = {});
   /// The `train` or `test` part of an IDX data set (MNIST file names, plain or gzip) in
-  /// `directory`.
-  static Dataset from_idx(const std::filesystem::path& directory, const std::string& part);
+  /// `directory`, alone or together with other ranks.
+  static Dataset from_idx(const std::filesystem::path& directory, const std::string& part,
+                          const IndexExchange& exchange = {});
   /// A table of numeric and categorical columns (source/csv_source.h).
   static Dataset from_csv(const std::filesystem::path& file, const CsvOptions& options = {});
   /// JPEG and PNG files in `directory`, one folder per class (source/image_folder_source.h).

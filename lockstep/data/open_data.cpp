@@ -31,7 +31,7 @@ constexpr const char* kFashionMnist = "fashion-mnist";
 
 [[noreturn]] void fail_input(const std::string& spec, std::string_view expected,
                              std::string_view actual) {
-  throw Error(ErrorCategory::input, "--data " + spec, expected, actual);
+  throw Error(ErrorCategory::input, spec, expected, actual);
 }
 
 /// `text` without a trailing ":train" or ":test", and that part.
@@ -81,11 +81,12 @@ Paths synthetic_files(const std::string& text, const DataSpecOptions& options) {
 /// A test set that numbers its categorical values itself would not match the training set.
 Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
   const std::string where = "csv:" + text;
-  CsvSpec table = CsvSpec::parse(text, "--data " + where);
+  CsvSpec table = CsvSpec::parse(text, where);
   table.options.schema = options.table;
   table.options.may_lack_labels = options.may_lack_labels;
   if (table.options.features.empty()) table.options.features = options.features;
   if (!table.options.scale && !options.scales_tables) table.options.scale = ColumnScale::none;
+  table.options.exchange = options.tfrecord.exchange;
   const auto source = std::make_shared<CsvSource>(table.file, table.options);
   if (options.part == "test" && source->is_self_taught())
     fail_input(
@@ -96,7 +97,7 @@ Dataset open_csv(const std::string& text, const DataSpecOptions& options) {
 }
 
 Paths csv_files(const std::string& text, const DataSpecOptions& /*options*/) {
-  return {CsvSpec::parse(text, "--data csv:" + text).file};
+  return {CsvSpec::parse(text, "csv:" + text).file};
 }
 
 Dataset open_image_folder(const std::string& directory, const DataSpecOptions& options) {
@@ -121,8 +122,9 @@ Paths image_folder_files(const std::string& directory, const DataSpecOptions& /*
 Dataset open_idx(const std::string& text, const DataSpecOptions& options) {
   const auto [directory, part] = split_part(text, options.part);
   if (options.may_lack_labels)
-    return Dataset::from_source(std::make_shared<IdxSource>(find_idx_images(directory, part)));
-  return Dataset::from_idx(directory, part);
+    return Dataset::from_source(
+        std::make_shared<IdxSource>(find_idx_images(directory, part), options.tfrecord.exchange));
+  return Dataset::from_idx(directory, part, options.tfrecord.exchange);
 }
 
 Paths files_of_part(const std::filesystem::path& directory, const std::string& part) {
@@ -155,7 +157,7 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
     if (find_idx_files(directory, part)) return directory;
     searched += (searched.empty() ? "" : ", ") + directory.string();
   }
-  throw Error(ErrorCategory::data, fmt::format("--data {}:{}", kFashionMnist, part),
+  throw Error(ErrorCategory::data, fmt::format("{}:{}", kFashionMnist, part),
               fmt::format("expected the Fashion-MNIST files in one of {}: install the Debian "
                           "package dataset-fashion-mnist, or set their directory with --data-dir",
                           searched),
@@ -164,8 +166,9 @@ std::filesystem::path find_fashion_mnist(const std::string& part, const DataSpec
 
 Dataset open_fashion_mnist(const std::string& text, const DataSpecOptions& options) {
   const std::string part = fashion_mnist_part(text, options);
-  return Dataset::from_source(std::make_shared<IdxSource>(
-      find_fashion_mnist(part, options), part, fmt::format("{} {}", kFashionMnist, part)));
+  return Dataset::from_source(std::make_shared<IdxSource>(find_fashion_mnist(part, options), part,
+                                                          fmt::format("{} {}", kFashionMnist, part),
+                                                          options.tfrecord.exchange));
 }
 
 Paths fashion_mnist_files(const std::string& text, const DataSpecOptions& options) {

@@ -51,6 +51,12 @@ std::string_view short_name_of(const Loss& loss) {
       loss);
 }
 
+/// The short name, or the name of a loss without one.
+std::string usual_name_of(const Loss& loss) {
+  const std::string_view name = short_name_of(loss);
+  return name.empty() ? name_of(loss) : std::string(name);
+}
+
 Loss find_loss(std::string_view name) {
   std::vector<std::string_view> accepted = loss_names();
   const std::size_t listed = accepted.size();
@@ -119,8 +125,7 @@ std::string name_of(const Loss& loss) {
 }
 
 std::string to_string(const Loss& loss) {
-  std::string text = name_of(loss);
-  std::ranges::replace(text, '-', '_');
+  const std::string text = usual_name_of(loss);
   std::vector<std::string> values;
   std::visit(
       [&]<typename T>(T chosen) {
@@ -143,8 +148,7 @@ void check_options(const Loss& loss) {
   if (const auto* const custom = std::get_if<CustomLossPointer>(&loss); custom && !*custom)
     throw Error(ErrorCategory::input, "loss", "expected a loss", "got a null pointer");
   Loss copy = loss;
-  std::string where = name_of(loss);
-  std::ranges::replace(where, '-', '_');
+  const std::string where = usual_name_of(loss);
   for (const auto& [name, value] : loss_parameters(copy)) {
     if (name == "label_smoothing" && !(*value >= 0 && *value < 1))
       throw Error(ErrorCategory::input, where, "expected label smoothing from 0 to below 1",

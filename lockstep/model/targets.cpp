@@ -101,8 +101,8 @@ void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
   check_sample_weights(loss, static_cast<std::size_t>(samples), targets.sample_weights);
   if (!targets.partner_labels.empty() &&
       !std::holds_alternative<SparseCategoricalCrossentropy>(loss))
-    throw Error(ErrorCategory::data, to_string(loss),
-                "expected sparse_categorical_crossentropy for mixup", "the samples are mixed");
+    throw Error(ErrorCategory::data, to_string(loss), "expected cross-entropy for mixup",
+                "the samples are mixed");
   std::visit(
       [&](const auto& chosen) {
         check(chosen, static_cast<std::size_t>(samples), static_cast<std::size_t>(width), targets);

@@ -98,14 +98,15 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
 
 data::IndexExchange index_exchange(const job::Session& session) {
   return {session.size(), session.rank(),
-          [&session](const std::string& mine) { return session.all_gather(mine); }};
+          [&session](const std::string& mine) { return session.all_gather(mine); }, session.node()};
 }
 
 data::IndexExchange index_exchange(const Strategy& strategy) {
   return {strategy.ranks().size(), strategy.ranks().rank(),
           [all = job::Agreement(strategy.ranks())](const std::string& mine) {
             return all.gather(mine);
-          }};
+          },
+          strategy.session().node()};
 }
 
 }  // namespace lockstep::strategy

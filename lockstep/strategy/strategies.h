@@ -59,9 +59,9 @@ std::unique_ptr<Strategy> make_strategy(job::Session& session, std::string_view 
                                         std::vector<device::Device> devices = {device::Device{}},
                                         const StrategyOptions& options = {});
 
-/// For DataSpecOptions::tfrecord.exchange: the ranks of the job share the first reading of TFRecord
-/// files, so that opening is collective. Before a strategy is made; `session` must exist until the
-/// data set is open.
+/// For DataSpecOptions::tfrecord.exchange, and CsvOptions::exchange: the ranks of the job share the
+/// reading of files, so that opening is collective. Before a strategy is made; `session` must exist
+/// until the data set is open.
 data::IndexExchange index_exchange(const job::Session& session);
 /// The same when there is a strategy, on the thread that created it.
 data::IndexExchange index_exchange(const Strategy& strategy);

@@ -2,8 +2,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <random>
 #include <string>
 
@@ -52,13 +50,8 @@ TEST(IrisExample, LearnsThreeSpecies) {
 }
 
 TEST(IrisExample, LearnsFishersFlowers) {
-  const char* given = std::getenv("LOCKSTEP_SHARED_DATA");
-  const std::filesystem::path shared =
-      given != nullptr ? given : LOCKSTEP_SOURCE_DIR "/../shared/data";
-  if (!std::filesystem::exists(shared / "iris"))
-    GTEST_SKIP() << "needs iris in LOCKSTEP_SHARED_DATA";
-  const Result result =
-      run({example("iris"), shared / "iris/iris_training.csv", shared / "iris/iris_test.csv"});
+  const std::string iris = LOCKSTEP_SOURCE_DIR "/apps/examples/iris/";
+  const Result result = run({example("iris"), iris + "train.csv", iris + "test.csv"});
   EXPECT_EQ(result.status, 0) << result.errors;
   EXPECT_THAT(result.output, ContainsRegex(kIrisOutput));
 }

@@ -346,6 +346,68 @@ TEST_F(Saved, OfATableHasItsFeaturesAndMissingValues) {
   EXPECT_EQ(evaluated.event("evaluate")["accuracy"], 1.0) << evaluated.errors;
 }
 
+TEST_F(Saved, OfATableOfAllKindsOfColumnsNeedsNoTrainingFile) {
+  std::ofstream(directory("f.json")) << R"({"label": "k", "features": [
+      {"column": "age", "missing": "indicator"},
+      {"column": "income", "kind": "bucketized", "boundaries": [20, 40]},
+      {"column": "since", "date": "weekday"},
+      {"column": "shape", "kind": "categorical"},
+      {"column": "color", "kind": "categorical", "vocabulary": ["red", "green"],
+       "unknown": "column", "output": "index"},
+      {"column": "city", "kind": "hashed", "buckets": 9, "output": "index"},
+      {"columns": ["city", "color"], "kind": "crossed", "buckets": 60, "output": "index"}]})";
+  const char* const colors[] = {"red", "green", "blue"};
+  std::string rows = "age,income,since,shape,color,city,k\n";
+  for (int i = 0; i < 60; ++i)
+    rows += fmt::format("{},{},2026-01-{:02},{},{},town{},{}\n",
+                        i % 4 == 0 ? "" : std::to_string(20 + i % 7), i, i % 28 + 1,
+                        i % 2 == 0 ? "round" : "square", colors[i % 3], i % 5, i % 3 == 0 ? 1 : 0);
+  std::ofstream(directory("a.csv")) << rows;
+  const std::string table = "csv:" + directory("a.csv");
+  const Result trained = run_lockstep(
+      "train --model wide_deep:8,embedding=4 --loss bce --metrics auc --epochs 40 --global-batch "
+      "20 --learning-rate 0.05 --log-format json --features " +
+      directory("f.json") + " --checkpoint-dir " + directory() + " --data " + table +
+      " --validation-data " + table);
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  EXPECT_GT(trained.event("epoch")["validation_auc"], 0.99);
+  for (const char* file : {"f.json", "a.csv"}) std::filesystem::remove(directory(file));
+
+  // Other rows, in another order of columns, with a color and a city that the training lacks.
+  const std::string header = "city,color,k,shape,since,income,age\n";
+  std::ofstream(directory("b.csv")) << header << "town1,red,1,round,2026-02-01,10,\n"
+                                    << "town2,pink,0,square,2026-02-02,30,25\n"
+                                    << "farm,red,1,round,2026-02-03,70,31\n";
+  const std::string of = " --checkpoint " + directory() + " --data csv:";
+  const auto evaluated =
+      run_lockstep("evaluate --json --metrics auc" + of + directory("b.csv")).event("evaluate");
+  EXPECT_EQ(evaluated["accuracy"], 1.0);
+  EXPECT_GT(evaluated["auc"], 0.99);
+  std::ofstream(directory("c.csv")) << "age,income,since,shape,color,city\n"
+                                    << "31,10,2026-02-01,round,green,town4\n"
+                                    << ",10,2026-02-01,square,red,town4\n";
+  EXPECT_THAT(run_lockstep("predict --quiet --output -" + of + directory("c.csv")).output,
+              ::testing::MatchesRegex("record,predicted,probability_0,probability_1\n"
+                                      "0,0,[^\n]*\n1,1,[^\n]*\n"));
+  for (const auto& [text, message] : std::vector<std::pair<std::string, std::string>>{
+           {"city,color,k,shape,since,age\n",
+            "expected the column income, a feature of the training data; the columns are city,"},
+           {header + "a,red,1,round,2026-02-01,much,1\n", "line 2, column 6] expected a number"},
+           {header + "a,red,1,round,2026-02-01,,1\n", "line 2, column 6] expected a number ("},
+           {header + "a,red,1,round,yesterday,1,1\n", "line 2, column 5] expected a date such as"},
+           {header + "a,red,1,flat,2026-02-01,1,1\n",
+            "line 2, column 4] expected a value that the column shape of the training data has "
+            "(round, square), or unknown=column, got \"flat\""},
+           {header + "a,red,2,round,2026-02-01,1,1\n",
+            "line 2, column 3] expected a class number below 2, got \"2\""}}) {
+    std::ofstream(directory("d.csv")) << text << (text.ends_with("age\n") ? "a,red,1,x,y,1\n" : "");
+    const Result refused = run_lockstep("evaluate" + of + directory("d.csv"));
+    EXPECT_EQ(refused.status, 3) << message;
+    EXPECT_THAT(refused.errors, HasSubstr(message));
+    EXPECT_EQ(std::ranges::count(refused.errors, '\n'), 1) << refused.errors;
+  }
+}
+
 TEST_F(Saved, OfATableFindsItsColumnsByName) {
   std::ofstream(directory("a.csv")) << "width,height,kind\n1,2,0\n2,1,1\n";
   std::ofstream(directory("b.csv")) << "height,width,kind\n1,2,0\n2,1,1\n";

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/logger.h>
+#include <spdlog/sinks/ostream_sink.h>
 #include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -10,6 +12,7 @@
 
 #include <nlohmann/json.hpp>
 #include <random>
+#include <sstream>
 #include <thread>
 
 #include "lockstep/base/system/process.h"
@@ -172,11 +175,17 @@ TEST_F(CheckpointFault, AnotherRunInTheDirectoryIsRefused) {
   {
     CheckpointDirectory running = directory();
     running.prepare(1);
-    CheckpointDirectory second = directory();
-    EXPECT_EQ(
-        checkpoint_error([&] { second.prepare(1); }),
-        fmt::format("[{}] expected exclusive use of the directory; process {} on {} writes there",
-                    path().string(), ::getpid(), host_name()));
+    std::ostringstream told;
+    CheckpointOptions options{path(), 3, std::chrono::milliseconds(0)};
+    options.lock_silence = std::chrono::milliseconds(0);
+    CheckpointDirectory second(
+        options, alone(),
+        std::make_shared<Logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(told)));
+    const std::string owner = fmt::format("process {} on {}", ::getpid(), host_name());
+    EXPECT_EQ(checkpoint_error([&] { second.prepare(1); }),
+              fmt::format("[{}] expected exclusive use of the directory; {} writes there",
+                          path().string(), owner));
+    EXPECT_THAT(told.str(), HasSubstr("waiting for " + owner + ", which writes there"));
     EXPECT_NO_THROW(running.save(first_.arrays(), at_step(1)));
   }
   EXPECT_NO_THROW(directory().prepare(1));

@@ -51,18 +51,17 @@ TEST(OpenData, SyntheticImages) {
   EXPECT_TRUE(images.source().has_images());
   EXPECT_FALSE(open_data("synthetic:4x5x3:7:100").source().has_images());
   EXPECT_EQ(input_error_of([] { open_data("synthetic-images:4x5x3:7"); }),
-            "[--data synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, got "
+            "[synthetic-images:4x5x3:7] expected synthetic-images:HxWxC:CLASSES:COUNT, got "
             "2 of the 3 values");
 }
 
 TEST(OpenData, RefusesSyntheticThatIsNot) {
   EXPECT_EQ(input_error_of([] { open_data("synthetic:"); }),
-            "[--data synthetic:] expected synthetic:HxWxC:CLASSES:COUNT, got 0 of the 3 values");
-  EXPECT_EQ(
-      input_error_of([] { open_data("synthetic:4x4x1:10"); }),
-      "[--data synthetic:4x4x1:10] expected synthetic:HxWxC:CLASSES:COUNT, got 2 of the 3 values");
+            "[synthetic:] expected synthetic:HxWxC:CLASSES:COUNT, got 0 of the 3 values");
+  EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4x1:10"); }),
+            "[synthetic:4x4x1:10] expected synthetic:HxWxC:CLASSES:COUNT, got 2 of the 3 values");
   EXPECT_EQ(input_error_of([] { open_data("synthetic:4x4xC:10:5"); }),
-            "[--data synthetic:4x4xC:10:5] expected positive numbers in "
+            "[synthetic:4x4xC:10:5] expected positive numbers in "
             "synthetic:HxWxC:CLASSES:COUNT, got \"C\"");
   EXPECT_THAT(input_error_of([] { open_data("synthetic:4x0x1:10:5"); }), HasSubstr("got \"0\""));
   EXPECT_THAT(input_error_of([] { open_data("synthetic:4:10:-5"); }), HasSubstr("got \"-5\""));
@@ -77,7 +76,7 @@ TEST(OpenData, Csv) {
   EXPECT_EQ(open_data("csv:" + (directory / "a.csv").string() + "?label=1&leave_out=3").spec(),
             SampleSpec::classification({1}, 4));
   EXPECT_THAT(input_error_of([] { open_data("csv:a.csv?color=red"); }),
-              HasSubstr("[--data csv:a.csv?color=red] expected label=COLUMN, "));
+              HasSubstr("[csv:a.csv?color=red] expected label=COLUMN, "));
 }
 
 TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
@@ -91,9 +90,8 @@ TEST(OpenData, AWordOfATestTableNeedsTheTrainingTable) {
       "] expected like=FILE, the training table that defines the numbers of categorical values; "
       "there is none";
   const std::string categories = spec("b.csv") + "?categorical=1&header=no";
-  EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }),
-            "[--data " + spec("a.csv") + needed);
-  EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[--data " + categories + needed);
+  EXPECT_EQ(input_error_of([&] { open_data(spec("a.csv"), test); }), "[" + spec("a.csv") + needed);
+  EXPECT_EQ(input_error_of([&] { open_data(categories, test); }), "[" + categories + needed);
   EXPECT_EQ(open_data(spec("a.csv")).size(), 2);
   EXPECT_EQ(
       open_data(spec("a.csv") + "?like=" + (directory / "a.csv").string(), test).spec().classes(),
@@ -123,14 +121,14 @@ TEST(OpenData, FashionMnistIsLookedForInTheDataDirectoryFirst) {
   write_idx(directory.path(), "t10k", 4);
   EXPECT_EQ(open_data("fashion-mnist", options).size(), 4);
   EXPECT_EQ(input_error_of([&] { open_data("fashion-mnist:validation", options); }),
-            "[--data fashion-mnist:validation] expected the part train or test, got validation");
+            "[fashion-mnist:validation] expected the part train or test, got validation");
 }
 
 TEST(OpenData, SaysHowToGetFashionMnist) {
   DataSpecOptions options;
   options.system_dir = "system";
   EXPECT_EQ(data_error_of([&] { open_data("fashion-mnist:test", options); }),
-            "[--data fashion-mnist:test] expected the Fashion-MNIST files in one of "
+            "[fashion-mnist:test] expected the Fashion-MNIST files in one of "
             "system/fashion-mnist: install the Debian package dataset-fashion-mnist, or set their "
             "directory with --data-dir; none of them has the files");
   options.data_dir = "here";
@@ -250,7 +248,7 @@ TEST(OpenData, NamesTheFormOfOtherFormats) {
   };
   for (const Case& other :
        {Case{"churn.csv",
-             "[--data churn.csv] expected csv: before the name of the file: csv:churn.csv, got the "
+             "[churn.csv] expected csv: before the name of the file: csv:churn.csv, got the "
              "name of a .csv file"},
         Case{"cvs:a/b.CSV?label=x", "the name of the file: csv:a/b.CSV?label=x, got"},
         Case{"a.tsv", "the name of the file: csv:a.tsv?sep=tab, got"},
@@ -271,7 +269,7 @@ TEST(OpenData, NamesWhatItCannotFind) {
       data_error_of([] { open_data("nowhere/train-*.tfrecord"); }),
       "[nowhere/train-*.tfrecord] expected TFRecord files that match this pattern; there are none");
   const std::string error = input_error_of([] { open_data("nothing"); });
-  EXPECT_EQ(error, "[--data nothing] expected " + data_usage() + ", got \"nothing\"");
+  EXPECT_EQ(error, "[nothing] expected " + data_usage() + ", got \"nothing\"");
   for (const char* form :
        {"a glob of TFRecord files; DIRECTORY[:PART] with a dataset.json, or DIRECTORY with folders "
         "of images; ",

@@ -26,17 +26,6 @@ std::optional<std::filesystem::path> shared_data(const std::string& name) {
   return std::filesystem::exists(path) ? std::optional(path) : std::nullopt;
 }
 
-TEST(SharedData, Iris) {
-  const auto directory = shared_data("iris");
-  if (!directory) GTEST_SKIP() << "needs iris/iris_training.csv in LOCKSTEP_SHARED_DATA";
-  const Dataset train =
-      open_data("csv:" + (*directory / "iris_training.csv").string() + "?scale=none");
-  EXPECT_EQ(train.size(), 120);
-  EXPECT_EQ(train.spec(), SampleSpec::classification({4}, 3));
-  EXPECT_EQ(read(train.source(), 0).features(), (std::vector<float>{6.4f, 2.8f, 5.6f, 2.2f}));
-  EXPECT_EQ(read(train.source(), 0).label(), 2);
-}
-
 TEST(SharedData, Cifar10AsAnotherWriterWroteIt) {
   const auto directory = shared_data("cifar10");
   if (!directory) GTEST_SKIP() << "needs cifar10/*.tfrecord in LOCKSTEP_SHARED_DATA";

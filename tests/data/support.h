@@ -2,9 +2,11 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -69,6 +71,27 @@ inline std::vector<std::string> names_in(const std::filesystem::path& directory)
   std::sort(names.begin(), names.end());
   return names;
 }
+
+/// This process may write less, or open fewer files, while this exists.
+class ResourceLimit {
+ public:
+  ResourceLimit(decltype(RLIMIT_FSIZE) resource, rlim_t most) : resource_(resource) {
+    ::getrlimit(resource, &before_);
+    const rlimit limited{std::min(most, before_.rlim_max), before_.rlim_max};
+    ::setrlimit(resource, &limited);
+  }
+  ~ResourceLimit() {
+    ::setrlimit(resource_, &before_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  ResourceLimit(const ResourceLimit&) = delete;
+  ResourceLimit& operator=(const ResourceLimit&) = delete;
+
+ private:
+  decltype(RLIMIT_FSIZE) resource_;
+  rlimit before_ = {};
+  void (*handler_)(int) = ::signal(SIGXFSZ, SIG_IGN);
+};
 
 /// The message of the Error of `category` that `function` throws.
 template <typename Function>

@@ -8,8 +8,9 @@ A comment of HTML before a block says what it is:
     <!-- file: train.cpp -->   its text is written to that file
     <!-- run -->               its lines are run by bash, which ends at the first that fails
     <!-- prints: REGEX -->     after a `run`: what its output must contain, as a regular expression
+    <!-- first: COMMAND -->    makes what the reader has; $SOURCE is the source folder
 
-All blocks of a document work in one new folder. PREFIX is where Lockstep was installed: its programs are in PATH, and CMake, pkg-config and
+All blocks of a document work in one new folder, which has the `apps` of the source folder. PREFIX is where Lockstep was installed: its programs are in PATH, and CMake, pkg-config and
 the loader find it. Leaves with 77 where the system lacks the data set that a block names.
 """
 import argparse
@@ -20,7 +21,8 @@ import shutil
 import subprocess
 import sys
 
-MARK = re.compile(r"^<!-- (run|file: (?P<file>\S+)|prints: (?P<prints>.+)) -->$")
+MARK = re.compile(r"^<!-- (run|file: (?P<file>\S+)|prints: (?P<prints>.+)|first: (?P<first>.+)) -->$")
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
 FASHION_MNIST = pathlib.Path("/usr/share/datasets/fashion-mnist")
 
 
@@ -43,6 +45,9 @@ def blocks_of(text):
             if not blocks or blocks[-1].file:
                 raise SystemExit(f"line {number}: no block runs before this")
             blocks[-1].prints = mark["prints"]
+        elif mark and mark["first"]:
+            blocks.append(Block(number, None))
+            blocks[-1].text = mark["first"] + "\n"
         elif mark:
             if waiting:
                 raise SystemExit(f"line {waiting.line}: no block follows")
@@ -58,7 +63,7 @@ def blocks_of(text):
 
 
 def environment(prefix):
-    values = dict(os.environ)
+    values = dict(os.environ, SOURCE=str(SOURCE))
 
     def prepend(name, *folders):
         values[name] = os.pathsep.join([*map(str, folders), *filter(None, [values.get(name)])])
@@ -97,6 +102,7 @@ def main():
         return 77
     shutil.rmtree(arguments.work, ignore_errors=True)
     arguments.work.mkdir(parents=True)
+    (arguments.work / "apps").symlink_to(SOURCE / "apps")
     values = environment(arguments.prefix.resolve())
     for block in blocks:
         if block.file:

@@ -181,7 +181,7 @@ TEST(CrossEntropy, RefusesMixturesThatAreNone) {
       compute_loss(SparseCategoricalCrossentropy{}, Values(6), 2, targets, 2, {});
     });
   };
-  const std::string loss = "[sparse_categorical_crossentropy] ";
+  const std::string loss = "[cross-entropy] ";
   EXPECT_EQ(refusal({1}, {1, 1}), loss + "expected 2 partner labels and 2 weights, got 1 and 2");
   EXPECT_EQ(refusal({}, {1, 1}), loss + "expected 2 partner labels and 2 weights, got 0 and 2");
   EXPECT_EQ(refusal({1, 3}, {1, 1}),
@@ -218,7 +218,7 @@ TEST(CrossEntropy, RefusesALabelOutsideTheClassesByItsSample) {
                      [] {
                        entropy(Values(30), {0, 9, 10});
                      }),
-            "[sparse_categorical_crossentropy] expected labels 0 .. 9 for 10 classes; sample 2 of "
+            "[cross-entropy] expected labels 0 .. 9 for 10 classes; sample 2 of "
             "the batch has label 10");
   EXPECT_THAT(error_of(ErrorCategory::data, [] { entropy(Values(10), {-1}); }),
               HasSubstr("sample 0 of the batch has label -1"));
@@ -231,7 +231,7 @@ TEST(CrossEntropy, RefusesTargetsOfAnotherKind) {
                        compute_loss(SparseCategoricalCrossentropy{}, values, 2,
                                     {.labels = {}, .values = values}, 2, {});
                      }),
-            "[sparse_categorical_crossentropy] expected 2 labels, one for each sample, got 0 "
+            "[cross-entropy] expected 2 labels, one for each sample, got 0 "
             "labels and 20 target values");
 }
 
@@ -260,7 +260,7 @@ TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
                        compute_loss(MeanSquaredError{}, Values(6), 2,
                                     {.labels = label, .values = {}}, 2, {});
                      }),
-            "[mean_squared_error] expected 6 target values for 2 samples of 3 outputs, got 0 "
+            "[mse] expected 6 target values for 2 samples of 3 outputs, got 0 "
             "target values and 2 labels");
 }
 
@@ -499,27 +499,27 @@ TEST(ClassWeights, AreRefusedForOtherClasses) {
             "[class-weights] expected 3 weights, one for each class, got 2 weights");
   EXPECT_EQ(refusal(BinaryCrossentropy(), 1, {1, 2}), "(no error)");
   EXPECT_EQ(refusal(MeanSquaredError(), 2, {1, 2}),
-            "[class-weights] expected a loss with classes, got mean_squared_error");
+            "[class-weights] expected a loss with classes, got mse");
   EXPECT_EQ(refusal(Loss(), 2, {1, -2}),
             "[class-weights] expected finite weights of 0 or more; class 1 has -2");
 }
 
 TEST(Loss, IsParsedFromANameAndParameters) {
   for (const std::string_view name : loss_names()) EXPECT_EQ(name_of(parse_loss(name)), name);
-  EXPECT_EQ(to_string(parse_loss("mae")), "mean_absolute_error");
+  EXPECT_EQ(to_string(parse_loss("mae")), "mae");
   EXPECT_EQ(to_string(parse_loss("huber:delta=2.5")), "huber(delta=2.5)");
   EXPECT_EQ(to_string(parse_loss("cross-entropy:label_smoothing=0.1")),
-            "sparse_categorical_crossentropy(label_smoothing=0.1)");
+            "cross-entropy(label_smoothing=0.1)");
   for (const char* wrong : {"", "huber:", "huber:delta", "huber:delta=", "huber:delta=2,",
                             "huber:delta=nan", "huber:delta=-1", "mse:delta=1", "custom_loss"})
     EXPECT_NE(input_error_of([&] { parse_loss(wrong); }), "(no error)") << wrong;
 }
 
 TEST(Loss, HasANameForLogs) {
-  EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{})), "sparse_categorical_crossentropy");
+  EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{})), "cross-entropy");
   EXPECT_EQ(to_string(Loss(SparseCategoricalCrossentropy{0.1f})),
-            "sparse_categorical_crossentropy(label_smoothing=0.1)");
-  EXPECT_EQ(to_string(Loss(MeanSquaredError{})), "mean_squared_error");
+            "cross-entropy(label_smoothing=0.1)");
+  EXPECT_EQ(to_string(Loss(MeanSquaredError{})), "mse");
 }
 
 }  // namespace

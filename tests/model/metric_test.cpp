@@ -311,11 +311,10 @@ TEST(Metrics, ThatDoNotFitAreRefused) {
       {"top0", kEntropy, 2,
        "[metrics] expected accuracy, top5, precision, recall, f1, auc, auc_pr, confusion, "
        "perplexity, mae, mse, rmse or r2, got \"top0\" (did you mean top5?)"},
-      {"auc,f1", kSquares, 1,
-       "[metrics] expected a loss of classes with auc, got mean_squared_error"},
+      {"auc,f1", kSquares, 1, "[metrics] expected a loss of classes with auc, got mse"},
       {"mae", kEntropy, 2,
-       "[metrics] expected a loss of values, such as mean_squared_error, with mae, got "
-       "sparse_categorical_crossentropy"},
+       "[metrics] expected a loss of values, such as mse, with mae, got "
+       "cross-entropy"},
       {"auc", kEntropy, 10, "[metrics] expected two classes with auc, got 10"},
       {"f1:average=binary", kEntropy, 3,
        "[metrics] expected two classes with f1:average=binary, got 3"},
@@ -333,7 +332,7 @@ TEST(Metrics, ThatDoNotFitAreRefused) {
        "[metrics] expected at most 2000 classes with confusion, got 5000"},
       {"confusion", kEntropy, 1,
        "[metrics] expected at least two classes with confusion, got 1 output of "
-       "sparse_categorical_crossentropy"},
+       "cross-entropy"},
   };
   for (const RefusedMetric& one : all) {
     try {

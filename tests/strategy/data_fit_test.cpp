@@ -308,7 +308,7 @@ TEST(DataFit, NamesTheLossOfTargets) {
   EXPECT_THAT(error_of([&] { check_data_fits(fruit(), two, model::MeanSquaredError()); }),
               HasSubstr("targets= selects columns of a table"));
   EXPECT_EQ(error_of([&] { check_data_fits(fruit(), two, model::BinaryCrossentropy()); }),
-            "[fruit] expected 2 classes and a network with 1 output for binary_crossentropy, or "
+            "[fruit] expected 2 classes and a network with 1 output for bce, or "
             "targets, got 3 classes, and model two has 1 output");
   EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
 }
@@ -339,7 +339,7 @@ TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets[1].classes = 4; }),
             "expected 3 classes, the output kind of model house, got 4 classes");
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }),
-            "expected class labels for sparse_categorical_crossentropy; the data set has none");
+            "expected class labels for cross-entropy; the data set has none");
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets.clear(); }, DataUse::prediction), "");
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <csignal>
+#include <fstream>
 #include <limits>
 #include <numeric>
 
@@ -13,6 +14,7 @@
 #include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/strategies.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/data/support.h"
 #include "tests/strategy/normalization.h"
 #include "tests/strategy/training.h"
 #include "tests/support/mpi_session.h"
@@ -67,11 +69,33 @@ TEST(MpiIndexExchange, GathersFromAllRanks) {
   for (const data::IndexExchange& exchange :
        {index_exchange(job::mpi_session()), index_exchange(strategy)}) {
     ASSERT_EQ(exchange.members, job::mpi_session().size());
+    EXPECT_EQ(exchange.node, job::mpi_session().node());
     const auto all = exchange.all_gather(fmt::format("{}", exchange.member));
     ASSERT_EQ(all.size(), static_cast<std::size_t>(exchange.members));
     for (std::size_t rank = 0; rank < all.size(); ++rank)
       EXPECT_EQ(all[rank], fmt::format("{}", rank));
   }
+}
+
+TEST(MpiIndexExchange, LetsOneRankReadForTheNode) {
+  const SharedDirectory directory;
+  const int rank = job::mpi_session().rank();
+  const auto own = directory.path() / fmt::format("{}", rank);
+  std::filesystem::create_directories(own);
+  data::TFRecordWriter writer(own / "a.tfrecord", data::Compression::gzip);
+  writer.write(
+      data::serialize_example({{"features", data::FloatList{1}}, {"label", data::Int64List{1}}}));
+  writer.close();
+  std::ofstream(own / "table.csv") << "a,b,k\n1,2,0\n3,4,1\n";
+  for (const char* const name : {"a.tfrecord", "table.csv"})  // damages those of other ranks
+    if (rank > 0) std::fstream(own / name).seekp(14) << "\"\"\"";
+  const data::IndexExchange exchange = index_exchange(job::mpi_session());
+  const auto table = data::Dataset::from_csv(
+      own / "table.csv", {.scale = data::ColumnScale::none, .exchange = exchange});
+  EXPECT_EQ(read(table.source(), 1).features(), (std::vector<float>{3, 4}));
+  const auto packed = data::Dataset::from_tfrecords((own / "a.tfrecord").string(),
+                                                    {.classes = 2, .exchange = exchange});
+  EXPECT_EQ(read(packed.source(), 0).features(), std::vector<float>{1});
 }
 
 TEST(MpiPretrained, ReachesAllRanksOrFailsOnAll) {

@@ -238,6 +238,11 @@ nlohmann::json ImageRecipe::to_json() const {
 ImageRecipe ImageRecipe::from_json(const nlohmann::json& json) {
   ImageRecipe recipe;
   recipe.name = json_member<std::string>(json, "name");
+  if (begins_with_step(recipe.name)) try {
+      of_steps(recipe.name);  // from which for_test() and description() are derived
+    } catch (const Error&) {
+      throw std::invalid_argument("its \"name\" is " + describe_json(json["name"]));
+    }
   recipe.height = pixels_member(json, "height");
   recipe.width = pixels_member(json, "width");
   recipe.channels = pixels_member(json, "channels");

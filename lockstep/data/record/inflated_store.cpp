@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -18,8 +19,8 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::size_t kAlwaysInMemory = std::size_t{1} << 16;  // of a file
-constexpr std::size_t kWriteBytes = std::size_t{1} << 20;      // written at once
+constexpr std::size_t kFirstBytes = std::size_t{1} << 16;  // read at first
+constexpr std::size_t kWriteBytes = std::size_t{1} << 20;  // written at once
 
 /// A file without a name: nobody else can open or replace it, and nothing is left of it.
 FileDescriptor create_unnamed(const std::filesystem::path& directory) {
@@ -39,6 +40,47 @@ std::uint64_t most_bytes_on(const InputFile& disk) {
   return static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize / 2;
 }
 
+/// The temporary file of another store; null if it cannot be opened, or is not the one meant.
+std::shared_ptr<const InputFile> open_shared(const InflatedStore::Handle& handle, int access) {
+  if (handle.owner.pid_namespace != SharedSegment::this_owner().pid_namespace) return nullptr;
+  const std::string path = fmt::format("/proc/{}/fd/{}", handle.owner.process, handle.descriptor);
+  FileDescriptor file(::open(path.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  struct stat status = {};
+  if (!file.is_open() || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode) ||
+      status.st_uid != ::geteuid() || status.st_dev != handle.device ||
+      status.st_ino != handle.inode)
+    return nullptr;
+  return std::make_shared<const InputFile>(std::move(file), path);
+}
+
+/// A lock of one byte, between processes. The system releases it when a process ends.
+class ByteLock {
+ public:
+  ByteLock(const InputFile& file, std::size_t number)
+      : descriptor_(file.descriptor()),
+        range_{.l_type = F_WRLCK,
+               .l_whence = SEEK_SET,
+               .l_start = static_cast<off_t>(number),
+               .l_len = 1,
+               .l_pid = 0} {
+    do is_held_ = ::fcntl(descriptor_, F_OFD_SETLKW, &range_) == 0;
+    while (!is_held_ && errno == EINTR);
+  }
+  ~ByteLock() {
+    range_.l_type = F_UNLCK;
+    if (is_held_) ::fcntl(descriptor_, F_OFD_SETLK, &range_);
+  }
+  ByteLock(const ByteLock&) = delete;
+  ByteLock& operator=(const ByteLock&) = delete;
+
+  bool is_held() const { return is_held_; }
+
+ private:
+  int descriptor_;
+  struct flock range_;
+  bool is_held_ = false;
+};
+
 [[noreturn]] void fail_write(const InputFile& file, const InputFile& disk,
                              const std::string& reason) {
   throw Error(
@@ -50,6 +92,15 @@ std::uint64_t most_bytes_on(const InputFile& disk) {
 }
 
 }  // namespace
+
+/// Where the stores have a file.
+struct InflatedStore::Entry {
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+  std::uint32_t store = 0;
+  /// Last, so that it is `absent` in an entry that is not written completely.
+  enum class State : std::uint32_t { absent, whole, cut } state = State::absent;
+};
 
 /// Reads a compressed file up to its end, or up to a damage.
 class InflatedStore::Inflation {
@@ -72,7 +123,7 @@ class InflatedStore::Inflation {
   bool read_beginning(std::size_t most, std::string& bytes) {
     while (bytes.size() < most) {
       const std::size_t done = bytes.size();
-      bytes.resize(std::min(most, std::max(kAlwaysInMemory, 2 * done)));
+      bytes.resize(std::min(most, std::max(kFirstBytes, 2 * done)));
       const std::size_t got = read(bytes.data() + done, bytes.size() - done);
       bytes.resize(done + got);
       if (got == 0) return true;
@@ -157,20 +208,70 @@ std::optional<InflatedFile> InflatedStore::keep_on_disk(Inflation& inflation, st
   return file;
 }
 
+InflatedStore::Handle InflatedStore::handle(std::size_t files) {
+  const std::lock_guard lock(mutex_);
+  struct stat status = {};
+  if (!open_disk() || ::fstat(disk_->descriptor(), &status) != 0) return {};
+  end_ = files * sizeof(Entry);
+  return {SharedSegment::this_owner(), disk_->descriptor(), status.st_dev, status.st_ino};
+}
+
+void InflatedStore::share(std::span<const Handle> stores, std::size_t own) {
+  own_ = own;
+  for (std::size_t i = 0; i < stores.size(); ++i)
+    shared_.push_back(i == own ? disk_ : open_shared(stores[i], i == 0 ? O_RDWR : O_RDONLY));
+  if (!shared_.front()) shared_.clear();
+}
+
+std::optional<InflatedFile> InflatedStore::find_shared(std::size_t number,
+                                                       std::optional<std::uint64_t> size,
+                                                       bool keep_intact_part) const {
+  Entry entry;
+  const std::size_t got = shared_.front()->read_at(number * sizeof(entry),
+                                                   reinterpret_cast<char*>(&entry), sizeof(entry));
+  const bool is_whole = entry.state == Entry::State::whole;
+  if (got < sizeof(entry) || entry.state == Entry::State::absent ||
+      !(is_whole || keep_intact_part) || (size && *size != entry.size) ||
+      entry.store >= shared_.size() || !shared_[entry.store])
+    return std::nullopt;
+  return InflatedFile{{}, shared_[entry.store], entry.begin, entry.size, is_whole};
+}
+
+/// If it fails, the other processes decompress the file themselves.
+void InflatedStore::publish(std::size_t number, const InflatedFile& file) const {
+  const Entry entry{file.begin, file.size, static_cast<std::uint32_t>(own_),
+                    file.is_whole ? Entry::State::whole : Entry::State::cut};
+  [[maybe_unused]] const ssize_t put =
+      ::pwrite(shared_.front()->descriptor(), &entry, sizeof(entry),
+               static_cast<off_t>(number * sizeof(entry)));
+}
+
 InflatedFile InflatedStore::inflate(const InputFile& file, Compression compression,
-                                    std::optional<std::uint64_t> size, bool keep_intact_part) {
+                                    std::optional<std::uint64_t> size, bool keep_intact_part,
+                                    std::size_t number) {
+  if (shared_.empty()) return inflate_here(file, compression, size, keep_intact_part);
+  const ByteLock lock(*shared_.front(), number);
+  if (lock.is_held())
+    if (auto shared = find_shared(number, size, keep_intact_part)) return *std::move(shared);
+  InflatedFile inflated = inflate_here(file, compression, size, keep_intact_part);
+  if (lock.is_held() && inflated.disk) publish(number, inflated);
+  return inflated;
+}
+
+InflatedFile InflatedStore::inflate_here(const InputFile& file, Compression compression,
+                                         std::optional<std::uint64_t> size, bool keep_intact_part) {
   Inflation inflation(file, compression, keep_intact_part);
-  const bool may_hold = held_ < kMaxHeld && size.value_or(0) <= kMaxHeldFile;
+  const bool may_hold = shared_.empty() && held_ < kMaxHeld && size.value_or(0) <= kMaxHeldFile;
   std::string head;
-  const bool is_all = inflation.read_beginning(may_hold ? kMaxHeldFile : kAlwaysInMemory, head);
+  const bool is_all = inflation.read_beginning(may_hold ? kMaxHeldFile : kFirstBytes, head);
   std::optional<InflatedFile> result;
   // Without an intact first header nothing is read from it, however much follows.
-  if (!is_all && header_intact(head)) {
-    result = keep_on_disk(inflation, head, size);
-    if (!result)
-      result = keep_in_memory(keep_intact_part ? read_what_is_whole(file, compression)
-                                               : WholeOrPart{read_all(file, compression), true});
-  } else {
+  const bool is_read = header_intact(head);
+  if (is_read && !(is_all && may_hold)) result = keep_on_disk(inflation, head, size);
+  if (!result && is_read && !is_all) {
+    result = keep_in_memory(keep_intact_part ? read_what_is_whole(file, compression)
+                                             : WholeOrPart{read_all(file, compression), true});
+  } else if (!result) {
     head.shrink_to_fit();
     result = keep_in_memory({std::move(head), inflation.is_whole()});
   }

@@ -8,11 +8,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/input_file.h"
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/record/compression.h"
 
 namespace lockstep::data {
@@ -28,7 +31,9 @@ struct InflatedFile {
 
 /// Keeps decompressed files for as long as the process runs: small ones of 64 MiB together in
 /// memory, all others in one unnamed temporary file, which uses one descriptor and disappears with
-/// the process. Thread-safe.
+/// the process. The processes of a node can share their stores: each file is then decompressed by
+/// the first that needs it, always on disk, and the others read the temporary file of that process.
+/// Thread-safe.
 class InflatedStore {
  public:
   static constexpr std::size_t kMaxHeldFile = std::size_t{8} << 20;  ///< larger ones are on disk
@@ -39,15 +44,36 @@ class InflatedStore {
   /// all files are in memory.
   explicit InflatedStore(std::filesystem::path directory = {}) : directory_(std::move(directory)) {}
 
-  /// Decompresses `file` with little memory. `size`: the number of bytes, if its index states it.
-  /// Throws Error (data) for another number of bytes; if a compressed file takes more than half of
-  /// the free space of the disk, or more memory than available if no temporary file is possible;
-  /// for damage, unless `keep_intact_part`.
+  /// How other processes of the node, of the same user, open the temporary file of a store.
+  struct Handle {
+    SharedSegment::Owner owner;
+    std::int32_t descriptor = -1;  ///< -1: there is none
+    std::uint64_t device = 0;      ///< of its file system
+    std::uint64_t inode = 0;
+  };
+  /// Creates the temporary file, for stores that share `files` files.
+  Handle handle(std::size_t files);
+  /// Shares with the `stores` of the node, of which this is number `own`, before any file is
+  /// decompressed. Where the system forbids it, this store decompresses all that it needs.
+  void share(std::span<const Handle> stores, std::size_t own);
+
+  /// Decompresses `file` with little memory, or waits for another process that does. `size`: the
+  /// number of bytes, if its index states it; `number`: its number among the shared files. Throws
+  /// Error (data) for another number of bytes; if a compressed file takes more than half of the
+  /// free space of the disk, or more memory than available if no temporary file is possible; for
+  /// damage, unless `keep_intact_part`.
   InflatedFile inflate(const InputFile& file, Compression compression,
-                       std::optional<std::uint64_t> size, bool keep_intact_part);
+                       std::optional<std::uint64_t> size, bool keep_intact_part,
+                       std::size_t number = 0);
 
  private:
   class Inflation;
+  struct Entry;
+  InflatedFile inflate_here(const InputFile& file, Compression compression,
+                            std::optional<std::uint64_t> size, bool keep_intact_part);
+  std::optional<InflatedFile> find_shared(std::size_t number, std::optional<std::uint64_t> size,
+                                          bool keep_intact_part) const;
+  void publish(std::size_t number, const InflatedFile& file) const;
   InflatedFile keep_in_memory(WholeOrPart inflated);
   std::optional<InflatedFile> keep_on_disk(Inflation& inflation, std::string_view head,
                                            std::optional<std::uint64_t> size);
@@ -60,6 +86,10 @@ class InflatedStore {
   std::mutex mutex_;
   std::shared_ptr<const InputFile> disk_;  // the temporary file
   std::uint64_t end_ = 0;                  // of what is in it
+  // The temporary files of the stores of the node, null where one cannot be opened; empty if not
+  // shared. The first begins with an entry for each file.
+  std::vector<std::shared_ptr<const InputFile>> shared_;
+  std::size_t own_ = 0;  // number of this store among them
 };
 
 }  // namespace lockstep::data

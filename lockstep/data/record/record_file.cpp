@@ -72,32 +72,33 @@ void throw_changed(const std::filesystem::path& path) {
 }
 
 RecordFile::RecordFile(std::filesystem::path path, PackedDamage damage,
-                       std::shared_ptr<InflatedStore> store)
+                       std::shared_ptr<InflatedStore> store, std::size_t number)
     : path_(std::move(path)), file_(path_), stamp_(file_->stamp()) {
   char head[kRecordHeaderBytes];
   compression_ = detect_compression({head, file_->read_at(0, head, sizeof(head))});
   if (compression_ == Compression::none) return;
-  set_packed(file_->version(), damage, std::move(store));
+  set_packed(file_->version(), damage, std::move(store), number);
   file_.reset();
 }
 
 RecordFile::RecordFile(std::filesystem::path path, const KnownFile& known, PackedDamage damage,
-                       std::shared_ptr<InflatedStore> store)
+                       std::shared_ptr<InflatedStore> store, std::size_t number)
     : path_(std::move(path)), stamp_(known.stamp), compression_(known.compression) {
   if (compression_ == Compression::none) {
     file_.emplace(path_);
   } else {
-    set_packed({.stamp = known.stamp}, damage, std::move(store));
+    set_packed({.stamp = known.stamp}, damage, std::move(store), number);
     packed_->size = known.size;
   }
 }
 
 void RecordFile::set_packed(const FileVersion& version, PackedDamage damage,
-                            std::shared_ptr<InflatedStore> store) {
+                            std::shared_ptr<InflatedStore> store, std::size_t number) {
   packed_ = std::make_unique<Packed>();
   packed_->version = version;
   packed_->damage = damage;
   packed_->store = store ? std::move(store) : std::make_shared<InflatedStore>();
+  packed_->number = number;
 }
 
 const InflatedFile& RecordFile::inflated() const {
@@ -109,8 +110,8 @@ const InflatedFile& RecordFile::inflated() const {
   try {
     const InputFile file(path_);
     if (file.stamp() != stamp_) throw_changed(path_);
-    packed.inflated =
-        packed.store->inflate(file, compression_, packed.size, packed.damage == PackedDamage::cut);
+    packed.inflated = packed.store->inflate(file, compression_, packed.size,
+                                            packed.damage == PackedDamage::cut, packed.number);
   } catch (const Error& error) {
     packed.failure = error;
     throw;

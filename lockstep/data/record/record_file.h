@@ -75,14 +75,15 @@ class RecordFile {
   /// damage.
   enum class PackedDamage { fail, cut };
 
-  /// Decompressed bytes are kept in `store`; null: in one of its own. Throws Error (data) for a
+  /// Decompressed bytes are kept in `store`, as those of file `number` if that is shared; null: in
+  /// one of its own. Throws Error (data) for a
   /// file that cannot be read; all functions that need the contents of a compressed file do so if
   /// it cannot be decompressed.
   explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail,
-                      std::shared_ptr<InflatedStore> store = nullptr);
+                      std::shared_ptr<InflatedStore> store = nullptr, std::size_t number = 0);
   /// The same without reading; a compressed file is not even opened.
   RecordFile(std::filesystem::path path, const KnownFile& known, PackedDamage damage,
-             std::shared_ptr<InflatedStore> store);
+             std::shared_ptr<InflatedStore> store, std::size_t number = 0);
 
   const std::filesystem::path& path() const { return path_; }
   Compression compression() const { return compression_; }
@@ -135,6 +136,7 @@ class RecordFile {
     FileVersion version;
     PackedDamage damage = PackedDamage::fail;
     std::shared_ptr<InflatedStore> store;
+    std::size_t number = 0;             // in the store
     std::optional<std::uint64_t> size;  // that its index states
     std::atomic<bool> is_inflated = false;
     std::mutex mutex;
@@ -143,7 +145,7 @@ class RecordFile {
   };
 
   void set_packed(const FileVersion& version, PackedDamage damage,
-                  std::shared_ptr<InflatedStore> store);
+                  std::shared_ptr<InflatedStore> store, std::size_t number);
   const InflatedFile& inflated() const;
   std::string_view frame(std::uint64_t offset, std::size_t count, ReadWindow& window) const;
 

@@ -1,11 +1,8 @@
-// Parsing of text with separated columns, and the meaning of its columns.
+// The meaning of the columns of a table.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <deque>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,67 +10,6 @@
 #include "lockstep/data/source/file_options.h"
 
 namespace lockstep::data {
-
-/// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks
-/// and doubled quotes. Spaces and tabs around fields (tabs unless they separate them), empty lines
-/// and a byte order mark are skipped.
-class CsvRows {
- public:
-  /// `text` must outlive this object; `file` is used in messages. `separator`: between fields.
-  CsvRows(std::string_view text, std::string file, char separator = ',');
-
-  /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
-  /// for misplaced quotes.
-  bool next();
-  /// The same for a row that consists of `numbers.size()` plain numbers, such as -12.5, of up to 18
-  /// digits, which become `numbers`, exactly. Several times as fast. false, without advancing, for
-  /// any other row, and if accept() is false then.
-  template <typename Accept>
-  bool next_numbers(std::span<double> numbers, Accept accept) {
-    const char* const end = parse_numbers(numbers);
-    if (end == nullptr || !accept()) return false;
-    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
-    line_ = next_line_++;
-    return true;
-  }
-  /// The fields of the row, without quotes; valid until next().
-  const std::vector<std::string_view>& fields() const { return fields_; }
-  /// The line of the file, from 1, where the row starts.
-  std::int64_t line() const { return line_; }
-
-  /// Throws the Error (data) about a field of this row; `column` is from 0.
-  [[noreturn]] void fail(std::size_t column, std::string_view expected,
-                         std::string_view actual) const;
-
- private:
-  /// The end of the row; null if it is not one of plain numbers.
-  const char* parse_numbers(std::span<double> numbers) const;
-  std::string_view take_quoted();
-  std::string_view take_plain();
-  bool at_end_of_line() const { return rest_.empty() || rest_.front() == '\n'; }
-  void skip_blanks();
-
-  std::array<bool, 256> ends_field_ = {};  // a separator, the end of the line, or a quote
-  std::string file_;
-  char separator_;
-  std::string_view blank_;  // what is skipped around fields
-  std::string_view rest_;
-  std::int64_t line_ = 0;
-  std::int64_t next_line_ = 1;
-  std::vector<std::string_view> fields_;
-  std::deque<std::string> unquoted_;  // fields with doubled quotes, which need an unescaped copy
-};
-
-/// Parses a field that consists of a number only. Infinity for 1e400 and other numbers that do not
-/// fit a floating-point type.
-template <typename Number>
-std::optional<Number> csv_number(std::string_view field);
-
-/// Whether the field is how programs write a missing value: empty, NA, NULL, nan, ?, ...
-bool is_missing(std::string_view field);
-
-/// Whether the field is a number if its comma is a point.
-bool has_decimal_comma(std::string_view field);
 
 /// The columns of features, label and targets of a table, determined from its first rows and the
 /// options.

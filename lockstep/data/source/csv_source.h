@@ -4,28 +4,30 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <vector>
 
 #include "lockstep/data/sample.h"
-#include "lockstep/data/source/csv_layout.h"
+#include "lockstep/data/source/csv_reader.h"
 #include "lockstep/data/source/file_options.h"
+#include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
 
-/// A comma-separated file (RFC 4180; or with another separator), kept in memory. By default, the
-/// last column is the label and the others are features, [F]. Labels are class numbers from 0, or
-/// words, which are numbered in alphabetical order regardless of row order. A categorical column is
-/// one-hot encoded: one feature per value, in the same order. Numbers are standardized by the mean
+/// A comma-separated file (RFC 4180; or with another separator), kept in memory, once per node if
+/// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the
+/// others are features, [F]. Labels are class numbers from 0, or words, which are numbered in
+/// alphabetical order regardless of row order. A categorical column is one-hot encoded: one feature
+/// per value, in the same order. Numbers are standardized by the mean
 /// and the deviation of the table, or as CsvOptions::scale says. Features are in the order of their
 /// columns. Categories whose output is CategoryOutput::index are further inputs, int32, with the
-/// names of their columns. All this is the table's schema, which another table is read with (CsvOptions::schema).
+/// names of their columns. All this is the table's schema, which another table is read with
+/// (CsvOptions::schema).
 ///
 /// A first row is a header if it has words where the other rows have numbers. A header as in
 /// TensorFlow's Iris files, `120,4,setosa,versicolor,virginica`, gives the number of records, the
@@ -69,61 +71,51 @@ class CsvSource final : public RecordSource {
   bool is_self_taught() const { return is_self_taught_; }
 
  private:
-  using Report = std::function<void(const Error&)>;
+  using Report = CsvReader::Report;
 
-  CsvSource(const std::filesystem::path& file, const CsvOptions& options, const Report* report);
-  void read_table();
-  /// Calls use(). With a report, its Error is reported instead of thrown.
-  template <typename Use>
-  void attempt(Use use) const;
-  /// The schema of the training table; nullopt if this is one.
-  std::optional<TableSchema> trained_schema();
+  CsvSource() = default;
+  void read_table(const Report* report);
+  NodeData data() const;
+  void use(const NodeData& data, SharedSegment memory);
+  /// The schema of the training table, which is `origin`; nullopt if this is one.
+  std::optional<TableSchema> trained_schema(std::string& origin) const;
   /// Completes a features file, or nothing, by the options.
-  void describe_columns();
-  void learn_vocabulary(CsvRows rows);
-  void index_words();
+  void describe_columns(CsvReader::Meaning& meaning) const;
   void set_spec();
-  void add_rows(CsvRows rows);
-  void add_row(const CsvRows& rows);
-  void add_feature(const CsvRows& rows, std::size_t index);
-  void store_rows();
-  void fail_word(const CsvRows& rows, std::size_t column);
-  void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
-  double number(const CsvRows& rows, std::size_t column, const TableFeature& feature);
-  /// What is expected instead of a field that is not a number.
-  std::string number_text(const CsvRows& rows, std::size_t column) const;
-  double category(const CsvRows& rows, std::size_t index, std::string_view word) const;
-  std::int32_t class_number(const CsvRows& rows);
-  /// The class of a number; nullopt if it is none.
-  std::optional<std::int32_t> class_of(double number) const;
+  /// Writes 1 for each category of a set, else 0.
+  void mark_set(std::size_t set, std::span<float> features) const;
 
   std::filesystem::path file_;
   CsvOptions options_;
-  CsvLayout layout_;
   TableSchema schema_;
-  bool is_known_ = false;  // the schema is that of a training table
-  std::string origin_;     // of the vocabulary, for messages
   std::shared_ptr<const TableSchema> table_;
+  bool is_known_ = false;  // the schema is that of a training table
   bool is_self_taught_ = false;
-  SampleSpec spec_;
-  std::vector<std::vector<std::size_t>> sources_;  // [features]: their columns
-  std::vector<bool> requires_number_;              // [columns]
-  std::vector<std::size_t> stored_widths_;         // [features]
-  bool is_stored_as_read_ = false;                 // no feature needs expand()
   std::int64_t records_ = 0;
-  std::size_t stride_ = 0;
-  std::vector<double> raw_;    // [rows, stride], before they are stored
-  std::vector<float> values_;  // [N, stride]
-  std::vector<float> targets_;
-  std::vector<std::int32_t> labels_;
-  // While the table is read: the numbers of words, by feature, and of classes.
-  using Places = std::unordered_map<std::string_view, std::int32_t>;
-  std::vector<Places> places_;
-  Places class_places_;
+  std::size_t targets_ = 0;
+  bool has_label_ = false;
   std::string label_text_;
-  bool missing_is_reported_ = false;
-  std::map<std::size_t, bool> words_are_reported_;  // of columns with words: all of them as one
-  const Report* report_ = nullptr;  // only in find_problems(), which drops the samples
+  SampleSpec spec_;
+
+  // Features that are copied together, or one that is expanded.
+  struct Piece {
+    std::size_t first = 0;   // feature
+    std::size_t offset = 0;  // in the sample
+    bool is_copied = false;
+    std::size_t features = 1;
+  };
+  std::vector<Piece> pieces_;
+
+  TableRows own_;  // what this process has read
+  // All rows: those, or in the memory of the node. As in TableRows.
+  struct {
+    std::span<const float> values;
+    std::span<const float> targets;
+    std::span<const std::int32_t> labels;
+    std::span<const std::int32_t> ends;
+    std::span<const std::int32_t> members;
+  } rows_;
+  SharedSegment memory_;
 };
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Options for reading files: TFRecord files and CSV tables.
+// Options for reading files: TFRecord files and CSV tables, alone or as ranks of a job.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,16 @@
 
 namespace lockstep::data {
 
-/// The ranks of a job that open the same data set together, so that each file is read by one of
-/// them only until its records are: strategy::index_exchange() makes it. By default this process
-/// alone.
+/// The ranks of a job that open the same data set together: strategy::index_exchange() makes it.
+/// Each TFRecord file is read by one of them only until its records are; tables, IDX files and
+/// decompressed files exist once per node. Opening is then collective: all must open the same files
+/// with the same options, and an error of one is thrown on all. By default this process alone.
 struct IndexExchange {
   int members = 1;  ///< number of processes
   int member = 0;   ///< number of this one
   /// Returns the bytes of all members, in member order. Collective. Not called after opening.
   std::function<std::vector<std::string>(const std::string& mine)> all_gather = {};
+  int node = 0;  ///< number of this process's host
 };
 
 /// The features of a TFRecord data set and their meaning. Empty or 0 means: use `dataset.json` next
@@ -51,9 +53,7 @@ struct TFRecordOptions {
   std::filesystem::path index_dir = {};
   /// Use a damaged or truncated file up to the damage; see RecordSource::damage.
   bool skip_damage = false;
-  /// If there are several members, opening is collective: all must open the same files with the
-  /// same options, and an error of one is thrown on all.
-  IndexExchange exchange = {};
+  IndexExchange exchange = {};  ///< the ranks that open the data set together
 };
 
 /// Splits `text` at the separators; one empty piece for an empty text.
@@ -75,7 +75,7 @@ struct CsvOptions {
   std::vector<std::string> categorical = {};
   bool unknown_column = false;  ///< adds a feature for unknown values to each categorical column
   /// The training table that defines values and classes; empty: this table itself. It is read with
-  /// the same options.
+  /// the same options, but with the separator of its first line.
   std::filesystem::path like = {};
   /// Scale of the feature columns that are numbers; empty: ColumnScale::standard.
   std::optional<ColumnScale> scale = {};
@@ -87,8 +87,10 @@ struct CsvOptions {
   /// the columns mean, so that of the options above only header, separator, label and targets are
   /// used. Columns are found by their names, in any order.
   std::shared_ptr<const TableSchema> schema = {};
-  /// With a schema or `like`: whether the table may lack the label or targets; they are then 0.
+  /// With a schema or `like`: whether the table may lack the label or targets; the samples then
+  /// have none.
   bool may_lack_labels = false;
+  IndexExchange exchange = {};  ///< the ranks that open the table together
 
   /// Parses "label=species&categorical=color,shape": the fields above, with comma-separated lists,
   /// `header=yes`, `sep=tab`, `scale=none`, `unknown=column`; `drop` and `separator` are other

@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <limits>
+#include <sstream>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -57,6 +59,7 @@ std::int64_t highest_label(const IdxArray& labels) {
 }  // namespace
 
 std::span<const std::uint8_t> IdxArray::elements() const {
+  if (file.empty()) return shared;
   return std::span(reinterpret_cast<const std::uint8_t*>(file.data()), file.size())
       .subspan(header_bytes);
 }
@@ -131,9 +134,49 @@ std::filesystem::path find_idx_images(const std::filesystem::path& path, const s
 }
 
 IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& part,
-                     std::string name)
+                     std::string name, const IndexExchange& exchange)
     : name_(std::move(name)) {
   if (name_.empty()) name_ = fmt::format("{} {}", directory.string(), part);
+  open(exchange, [&] { read_part(directory, part); });
+}
+
+IdxSource::IdxSource(const std::filesystem::path& images, const IndexExchange& exchange)
+    : name_(images.string()) {
+  open(exchange, [&] {
+    images_ = read_idx(images);
+    describe(images, 0);
+    spec_.targets.clear();
+  });
+}
+
+void IdxSource::open(const IndexExchange& exchange, const std::function<void()>& read) {
+  read_on_node(
+      exchange, "IDX files",
+      [&] {
+        read();
+        const std::int64_t classes = spec_.targets.empty() ? 0 : spec_.classes();
+        return NodeData{fmt::format("{} {}", classes, fmt::join(images_.shape, " ")),
+                        {std::as_bytes(images_.elements()), std::as_bytes(labels_.elements())}};
+      },
+      [&](const NodeData& data, SharedSegment memory) { use(data, std::move(memory)); });
+}
+
+void IdxSource::use(const NodeData& data, SharedSegment memory) {
+  const auto array = [](std::span<const std::byte> bytes, std::vector<std::int64_t> shape) {
+    const auto* const elements = reinterpret_cast<const std::uint8_t*>(bytes.data());
+    return IdxArray{.shape = std::move(shape), .shared = {elements, bytes.size()}};
+  };
+  std::istringstream numbers(data.description);
+  std::int64_t classes = 0;
+  numbers >> classes;
+  images_ = array(data.arrays.at(0), {std::istream_iterator<std::int64_t>(numbers), {}});
+  labels_ = array(data.arrays.at(1), {});
+  describe(name_, classes);
+  if (labels_.shared.empty()) spec_.targets.clear();
+  memory_ = std::move(memory);
+}
+
+void IdxSource::read_part(const std::filesystem::path& directory, const std::string& part) {
   const auto files = find_idx_files(directory, part);
   if (!files) {
     fail(directory,
@@ -152,12 +195,6 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
   }
   if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train"))
     spec_.targets.front().classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
-}
-
-IdxSource::IdxSource(const std::filesystem::path& images)
-    : name_(images.string()), images_(read_idx(images)) {
-  describe(images, 0);
-  spec_.targets.clear();
 }
 
 void IdxSource::describe(const std::filesystem::path& file, std::int64_t classes) {

@@ -3,20 +3,23 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "lockstep/data/sample.h"
+#include "lockstep/data/source/index_exchange.h"
 
 namespace lockstep::data {
 
 /// One IDX file of unsigned bytes.
 struct IdxArray {
   std::vector<std::int64_t> shape;
-  std::string file;  ///< all bytes, including the header
+  std::string file = {};  ///< all bytes, including the header; empty: the elements are in `shared`
   std::size_t header_bytes = 0;
+  std::span<const std::uint8_t> shared = {};  ///< elements in the memory of the node
 
   /// The elements, row-major: as many as the product of `shape`.
   std::span<const std::uint8_t> elements() const;
@@ -38,7 +41,8 @@ std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory,
 /// The image file of one part; `path` itself if it is a file. Throws Error (data) if there is none.
 std::filesystem::path find_idx_images(const std::filesystem::path& path, const std::string& part);
 
-/// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes. The number
+/// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes, once per
+/// node if the members of an exchange open them together. The number
 /// of classes is taken from the labels of both parts if both exist, so that train and test agree.
 class IdxSource final : public RecordSource {
  public:
@@ -46,9 +50,10 @@ class IdxSource final : public RecordSource {
   /// (t10k-...), each with or without ".gz". `name` is used in description(). Throws Error (data)
   /// if a file is missing or damaged, or if the label count is not the image count; Error (input)
   /// for another part.
-  IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "");
+  IdxSource(const std::filesystem::path& directory, const std::string& part, std::string name = "",
+            const IndexExchange& exchange = {});
   /// The images of one file, without labels. Throws Error (data) for a damaged file.
-  explicit IdxSource(const std::filesystem::path& images);
+  explicit IdxSource(const std::filesystem::path& images, const IndexExchange& exchange = {});
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return images_.shape[0]; }
@@ -58,12 +63,17 @@ class IdxSource final : public RecordSource {
   std::string description() const override { return name_; }
 
  private:
+  /// Calls read() on one member of each node.
+  void open(const IndexExchange& exchange, const std::function<void()>& read);
+  void read_part(const std::filesystem::path& directory, const std::string& part);
+  void use(const NodeData& data, SharedSegment memory);
   /// Checks the shape of the images of `file`, and sets the spec.
   void describe(const std::filesystem::path& file, std::int64_t classes);
 
   std::string name_;
   IdxArray images_;
   IdxArray labels_;  // empty if there are none
+  SharedSegment memory_;
   SampleSpec spec_;
 };
 

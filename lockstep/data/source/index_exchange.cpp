@@ -91,6 +91,62 @@ ScannedFile unpack(const json& packed) {
   return file;
 }
 
+[[noreturn]] void fail_other_data(std::ptrdiff_t member) {
+  throw Error(ErrorCategory::input, "data", "expected the same data set on all ranks",
+              fmt::format("rank {} opens another one", member));
+}
+
+using Handle = SharedSegment::Handle;
+constexpr std::size_t kAlignment = 64;
+
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+/// Copies the arrays into `memory`, and returns what others need to use them; empty if there is no
+/// such memory.
+std::string share(const NodeData& data, SharedSegment& memory) {
+  std::vector<std::uint64_t> sizes;
+  std::size_t total = 0;
+  for (const auto& array : data.arrays) {
+    sizes.push_back(array.size());
+    total += aligned(array.size());
+  }
+  try {
+    memory = SharedSegment::create(total);
+  } catch (const Error&) {
+    return {};
+  }
+  std::byte* at = memory.data();
+  for (const auto& array : data.arrays) {
+    std::ranges::copy(array, at);
+    at += aligned(array.size());
+  }
+  const json description = json::binary({data.description.begin(), data.description.end()});
+  std::string bytes;
+  json::to_cbor({{"handle", packed_numbers(std::vector<Handle>{memory.handle()})},
+                 {"sizes", sizes},
+                 {"description", description}},
+                bytes);
+  return bytes;
+}
+
+Handle unpack_handle(const std::string& shared) {
+  return unpacked_numbers<Handle>(json::from_cbor(shared).at("handle")).at(0);
+}
+
+NodeData unpack_shared(const std::string& shared, const SharedSegment& memory) {
+  const json packed = json::from_cbor(shared);
+  const auto& description = packed.at("description").get_binary();
+  NodeData data{{description.begin(), description.end()}, {}};
+  const std::byte* at = memory.data();
+  for (const std::size_t size : packed.at("sizes")) {
+    data.arrays.emplace_back(at, size);
+    at += aligned(size);
+  }
+  return data;
+}
+
 }  // namespace
 
 bool is_mine(const IndexExchange& exchange, std::size_t file) {
@@ -111,13 +167,51 @@ std::vector<std::string> gather_work(const IndexExchange& exchange,
   std::vector<std::string> results = gather(exchange, mine);
   for (std::string& result : results) {
     if (result.empty() || (result.front() != kWorked && result.front() != kFailed))
-      throw Error(ErrorCategory::input, "data", "expected the same data set on all ranks",
-                  fmt::format("rank {} opens another one", &result - results.data()));
+      fail_other_data(&result - results.data());
     if (result.front() == kFailed)
       throw Error(static_cast<ErrorCategory>(result[1]), ErrorMessage::unpack(result.substr(2)));
     result.erase(0, 1);
   }
   return results;
+}
+
+std::vector<std::size_t> members_of_node(const IndexExchange& exchange, const std::string& kind) {
+  if (exchange.members == 1) return {0};
+  std::vector<std::size_t> members;
+  const auto all =
+      gather_work(exchange, [&] { return fmt::format("{}\n{}", kind, exchange.node); });
+  for (std::size_t member = 0; member < all.size(); ++member) {
+    if (!all[member].starts_with(kind + '\n')) fail_other_data(static_cast<std::ptrdiff_t>(member));
+    if (all[member] == all[static_cast<std::size_t>(exchange.member)]) members.push_back(member);
+  }
+  return members;
+}
+
+void read_on_node(const IndexExchange& exchange, const std::string& kind,
+                  const std::function<NodeData()>& read,
+                  const std::function<void(const NodeData& data, SharedSegment memory)>& use) {
+  const std::vector<std::size_t> node = members_of_node(exchange, kind);
+  const bool is_first = node.front() == static_cast<std::size_t>(exchange.member);
+  SharedSegment memory;
+  const auto results = gather_work(exchange, [&]() -> std::string {
+    if (!is_first) return {};
+    const NodeData data = read();
+    return node.size() == 1 ? std::string() : share(data, memory);
+  });
+  // Collective also because the first member's memory must exist until the others have mapped it.
+  gather_work(exchange, [&]() -> std::string {
+    const std::string& shared = results[node.front()];
+    bool is_shared = false;
+    if (!shared.empty()) try {
+        if (!is_first) memory = SharedSegment::open(unpack_handle(shared));
+        const NodeData data = unpack_shared(shared, memory);
+        use(data, std::move(memory));
+        is_shared = true;
+      } catch (const Error&) {  // as between containers
+      }
+    if (!is_shared && !is_first) read();
+    return {};
+  });
 }
 
 std::string pack_scan(const std::vector<std::uint64_t>& identities,

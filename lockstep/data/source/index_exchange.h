@@ -1,13 +1,15 @@
-// How the ranks of a job share the first reading of TFRecord files.
+// How the ranks of a job share the reading of files.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/record_index.h"
 #include "lockstep/data/sample.h"
@@ -23,6 +25,25 @@ bool is_mine(const IndexExchange& exchange, std::size_t file);
 /// `work`.
 std::vector<std::string> gather_work(const IndexExchange& exchange,
                                      const std::function<std::string()>& work);
+
+/// The members on the node of this one, in order. Collective. Throws Error (input) unless all pass
+/// the same `kind` of data.
+std::vector<std::size_t> members_of_node(const IndexExchange& exchange, const std::string& kind);
+
+/// Data that exist once per node.
+struct NodeData {
+  std::string description;                         ///< all but the arrays
+  std::vector<std::span<const std::byte>> arrays;  ///< each aligned for any number
+};
+
+/// Runs read() on the first member of each node, whose arrays must stay valid until the return, and
+/// use(data, memory) on all members of a node with several: the arrays are then in `memory`, which
+/// they share. A member that cannot map it, or whose use() throws an Error, runs read() as well, or
+/// keeps what it has read. An Error of read() is thrown on all members. Collective; a single member
+/// just runs `read`.
+void read_on_node(const IndexExchange& exchange, const std::string& kind,
+                  const std::function<NodeData()>& read,
+                  const std::function<void(const NodeData& data, SharedSegment memory)>& use);
 
 /// What the member that read a file knows of it.
 struct ScannedFile {

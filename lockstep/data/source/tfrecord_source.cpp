@@ -5,6 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <set>
 #include <sstream>
@@ -130,7 +131,8 @@ void TFRecordSource::open_files(const std::vector<std::filesystem::path>& files)
 }
 
 std::optional<DamagedFile> TFRecordSource::open_file(Shard& shard) {
-  RecordFile file(shard.path, packed_damage(), inflated_);
+  const std::size_t number = &shard - shards_.data();
+  RecordFile file(shard.path, packed_damage(), inflated_, number);
   shard.version = file.version();
   shard.compression = file.compression();
   auto damage = find_records(shard, file);
@@ -152,7 +154,25 @@ std::optional<DamagedFile> TFRecordSource::find_records(Shard& shard, RecordFile
   return damage;
 }
 
+void TFRecordSource::share_store() {
+  using Handle = InflatedStore::Handle;
+  const auto node = members_of_node(exchange_, "TFRecord files");
+  const auto handles = gather_work(exchange_, [&] {
+    const Handle mine = node.size() > 1 ? inflated_->handle(shards_.size()) : Handle{};
+    return std::string(reinterpret_cast<const char*>(&mine), sizeof(mine));
+  });
+  if (node.size() == 1) return;
+  std::vector<Handle> stores(node.size());
+  std::size_t own = 0;
+  for (std::size_t i = 0; i < node.size(); ++i) {
+    std::memcpy(&stores[i], handles[node[i]].data(), sizeof(Handle));
+    if (node[i] == static_cast<std::size_t>(exchange_.member)) own = i;
+  }
+  inflated_->share(stores, own);
+}
+
 void TFRecordSource::share_files() {
+  share_store();
   std::vector<std::filesystem::path> files;
   for (const Shard& shard : shards_) files.push_back(shard.path);
   // What it describes decides which collective calls follow.
@@ -189,8 +209,11 @@ void TFRecordSource::share_files() {
     if (keeps_open(shard))
       shard.file = std::make_unique<RecordFile>(
           shard.path, KnownFile{shard.version.stamp, shard.compression, scanned[i].size},
-          packed_damage(), inflated_);
+          packed_damage(), inflated_, i);
   }
+  const bool is_any_packed = std::ranges::any_of(
+      shards_, [](const Shard& shard) { return shard.compression != Compression::none; });
+  if (!is_any_packed) inflated_.reset();
 }
 
 void TFRecordSource::map_files() {

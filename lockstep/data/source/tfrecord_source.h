@@ -85,6 +85,8 @@ class TFRecordSource final : public RecordSource {
   std::optional<DamagedFile> open_file(Shard& shard);
   /// The same for all files, each of which one member of the exchange opens.
   void share_files();
+  /// The ranks of the node decompress each file once.
+  void share_store();
   std::optional<DamagedFile> find_records(Shard& shard, RecordFile& file);
   bool keeps_open(const Shard& shard) const;
   RecordFile::PackedDamage packed_damage() const;

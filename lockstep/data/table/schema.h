@@ -1,6 +1,7 @@
 // What the columns of a table mean, and the statistics and values learned from a training table.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -14,6 +15,9 @@ namespace lockstep::data {
 /// statistics are those of the training table.
 enum class ColumnScale { none, standard, minmax };
 ColumnScale parse_scale(std::string_view name);  ///< throws Error (input)
+
+/// Whether the number is not infinite as a float.
+inline bool fits_float(double number) { return std::abs(number) < 0x1.ffffffp127; }
 
 /// What a missing number means.
 struct MissingValues {
@@ -86,8 +90,6 @@ struct TableFeature {
   /// Number of floats of the sample: 1, one more with an indicator, or one per category; 0 for an
   /// index.
   std::int64_t width() const;
-  /// Number of floats that are stored for a row: 1, but for multi_hot one per category.
-  std::int64_t stored_width() const;
   bool operator==(const TableFeature&) const = default;
 };
 

@@ -118,8 +118,7 @@ double prepared(const TableFeature& feature, double number) {
   return static_cast<double>(bucket - feature.boundaries.begin());
 }
 
-void learn_statistics(TableSchema& schema, std::span<const double> rows, std::size_t stride,
-                      const std::string& table) {
+void learn_statistics(TableSchema& schema, std::span<const double> rows, const std::string& table) {
   struct Sums {
     double sum = 0;
     double squares = 0;
@@ -128,15 +127,9 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, std::si
     std::int64_t count = 0;
   };
   std::vector<std::size_t> places;  // of features that have not learned
-  std::vector<TableFeature*> learners;
-  std::size_t place = 0;
-  for (TableFeature& feature : schema.features) {
-    if (feature.has_numbers() && !feature.is_learned) {
-      places.push_back(place);
-      learners.push_back(&feature);
-    }
-    place += static_cast<std::size_t>(feature.stored_width());
-  }
+  const std::size_t stride = schema.features.size();
+  for (std::size_t i = 0; i < stride; ++i)
+    if (schema.features[i].has_numbers() && !schema.features[i].is_learned) places.push_back(i);
   std::vector<Sums> sums(places.size());
   const std::size_t records = stride == 0 ? 0 : rows.size() / stride;
   for (std::size_t row = 0; row < records; ++row)
@@ -158,7 +151,7 @@ void learn_statistics(TableSchema& schema, std::span<const double> rows, std::si
       if (!std::isnan(difference)) sums[i].squares += difference * difference;
     }
   for (std::size_t i = 0; i < places.size(); ++i) {
-    TableFeature& feature = *learners[i];
+    TableFeature& feature = schema.features[places[i]];
     feature.is_learned = true;
     const bool has_missing = feature.kind == Kind::bucketized
                                  ? sums[i].lowest == kNoCategory
@@ -189,13 +182,7 @@ float stored_value(const TableFeature& feature, double prepared_number) {
   return static_cast<float>(scaled(feature, prepared_number));
 }
 
-void expand(const TableFeature& feature, std::span<const float> stored, std::span<float> features) {
-  if (feature.output == CategoryOutput::multi_hot) {  // of no category, if all fields are empty
-    std::ranges::copy(stored.first(static_cast<std::size_t>(feature.stored_width())),
-                      features.begin());
-    return;
-  }
-  const float value = stored.front();
+void expand(const TableFeature& feature, float value, std::span<float> features) {
   if (feature.kind == Kind::numeric) {
     const bool is_missing = std::isnan(value);
     features[0] = is_missing ? static_cast<float>(scaled(feature, feature.fill)) : value;

@@ -1,5 +1,5 @@
 // How a field of a table becomes features. A row is stored as one float per feature of the schema:
-// its number, or the number of its category; as many as categories for multi_hot.
+// its number, or the number of its category, or of its set of categories (multi_hot).
 #pragma once
 
 #include <cstdint>
@@ -29,15 +29,14 @@ std::optional<double> date_number(std::string_view field, DatePart part);
 /// A number before it is scaled: clipped, its logarithm, or its bucket. NaN (missing) stays NaN, or
 /// is kNoCategory. Infinite or NaN for a logarithm that does not exist.
 double prepared(const TableFeature& feature, double number);
-/// Computes scales, means and indicators from the prepared numbers of all rows, `rows` [N, stride],
-/// each feature at its offset; for features that have not learned them. Throws Error (data), which
-/// names `table`, for a column without numbers that requires their mean.
-void learn_statistics(TableSchema& schema, std::span<const double> rows, std::size_t stride,
-                      const std::string& table);
+/// Computes scales, means and indicators from the prepared numbers of all rows, `rows` [N,
+/// features], for features that have not learned them. Throws Error (data), which names `table`,
+/// for a column without numbers that requires their mean.
+void learn_statistics(TableSchema& schema, std::span<const double> rows, const std::string& table);
 /// What is stored for a prepared number: scaled and filled in; NaN for one that an indicator
 /// reports.
 float stored_value(const TableFeature& feature, double prepared_number);
-/// Writes the features of one stored row: width() floats from stored_width(). Not of an index.
-void expand(const TableFeature& feature, std::span<const float> stored, std::span<float> features);
+/// Writes the width() features of a stored value. Not of an index, nor of multi_hot.
+void expand(const TableFeature& feature, float stored, std::span<float> features);
 
 }  // namespace lockstep::data

@@ -109,9 +109,8 @@ struct MetricFactory {
 
   std::shared_ptr<const Metric> of_values(std::string_view name) const {
     if (reader.kind != OutputKind::values)
-      refuse_metric(
-          fmt::format("expected a loss of values, such as mean_squared_error, with {}", name),
-          "got " + to_string(loss));
+      refuse_metric(fmt::format("expected a loss of values, such as mse, with {}", name),
+                    "got " + to_string(loss));
     if (name == "r2") return make_r2(reader.width);
     return make_error_metric(name == "mae"   ? ErrorKind::absolute
                              : name == "mse" ? ErrorKind::squared

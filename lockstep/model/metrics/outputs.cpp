@@ -1,7 +1,7 @@
 #include "lockstep/model/metrics/outputs.h"
 
 #include <algorithm>
-#include <string>
+#include <string_view>
 
 #include "lockstep/base/error.h"
 
@@ -12,12 +12,11 @@ bool is_nan(float value) { return std::isnan(value); }
 
 }  // namespace
 
-// By name, so that label smoothing and other constants do not matter.
 OutputKind output_kind(const Loss& loss) {
-  const std::string name = to_string(loss);
-  if (name.starts_with("binary_crossentropy")) return OutputKind::binary;
-  if (name.find("categorical_crossentropy") != std::string::npos) return OutputKind::classes;
-  return OutputKind::values;
+  const std::string_view activation = activation_of(loss);
+  return activation == "softmax"   ? OutputKind::classes
+         : activation == "sigmoid" ? OutputKind::binary
+                                   : OutputKind::values;
 }
 
 std::int64_t ClassReader::label(const Targets& targets, std::int64_t i) const {

@@ -112,6 +112,8 @@ TEST(ImageRecipe, SaysWhatIsWrongWithItsJson) {
   EXPECT_EQ(refusal("height", -1), "its \"height\" is -1");
   EXPECT_EQ(refusal("geometry", {{"kind", "spiral"}}), "its \"kind\" is \"spiral\"");
   EXPECT_EQ(refusal("geometry", {{"kind", "resized-center"}}), "it has no \"shorter\"");
+  EXPECT_EQ(refusal("name", "ours"), "");
+  EXPECT_EQ(refusal("name", "resize=64,flp"), "its \"name\" is \"resize=64,flp\"");
   EXPECT_EQ(refusal("filter", "sharp"), "its \"filter\" is unknown");
   EXPECT_EQ(refusal("normalization", {{"channels", 3}}), "it has no \"mean\"");
   EXPECT_EQ(refusal("flip", 2),

@@ -3,9 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 
-#include <csignal>
 #include <memory>
 
 #include "lockstep/base/system/host.h"
@@ -94,23 +92,6 @@ class InflatedFiles : public ::testing::Test {
     return path;
   }
 
-  /// This process may write less, or open fewer files, while this exists.
-  class Limit {
-   public:
-    Limit(decltype(RLIMIT_FSIZE) resource, rlim_t most) : resource_(resource) {
-      ::getrlimit(resource, &before_);
-      const rlimit limited{most, before_.rlim_max};
-      ::setrlimit(resource, &limited);
-    }
-    ~Limit() { ::setrlimit(resource_, &before_); }
-    Limit(const Limit&) = delete;
-    Limit& operator=(const Limit&) = delete;
-
-   private:
-    decltype(RLIMIT_FSIZE) resource_;
-    rlimit before_ = {};
-  };
-
   const TemporaryDirectory directory_;
 };
 
@@ -195,21 +176,37 @@ TEST_F(InflatedFiles, AreUsedUpToADamage) {
 
 TEST_F(InflatedFiles, OnAFullDiskSayWhatToDo) {
   const auto path = write('a', 12);
-  const auto before = ::signal(SIGXFSZ, SIG_IGN);
-  const Limit limit(RLIMIT_FSIZE, std::size_t{9} << 20);
+  const ResourceLimit limit(RLIMIT_FSIZE, std::size_t{9} << 20);
   const RecordFile file(path, RecordFile::PackedDamage::cut,
                         std::make_shared<InflatedStore>(directory_.path()));
   EXPECT_EQ(data_error_of([&] { file.size(); }),
             "[" + path.string() + "] expected room for the decompressed file in " +
                 directory_.path().string() +
                 " (--index-dir or TMPDIR sets another directory); File too large");
-  ::signal(SIGXFSZ, before);
+}
+
+TEST_F(InflatedFiles, OfAnySizeAreOnDiskOnceEnoughAreInMemory) {
+  write_records(directory_ / "small", {"a"}, Compression::gzip);
+  const InputFile small(directory_ / "small");
+  const InputFile large(write('a', 7));
+  InflatedStore store(directory_.path());
+  EXPECT_EQ(store.inflate(small, Compression::gzip, {}, false).disk, nullptr);
+  for (std::size_t held = 0; held < InflatedStore::kMaxHeld;) {
+    const InflatedFile inflated = store.inflate(large, Compression::gzip, {}, false);
+    ASSERT_EQ(inflated.disk, nullptr);
+    held += inflated.size;
+  }
+  const InflatedFile inflated = store.inflate(small, Compression::gzip, {}, false);
+  ASSERT_NE(inflated.disk, nullptr);
+  std::string bytes(inflated.size, '\0');
+  inflated.disk->read_at(inflated.begin, bytes.data(), bytes.size());
+  EXPECT_EQ(bytes, read_all(small, Compression::gzip));
 }
 
 TEST_F(InflatedFiles, AreInMemoryIfNoDiskCanBeUsed) {
   const InputFile file(write('a', 9));
   InflatedStore store;
-  const Limit limit(RLIMIT_NOFILE, 0);
+  const ResourceLimit limit(RLIMIT_NOFILE, 0);
   const InflatedFile inflated = store.inflate(file, Compression::gzip, {}, false);
   EXPECT_EQ(inflated.disk, nullptr);
   EXPECT_EQ(inflated.size, 9u * ((1 << 20) + 16));

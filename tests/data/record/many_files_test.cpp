@@ -4,10 +4,16 @@
 #include <gtest/gtest.h>
 
 #include <barrier>
+#include <fstream>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <thread>
 
+#include "lockstep/data/dataset.h"
+#include "lockstep/data/open_data.h"
 #include "lockstep/data/record/record_file.h"
 #include "lockstep/data/record/record_frame.h"
 #include "lockstep/data/source/tfrecord_source.h"
@@ -96,11 +102,13 @@ TEST_F(ManyFiles, OneThatChangedMeanwhileIsAnError) {
 }
 
 /// The members of an exchange are threads. Each has its own copy of the data set, in which only
-/// the files that it must read are intact.
+/// the files that it must read are intact. The last member is on a node of its own.
 class SharedFiles : public ::testing::Test {
  protected:
-  static constexpr int kMembers = 3;
+  static constexpr int kMembers = 4;
   static constexpr int kFiles = 7;
+
+  static int node_of(int member) { return member == kMembers - 1 ? 1 : 0; }
 
   std::filesystem::path path(int member, int file) const {
     return directory_ / fmt::format("{}", member) / fmt::format("{}.tfrecord", file);
@@ -128,43 +136,62 @@ class SharedFiles : public ::testing::Test {
   }
 
   IndexExchange exchange_of(int member) {
-    return {kMembers, member, [this, member](const std::string& mine) {
+    return {kMembers, member,
+            [this, member](const std::string& mine) {
               parts_[static_cast<std::size_t>(member)] = mine;
               barrier_.arrive_and_wait();
               const std::vector<std::string> all = parts_;
               barrier_.arrive_and_wait();
               return all;
-            }};
+            },
+            node_of(member)};
   }
 
-  /// What each member gets: a source, or the text of an Error.
-  void open(bool skip_damage = false) {
-    sources_.assign(kMembers, nullptr);
+  /// What each member gets of open_one(member): a data set, or the text of an Error.
+  template <typename OpenOne>
+  void open_each(OpenOne open_one) {
+    data_.assign(kMembers, std::nullopt);
     errors_.assign(kMembers, "");
     std::vector<std::jthread> threads;
     for (int member = 0; member < kMembers; ++member) {
-      threads.emplace_back([this, member, skip_damage] {
+      threads.emplace_back([this, member, open_one] {
         const auto at = static_cast<std::size_t>(member);
-        std::vector<std::filesystem::path> paths;
-        for (int i = 0; i < kFiles; ++i) paths.push_back(path(member, i));
         try {
-          sources_[at] =
-              std::make_shared<TFRecordSource>(paths,
-                                               TFRecordOptions{.input_shape = {2, 2, 1},
-                                                               .skip_damage = skip_damage,
-                                                               .exchange = exchange_of(member)},
-                                               "shared");
+          data_[at] = open_one(member);
         } catch (const Error& error) {
           errors_[at] = error.what();
         }
       });
     }
   }
+  void open(bool skip_damage = false) {
+    open_each([this, skip_damage](int member) {
+      std::vector<std::filesystem::path> paths;
+      for (int i = 0; i < kFiles; ++i) paths.push_back(path(member, i));
+      return Dataset::from_source(
+          std::make_shared<TFRecordSource>(paths,
+                                           TFRecordOptions{.input_shape = {2, 2, 1},
+                                                           .skip_damage = skip_damage,
+                                                           .exchange = exchange_of(member)},
+                                           "shared"));
+    });
+  }
+
+  /// Writes the file for all members, intact for those of `readers`.
+  void write_copies(const std::string& name, const std::string& bytes,
+                    const std::set<int>& readers) const {
+    for (int member = 0; member < kMembers; ++member) {
+      const std::filesystem::path folder = directory_ / fmt::format("{}", member);
+      std::filesystem::create_directory(folder);
+      write_bytes(folder / name,
+                  readers.contains(member) ? bytes : '"' + std::string(bytes.size() - 1, '?'));
+    }
+  }
 
   const TemporaryDirectory directory_;
   std::vector<std::string> parts_ = std::vector<std::string>(kMembers);
   std::barrier<> barrier_{kMembers};
-  std::vector<std::shared_ptr<TFRecordSource>> sources_;
+  std::vector<std::optional<Dataset>> data_;
   std::vector<std::string> errors_;
 };
 
@@ -172,20 +199,21 @@ TEST_F(SharedFiles, AreReadByOneMemberEach) {
   write_files();
   for (const char* from : {"the records", "the indexes"}) {
     open();
-    for (int member = 0; member < kMembers; ++member) {
-      const auto at = static_cast<std::size_t>(member);
-      ASSERT_EQ(errors_[at], "") << from;
-      const TFRecordSource& source = *sources_[at];
-      EXPECT_EQ(source.size(), 28);
-      EXPECT_EQ(source.description(), "shared, labels from 1 to 7 (8 classes, none of class 0)");
-      int first = 0;
-      for (int i = 0; i < kFiles; first += ++i) {
-        if (i % kMembers == member)
+    ASSERT_THAT(errors_, ::testing::Each("")) << from;
+    int first = 0;
+    for (int i = 0; i < kFiles; first += ++i) {
+      const int reader = i % kMembers;
+      for (int next = 0; next < kMembers; ++next) {
+        const int member = (reader + next) % kMembers;
+        const RecordSource& source = data_[static_cast<std::size_t>(member)]->source();
+        EXPECT_EQ(source.size(), 28);
+        EXPECT_EQ(source.description(), "shared, labels from 1 to 7 (8 classes, none of class 0)");
+        // What one has decompressed, the others of its node read.
+        if (member == reader || (i % 2 == 1 && node_of(member) == node_of(reader)))
           EXPECT_EQ(read(source, first + i).label(), i + 1) << from;
         else
           EXPECT_NE(data_error_of([&] { read(source, first + i); }), "");
-        EXPECT_EQ(std::filesystem::exists(path(member, i).string() + ".index"),
-                  i % kMembers == member);
+        EXPECT_EQ(std::filesystem::exists(path(member, i).string() + ".index"), member == reader);
       }
     }
   }
@@ -202,11 +230,11 @@ TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
                            ::testing::HasSubstr(path(1, 1).string()),
                            ::testing::HasSubstr("expected a complete gzip stream"))));
   open(true);
-  for (const auto& source : sources_) {
-    ASSERT_NE(source, nullptr);
-    ASSERT_EQ(source->damage().size(), 1u);
-    EXPECT_EQ(source->damage().front().location.file, path(1, 1).string());
-    EXPECT_EQ(source->size(), sources_[0]->size());
+  for (const auto& data : data_) {
+    ASSERT_TRUE(data);
+    ASSERT_EQ(data->source().damage().size(), 1u);
+    EXPECT_EQ(data->source().damage().front().location.file, path(1, 1).string());
+    EXPECT_EQ(data->size(), data_[0]->size());
   }
   // Only member 0 would know the number of classes without reading all labels.
   const std::filesystem::path description = path(0, 0).parent_path() / kDatasetJson;
@@ -224,6 +252,77 @@ TEST_F(SharedFiles, ThatOneMemberCannotReadAreAnErrorOfAll) {
   EXPECT_THAT(errors_, ::testing::Each(::testing::HasSubstr(
                            "1.tfrecord] expected a file of the same name and size on all ranks; "
                            "rank 1 has another one than rank 0")));
+}
+
+/// How many mappings of this process share each memory without a name.
+std::vector<int> shared_mappings() {
+  std::map<std::string, int> counts;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string range, access, offset, device, inode, name;
+       maps >> range >> access >> offset >> device >> inode && std::getline(maps, name);)
+    if (name.find("memfd:lockstep") != std::string::npos) ++counts[inode];
+  std::vector<int> mappings;
+  for (const auto& [inode, count] : counts) mappings.push_back(count);
+  return mappings;
+}
+
+TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
+  struct Case {
+    std::map<std::string, std::string> files;  // the damaged one first
+    std::string before, after;                 // what is around the directory in --data
+  };
+  const std::string table =
+      "color,size,price,kind\nred,5,2,apple\ngreen,,3,pear\nyellow,4,1,apple\n";
+  const std::string options = "?categorical=color&missing=indicator&";
+  const std::string images("\0\0\x08\x03\0\0\0\x02\0\0\0\x01\0\0\0\x02\1\2\3\4", 20);
+  const std::string labels("\0\0\x08\x01\0\0\0\x02\0\x05", 10);
+  for (const auto& [files, before, after] :
+       {Case{{{"table", table}}, "csv:", "/table" + options + "label=kind"},
+        Case{{{"table", table}}, "csv:", "/table" + options + "targets=price&drop=kind"},
+        Case{{{"train-images-idx3-ubyte", images}, {"train-labels-idx1-ubyte", labels}},
+             "idx:",
+             ""}}) {
+    const auto open_data_of = [&](int member, const IndexExchange& exchange) {
+      const std::string folder = (directory_ / fmt::format("{}", member)).string();
+      return open_data(before + folder + after, {.tfrecord = {.exchange = exchange}});
+    };
+    const auto open_all = [&](const std::set<int>& readers, rlim_t most = RLIM_INFINITY) {
+      for (const auto& [name, bytes] : files) write_copies(name, bytes, readers);
+      const ResourceLimit limit(RLIMIT_FSIZE, most);
+      open_each([&](int member) { return open_data_of(member, exchange_of(member)); });
+    };
+    open_all({0, kMembers - 1});
+    ASSERT_THAT(errors_, ::testing::Each("")) << before;
+    EXPECT_THAT(shared_mappings(), ::testing::ElementsAre(kMembers - 1));
+    const Dataset alone = open_data_of(0, {});
+    for (const auto& data : data_) {
+      ASSERT_EQ(data->size(), alone.size());
+      EXPECT_EQ(data->spec(), alone.spec());
+      EXPECT_EQ(data->source().class_names(), alone.source().class_names());
+      EXPECT_EQ(data->source().feature_names(), alone.source().feature_names());
+      EXPECT_EQ(data->source().preparation(), alone.source().preparation());
+      for (std::int64_t id = 0; id < alone.size(); ++id) {
+        const ReadSample sample = read(data->source(), id);
+        const ReadSample expected = read(alone.source(), id);
+        EXPECT_EQ(sample.features(), expected.features());
+        EXPECT_EQ(sample.values(), expected.values());
+        EXPECT_EQ(sample.label(), expected.label());
+      }
+    }
+    const auto path_of = [&](int member) {
+      return fmt::format("{}/{}", member, files.begin()->first);
+    };
+    open_all({0, 1, 2});
+    EXPECT_THAT(errors_, ::testing::Each(::testing::AllOf(
+                             errors_[0], ::testing::HasSubstr(path_of(kMembers - 1)))));
+    // Without shared memory, every member reads.
+    open_all({0, 2, kMembers - 1}, 0);
+    EXPECT_THAT(errors_,
+                ::testing::Each(::testing::AllOf(errors_[0], ::testing::HasSubstr(path_of(1)))));
+    open_all({0, 1, 2, kMembers - 1}, 0);
+    EXPECT_THAT(errors_, ::testing::Each("")) << before;
+    EXPECT_THAT(shared_mappings(), ::testing::IsEmpty());
+  }
 }
 
 TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {

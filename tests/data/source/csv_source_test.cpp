@@ -287,6 +287,17 @@ TEST_F(CsvTest, NamesTheSeparatorOfATable) {
                 "first row has a comma instead");
 }
 
+TEST_F(CsvTest, RefusesUtf16) {
+  for (const std::string& text : {std::string("\xff\xfe"
+                                              "a\0,\0",
+                                              6),
+                                  std::string("\xfe\xff\0a", 4), std::string("a\0,\0b\0", 6)})
+    EXPECT_EQ(error(text),
+              of_file() +
+                  "expected a table in UTF-8 (iconv -f UTF-16 -t UTF-8 converts one in UTF-16), "
+                  "got UTF-16, or no text");
+}
+
 TEST_F(CsvTest, TellsAHeaderFromARowOfWords) {
   EXPECT_EQ(open("red,5,1\nblue,6,0\n", {.categorical = {"1"}}).size(), 2);
   EXPECT_EQ(open("color,size,class\nblue,6,0\n", {.categorical = {"1"}}).size(), 1);
@@ -346,6 +357,10 @@ TEST_F(CsvTest, AnotherTableIsReadByTheWordsOfTheFirst) {
   EXPECT_THAT(read(unknown, 0).features(), ElementsAre(0, 0, 0, 1, 4));
   EXPECT_THAT(unknown.feature_names(),
               ElementsAre("color=green", "color=red", "color=yellow", "color unknown", "size"));
+  write_bytes(known, "color;size;kind\nred;5;apple\ngreen;6;pear\nyellow;4;apple\n");
+  EXPECT_EQ(read(open("color,size,kind\nblue,4,pear\n", options), 0).features(),
+            read(unknown, 0).features())
+      << "with its own separator";
   write_bytes(known, "1,2,3\n");
   EXPECT_EQ(open("5,6,1\n", {.like = known}).spec().classes(), 4);
   EXPECT_EQ(error("5,6,4\n", {.like = known}),
@@ -558,6 +573,8 @@ TEST(CsvOptions, AreReadFromText) {
             "standard?)");
   EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=median", "here"); }),
             "[here] expected error, mean, indicator or a number as missing=, got \"median\"");
+  EXPECT_EQ(input_error_of([] { CsvOptions::parse("missing=1e300", "here"); }),
+            "[here] expected a number that fits a float as missing=, got \"1e300\"");
 }
 
 }  // namespace

@@ -182,6 +182,13 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
       feature(R"({"column": "age", "buckets": 3})"),
       HasSubstr("feature 2: expected kind, column, date, missing, clip, log, scale, offset, "
                 "divisor, fill, indicator of a numeric feature, got \"buckets\""));
+  for (const std::string member : {"clip\": [null, 1e300]", "missing\": 1e300", "offset\": -4e38"})
+    EXPECT_THAT(feature(R"({"column": "age", ")" + member + "}"),
+                HasSubstr("\" to be a number that fits a float, got "))
+        << member;
+  EXPECT_EQ(error(R"({"features": [{"column": "age", "kind": "hashed", "buckets": 1000000},
+                                   {"column": "color", "kind": "hashed", "buckets": 2}]})"),
+            where + "feature 2: expected at most 1000000 features, got 1000002");
   EXPECT_EQ(feature(R"({"column": "age", "clip": [2, 1]})"),
             second + "expected \"clip\" to be [lowest, highest]");
   EXPECT_EQ(feature(R"({"column": "age", "missing": "mean", "offset": 1, "divisor": 2})"),
@@ -217,6 +224,16 @@ TEST_F(FeaturesTest, RefuseWhatDoesNotFit) {
           }),
           HasSubstr(fmt::format(
               "line 2, column 1] expected a number above -1, for log(1 + x), got \"{}\"", age)));
+}
+
+TEST_F(FeaturesTest, RefuseMoreThanTheMemoryHolds) {
+  std::string text = "x,k\n";
+  for (int row = 0; row < 1'000'000; ++row) text += "1,0\n";
+  std::string features = R"({"column": "x"})";
+  for (int i = 1; i < 20'000; ++i) features += R"(, {"column": "x"})";
+  write_bytes(file_, "{\"features\": [" + features + "]}");
+  EXPECT_THAT(data_error_of([&] { open(text, {.features = file_}); }),
+              HasSubstr("] expected 223.5 GiB of free memory for 1000002 rows of 20000 numbers; "));
 }
 
 TEST_F(FeaturesTest, OfOpenDataAreInTheTextOrTheOptions) {

@@ -1,0 +1,117 @@
+// From the text of a table to the numbers that are kept of its rows.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/data/source/csv_layout.h"
+#include "lockstep/data/table/csv_rows.h"
+#include "lockstep/data/table/schema.h"
+#include "lockstep/data/table/word_table.h"
+
+namespace lockstep::data {
+
+/// What is kept of the rows of a table.
+struct TableRows {
+  /// [rows, features]: the number, or the number of the category; for a multi-hot feature the
+  /// number of a set of categories.
+  std::vector<float> values;
+  std::vector<float> targets;         ///< [rows, targets]
+  std::vector<std::int32_t> labels;   ///< [rows], if there is a label
+  std::vector<std::int32_t> ends;     ///< [sets]: where each ends in `members`
+  std::vector<std::int32_t> members;  ///< categories of all sets, of each without repetition
+};
+
+/// Reads a table once, and learns its schema meanwhile.
+class CsvReader {
+ public:
+  using Report = std::function<void(const Error&)>;
+
+  /// The columns of the table `file`, and what they mean.
+  struct Meaning {
+    CsvLayout layout = {};
+    TableSchema schema = {};  ///< what it lacks is learned, unless it is known
+    bool is_known = false;    ///< it is that of a training table
+    std::string origin = {};  ///< of the schema, for messages
+    std::string file;         ///< for messages
+    char separator = ',';     ///< between columns
+  };
+
+  /// `text` and `meaning` must outlive this object. With a report, every Error about a field is
+  /// reported instead of thrown, and no row is kept.
+  CsvReader(std::string_view text, Meaning& meaning, const Report* report);
+
+  /// Reads all rows and completes the schema. Throws Error (data) as the constructor of CsvSource.
+  TableRows read();
+  std::int64_t records() const { return records_; }  ///< rows read
+
+ private:
+  /// The words of a feature.
+  struct Vocabulary {
+    WordTable words;                        // if it is categorical
+    bool is_learned = true;                 // else words that are new are added
+    WordTable fields = {};                  // if it is multi-hot
+    std::vector<std::int32_t> sets = {};    // [fields]
+    std::vector<std::int32_t> places = {};  // [words]: in alphabetical order, once learned
+  };
+
+  CsvRows rows() const;
+  template <typename Use>
+  void attempt(Use use) const;
+  /// Throws Error (data) for rows that do not fit into the memory.
+  void check_memory() const;
+  void index_columns();
+  /// Labels are class numbers if the first one that is not missing is a number.
+  void find_kind_of_labels();
+  /// Whether add_plain() can read rows; then sets what it expects of the columns.
+  bool can_be_plain();
+  void add_rows();
+  /// Adds a row of plain numbers and words; false, without adding it, if it needs add_row().
+  bool add_plain(std::span<const double> numbers, std::span<const std::string_view> words);
+  void add_row(const CsvRows& rows);
+  void add_feature(const CsvRows& rows, std::size_t index);
+  double number(const CsvRows& rows, std::size_t column, const TableFeature& feature);
+  /// What is kept of the words of a feature; -1 if one of them has no category.
+  double value_of_words(std::size_t index, std::span<const std::string_view> fields);
+  std::int32_t category(std::size_t index, std::string_view word);
+  std::int32_t set_of_categories(std::size_t index, std::string_view field);
+  std::int32_t class_number(const CsvRows& rows);
+  /// The number of the class; -1 if there is none.
+  std::int32_t find_class(std::string_view word);
+  std::int32_t class_of(double number) const;
+  void store_rows();
+  /// Numbers the learned words in alphabetical order.
+  void sort_words();
+  [[noreturn]] void fail_category(const CsvRows& rows, std::size_t index);
+  [[noreturn]] void fail_limit(const CsvRows& rows, std::size_t column,
+                               std::string_view word) const;
+  void fail_word(const CsvRows& rows, std::size_t column);
+  void fail_missing(const CsvRows& rows, std::size_t column, std::string_view expected);
+  /// What is expected instead of a field that is not a number.
+  std::string number_text(const CsvRows& rows, std::size_t column) const;
+
+  std::string_view text_;
+  Meaning& meaning_;
+  const Report* report_;
+  std::vector<std::vector<std::size_t>> columns_;  // [features]
+  std::vector<Vocabulary> vocabularies_;           // [features]
+  std::vector<bool> requires_number_;              // [columns]
+  std::vector<PlainField> plain_;                  // [columns]
+  WordTable classes_;
+  bool learns_classes_ = false;
+  std::int64_t records_ = 0;
+  std::vector<double> raw_;          // [rows, features], before they are stored
+  std::vector<std::size_t> owners_;  // [sets]: their features
+  TableRows kept_;
+  bool missing_is_reported_ = false;
+  std::map<std::size_t, bool> words_are_reported_;  // of columns with words: all of them as one
+};
+
+}  // namespace lockstep::data

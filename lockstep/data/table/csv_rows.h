@@ -1,0 +1,94 @@
+// Text with separated columns: rows, fields, numbers.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::data {
+
+/// What separates the columns of `text`: `expected`, unless the first line has only another one.
+char separator_of(std::string_view text, char expected);
+/// "a comma", for messages.
+std::string separator_text(char separator);
+
+/// What CsvRows::next_plain() expects in a column. An empty number is NaN. A word has neither
+/// quotes nor blanks around it.
+enum class PlainField : char { number, number_or_empty, word };
+
+/// Splits a text into rows and fields (RFC 4180): a quoted field may contain commas, line breaks
+/// and doubled quotes. Spaces and tabs around fields (tabs unless they separate them), empty lines
+/// and a byte order mark are skipped.
+class CsvRows {
+ public:
+  /// `text` must outlive this object; `file` is used in messages. `separator`: between fields.
+  CsvRows(std::string_view text, std::string file, char separator = ',');
+
+  /// Advances to the next row; false after the last. Throws Error (data) with file, line and column
+  /// for misplaced quotes.
+  bool next();
+  /// The same for a row of plain fields, as many as there are `kinds`, several times as fast:
+  /// numbers such as -12.5 of up to 18 digits become numbers[column], exactly, and words
+  /// words[column], valid as long as the text. false, without advancing, for any other row, and if
+  /// accept() is false then.
+  template <typename Accept>
+  bool next_plain(std::span<const PlainField> kinds, std::span<double> numbers,
+                  std::span<std::string_view> words, Accept accept) {
+    const char* const end = parse_plain(kinds, numbers, words);
+    if (end == nullptr || !accept()) return false;
+    rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+    line_ = next_line_++;
+    return true;
+  }
+  /// The fields of the row, without quotes; valid until next().
+  const std::vector<std::string_view>& fields() const { return fields_; }
+  /// The line of the file, from 1, where the row starts.
+  std::int64_t line() const { return line_; }
+
+  /// Throws the Error (data) about a field of this row; `column` is from 0.
+  [[noreturn]] void fail(std::size_t column, std::string_view expected,
+                         std::string_view actual) const;
+  /// Throws Error (data) unless the row has `count` fields.
+  void require_fields(std::size_t count) const;
+
+ private:
+  /// The end of the row; null if it is not plain.
+  const char* parse_plain(std::span<const PlainField> kinds, std::span<double> numbers,
+                          std::span<std::string_view> words) const;
+  std::string_view take_quoted();
+  std::string_view take_plain();
+  bool at_end_of_line() const { return rest_.empty() || rest_.front() == '\n'; }
+  void skip_blanks();
+
+  std::array<bool, 256> ends_field_ = {};  // a separator, the end of the line, or a quote
+  std::string file_;
+  char separator_;
+  std::string_view blank_;  // what is skipped around fields
+  std::string_view rest_;
+  std::int64_t line_ = 0;
+  std::int64_t next_line_ = 1;
+  std::vector<std::string_view> fields_;
+  std::deque<std::string> unquoted_;  // fields with doubled quotes, which need an unescaped copy
+};
+
+/// Parses a field that consists of a number only. Infinity for 1e400 and other numbers that do not
+/// fit a floating-point type.
+template <typename Number>
+std::optional<Number> csv_number(std::string_view field);
+
+/// Whether the field is how programs write a missing value: empty, NA, NULL, nan, ?, ...
+bool is_missing(std::string_view field);
+
+/// Whether the field is a number if its comma is a point.
+bool has_decimal_comma(std::string_view field);
+/// Whether the field begins as a date: 2026-11-24, 24.11.2026, 11/24/2026 10:30.
+bool is_date(std::string_view field);
+/// Whether the field is none of these, and no number.
+bool is_word(std::string_view field);
+
+}  // namespace lockstep::data
