@@ -14,6 +14,7 @@
 
 #include "lockstep/base/clock.h"
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/record/mapped_file.h"
 
 namespace {
 
@@ -52,6 +53,7 @@ int main(int argc, char** argv) {
   app.add_option("--features", options.features, "Its features file");
   app.add_option("--batch", options.batch)->check(CLI::PositiveNumber)->capture_default_str();
   CLI11_PARSE(app, argc, argv);
+  lockstep::data::enable_mapped_files();  // as the program does
   try {
     measure(options);
   } catch (const std::exception& error) {

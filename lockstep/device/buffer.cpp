@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <sys/mman.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/system/host.h"
 
 namespace lockstep::device {
 
@@ -26,7 +26,7 @@ Buffer HostAllocator::allocate(std::size_t bytes) {
   if (data == nullptr)
     throw Error(ErrorCategory::device, "memory",
                 fmt::format("expected {} bytes of host memory", bytes), "the allocation failed");
-  if (alignment == kHugePage) ::madvise(data, rounded, MADV_HUGEPAGE);
+  use_huge_pages(data, rounded);
   std::memset(data, 0, rounded);
   return Buffer(data, bytes, Device{}, [](void* memory) { std::free(memory); });
 }

@@ -2,6 +2,7 @@
 
 #include <omp.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -205,6 +206,15 @@ std::int64_t available_host_memory(const std::filesystem::path& root) {
   const std::int64_t left = memory_left_in_group(root);
   const auto kibibytes = number_in(root / "proc/meminfo", "MemAvailable:");
   return kibibytes ? std::min(left, *kibibytes * 1024) : left;
+}
+
+void use_huge_pages(void* data, std::size_t bytes) {
+  constexpr std::uintptr_t kHugePage = std::uintptr_t{2} << 20;
+  const auto address = reinterpret_cast<std::uintptr_t>(data);
+  const std::uintptr_t begin = (address + kHugePage - 1) / kHugePage * kHugePage;
+  const std::uintptr_t end = (address + bytes) / kHugePage * kHugePage;
+  if (begin < end)
+    ::madvise(static_cast<std::byte*>(data) + (begin - address), end - begin, MADV_HUGEPAGE);
 }
 
 }  // namespace lockstep

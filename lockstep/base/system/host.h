@@ -72,4 +72,8 @@ std::int64_t memory_left_in_group(const std::filesystem::path& root = "/");
 /// that the kernel can drop counts as free. The maximum value if unknown.
 std::int64_t available_host_memory(const std::filesystem::path& root = "/");
 
+/// Asks for huge pages where the array fills them: fewer page faults while it is written, and fewer
+/// TLB misses while it is read. Call it before the first access.
+void use_huge_pages(void* data, std::size_t bytes);
+
 }  // namespace lockstep

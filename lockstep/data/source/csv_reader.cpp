@@ -109,6 +109,7 @@ TableRows CsvReader::read() {
   if (report_ == nullptr && !meaning_.is_known) {
     learn_statistics(schema, raw_, meaning_.file);
     kept_.values.reserve(raw_.size());
+    use_huge_pages(kept_.values.data(), raw_.size() * sizeof(float));
     store_rows();
     raw_ = {};
   }
@@ -142,9 +143,10 @@ void CsvReader::index_columns() {
          .is_learned = is_known || feature.is_learned || feature.kind != Kind::categorical});
   }
   for (const std::size_t column : layout.targets) requires_number_[column] = true;
-  if (!is_known)
-    raw_.reserve(std::min<std::size_t>(
-        text_.size(), schema.features.size() * (1 + std::ranges::count(text_, '\n'))));
+  if (is_known) return;
+  raw_.reserve(std::min<std::size_t>(
+      text_.size(), schema.features.size() * (1 + std::ranges::count(text_, '\n'))));
+  use_huge_pages(raw_.data(), raw_.capacity() * sizeof(double));
 }
 
 void CsvReader::find_kind_of_labels() {
@@ -206,7 +208,9 @@ void CsvReader::add_rows() {
     if (can_be_plain &&
         rows.next_plain(plain_, numbers, words, [&] { return add_plain(numbers, words); }))
       continue;
-    if (!rows.next()) return;
+    bool is_read = false;
+    attempt([&] { is_read = rows.next(); });  // nothing after misplaced quotes can be split
+    if (!is_read) return;
     add_row(rows);
   }
 }

@@ -10,6 +10,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/record/mapped_file.h"
 #include "lockstep/data/table/transform.h"
 
 namespace lockstep::data {
@@ -78,6 +79,17 @@ void CsvSource::describe_columns(CsvReader::Meaning& meaning) const {
 }
 
 void CsvSource::read_table(const Report* report) {
+  const InputFile file(file_);
+  if (const auto mapped = MappedFile::map(file, static_cast<std::size_t>(file.stamp().size))) try {
+      read_text(mapped->bytes(), report);
+      if (mapped->is_intact()) return;
+    } catch (const Error&) {
+      if (mapped->is_intact()) throw;
+    }
+  read_text(read_all(file, Compression::none), report);
+}
+
+void CsvSource::read_text(std::string_view text, const Report* report) {
   CsvReader::Meaning meaning{.file = file_.string(), .separator = options_.separator};
   auto& [layout, schema, is_known, origin, file, separator] = meaning;
   std::optional<TableSchema> known = trained_schema(origin);
@@ -86,7 +98,6 @@ void CsvSource::read_table(const Report* report) {
     known = TableSchema::from_file(options_.features.string());
     origin = options_.features.string();
   }
-  const std::string text = read_all(InputFile(file_), Compression::none);
   layout = CsvLayout::of(text, file, options_, known ? &*known : nullptr, origin);
   if (known) schema = std::move(*known);
   if (!is_known) describe_columns(meaning);

@@ -75,6 +75,7 @@ class CsvSource final : public RecordSource {
 
   CsvSource() = default;
   void read_table(const Report* report);
+  void read_text(std::string_view text, const Report* report);
   NodeData data() const;
   void use(const NodeData& data, SharedSegment memory);
   /// The schema of the training table, which is `origin`; nullopt if this is one.
