@@ -3,7 +3,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -31,7 +30,7 @@ class WordTable {
 
   std::size_t size() const { return words_.size(); }
   /// The words by number.
-  const std::deque<std::string>& words() const { return words_; }
+  const std::vector<std::string>& words() const { return words_; }
 
  private:
   struct Slot {
@@ -62,7 +61,7 @@ class WordTable {
       slots_[slot_of(words_[number])] = {tag_of(words_[number]), static_cast<std::int32_t>(number)};
   }
 
-  std::deque<std::string> words_;
+  std::vector<std::string> words_;
   std::vector<Slot> slots_ = std::vector<Slot>(16);  // a power of 2, at most half full
 };
 
