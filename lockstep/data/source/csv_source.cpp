@@ -97,6 +97,7 @@ void for_words(const TableFeature& feature, std::string_view field, Use use) {
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
     : CsvSource(file, options, nullptr) {
   const auto exchange = std::exchange(options_.exchange, {});
+  if (exchange.members > 1) InputFile{file_};  // a rank that lacks it says so, even if alone
   read_on_node(
       exchange, "a table",
       [this] {

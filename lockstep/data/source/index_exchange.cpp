@@ -91,7 +91,7 @@ ScannedFile unpack(const json& packed) {
   return file;
 }
 
-[[noreturn]] void fail_other_data(std::ptrdiff_t member) {
+[[noreturn]] void fail_other_data(std::size_t member) {
   throw Error(ErrorCategory::input, "data", "expected the same data set on all ranks",
               fmt::format("rank {} opens another one", member));
 }
@@ -167,7 +167,7 @@ std::vector<std::string> gather_work(const IndexExchange& exchange,
   std::vector<std::string> results = gather(exchange, mine);
   for (std::string& result : results) {
     if (result.empty() || (result.front() != kWorked && result.front() != kFailed))
-      fail_other_data(&result - results.data());
+      fail_other_data(static_cast<std::size_t>(&result - results.data()));
     if (result.front() == kFailed)
       throw Error(static_cast<ErrorCategory>(result[1]), ErrorMessage::unpack(result.substr(2)));
     result.erase(0, 1);
@@ -181,7 +181,7 @@ std::vector<std::size_t> members_of_node(const IndexExchange& exchange, const st
   const auto all =
       gather_work(exchange, [&] { return fmt::format("{}\n{}", kind, exchange.node); });
   for (std::size_t member = 0; member < all.size(); ++member) {
-    if (!all[member].starts_with(kind + '\n')) fail_other_data(static_cast<std::ptrdiff_t>(member));
+    if (!all[member].starts_with(kind + '\n')) fail_other_data(member);
     if (all[member] == all[static_cast<std::size_t>(exchange.member)]) members.push_back(member);
   }
   return members;
