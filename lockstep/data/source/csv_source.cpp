@@ -308,6 +308,13 @@ void CsvSource::learn_vocabulary(CsvRows rows) {
   schema_.classes = static_cast<std::int64_t>(schema_.class_names.size());
 }
 
+void CsvSource::set_widths() {
+  stored_widths_.clear();
+  for (const TableFeature& feature : schema_.features)
+    stored_widths_.push_back(static_cast<std::size_t>(feature.stored_width()));
+  stride_ = std::reduce(stored_widths_.begin(), stored_widths_.end());
+}
+
 void CsvSource::index_words() {
   const auto index = [](const std::vector<std::string>& words) {
     Places places;
@@ -327,13 +334,6 @@ void CsvSource::index_words() {
   for (const std::size_t column : layout_.targets) requires_number_[column] = true;
   if (layout_.label && !schema_.labels_are_words) requires_number_[*layout_.label] = true;
   if (schema_.labels_are_words) class_places_ = index(schema_.class_names);
-}
-
-void CsvSource::set_widths() {
-  stored_widths_.clear();
-  for (const TableFeature& feature : schema_.features)
-    stored_widths_.push_back(static_cast<std::size_t>(feature.stored_width()));
-  stride_ = std::reduce(stored_widths_.begin(), stored_widths_.end());
 }
 
 void CsvSource::set_spec() {

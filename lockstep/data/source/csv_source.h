@@ -87,8 +87,8 @@ class CsvSource final : public RecordSource {
   /// Completes a features file, or nothing, by the options.
   void describe_columns();
   void learn_vocabulary(CsvRows rows);
-  void index_words();
   void set_widths();
+  void index_words();
   void set_spec();
   void add_rows(CsvRows rows);
   void add_row(const CsvRows& rows);
