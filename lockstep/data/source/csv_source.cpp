@@ -16,6 +16,7 @@
 #include "lockstep/base/input_file.h"
 #include "lockstep/base/text.h"
 #include "lockstep/data/record/compression.h"
+#include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/transform.h"
 
 namespace lockstep::data {

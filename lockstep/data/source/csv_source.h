@@ -13,13 +13,15 @@
 #include <unordered_map>
 #include <vector>
 
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/csv_layout.h"
 #include "lockstep/data/source/file_options.h"
-#include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
+
+struct NodeData;
 
 /// A comma-separated file (RFC 4180; or with another separator), kept in memory, once per node if
 /// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the
