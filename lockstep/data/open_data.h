@@ -16,7 +16,7 @@ struct DataSpecOptions {
   /// First directory to search for `fashion-mnist`; empty: only `system_dir`.
   std::filesystem::path data_dir = {};
   std::string part = "train";     ///< the part, train or test, if the text does not name one
-  TFRecordOptions tfrecord = {};  ///< options for TFRecord files
+  TFRecordOptions tfrecord = {};  ///< options for TFRecord files; `exchange` also for others
   std::uint64_t seed = 1;         ///< seed of synthetic samples
   /// The schema of the training table, for tables without `like`; null: a table has its own.
   std::shared_ptr<const TableSchema> table = {};

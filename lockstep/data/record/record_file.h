@@ -76,9 +76,8 @@ class RecordFile {
   enum class PackedDamage { fail, cut };
 
   /// Decompressed bytes are kept in `store`, as those of file `number` if that is shared; null: in
-  /// one of its own. Throws Error (data) for a
-  /// file that cannot be read; all functions that need the contents of a compressed file do so if
-  /// it cannot be decompressed.
+  /// one of its own. Throws Error (data) for a file that cannot be read; all functions that need
+  /// the contents of a compressed file do so if it cannot be decompressed.
   explicit RecordFile(std::filesystem::path path, PackedDamage damage = PackedDamage::fail,
                       std::shared_ptr<InflatedStore> store = nullptr, std::size_t number = 0);
   /// The same without reading; a compressed file is not even opened.

@@ -11,7 +11,6 @@
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/base/text.h"
-#include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/table/transform.h"
 
 namespace lockstep::data {
@@ -329,7 +328,7 @@ std::int32_t CsvReader::category(std::size_t index, std::string_view word) {
   auto& [words, is_learned, fields, sets, places] = vocabularies_[index];
   const std::int32_t number = words.find(word);
   if (number >= 0) return number;
-  if (!is_learned && words.size() < CsvSource::kMaxValues) return words.add(word);
+  if (!is_learned && words.size() < kMaxValues) return words.add(word);
   return is_learned && feature.unknown_column ? static_cast<std::int32_t>(words.size()) : -1;
 }
 
@@ -365,7 +364,7 @@ std::int32_t CsvReader::class_number(const CsvRows& rows) {
       rows.fail(column, fmt::format("expected one of the classes {}", listed(schema.class_names)),
                 given);
     if (field.empty()) rows.fail(column, "expected a class", "the field is empty");
-    if (classes_.size() == CsvSource::kMaxValues) fail_limit(rows, column, field);
+    if (classes_.size() == kMaxValues) fail_limit(rows, column, field);
     rows.fail(column,
               fmt::format("expected a word, as in the rows before, or categorical={}",
                           layout.names[column]),
@@ -388,7 +387,7 @@ std::int32_t CsvReader::class_number(const CsvRows& rows) {
 
 std::int32_t CsvReader::find_class(std::string_view word) {
   const std::int32_t number = classes_.find(word);
-  if (number >= 0 || !learns_classes_ || word.empty() || classes_.size() == CsvSource::kMaxValues)
+  if (number >= 0 || !learns_classes_ || word.empty() || classes_.size() == kMaxValues)
     return number;
   const bool may_be_number = meaning_.layout.is_categorical[*meaning_.layout.label];
   return may_be_number || !csv_number<double>(word) ? classes_.add(word) : -1;
@@ -460,7 +459,7 @@ void CsvReader::fail_category(const CsvRows& rows, std::size_t index) {
 void CsvReader::fail_limit(const CsvRows& rows, std::size_t column, std::string_view word) const {
   rows.fail(column,
             fmt::format("expected at most {} different values in the column {}",
-                        CsvSource::kMaxValues, meaning_.layout.names[column]),
+                        kMaxValues, meaning_.layout.names[column]),
             fmt::format("\"{}\" is one more", word));
 }
 

@@ -32,6 +32,9 @@ struct TableRows {
 /// Reads a table once, and learns its schema meanwhile.
 class CsvReader {
  public:
+  /// Maximum number of values of a categorical column.
+  static constexpr std::size_t kMaxValues = 10'000;
+
   using Report = std::function<void(const Error&)>;
 
   /// The columns of the table `file`, and what they mean.

@@ -11,6 +11,7 @@
 #include "lockstep/base/input_file.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/record/mapped_file.h"
+#include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/transform.h"
 
 namespace lockstep::data {
@@ -18,6 +19,7 @@ namespace lockstep::data {
 CsvSource::CsvSource(const std::filesystem::path& file, const CsvOptions& options)
     : file_(file), options_(options) {
   const auto exchange = std::exchange(options_.exchange, {});
+  if (exchange.members > 1) InputFile{file_};  // a rank that lacks it says so, even if alone
   read_on_node(
       exchange, "a table",
       [this] {

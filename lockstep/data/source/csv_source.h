@@ -11,13 +11,15 @@
 #include <string_view>
 #include <vector>
 
+#include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/csv_reader.h"
 #include "lockstep/data/source/file_options.h"
-#include "lockstep/data/source/index_exchange.h"
 #include "lockstep/data/table/schema.h"
 
 namespace lockstep::data {
+
+struct NodeData;
 
 /// A comma-separated file (RFC 4180; or with another separator), kept in memory, once per node if
 /// ranks open it together (CsvOptions::exchange). By default, the last column is the label and the
@@ -34,9 +36,6 @@ namespace lockstep::data {
 /// number of features and the class names.
 class CsvSource final : public RecordSource {
  public:
-  /// Maximum number of values of a categorical column.
-  static constexpr std::size_t kMaxValues = 10'000;
-
   /// Throws Error (data) with file, line and column if a number is required and the field is not a
   /// finite number, for a label that is not a class, for a value that the table of `options.like`
   /// does not contain, and for a row whose number of columns differs from the first row; also for a

@@ -137,7 +137,26 @@ IdxSource::IdxSource(const std::filesystem::path& directory, const std::string& 
                      std::string name, const IndexExchange& exchange)
     : name_(std::move(name)) {
   if (name_.empty()) name_ = fmt::format("{} {}", directory.string(), part);
-  open(exchange, [&] { read_part(directory, part); });
+  const auto files = find_idx_files(directory, part);
+  if (!files) {
+    fail(directory,
+         fmt::format(
+             "expected {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
+             prefix_of(part)),
+         "there are none");
+  }
+  open(exchange, [&] {
+    images_ = read_idx(files->images);
+    labels_ = read_idx(files->labels);
+    const std::int64_t classes = highest_label(labels_) + 1;
+    describe(files->images, classes);
+    if (labels_.shape.size() != 1 || labels_.shape[0] != images_.shape[0]) {
+      fail(files->labels, fmt::format("expected {} labels, one for each image", images_.shape[0]),
+           fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
+    }
+    if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train"))
+      spec_.targets.front().classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
+  });
 }
 
 IdxSource::IdxSource(const std::filesystem::path& images, const IndexExchange& exchange)
@@ -174,27 +193,6 @@ void IdxSource::use(const NodeData& data, SharedSegment memory) {
   describe(name_, classes);
   if (labels_.shared.empty()) spec_.targets.clear();
   memory_ = std::move(memory);
-}
-
-void IdxSource::read_part(const std::filesystem::path& directory, const std::string& part) {
-  const auto files = find_idx_files(directory, part);
-  if (!files) {
-    fail(directory,
-         fmt::format(
-             "expected {0}-images-idx3-ubyte and {0}-labels-idx1-ubyte, each with or without .gz",
-             prefix_of(part)),
-         "there are none");
-  }
-  images_ = read_idx(files->images);
-  labels_ = read_idx(files->labels);
-  const std::int64_t classes = highest_label(labels_) + 1;
-  describe(files->images, classes);
-  if (labels_.shape.size() != 1 || labels_.shape[0] != images_.shape[0]) {
-    fail(files->labels, fmt::format("expected {} labels, one for each image", images_.shape[0]),
-         fmt::format("the shape is [{}]", fmt::join(labels_.shape, ", ")));
-  }
-  if (const auto other = find_idx_files(directory, part == kDefaultPart ? "test" : "train"))
-    spec_.targets.front().classes = std::max(classes, highest_label(read_idx(other->labels)) + 1);
 }
 
 void IdxSource::describe(const std::filesystem::path& file, std::int64_t classes) {

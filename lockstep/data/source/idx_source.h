@@ -42,8 +42,8 @@ std::optional<IdxFiles> find_idx_files(const std::filesystem::path& directory,
 std::filesystem::path find_idx_images(const std::filesystem::path& path, const std::string& part);
 
 /// Images [N, H, W] or [N, H, W, C] and labels [N] of one part, kept in memory as bytes, once per
-/// node if the members of an exchange open them together. The number
-/// of classes is taken from the labels of both parts if both exist, so that train and test agree.
+/// node if the members of an exchange open them together. The number of classes is taken from the
+/// labels of both parts if both exist, so that train and test agree.
 class IdxSource final : public RecordSource {
  public:
   /// `part` is "train" (files train-images-idx3-ubyte, train-labels-idx1-ubyte) or "test"
@@ -65,7 +65,6 @@ class IdxSource final : public RecordSource {
  private:
   /// Calls read() on one member of each node.
   void open(const IndexExchange& exchange, const std::function<void()>& read);
-  void read_part(const std::filesystem::path& directory, const std::string& part);
   void use(const NodeData& data, SharedSegment memory);
   /// Checks the shape of the images of `file`, and sets the spec.
   void describe(const std::filesystem::path& file, std::int64_t classes);

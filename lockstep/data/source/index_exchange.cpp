@@ -91,21 +91,20 @@ ScannedFile unpack(const json& packed) {
   return file;
 }
 
-[[noreturn]] void fail_other_data(std::ptrdiff_t member) {
+[[noreturn]] void fail_other_data(std::size_t member) {
   throw Error(ErrorCategory::input, "data", "expected the same data set on all ranks",
               fmt::format("rank {} opens another one", member));
 }
 
-using Handle = SharedSegment::Handle;
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kArrayAlignment = 64;
 
 std::size_t aligned(std::size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  return (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
 }
 
 /// Copies the arrays into `memory`, and returns what others need to use them; empty if there is no
 /// such memory.
-std::string share(const NodeData& data, SharedSegment& memory) {
+std::string pack_shared(const NodeData& data, SharedSegment& memory) {
   std::vector<std::uint64_t> sizes;
   std::size_t total = 0;
   for (const auto& array : data.arrays) {
@@ -124,15 +123,15 @@ std::string share(const NodeData& data, SharedSegment& memory) {
   }
   const json description = json::binary({data.description.begin(), data.description.end()});
   std::string bytes;
-  json::to_cbor({{"handle", packed_numbers(std::vector<Handle>{memory.handle()})},
+  json::to_cbor({{"handle", packed_numbers(std::vector<SharedSegment::Handle>{memory.handle()})},
                  {"sizes", sizes},
                  {"description", description}},
                 bytes);
   return bytes;
 }
 
-Handle unpack_handle(const std::string& shared) {
-  return unpacked_numbers<Handle>(json::from_cbor(shared).at("handle")).at(0);
+SharedSegment::Handle unpack_handle(const std::string& shared) {
+  return unpacked_numbers<SharedSegment::Handle>(json::from_cbor(shared).at("handle")).at(0);
 }
 
 NodeData unpack_shared(const std::string& shared, const SharedSegment& memory) {
@@ -167,7 +166,7 @@ std::vector<std::string> gather_work(const IndexExchange& exchange,
   std::vector<std::string> results = gather(exchange, mine);
   for (std::string& result : results) {
     if (result.empty() || (result.front() != kWorked && result.front() != kFailed))
-      fail_other_data(&result - results.data());
+      fail_other_data(static_cast<std::size_t>(&result - results.data()));
     if (result.front() == kFailed)
       throw Error(static_cast<ErrorCategory>(result[1]), ErrorMessage::unpack(result.substr(2)));
     result.erase(0, 1);
@@ -181,7 +180,7 @@ std::vector<std::size_t> members_of_node(const IndexExchange& exchange, const st
   const auto all =
       gather_work(exchange, [&] { return fmt::format("{}\n{}", kind, exchange.node); });
   for (std::size_t member = 0; member < all.size(); ++member) {
-    if (!all[member].starts_with(kind + '\n')) fail_other_data(static_cast<std::ptrdiff_t>(member));
+    if (!all[member].starts_with(kind + '\n')) fail_other_data(member);
     if (all[member] == all[static_cast<std::size_t>(exchange.member)]) members.push_back(member);
   }
   return members;
@@ -196,7 +195,7 @@ void read_on_node(const IndexExchange& exchange, const std::string& kind,
   const auto results = gather_work(exchange, [&]() -> std::string {
     if (!is_first) return {};
     const NodeData data = read();
-    return node.size() == 1 ? std::string() : share(data, memory);
+    return node.size() == 1 ? std::string() : pack_shared(data, memory);
   });
   // Collective also because the first member's memory must exist until the others have mapped it.
   gather_work(exchange, [&]() -> std::string {

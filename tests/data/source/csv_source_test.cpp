@@ -513,7 +513,7 @@ TEST_F(CsvTest, RefusesOptionsThatDoNotFit) {
 
 TEST_F(CsvTest, RefusesNamesThatAreNoCategories) {
   std::string text;
-  for (std::size_t i = 0; i <= CsvSource::kMaxValues; ++i) text += std::to_string(i) + ",1,0\n";
+  for (std::size_t i = 0; i <= CsvReader::kMaxValues; ++i) text += std::to_string(i) + ",1,0\n";
   EXPECT_EQ(error(text, {.categorical = {"1"}}),
             at("line 10001, column 1") +
                 "expected at most 10000 different values in the column 1; \"10000\" is one more");
