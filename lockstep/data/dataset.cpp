@@ -149,6 +149,10 @@ Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
       std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
 }
 
+Dataset Dataset::pad(std::string_view name, std::int64_t length) const {
+  return with_records(std::make_shared<PaddedSource>(records_for("pad"), name, length));
+}
+
 Dataset Dataset::cache() const {
   return with_records(
       std::make_shared<CachedSource>(records_for("cache"), available_host_memory()));
@@ -187,7 +191,8 @@ Dataset Dataset::map(SampleMap map) const {
 }
 
 Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
-  const bool has_floats = !spec().inputs.empty() && spec().inputs[0].type == ElementType::float32;
+  const bool has_floats =
+      spec().feature_count() > 0 && spec().inputs[0].type == ElementType::float32;
   const std::int64_t channels = has_floats ? spec().shape().back() : 0;
   const auto given =
       std::span(normalization.deviation)

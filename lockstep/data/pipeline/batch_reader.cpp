@@ -32,6 +32,8 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
       sharding_(pipeline_, options.layout()),
       steps_per_epoch_(sharding_.plan().steps_per_epoch()),
       gives_pixels_(options.pixels && pipeline_.gives_pixels()),
+      needs_padding_(std::ranges::any_of(pipeline_.spec.inputs, &TensorSpec::is_ragged) ||
+                     std::ranges::any_of(pipeline_.spec.targets, &TensorSpec::is_ragged)),
       bad_records_(std::make_unique<BadRecords>(pipeline_.bad_records)) {}
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {

@@ -141,7 +141,7 @@ RecordSchema named_schema(SampleSpec spec, bool without_labels, std::string_view
   for (const TensorSpec& input : spec.inputs) schema.features.push_back(input.name);
   for (const TensorSpec& target : spec.targets) schema.features.push_back(target.name);
   if (spec.weighted) schema.features.emplace_back(kWeightFeature);
-  if (spec.inputs.front().type == ElementType::float32)
+  if (spec.inputs.front().type == ElementType::float32 && !spec.inputs.front().is_ragged())
     schema.input = kind_of(find_feature(record, schema.features.front()), spec.shape());
   return schema;
 }
