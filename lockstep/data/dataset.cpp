@@ -39,7 +39,16 @@ Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& 
   const std::string directory =
       files.front().has_parent_path() ? files.front().parent_path().string() : ".";
   auto description = fmt::format("{} in {}", counted(files.size(), "TFRecord file"), directory);
-  return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
+  const auto source = std::make_shared<TFRecordSource>(files, options, std::move(description));
+  Dataset dataset = from_source(source);
+  const auto pad_all = [&](const std::vector<TensorSpec>& tensors) {
+    for (const TensorSpec& tensor : tensors)
+      if (const auto pad = source->pads().find(tensor.name); pad != source->pads().end())
+        dataset = dataset.pad(tensor.name, pad->second);
+  };
+  pad_all(source->spec().inputs);
+  pad_all(source->spec().targets);
+  return dataset;
 }
 
 Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::string& part) {

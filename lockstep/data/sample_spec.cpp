@@ -162,8 +162,8 @@ void check_fixed_sizes(std::span<const TensorSpec> tensors, const std::string& w
               found->type == ElementType::bytes
                   ? "expected tensors of numbers (bytes are for loops of your own, which read them "
                     "from batches)"
-                  : "expected tensors with known extents (Dataset::pad() cuts or pads all samples "
-                    "to one length)",
+                  : "expected tensors with known extents (Dataset::pad(), or \"pad\" in "
+                    "dataset.json, cuts or pads all samples to one length)",
               fmt::format("got {}", to_string(*found)));
 }
 

@@ -228,6 +228,7 @@ RecordSchema find_schema(const TFRecordOptions& options,
       is_named ? named_schema(options.tensors.inputs.empty() ? known.tensors : options.tensors,
                               options.without_labels, record, where)
                : single_schema(options, known, record, where);
+  if (is_named && options.tensors.inputs.empty()) schema.pads = known.pads;
   const SampleSpec& spec = schema.spec;
   if (schema.input == InputKind::encoded_image && spec.shape().size() != 3)
     throw Error(ErrorCategory::input, where,

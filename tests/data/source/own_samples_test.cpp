@@ -386,6 +386,18 @@ TEST(RaggedTensors, GetOneLengthByPad) {
   EXPECT_THAT(copy(one.memory.input("tokens").as<std::int64_t>()), ElementsAre(10, 0));
   EXPECT_THAT(copy(one.memory.input("words").as<std::string>()),
               ElementsAre("a longer word than a string holds 10", ""));
+  const TemporaryDirectory directory;
+  PartDescription part = write_shards(texts_in_memory(4).source(), {.directory = directory.path()});
+  part.pads = {{"tokens", 2}, {"tags", 5}};
+  write_dataset_part(directory.path(), "train", part);
+  const Dataset stored = open_data(directory.path().string()).pad("words", 2);
+  EXPECT_EQ(stored.spec(), padded.spec());
+  EXPECT_EQ(read(stored.source(), 3).memory.inputs, three.memory.inputs);
+  EXPECT_EQ(read(stored.source(), 1).memory.targets, one.memory.targets);
+  DataSpecOptions unlabelled;
+  unlabelled.tfrecord.without_labels = true;
+  EXPECT_EQ(open_data(directory.path().string(), unlabelled).spec().inputs[0].shape,
+            padded.spec().inputs[0].shape);
   EXPECT_EQ(input_error_of([&] { padded.pad("tokens", 3); }),
             "[pad] expected a tensor whose first extent is unknown, got tokens int64 [2]");
   EXPECT_EQ(input_error_of([&] { padded.pad("token", 3); }),
@@ -396,8 +408,8 @@ TEST(RaggedTensors, GetOneLengthByPad) {
                                                {.inputs = {{.name = "x", .shape = {-1}}}});
   EXPECT_EQ(numbers.description(), "2 samples of x [?] in memory");
   EXPECT_EQ(input_error_of([&] { numbers.cache(); }),
-            "[cache] expected tensors with known extents (Dataset::pad() cuts or pads all samples "
-            "to one length), got x [?]");
+            "[cache] expected tensors with known extents (Dataset::pad(), or \"pad\" in "
+            "dataset.json, cuts or pads all samples to one length), got x [?]");
   EXPECT_THAT(read(numbers.pad("x", 2).cache().source(), 0).features(), ElementsAre(1, 0));
   EXPECT_THAT(input_error_of([&] { padded.pad("boxes", 1).cache(); }),
               testing::HasSubstr("[cache] expected tensors of numbers (bytes are for loops of your "

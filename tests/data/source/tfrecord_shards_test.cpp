@@ -51,6 +51,12 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
                         "inputs": [{"name": "a", "type": "float", "shape": [1]}],
                         "targets": []}}})"),
               HasSubstr(where + "expected uint8, int32, int64, float32 or bytes, got \"float\""));
+  EXPECT_EQ(message(R"({"lockstep_dataset": 1, "parts": {"train": {"files": [], "records": 1,
+                        "inputs": [{"name": "a", "type": "int32", "shape": [3], "pad": 4}],
+                        "targets": []}}})"),
+            where +
+                "expected \"pad\" to be 1 or more, of a tensor whose first extent is -1, got 4 "
+                "of a int32 [3]");
   const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
   EXPECT_EQ(message("{\"lockstep_dataset\": " + nested + "}"),
             where + "expected JSON, got more than 64 levels of arrays and objects");
