@@ -88,9 +88,9 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
     return std::nullopt;
   }
   if (tensor.type == ElementType::bytes) {
-    if (feature.kind() != FeatureKind::bytes || feature.size() != count)
-      return problem(fmt::format("{} of bytes", counted(count, "value")));
     feature.copy_to(values);
+    if (feature.kind() != FeatureKind::bytes || values.bytes.size() != count)
+      return problem(fmt::format("{} of bytes", counted(count, "value")));
     std::ranges::copy(values.bytes, view.as<std::string>().begin());
     return std::nullopt;
   }

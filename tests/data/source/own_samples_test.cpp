@@ -395,7 +395,7 @@ TEST(RaggedTensors, GetOneLengthByPad) {
   EXPECT_EQ(read(stored.source(), 3).memory.inputs, three.memory.inputs);
   EXPECT_EQ(read(stored.source(), 1).memory.targets, one.memory.targets);
   DataSpecOptions unlabelled;
-  unlabelled.tfrecord.without_labels = true;
+  unlabelled.may_lack_labels = true;
   EXPECT_EQ(open_data(directory.path().string(), unlabelled).spec().inputs[0].shape,
             padded.spec().inputs[0].shape);
   EXPECT_EQ(input_error_of([&] { padded.pad("tokens", 3); }),
@@ -432,6 +432,20 @@ TEST(RaggedTensors, GetTheirLengthsFromMapsToo) {
             "element");
   EXPECT_EQ(data_error_of([&] { one.sample().input("boxes").set_length(std::size_t{1} << 28); }),
             "[boxes] expected at most 2^28 elements in a sample, got 268435456 times 2");
+}
+
+TEST(RaggedTensors, MayComeWithImages) {
+  const Dataset photos = Dataset::from_memory(
+      {std::vector<std::uint8_t>{10, 20}, {std::vector<float>{1, 2, 3}, {1, 2}}}, {},
+      {.inputs = {{.name = "photo", .shape = {1, 1, 1}}, {.name = "boxes", .shape = {-1}}}});
+  const ImageRecipe same = ImageRecipe::parse("none", 1, 1, 1);
+  for (const Dataset& dataset :
+       {photos, photos.images(same), photos.images(same).take(2).images(same)}) {
+    const Batch batch = first_batch(dataset.batch(2), true);
+    EXPECT_THAT(copy(batch.pixels()), ElementsAre(10, 20)) << dataset.description();
+    EXPECT_THAT(batch.input("boxes").lengths, ElementsAre(1, 2)) << dataset.description();
+    EXPECT_THAT(copy(batch.input("boxes").as<float>()), ElementsAre(1, 0, 2, 3));
+  }
 }
 
 TEST(RaggedTensors, InMemoryMustFitTheirLengths) {
