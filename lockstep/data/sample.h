@@ -247,6 +247,7 @@ using MemoryArray =
                  std::vector<std::int64_t>, std::vector<std::string>>;
 /// One tensor of all records: [N, shape...]; of a ragged tensor also the length of each, [N].
 struct MemoryTensor {
+  /// The two members below.
   template <typename T>
   MemoryTensor(std::vector<T> all, std::vector<std::int32_t> length_of_each = {})
       : values(std::move(all)), lengths(std::move(length_of_each)) {}

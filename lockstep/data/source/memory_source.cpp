@@ -37,7 +37,7 @@ std::vector<MemoryTensor> one_array(auto given) {
   return arrays;
 }
 
-void require(bool condition, const std::string& expected, const std::string& actual) {
+void require_fit(bool condition, const std::string& expected, const std::string& actual) {
   if (!condition) throw Error(ErrorCategory::input, kWhere, expected, actual);
 }
 
@@ -50,10 +50,10 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
                            SampleSpec spec, std::vector<float> weights)
     : weights_(std::move(weights)), spec_(std::move(spec)) {
   check_spec(spec_, kWhere);
-  require(inputs.size() == spec_.inputs.size() && targets.size() == spec_.targets.size(),
-          fmt::format("expected {} and {}", counted(spec_.inputs.size(), "input"),
-                      counted(spec_.targets.size(), "target")),
-          fmt::format("got {} and {}", inputs.size(), targets.size()));
+  require_fit(inputs.size() == spec_.inputs.size() && targets.size() == spec_.targets.size(),
+              fmt::format("expected {} and {}", counted(spec_.inputs.size(), "input"),
+                          counted(spec_.targets.size(), "target")),
+              fmt::format("got {} and {}", inputs.size(), targets.size()));
   const TensorSpec& first = spec_.inputs.front();
   has_images_ = type_of(inputs.front().values) == ElementType::uint8 &&
                 first.type == ElementType::float32 && !first.is_ragged();
@@ -61,10 +61,10 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
     records_ = static_cast<std::int64_t>(inputs.front().lengths.size());
   } else {
     const std::int64_t elements = size_of(inputs.front().values);
-    require(elements % first.elements() == 0,
-            fmt::format("expected {} in multiples of {}, for records of [{}]", first.name,
-                        first.elements(), fmt::join(first.shape, ", ")),
-            fmt::format("got {}", elements));
+    require_fit(elements % first.elements() == 0,
+                fmt::format("expected {} in multiples of {}, for records of [{}]", first.name,
+                            first.elements(), fmt::join(first.shape, ", ")),
+                fmt::format("got {}", elements));
     records_ = elements / first.elements();
   }
   for (std::size_t i = 0; i < inputs.size(); ++i)
@@ -73,24 +73,24 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
   for (std::size_t i = 0; i < targets.size(); ++i)
     targets_.push_back(checked(spec_.targets[i], std::move(targets[i])));
   const std::size_t weight_count = spec_.weighted ? static_cast<std::size_t>(records_) : 0;
-  require(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
-          fmt::format("got {}", weights_.size()));
-  require(std::ranges::all_of(weights_, [](float w) { return w >= 0; }),
-          "expected weights of 0 or more", "one is below 0 or not a number");
+  require_fit(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
+              fmt::format("got {}", weights_.size()));
+  require_fit(std::ranges::all_of(weights_, [](float w) { return w >= 0; }),
+              "expected weights of 0 or more", "one is below 0 or not a number");
 }
 
 MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor tensor) const {
-  require(type_of(tensor.values) == spec.type,
-          fmt::format("expected {} as {}", spec.name, to_string(spec.type)),
-          fmt::format("got {}", to_string(type_of(tensor.values))));
+  require_fit(type_of(tensor.values) == spec.type,
+              fmt::format("expected {} as {}", spec.name, to_string(spec.type)),
+              fmt::format("got {}", to_string(type_of(tensor.values))));
   const auto lengths = static_cast<std::int64_t>(tensor.lengths.size());
-  require(
+  require_fit(
       lengths == (spec.is_ragged() ? records_ : 0),
       fmt::format("expected {} of {} for {}", counted(spec.is_ragged() ? records_ : 0, "length"),
                   to_string(spec), counted(records_, "record")),
       fmt::format("got {}", lengths));
-  require(std::ranges::all_of(tensor.lengths, [](std::int32_t length) { return length >= 0; }),
-          fmt::format("expected lengths of 0 or more of {}", spec.name), "one is below 0");
+  require_fit(std::ranges::all_of(tensor.lengths, [](std::int32_t length) { return length >= 0; }),
+              fmt::format("expected lengths of 0 or more of {}", spec.name), "one is below 0");
   Column column{std::move(tensor.values), {}};
   std::int64_t elements = records_ * spec.elements();
   if (spec.is_ragged()) {
@@ -99,10 +99,10 @@ MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor 
     for (const std::int32_t length : tensor.lengths)
       column.ends.push_back(elements += length * unit);
   }
-  require(size_of(column.values) == elements,
-          fmt::format("expected {} of {} for {}", counted(elements, "value"), spec.name,
-                      counted(records_, "record")),
-          fmt::format("got {}", size_of(column.values)));
+  require_fit(size_of(column.values) == elements,
+              fmt::format("expected {} of {} for {}", counted(elements, "value"), spec.name,
+                          counted(records_, "record")),
+              fmt::format("got {}", size_of(column.values)));
   if (spec.classes == 0) return column;
   const auto& labels = std::get<std::vector<std::int32_t>>(column.values);
   const auto wrong =
