@@ -104,12 +104,15 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
   };
   std::optional<MixupStep> mixup;
   if (pipeline_.mixup_alpha > 0) mixup.emplace(pipeline_);
-  Sample sample = part.sample();
   const MicroBatchOrder order({part.first_sample, part.first_sample + part.samples},
                               part.micro_batches);
+  const auto index_of = [&](std::int64_t number) {
+    return static_cast<std::size_t>(order.position(part.first_sample + number));
+  };
+  Sample sample = part.sample(index_of(samples.begin));  // others belong to other threads
   for (std::int64_t number = samples.begin; number < samples.end; ++number) {
     if (stop.stop_requested()) return;
-    const auto i = static_cast<std::size_t>(order.position(part.first_sample + number));
+    const std::size_t i = index_of(number);
     const std::int64_t position = first_position + number;
     const std::int64_t record_id = sequence[position];
     sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });
