@@ -163,11 +163,18 @@ std::vector<int> thread_counts(int cores) {
   return counts;
 }
 
+/// Decoded samples are kept in arrays.
+data::Dataset checked_sizes(data::Dataset dataset) {
+  data::check_fixed_sizes(dataset.spec().inputs, "benchmark");
+  data::check_fixed_sizes(dataset.spec().targets, "benchmark");
+  return dataset;
+}
+
 class DataBenchmark {
  public:
   explicit DataBenchmark(const DataBenchmarkOptions& options)
       : options_(options),
-        dataset_(open_dataset(options.data, options.data.data, "train", 1)),
+        dataset_(checked_sizes(open_dataset(options.data, options.data.data, "train", 1))),
         files_(dynamic_cast<const data::TFRecordSource*>(&dataset_.source())),
         sample_bytes_((dataset_.spec().feature_count() + dataset_.spec().target_count()) *
                       static_cast<std::int64_t>(sizeof(float))),

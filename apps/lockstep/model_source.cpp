@@ -135,6 +135,7 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                 fmt::format("got {}: a TorchScript file is for example_torch_trainer, or a program "
                             "like it (docs/libtorch.md)",
                             name));
+  if (!name.ends_with(".json")) data::check_fixed_sizes(spec.inputs, "model " + name);
   // Two classes may be one logit.
   const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
                                : std::holds_alternative<model::BinaryCrossentropy>(loss)

@@ -19,10 +19,17 @@ namespace lockstep::data {
 struct TensorArray {
   std::string name;                         ///< as in the spec
   ElementType type = ElementType::float32;  ///< uint8 for images that are pixels
-  std::size_t elements = 0;                 ///< of one sample
+  std::size_t elements = 0;                 ///< of one sample; if ragged, of the longest
   std::vector<std::byte> bytes = {};        ///< [samples, shape...]
+  std::vector<std::string> strings = {};    ///< the same for ElementType::bytes
+  /// [samples]: first extent of each, if ragged. In the array each is followed by zeros, or empty
+  /// strings, up to the longest of this part of the global batch.
+  std::vector<std::int32_t> lengths = {};
+  std::size_t unit = 0;              ///< if ragged: elements per step of the first extent
+  std::vector<RaggedRow> rows = {};  ///< [samples], if ragged: what pad() copies
 
-  /// The elements of all samples. Throws Error (input) for another type than that of the tensor.
+  /// The elements of all samples; std::string for ElementType::bytes. Throws Error (input) for
+  /// another type than that of the tensor.
   template <typename T>
   std::span<T> as() {
     return all().as<T>();
@@ -36,8 +43,9 @@ struct TensorArray {
 
  private:
   TensorView all() {
-    const std::size_t of_one = element_bytes(type);
-    return {name, type, bytes.data(), of_one == 0 ? 0 : bytes.size() / of_one};
+    if (type == ElementType::bytes)
+      return {name, type, reinterpret_cast<std::byte*>(strings.data()), strings.size()};
+    return {name, type, bytes.data(), bytes.size() / element_bytes(type)};
   }
 };
 
@@ -76,6 +84,9 @@ struct Batch {
   Sample sample(std::size_t index = 0);
   /// Moves the views of a sample() to sample `index`.
   void move_to(std::size_t index, Sample& sample);
+  /// Fills the arrays of ragged tensors when all samples are written. A BatchStream has done so.
+  /// Throws Error (data) for an array of more than 4 GiB.
+  void pad();
 
   /// The array called `name`. Throws Error (input) that lists the names if there is none.
   const TensorArray& input(std::string_view name) const;

@@ -39,7 +39,16 @@ Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& 
   const std::string directory =
       files.front().has_parent_path() ? files.front().parent_path().string() : ".";
   auto description = fmt::format("{} in {}", counted(files.size(), "TFRecord file"), directory);
-  return from_source(std::make_shared<TFRecordSource>(files, options, std::move(description)));
+  const auto source = std::make_shared<TFRecordSource>(files, options, std::move(description));
+  Dataset dataset = from_source(source);
+  const auto pad_all = [&](const std::vector<TensorSpec>& tensors) {
+    for (const TensorSpec& tensor : tensors)
+      if (const auto pad = source->pads().find(tensor.name); pad != source->pads().end())
+        dataset = dataset.pad(tensor.name, pad->second);
+  };
+  pad_all(source->spec().inputs);
+  pad_all(source->spec().targets);
+  return dataset;
 }
 
 Dataset Dataset::from_idx(const std::filesystem::path& directory, const std::string& part,
@@ -150,6 +159,10 @@ Dataset Dataset::filter(const SamplePredicate& keep, int threads) const {
       std::make_shared<FilteredSource>(records_for("filter"), keep, threads == 0 ? all : threads));
 }
 
+Dataset Dataset::pad(std::string_view name, std::int64_t length) const {
+  return with_records(std::make_shared<PaddedSource>(records_for("pad"), name, length));
+}
+
 Dataset Dataset::cache() const {
   return with_records(
       std::make_shared<CachedSource>(records_for("cache"), available_host_memory()));
@@ -188,7 +201,8 @@ Dataset Dataset::map(SampleMap map) const {
 }
 
 Dataset Dataset::normalize(const ChannelNormalization& normalization) const {
-  const bool has_floats = !spec().inputs.empty() && spec().inputs[0].type == ElementType::float32;
+  const bool has_floats =
+      spec().feature_count() > 0 && spec().inputs[0].type == ElementType::float32;
   const std::int64_t channels = has_floats ? spec().shape().back() : 0;
   const auto given =
       std::span(normalization.deviation)

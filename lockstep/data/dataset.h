@@ -20,7 +20,7 @@ namespace lockstep::data {
 
 /// A description of a data set; cheap to copy. Only headers and indexes are read before stream().
 ///
-/// Record operations (take, skip, repeat, concatenate, interleave, filter, cache) must precede
+/// Record operations (take, skip, repeat, concatenate, interleave, filter, pad, cache) must precede
 /// shuffle(), mixup() and batch(), and throw Error (input) after them. Operations before a record
 /// operation apply to its input records: a map before it sees the input ids, a map after it sees
 /// the ids that the operation assigns. Every record stays readable by its id at any time, so the
@@ -84,10 +84,14 @@ class Dataset {
   /// of seed 0. The result may be empty; stream() then throws. Throws any reading error, the first
   /// in record order.
   Dataset filter(const SamplePredicate& keep, int threads = 0) const;
+  /// Gives the input or target `name`, whose first extent is unknown, the extent `length`: longer
+  /// samples are cut, shorter ones end in zeros. A record operation, so that networks, which need
+  /// known extents, can read it. Throws Error (input) for any other tensor.
+  Dataset pad(std::string_view name, std::int64_t length) const;
   /// Caches each record in memory when it is first read: as pixels for images that no map changes,
   /// otherwise as floats. As in tf.data, random choices before this operation are then the same in
   /// every epoch: those of epoch 0 of seed 0. Throws Error (input) if all records together do not
-  /// fit in the available memory.
+  /// fit in the available memory, and for tensors without a fixed size.
   Dataset cache() const;
   /// The same, cached in `file`, which another run can use after it contains all records. Until
   /// then the records are in a temporary file next to it. Several processes may use the same file.

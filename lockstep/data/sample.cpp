@@ -121,11 +121,40 @@ void throw_no_tensor(std::string_view what, std::string_view name,
   refuse_name(what, name, known);
 }
 
+void TensorView::set_length(std::size_t length) {
+  if (row == nullptr)
+    throw Error(ErrorCategory::input, name, "expected a tensor whose first extent is unknown (-1)",
+                fmt::format("all samples have {}", counted(elements, "element")));
+  if (length > static_cast<std::size_t>(kMaxElements) / unit)
+    throw Error(ErrorCategory::data, name, "expected at most 2^28 elements in a sample",
+                fmt::format("got {} times {}", length, unit));
+  if (type == ElementType::bytes)
+    row->strings.resize(length * unit);
+  else
+    row->bytes.resize(length * unit * element_bytes(type));
+  attach(*row);
+}
+
+void TensorView::attach(RaggedRow& to) {
+  row = &to;
+  const bool has_strings = type == ElementType::bytes;
+  data = has_strings ? reinterpret_cast<std::byte*>(to.strings.data()) : to.bytes.data();
+  elements = has_strings ? to.strings.size() : to.bytes.size() / element_bytes(type);
+}
+
 const TensorView& Sample::input(std::string_view name) const {
   return find_tensor(std::span(inputs), "inputs of the sample", name);
 }
 
+TensorView& Sample::input(std::string_view name) {
+  return find_tensor(std::span(inputs), "inputs of the sample", name);
+}
+
 const TensorView& Sample::target(std::string_view name) const {
+  return find_tensor(std::span(targets), "targets of the sample", name);
+}
+
+TensorView& Sample::target(std::string_view name) {
   return find_tensor(std::span(targets), "targets of the sample", name);
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -135,14 +136,31 @@ struct StoredImage {
   void read(const RecordSource& from, std::int64_t id, Sample& sample);
 };
 
+/// The values of one sample of a ragged tensor, before its batch is padded.
+struct RaggedRow {
+  std::vector<std::byte> bytes = {};      ///< of numbers
+  std::vector<std::string> strings = {};  ///< of ElementType::bytes
+
+  bool operator==(const RaggedRow&) const = default;
+};
+
 /// One tensor of a sample: a view of the memory of its batch.
 struct TensorView {
   std::string_view name;                    ///< as in the spec
   ElementType type = ElementType::float32;  ///< uint8 for images whose pixels are requested
   std::byte* data = nullptr;                ///< of the first element
   std::size_t elements = 0;                 ///< number of elements
+  std::size_t unit = 0;      ///< of a ragged tensor: elements per step of its first extent
+  RaggedRow* row = nullptr;  ///< of a ragged tensor: its memory
 
-  /// The elements, row-major. Throws Error (input) for another type than that of the tensor.
+  /// Gives a ragged tensor this first extent; its elements are then to be written. Throws Error
+  /// (input) for any other tensor, Error (data) for more than kMaxElements elements.
+  void set_length(std::size_t length);
+  /// Views a row of a ragged tensor.
+  void attach(RaggedRow& to);
+
+  /// The elements, row-major; std::string for ElementType::bytes. Throws Error (input) for another
+  /// type than that of the tensor.
   template <typename T>
   std::span<T> as() const {
     if (type != element_type_of<T>()) throw_wrong_type(name, element_type_of<T>(), type);
@@ -169,7 +187,9 @@ struct Sample {
 
   /// The input called `name`. Throws Error (input) that lists the names if there is none.
   const TensorView& input(std::string_view name) const;
+  TensorView& input(std::string_view name);               ///< the same
   const TensorView& target(std::string_view name) const;  ///< likewise
+  TensorView& target(std::string_view name);              ///< the same
 
   std::span<float> features() const { return first_of<float>(inputs); }  ///< of the first input
   /// Of the first input if it is uint8; features() is then empty.
@@ -221,9 +241,20 @@ using SampleGenerator = std::function<void(std::int64_t record_id, Sample& sampl
 using MemoryFeatures = std::variant<std::vector<float>, std::vector<std::uint8_t>>;
 /// Class numbers [N], or targets [N, targets].
 using MemoryLabels = std::variant<std::vector<std::int32_t>, std::vector<float>>;
-/// One tensor of all records, consecutive: [N, shape...].
-using MemoryTensor = std::variant<std::vector<float>, std::vector<std::uint8_t>,
-                                  std::vector<std::int32_t>, std::vector<std::int64_t>>;
+/// The values of one tensor of all records, consecutive.
+using MemoryArray =
+    std::variant<std::vector<float>, std::vector<std::uint8_t>, std::vector<std::int32_t>,
+                 std::vector<std::int64_t>, std::vector<std::string>>;
+/// One tensor of all records: [N, shape...]; of a ragged tensor also the length of each, [N].
+struct MemoryTensor {
+  /// The two members below.
+  template <typename T>
+  MemoryTensor(std::vector<T> all, std::vector<std::int32_t> length_of_each = {})
+      : values(std::move(all)), lengths(std::move(length_of_each)) {}
+
+  MemoryArray values;                 ///< [N, shape...], without padding
+  std::vector<std::int32_t> lengths;  ///< first extents of a ragged tensor
+};
 
 struct ImageRecipe;
 struct TableSchema;
@@ -258,7 +289,8 @@ class RecordSource {
   /// Normalization that converts its pixels to features, in addition to value / 255. Features are
   /// already normalized.
   virtual ChannelNormalization normalization() const { return {}; }
-  /// Decodes record `record_id` into `sample`, whose views have the spec's sizes. Thread-safe.
+  /// Decodes record `record_id` into `sample`, whose views have the spec's sizes; those of ragged
+  /// tensors get their length here. Thread-safe.
   /// Throws Error (data) with file, record, byte offset and kind of damage; also for a label
   /// outside 0 .. classes-1.
   virtual void read(std::int64_t record_id, Sample& sample) const = 0;

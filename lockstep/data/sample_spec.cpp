@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <limits>
 #include <set>
 #include <utility>
@@ -14,7 +15,9 @@ namespace lockstep::data {
 
 std::int64_t element_count(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
+  for (const std::int64_t extent : shape)
+    if (__builtin_mul_overflow(count, std::max<std::int64_t>(extent, 0), &count))
+      return std::numeric_limits<std::int64_t>::max();
   return count;
 }
 
@@ -46,14 +49,29 @@ std::int64_t SampleSpec::target_count() const {
 
 bool SampleSpec::is_single() const {
   return inputs.size() == 1 && inputs.front().type == ElementType::float32 && targets.size() == 1 &&
-         !weighted && (classes() > 0 || target_count() > 0);
+         !weighted && feature_count() > 0 && targets.front().elements() > 0 &&
+         (classes() > 0 || target_count() > 0);
 }
 
+namespace {
+
+/// "[28, 28, 1]", "[?]"
+std::string extents_text(const std::vector<std::int64_t>& shape) {
+  std::vector<std::string> extents;
+  for (const std::int64_t extent : shape)
+    extents.push_back(extent == -1 ? "?" : std::to_string(extent));
+  return fmt::format("[{}]", fmt::join(extents, ", "));
+}
+
+}  // namespace
+
 std::string to_string(const TensorSpec& tensor) {
-  if (tensor.classes > 0) return fmt::format("{} ({} classes)", tensor.name, tensor.classes);
+  if (tensor.classes > 0)
+    return fmt::format("{}{} ({} classes)", tensor.name,
+                       tensor.is_ragged() ? " " + extents_text(tensor.shape) : "", tensor.classes);
   const bool is_float = tensor.type == ElementType::float32;
-  return fmt::format("{}{}{} [{}]", tensor.name, is_float ? "" : " ",
-                     is_float ? "" : to_string(tensor.type), fmt::join(tensor.shape, ", "));
+  return fmt::format("{}{}{} {}", tensor.name, is_float ? "" : " ",
+                     is_float ? "" : to_string(tensor.type), extents_text(tensor.shape));
 }
 
 std::string to_string(const SampleSpec& spec) {
@@ -63,7 +81,7 @@ std::string to_string(const SampleSpec& spec) {
     return fmt::format("{}", fmt::join(texts, " and "));
   };
   const std::string inputs = spec.inputs.size() == 1 && spec.inputs[0].type == ElementType::float32
-                                 ? fmt::format("[{}]", fmt::join(spec.shape(), ", "))
+                                 ? extents_text(spec.shape())
                                  : listed(spec.inputs);
   const std::string targets = spec.targets.empty()      ? "without labels"
                               : spec.targets.size() > 1 ? "with " + listed(spec.targets)
@@ -75,7 +93,6 @@ std::string to_string(const SampleSpec& spec) {
 }
 
 void check_shape(std::span<const std::int64_t> shape, const std::string& where) {
-  constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
   std::int64_t count = 1;
   bool is_sensible = !shape.empty();
   for (const std::int64_t extent : shape) {
@@ -89,6 +106,20 @@ void check_shape(std::span<const std::int64_t> shape, const std::string& where) 
                 fmt::format("got [{}]", fmt::join(shape, ", ")));
 }
 
+namespace {
+
+void check_extents(const TensorSpec& tensor, const std::string& where) {
+  std::vector<std::int64_t> known = tensor.shape;
+  if (tensor.is_ragged()) known.front() = 1;
+  if (std::ranges::count(known, -1) > 0)
+    throw Error(ErrorCategory::input, where,
+                fmt::format("expected only the first extent of {} to be unknown (-1)", tensor.name),
+                fmt::format("got {}", extents_text(tensor.shape)));
+  check_shape(known, where);
+}
+
+}  // namespace
+
 void check_spec(const SampleSpec& spec, const std::string& where) {
   const auto require = [&](bool condition, std::string_view expected, const std::string& actual) {
     if (!condition) throw Error(ErrorCategory::input, where, expected, actual);
@@ -98,9 +129,6 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
   const auto check = [&](const TensorSpec& tensor) {
     require(names.insert(tensor.name).second, "expected inputs and targets with different names",
             fmt::format("two are called \"{}\"", tensor.name));
-    require(tensor.type != ElementType::bytes,
-            "expected tensors of uint8, int32, int64 or float32: batches do not hold strings",
-            fmt::format("{} has the type bytes", tensor.name));
     require(tensor.classes <= std::numeric_limits<std::int32_t>::max(),
             "expected at most 2^31 - 1 classes",
             fmt::format("{} has {}", tensor.name, tensor.classes));
@@ -110,11 +138,12 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
     require(input.classes == 0 || (input.classes > 0 && input.type == ElementType::int32),
             fmt::format("expected the categories of the input {} as int32", input.name),
             fmt::format("got {} of type {}", input.classes, to_string(input.type)));
-    if (!input.shape.empty() || input.type != ElementType::int32) check_shape(input.shape, where);
+    const bool needs_shape = input.type == ElementType::float32 || input.type == ElementType::uint8;
+    if (!input.shape.empty() || needs_shape) check_extents(input, where);
   }
   for (const TensorSpec& target : spec.targets) {
     check(target);
-    if (!target.shape.empty()) check_shape(target.shape, where);
+    if (!target.shape.empty()) check_extents(target, where);
     const bool has_numbers = target.type == ElementType::int32;
     require(has_numbers == (target.classes != 0) && target.classes >= 0,
             has_numbers
@@ -123,6 +152,19 @@ void check_spec(const SampleSpec& spec, const std::string& where) {
             has_numbers ? fmt::format("got {} classes", target.classes)
                         : fmt::format("the type is {}", to_string(target.type)));
   }
+}
+
+void check_fixed_sizes(std::span<const TensorSpec> tensors, const std::string& where) {
+  const auto found =
+      std::ranges::find_if(tensors, [](const TensorSpec& t) { return !t.has_fixed_size(); });
+  if (found == tensors.end()) return;
+  throw Error(ErrorCategory::input, where,
+              found->type == ElementType::bytes
+                  ? "expected tensors of numbers (bytes are for loops of your own, which read them "
+                    "from batches)"
+                  : "expected tensors with known extents (Dataset::pad(), or \"pad\" in "
+                    "dataset.json, cuts or pads all samples to one length)",
+              fmt::format("got {}", to_string(*found)));
 }
 
 }  // namespace lockstep::data

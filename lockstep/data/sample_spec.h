@@ -19,24 +19,34 @@ constexpr ElementType element_type_of() {
   if constexpr (std::is_same_v<T, std::int32_t>) return ElementType::int32;
   if constexpr (std::is_same_v<T, std::int64_t>) return ElementType::int64;
   if constexpr (std::is_same_v<T, float>) return ElementType::float32;
+  if constexpr (std::is_same_v<T, std::string>) return ElementType::bytes;
   static_assert(std::is_same_v<T, std::uint8_t> || std::is_same_v<T, std::int32_t> ||
-                std::is_same_v<T, std::int64_t> || std::is_same_v<T, float>);
+                std::is_same_v<T, std::int64_t> || std::is_same_v<T, float> ||
+                std::is_same_v<T, std::string>);
 }
 
-/// The product of `shape`; 1 if it is empty.
+/// The largest number of elements of one tensor of a sample.
+inline constexpr std::int64_t kMaxElements = std::int64_t{1} << 28;
+
+/// The product of `shape`, at most 2^63 - 1; 1 if it is empty, 0 with an extent below 1.
 std::int64_t element_count(std::span<const std::int64_t> shape);
 
 /// One tensor of every sample.
 struct TensorSpec {
   std::string name;                         ///< unique among the inputs and targets
-  ElementType type = ElementType::float32;  ///< of the elements
-  std::vector<std::int64_t> shape = {};     ///< without the batch; empty: a single value
+  ElementType type = ElementType::float32;  ///< of the elements; bytes: each a std::string
+  /// Without the batch; empty: a single value. The first extent may be -1: each sample has its own
+  /// (TensorView::set_length), and a batch is padded to its longest sample.
+  std::vector<std::int64_t> shape = {};
   /// Of class numbers, or of categories as inputs, which are int32 from 0 to classes-1; 0: other
   /// values.
   std::int64_t classes = 0;
 
-  std::int64_t elements() const { return element_count(shape); }  ///< of one sample
-  std::size_t bytes() const {                                     ///< of one sample
+  bool is_ragged() const { return !shape.empty() && shape.front() == -1; }  ///< unknown extent
+  /// Whether all samples have the same number of bytes.
+  bool has_fixed_size() const { return !is_ragged() && type != ElementType::bytes; }
+  std::int64_t elements() const { return element_count(shape); }  ///< of one sample; 0 if ragged
+  std::size_t bytes() const {  ///< of one sample; 0 unless it has a fixed size
     return static_cast<std::size_t>(elements()) * element_bytes(type);
   }
   bool operator==(const TensorSpec&) const = default;
@@ -70,17 +80,19 @@ struct SampleSpec {
 /// "[28, 28, 1] with 10 classes", "[2] with 3 targets", "[4] without labels", "image [8, 8, 3] and
 /// table [5] with price [1] and kind (3 classes), weighted".
 std::string to_string(const SampleSpec& spec);
-/// "table [5]", "tokens int32 [128]", "kind (3 classes)".
+/// "table [5]", "tokens int64 [?]", "kind (3 classes)".
 std::string to_string(const TensorSpec& tensor);
 
 /// Throws Error (input) unless the shape has at least one extent, all extents are positive, and
 /// their product is at most 2^28.
 void check_shape(std::span<const std::int64_t> shape, const std::string& where);
 
-/// Throws Error (input) unless there is an input, all shapes are those of check_shape() (those of
-/// targets and of int32 inputs may be empty), names are unique, int32 targets are class numbers,
-/// inputs with categories are int32, and no tensor has ElementType::bytes, which batches do not
-/// hold.
+/// Throws Error (input) unless there is an input, all shapes are those of check_shape() (the first
+/// extent may be -1; only those of float32 and uint8 inputs must not be empty), names are unique,
+/// int32 targets are class numbers, and inputs with categories are int32.
 void check_spec(const SampleSpec& spec, const std::string& where);
+
+/// Throws Error (input), with what to do, unless all tensors have a fixed size.
+void check_fixed_sizes(std::span<const TensorSpec> tensors, const std::string& where);
 
 }  // namespace lockstep::data

@@ -87,12 +87,18 @@ TEST_F(DataCommands, ConvertIdx) {
 }
 
 TEST_F(DataCommands, InspectPrintsTheTensorsOfAPart) {
-  const SampleSpec spec = {.inputs = {{.name = "a", .shape = {2}}, {.name = "b", .shape = {1}}}};
-  const Dataset dataset =
-      Dataset::from_memory({std::vector<float>{1, 2}, std::vector<float>{3}}, {}, spec);
+  const SampleSpec spec = {.inputs = {{.name = "a", .shape = {2}},
+                                      {.name = "b", .type = ElementType::int64, .shape = {-1}}}};
+  const Dataset dataset = Dataset::from_memory(
+      {std::vector<float>{1, 2, 3, 4}, {std::vector<std::int64_t>{5, 6, 7}, {3, 0}}}, {}, spec);
   write_shards(dataset.source(), {.directory = directory_ / "out"});
-  EXPECT_THAT(run({"inspect", path("out")}),
-              HasSubstr("samples of " + path("out/train") + ": a [2] and b [1] without labels\n"));
+  EXPECT_THAT(run({"inspect", path("out")}), HasSubstr("samples of " + path("out/train") +
+                                                       ": a [2] and b int64 [?] without labels\n"));
+  EXPECT_THAT(run({"verify", path("out")}), HasSubstr(": 2 records, intact\n"));
+  EXPECT_THAT(input_error_of([&] {
+                run({"benchmark", "--data", path("out")});
+              }),
+              HasSubstr("[benchmark] expected tensors with known extents"));
 }
 
 TEST_F(DataCommands, ConvertPacks) {

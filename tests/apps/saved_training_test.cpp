@@ -880,5 +880,17 @@ TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
             "[state.json] expected the description of a model; it has no \"name\"");
 }
 
+TEST(ChosenModel, NeedsInputsOfKnownExtents) {
+  const data::SampleSpec spec = {
+      .inputs = {{.name = "tokens", .type = ElementType::int32, .shape = {-1}}}};
+  try {
+    choose_model("mlp", spec, model::SparseCategoricalCrossentropy(), "none");
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), StartsWith("[model mlp] expected tensors with known extents"));
+    EXPECT_THAT(error.what(), EndsWith("got tokens int32 [?]"));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep::apps

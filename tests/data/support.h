@@ -156,6 +156,7 @@ inline ReadSample read(const RecordSource& source, std::int64_t record_id) {
   ReadSample result{Batch(source.spec())};
   Sample sample = result.memory.sample();
   source.read(record_id, sample);
+  result.memory.pad();
   return result;
 }
 

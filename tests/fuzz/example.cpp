@@ -5,7 +5,9 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/data/batch.h"
 #include "lockstep/data/record/feature_view.h"
+#include "lockstep/data/source/example_decoder.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace lockstep::fuzz {
@@ -47,6 +49,14 @@ void read_untrusted(Bytes bytes) {
     reader.read(record, values, [] { return std::string("record"); });
   } catch (const Error&) {  // a feature may be of another kind
   }
+  static const ExampleDecoder decoder(
+      {.inputs = {{.name = "image", .type = ElementType::bytes, .shape = {-1}},
+                  {.name = "label", .type = ElementType::int32, .shape = {-1, 2}, .classes = 7},
+                  {.name = "weight", .shape = {-1}}}},
+      InputKind::floats, {names.begin(), names.end()});
+  Batch one(decoder.spec());
+  Sample sample = one.sample();
+  if (!decoder.decode(record, sample)) one.pad();
   // What was read must come through our own writer unchanged.
   const std::string written = serialize_example(parse_example(record));
   LOCKSTEP_CHECK(serialize_example(parse_example(written)) == written);

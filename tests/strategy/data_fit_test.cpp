@@ -333,6 +333,12 @@ TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
             inputs + "image [2, 2, 1], word int32 [1], table [4]");
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.inputs[1].type = ElementType::float32; }),
             inputs + "image [2, 2, 1], word [1], table [3]");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.inputs[1].shape = {-1}; }),
+            "expected tensors with known extents (Dataset::pad(), or \"pad\" in dataset.json, cuts "
+            "or pads all samples to one length), got word int32 [?]");
+  EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets[0].type = ElementType::bytes; }),
+            "expected tensors of numbers (bytes are for loops of your own, which read them from "
+            "batches), got price bytes [1]");
   EXPECT_EQ(error([](data::SampleSpec& spec) { spec.targets[0].name = "prize"; }),
             "expected a target price for the output cost of model house, got prize [1], kind (3 "
             "classes)");

@@ -32,6 +32,8 @@ BatchReader::BatchReader(Pipeline pipeline, const StreamOptions& options)
       sharding_(pipeline_, options.layout()),
       steps_per_epoch_(sharding_.plan().steps_per_epoch()),
       gives_pixels_(options.pixels && pipeline_.gives_pixels()),
+      needs_padding_(std::ranges::any_of(pipeline_.spec.inputs, &TensorSpec::is_ragged) ||
+                     std::ranges::any_of(pipeline_.spec.targets, &TensorSpec::is_ragged)),
       bad_records_(std::make_unique<BadRecords>(pipeline_.bad_records)) {}
 
 void BatchReader::lay_out(std::int64_t step, std::vector<Batch>& parts) const {
@@ -102,12 +104,15 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
   };
   std::optional<MixupStep> mixup;
   if (pipeline_.mixup_alpha > 0) mixup.emplace(pipeline_);
-  Sample sample = part.sample();
   const MicroBatchOrder order({part.first_sample, part.first_sample + part.samples},
                               part.micro_batches);
+  const auto index_of = [&](std::int64_t number) {
+    return static_cast<std::size_t>(order.position(part.first_sample + number));
+  };
+  Sample sample = part.sample(index_of(samples.begin));  // others belong to other threads
   for (std::int64_t number = samples.begin; number < samples.end; ++number) {
     if (stop.stop_requested()) return;
-    const auto i = static_cast<std::size_t>(order.position(part.first_sample + number));
+    const std::size_t i = index_of(number);
     const std::int64_t position = first_position + number;
     const std::int64_t record_id = sequence[position];
     sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });

@@ -46,7 +46,10 @@ class BatchReader {
   /// of an earlier step is too small.
   void lay_out(std::int64_t step, std::vector<Batch>& parts) const;
 
-  /// Bytes of all parts of a step.
+  /// Whether parts that are filled must be padded by Batch::pad().
+  bool needs_padding() const { return needs_padding_; }
+
+  /// Bytes of all parts of a step, without ragged tensors and strings.
   std::int64_t step_bytes() const;
 
   /// Number of samples of this process in the step for which `parts` are laid out.
@@ -68,6 +71,7 @@ class BatchReader {
   Sharding sharding_;
   std::int64_t steps_per_epoch_;
   bool gives_pixels_;
+  bool needs_padding_;
   std::unique_ptr<BadRecords> bad_records_;
 };
 

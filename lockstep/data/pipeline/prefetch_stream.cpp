@@ -168,8 +168,17 @@ void PrefetchStream::begin_step(Slot& slot) {
 void PrefetchStream::finish_piece(const Piece& piece, std::exception_ptr error) {
   bool ready = false;
   {
-    const std::scoped_lock lock(mutex_);
+    std::unique_lock lock(mutex_);
     Slot& slot = *piece.slot;
+    if (slot.pieces_left == 1 && reader_.needs_padding() && !slot.error && !error) {
+      lock.unlock();  // no other thread uses the slot now
+      try {
+        for (Batch& part : slot.parts) part.pad();
+      } catch (...) {
+        error = std::current_exception();
+      }
+      lock.lock();
+    }
     if (error) {
       failed_ = true;
       if (!slot.error || piece.number < slot.failed_piece) {

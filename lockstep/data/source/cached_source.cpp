@@ -45,6 +45,8 @@ CachedSource::CachedSource(std::shared_ptr<const RecordSource> source,
 
 std::size_t CachedSource::record_bytes() const {
   const SampleSpec& spec = source().spec();
+  check_fixed_sizes(spec.inputs, "cache");
+  check_fixed_sizes(spec.targets, "cache");
   std::size_t bytes = spec.weighted ? sizeof(Sample::weight) : 0;
   for (const TensorSpec& target : spec.targets) bytes += target.bytes();
   for (const TensorSpec& input : spec.inputs) bytes += input.bytes();

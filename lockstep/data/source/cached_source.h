@@ -93,10 +93,11 @@ class FileStore final : public RecordStore {
 /// same time, each makes it, and one stores it.
 class CachedSource final : public WrappedSource {
  public:
-  /// Caches in memory. Throws Error (input) if the records need more than `available` bytes.
+  /// Caches in memory. Throws Error (input) if the records need more than `available` bytes, or
+  /// have tensors without a fixed size.
   CachedSource(std::shared_ptr<const RecordSource> source, std::int64_t available);
   /// Caches in `file` (FileStore). Throws Error (data) if it is a cache of other records, as
-  /// determined from its header and its first and last record.
+  /// determined from its header and its first and last record; Error (input) as above.
   CachedSource(std::shared_ptr<const RecordSource> source, const std::filesystem::path& file);
 
   bool has_encoded_images() const override { return false; }

@@ -17,12 +17,15 @@ namespace {
 
 constexpr int kDatasetVersion = 1;
 
-nlohmann::ordered_json to_json(const std::vector<TensorSpec>& tensors) {
+nlohmann::ordered_json to_json(const std::vector<TensorSpec>& tensors,
+                               const std::map<std::string, std::int64_t>& pads) {
   auto object = nlohmann::ordered_json::array();
   for (const TensorSpec& tensor : tensors) {
     object.push_back(
         {{"name", tensor.name}, {"type", to_string(tensor.type)}, {"shape", tensor.shape}});
     if (tensor.classes > 0) object.back()["classes"] = tensor.classes;
+    if (const auto pad = pads.find(tensor.name); pad != pads.end())
+      object.back()["pad"] = pad->second;
   }
   return object;
 }
@@ -37,8 +40,8 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
     object["shape"] = part.shape;
     object["classes"] = part.classes;
   } else {
-    object["inputs"] = to_json(part.tensors.inputs);
-    object["targets"] = to_json(part.tensors.targets);
+    object["inputs"] = to_json(part.tensors.inputs, part.pads);
+    object["targets"] = to_json(part.tensors.targets, part.pads);
     if (part.tensors.weighted) object["weighted"] = true;
   }
   if (!part.class_names.empty()) object["class_names"] = part.class_names;
@@ -60,22 +63,31 @@ std::vector<std::int64_t> extents_of(const nlohmann::json& object) {
   return shape;
 }
 
-std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const std::string& where) {
+std::vector<TensorSpec> tensors_of(const nlohmann::json& object, const std::string& where,
+                                   std::map<std::string, std::int64_t>& pads) {
   std::vector<TensorSpec> tensors;
-  for (const nlohmann::json& tensor : object.get_ref<const nlohmann::json::array_t&>())
+  for (const nlohmann::json& tensor : object.get_ref<const nlohmann::json::array_t&>()) {
     tensors.push_back(
         {.name = tensor.at("name").get<std::string>(),
          .type = parse_element_type(where, tensor.at("type").get<std::string>()),
          .shape = extents_of(tensor),
          .classes = tensor.contains("classes") ? integer_of(tensor.at("classes")) : 0});
+    if (!tensor.contains("pad")) continue;
+    const std::int64_t length = integer_of(tensor.at("pad"));
+    if (!tensors.back().is_ragged() || length < 1)
+      throw Error(ErrorCategory::data, where,
+                  "expected \"pad\" to be 1 or more, of a tensor whose first extent is -1",
+                  fmt::format("got {} of {}", length, to_string(tensors.back())));
+    pads[tensors.back().name] = length;
+  }
   return tensors;
 }
 
 /// The described tensors, of which the first ones are in the fields for one input and one label.
 void take_tensors(const nlohmann::json& object, const std::string& where,
                   PartDescription& part) try {
-  part.tensors = {.inputs = tensors_of(object.at("inputs"), where),
-                  .targets = tensors_of(object.at("targets"), where),
+  part.tensors = {.inputs = tensors_of(object.at("inputs"), where, part.pads),
+                  .targets = tensors_of(object.at("targets"), where, part.pads),
                   .weighted = object.value("weighted", false)};
   check_spec(part.tensors, where);
   part.input_feature = part.tensors.inputs.front().name;
@@ -115,7 +127,7 @@ bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
          shape == other.shape && classes == other.classes && class_names == other.class_names &&
          feature_names == other.feature_names && target_names == other.target_names &&
-         tensors == other.tensors;
+         tensors == other.tensors && pads == other.pads;
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,

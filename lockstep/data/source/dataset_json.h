@@ -31,6 +31,8 @@ struct PartDescription {
   /// The tensors, each in the Example feature of its name, unless they are one input and one label;
   /// then empty. The fields above describe the first input and the first target.
   SampleSpec tensors = {};
+  /// The lengths that ragged tensors are to have when they are read (Dataset::pad), by name.
+  std::map<std::string, std::int64_t> pads = {};
   /// False from the time when a conversion starts to replace the files until all are replaced.
   /// After an interruption, some files may be old and others new: then only `files` is known.
   bool is_complete = true;

@@ -35,6 +35,8 @@ ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std
     : spec_(std::move(spec)),
       count_(static_cast<std::size_t>(spec_.feature_count())),
       input_(input),
+      has_plain_input_(spec_.inputs.front().type != ElementType::float32 ||
+                       spec_.inputs.front().is_ragged()),
       names_(std::move(features)) {
   LOCKSTEP_CHECK_OP(names_.size(), ==,
                     spec_.inputs.size() + spec_.targets.size() + (spec_.weighted ? 1 : 0));
@@ -43,12 +45,35 @@ ExampleDecoder::ExampleDecoder(SampleSpec spec, InputKind input, std::vector<std
 
 namespace {
 
+/// Gives a ragged tensor the length of its feature.
+std::optional<SampleProblem> take_length(ElementType type, const std::string& name,
+                                         const FeatureView& feature, TensorView& view) {
+  const auto single = type == ElementType::uint8 ? feature.single_bytes() : std::nullopt;
+  const std::size_t count = single ? single->size() : feature.size();
+  const auto [kind, what] =
+      type == ElementType::float32 ? std::pair(FeatureKind::floats, "floats")
+      : type == ElementType::uint8 ? std::pair(FeatureKind::bytes, "raw bytes")
+      : type == ElementType::bytes ? std::pair(FeatureKind::bytes, "values of bytes")
+                                   : std::pair(FeatureKind::int64s, "integers");
+  if (feature.kind() != kind || (type == ElementType::uint8 && !single) || count % view.unit != 0 ||
+      count > static_cast<std::size_t>(kMaxElements))
+    return SampleProblem{
+        fmt::format("expected up to 2^28 {}{} in {}", what,
+                    view.unit > 1 ? fmt::format(", a multiple of {},", view.unit) : "", name),
+        single ? bytes_text(*single) : values_of(feature)};
+  view.set_length(count / view.unit);
+  return std::nullopt;
+}
+
 /// Decodes the values of any tensor but an image.
 std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::string& name,
-                                           const FeatureView& feature, const TensorView& view) {
+                                           const FeatureView& feature, TensorView& view) {
   const auto problem = [&](const std::string& what) {
     return SampleProblem{fmt::format("expected {} in {}", what, name), values_of(feature)};
   };
+  thread_local FeatureValues values;
+  if (view.unit > 0)
+    if (auto wrong = take_length(tensor.type, name, feature, view)) return wrong;
   const std::size_t count = view.elements;
   if (tensor.type == ElementType::float32) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count)
@@ -60,6 +85,13 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
     const auto bytes = feature.single_bytes();
     if (!bytes || bytes->size() != count) return problem(fmt::format("{} raw bytes", count));
     std::ranges::copy(bytes_of(*bytes), view.as<std::uint8_t>().begin());
+    return std::nullopt;
+  }
+  if (tensor.type == ElementType::bytes) {
+    feature.copy_to(values);
+    if (feature.kind() != FeatureKind::bytes || values.bytes.size() != count)
+      return problem(fmt::format("{} of bytes", counted(count, "value")));
+    std::ranges::copy(values.bytes, view.as<std::string>().begin());
     return std::nullopt;
   }
   const std::int64_t limit = tensor.classes > 0 ? tensor.classes - 1
@@ -82,7 +114,6 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
     const auto value = feature.single_int64();
     return value ? store(0, *value) : problem("one integer");
   }
-  thread_local FeatureValues values;
   feature.copy_to(values);
   if (values.int64s.size() != count) return problem(fmt::format("{} integers", count));
   for (std::size_t i = 0; i < count; ++i)
@@ -146,7 +177,7 @@ std::optional<SampleProblem> ExampleDecoder::check_header(const StoredImage& ima
 
 std::optional<SampleProblem> ExampleDecoder::decode_input(const FeatureView& feature,
                                                           Sample& sample) const {
-  if (spec_.inputs.front().type != ElementType::float32)
+  if (has_plain_input_)
     return decode_values(spec_.inputs.front(), input_feature(), feature, sample.inputs.front());
   if (input_ == InputKind::floats) {
     if (feature.kind() != FeatureKind::floats || feature.size() != count_)

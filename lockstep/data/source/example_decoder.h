@@ -29,8 +29,9 @@ enum class InputKind {
 /// The feature with a sample's weight, one float.
 inline constexpr const char* kWeightFeature = "sample_weight";
 
-/// Decodes one feature for each tensor of the spec: floats, integers, or one value of raw bytes
-/// (uint8); the first input, if it is float32, is as InputKind says. Encoded images must have the
+/// Decodes one feature for each tensor of the spec: floats, integers, one value of raw bytes
+/// (uint8), or values of bytes; those of a ragged tensor have any number of values. The first
+/// input, if it is float32 and not ragged, is as InputKind says. Encoded images must have the
 /// spec's shape, unless the sample takes them as stored.
 class ExampleDecoder {
  public:
@@ -59,6 +60,7 @@ class ExampleDecoder {
   SampleSpec spec_;
   std::size_t count_;  // number of the input's elements
   InputKind input_;
+  bool has_plain_input_;                     // the first input is decoded as all others
   std::optional<ImageTransform> as_stored_;  // for encoded images
   std::vector<std::string> names_;
 };

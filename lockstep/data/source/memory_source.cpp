@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstring>
 #include <exception>
 #include <span>
 #include <type_traits>
@@ -19,7 +18,7 @@ namespace {
 
 constexpr const char* kWhere = "samples in memory";
 
-ElementType type_of(const MemoryTensor& array) {
+ElementType type_of(const MemoryArray& array) {
   return std::visit(
       [](const auto& vector) {
         return element_type_of<typename std::decay_t<decltype(vector)>::value_type>();
@@ -27,26 +26,19 @@ ElementType type_of(const MemoryTensor& array) {
       array);
 }
 
-std::int64_t size_of(const MemoryTensor& array) {
+std::int64_t size_of(const MemoryArray& array) {
   return std::visit([](const auto& vector) { return static_cast<std::int64_t>(vector.size()); },
                     array);
-}
-
-/// The elements of one record.
-std::span<const std::byte> record_of(const MemoryTensor& array, std::int64_t record_id,
-                                     std::size_t elements) {
-  return std::visit(
-      [&](const auto& vector) {
-        const auto first = static_cast<std::size_t>(record_id) * elements;
-        return std::as_bytes(std::span(vector).subspan(first, elements));
-      },
-      array);
 }
 
 std::vector<MemoryTensor> one_array(auto given) {
   std::vector<MemoryTensor> arrays;
   std::visit([&](auto& vector) { arrays.emplace_back(std::move(vector)); }, given);
   return arrays;
+}
+
+void require_fit(bool condition, const std::string& expected, const std::string& actual) {
+  if (!condition) throw Error(ErrorCategory::input, kWhere, expected, actual);
 }
 
 }  // namespace
@@ -56,75 +48,103 @@ MemorySource::MemorySource(MemoryFeatures features, MemoryLabels labels, SampleS
 
 MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets,
                            SampleSpec spec, std::vector<float> weights)
-    : inputs_(std::move(inputs)),
-      targets_(std::move(targets)),
-      weights_(std::move(weights)),
-      spec_(std::move(spec)) {
-  const auto require = [](bool condition, const std::string& expected, const std::string& actual) {
-    if (!condition) throw Error(ErrorCategory::input, kWhere, expected, actual);
-  };
+    : weights_(std::move(weights)), spec_(std::move(spec)) {
   check_spec(spec_, kWhere);
-  require(inputs_.size() == spec_.inputs.size() && targets_.size() == spec_.targets.size(),
-          fmt::format("expected {} and {}", counted(spec_.inputs.size(), "input"),
-                      counted(spec_.targets.size(), "target")),
-          fmt::format("got {} and {}", inputs_.size(), targets_.size()));
+  require_fit(inputs.size() == spec_.inputs.size() && targets.size() == spec_.targets.size(),
+              fmt::format("expected {} and {}", counted(spec_.inputs.size(), "input"),
+                          counted(spec_.targets.size(), "target")),
+              fmt::format("got {} and {}", inputs.size(), targets.size()));
   const TensorSpec& first = spec_.inputs.front();
-  has_images_ =
-      type_of(inputs_.front()) == ElementType::uint8 && first.type == ElementType::float32;
-  const std::int64_t elements = size_of(inputs_.front());
-  require(elements % first.elements() == 0,
-          fmt::format("expected {} in multiples of {}, for records of [{}]", first.name,
-                      first.elements(), fmt::join(first.shape, ", ")),
-          fmt::format("got {}", elements));
-  records_ = elements / first.elements();
-  for (std::size_t i = has_images_ ? 1 : 0; i < inputs_.size(); ++i)
-    check_array(spec_.inputs[i], inputs_[i]);
-  for (std::size_t i = 0; i < targets_.size(); ++i) check_array(spec_.targets[i], targets_[i]);
+  has_images_ = type_of(inputs.front().values) == ElementType::uint8 &&
+                first.type == ElementType::float32 && !first.is_ragged();
+  if (first.is_ragged()) {
+    records_ = static_cast<std::int64_t>(inputs.front().lengths.size());
+  } else {
+    const std::int64_t elements = size_of(inputs.front().values);
+    require_fit(elements % first.elements() == 0,
+                fmt::format("expected {} in multiples of {}, for records of [{}]", first.name,
+                            first.elements(), fmt::join(first.shape, ", ")),
+                fmt::format("got {}", elements));
+    records_ = elements / first.elements();
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i)
+    inputs_.push_back(i == 0 && has_images_ ? Column{std::move(inputs[i].values)}
+                                            : checked(spec_.inputs[i], std::move(inputs[i])));
+  for (std::size_t i = 0; i < targets.size(); ++i)
+    targets_.push_back(checked(spec_.targets[i], std::move(targets[i])));
   const std::size_t weight_count = spec_.weighted ? static_cast<std::size_t>(records_) : 0;
-  require(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
-          fmt::format("got {}", weights_.size()));
-  require(std::ranges::all_of(weights_, [](float w) { return w >= 0; }),
-          "expected weights of 0 or more", "one is below 0 or not a number");
+  require_fit(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
+              fmt::format("got {}", weights_.size()));
+  require_fit(std::ranges::all_of(weights_, [](float w) { return w >= 0; }),
+              "expected weights of 0 or more", "one is below 0 or not a number");
 }
 
-void MemorySource::check_array(const TensorSpec& spec, const MemoryTensor& array) const {
-  if (type_of(array) != spec.type)
-    throw Error(ErrorCategory::input, kWhere,
-                fmt::format("expected {} as {}", spec.name, to_string(spec.type)),
-                fmt::format("got {}", to_string(type_of(array))));
-  if (size_of(array) != records_ * spec.elements())
-    throw Error(
-        ErrorCategory::input, kWhere,
-        fmt::format("expected {} of {} for {}", counted(records_ * spec.elements(), "value"),
-                    spec.name, counted(records_, "record")),
-        fmt::format("got {}", size_of(array)));
-  if (spec.classes == 0) return;
-  const auto& labels = std::get<std::vector<std::int32_t>>(array);
+MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor tensor) const {
+  require_fit(type_of(tensor.values) == spec.type,
+              fmt::format("expected {} as {}", spec.name, to_string(spec.type)),
+              fmt::format("got {}", to_string(type_of(tensor.values))));
+  const auto lengths = static_cast<std::int64_t>(tensor.lengths.size());
+  require_fit(
+      lengths == (spec.is_ragged() ? records_ : 0),
+      fmt::format("expected {} of {} for {}", counted(spec.is_ragged() ? records_ : 0, "length"),
+                  to_string(spec), counted(records_, "record")),
+      fmt::format("got {}", lengths));
+  require_fit(std::ranges::all_of(tensor.lengths, [](std::int32_t length) { return length >= 0; }),
+              fmt::format("expected lengths of 0 or more of {}", spec.name), "one is below 0");
+  Column column{std::move(tensor.values), {}};
+  std::int64_t elements = records_ * spec.elements();
+  if (spec.is_ragged()) {
+    const std::int64_t unit = element_count(std::span(spec.shape).subspan(1));
+    elements = 0;
+    for (const std::int32_t length : tensor.lengths)
+      column.ends.push_back(elements += length * unit);
+  }
+  require_fit(size_of(column.values) == elements,
+              fmt::format("expected {} of {} for {}", counted(elements, "value"), spec.name,
+                          counted(records_, "record")),
+              fmt::format("got {}", size_of(column.values)));
+  if (spec.classes == 0) return column;
+  const auto& labels = std::get<std::vector<std::int32_t>>(column.values);
   const auto wrong =
       std::ranges::find_if(labels, [&](std::int32_t l) { return l < 0 || l >= spec.classes; });
-  if (wrong != labels.end())
-    throw Error(ErrorCategory::data,
-                fmt::format("{}: record {}", kWhere, (wrong - labels.begin()) / spec.elements()),
-                fmt::format("expected a {} from 0 to {}", spec.name, spec.classes - 1),
-                fmt::format("it is {}", *wrong));
+  if (wrong == labels.end()) return column;
+  const std::int64_t record =
+      spec.is_ragged()
+          ? std::ranges::upper_bound(column.ends, wrong - labels.begin()) - column.ends.begin()
+          : (wrong - labels.begin()) / spec.elements();
+  throw Error(ErrorCategory::data, fmt::format("{}: record {}", kWhere, record),
+              fmt::format("expected a {} from 0 to {}", spec.name, spec.classes - 1),
+              fmt::format("it is {}", *wrong));
+}
+
+void MemorySource::copy(const Column& column, std::int64_t record_id, TensorView& view) {
+  const auto id = static_cast<std::size_t>(record_id);
+  std::size_t first = id * view.elements;
+  if (view.unit > 0) {
+    first = id == 0 ? 0 : static_cast<std::size_t>(column.ends[id - 1]);
+    view.set_length((static_cast<std::size_t>(column.ends[id]) - first) / view.unit);
+  }
+  std::visit(
+      [&]<typename T>(const std::vector<T>& values) {
+        std::ranges::copy(std::span(values).subspan(first, view.elements), view.as<T>().begin());
+      },
+      column.values);
 }
 
 void MemorySource::read(std::int64_t record_id, Sample& sample) const {
-  const auto copy = [&](const MemoryTensor& array, const TensorView& view) {
-    const auto bytes = record_of(array, record_id, view.elements);
-    std::memcpy(view.data, bytes.data(), bytes.size());
-  };
   if (has_images_)
-    sample.set_image_view(std::span(std::get<std::vector<std::uint8_t>>(inputs_.front()))
+    sample.set_image_view(std::span(std::get<std::vector<std::uint8_t>>(inputs_.front().values))
                               .subspan(static_cast<std::size_t>(record_id * spec_.feature_count()),
                                        static_cast<std::size_t>(spec_.feature_count())));
   for (std::size_t i = has_images_ ? 1 : 0; i < inputs_.size(); ++i)
-    copy(inputs_[i], sample.inputs[i]);
-  for (std::size_t i = 0; i < targets_.size(); ++i) copy(targets_[i], sample.targets[i]);
+    copy(inputs_[i], record_id, sample.inputs[i]);
+  for (std::size_t i = 0; i < targets_.size(); ++i) copy(targets_[i], record_id, sample.targets[i]);
   if (spec_.weighted) sample.weight = weights_[static_cast<std::size_t>(record_id)];
 }
 
 std::string MemorySource::description() const {
+  if (spec_.inputs.front().is_ragged())
+    return fmt::format("{} samples of {} in memory", records_, to_string(spec_.inputs.front()));
   return fmt::format("{} {} of {} in memory", records_, has_images() ? "images" : "samples",
                      fmt::join(spec_.shape(), "x"));
 }
@@ -151,9 +171,34 @@ GeneratorSource::GeneratorSource(SampleSpec spec, std::int64_t count, SampleGene
                 "it is empty");
 }
 
+namespace {
+
+/// What a sample begins with, if a generator leaves it as it is.
+void clear_tensors(std::span<const TensorSpec> specs, std::vector<TensorView>& tensors) {
+  for (std::size_t i = 0; i < specs.size(); ++i)
+    if (specs[i].is_ragged())
+      tensors[i].set_length(0);
+    else if (specs[i].classes > 0)
+      std::ranges::fill(tensors[i].as<std::int32_t>(), 0);
+}
+
+void check_classes(std::span<const TensorSpec> specs, const std::vector<TensorView>& tensors,
+                   std::int64_t record_id) {
+  for (std::size_t i = 0; i < specs.size(); ++i) {
+    if (specs[i].classes == 0) continue;
+    for (const std::int32_t label : tensors[i].as<std::int32_t>())
+      if (label < 0 || label >= specs[i].classes)
+        fail(record_id,
+             fmt::format("expected a {} from 0 to {}", specs[i].name, specs[i].classes - 1),
+             fmt::format("it is {}", label));
+  }
+}
+
+}  // namespace
+
 void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
-  for (std::size_t i = 0; i < spec_.targets.size(); ++i)
-    if (spec_.targets[i].classes > 0) std::ranges::fill(sample.targets[i].as<std::int32_t>(), 0);
+  clear_tensors(spec_.inputs, sample.inputs);
+  clear_tensors(spec_.targets, sample.targets);
   try {
     generate_(record_id, sample);
   } catch (const std::exception& error) {
@@ -162,14 +207,8 @@ void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
     fail(record_id, "expected a sample",
          "its function threw an exception that is not a std::exception");
   }
-  for (std::size_t i = 0; i < spec_.targets.size(); ++i) {
-    const auto& [name, type, shape, classes] = spec_.targets[i];
-    if (classes == 0) continue;
-    for (const std::int32_t label : sample.targets[i].as<std::int32_t>())
-      if (label < 0 || label >= classes)
-        fail(record_id, fmt::format("expected a {} from 0 to {}", name, classes - 1),
-             fmt::format("it is {}", label));
-  }
+  check_classes(spec_.inputs, sample.inputs, record_id);
+  check_classes(spec_.targets, sample.targets, record_id);
 }
 
 std::string GeneratorSource::description() const {

@@ -15,9 +15,10 @@ namespace lockstep::data {
 class MemorySource final : public RecordSource {
  public:
   /// One array [N, shape...] for each input and target of the spec, in its order and of its types;
-  /// the first input may be uint8 images where the spec has float32. `weights` [N] if the spec is
-  /// weighted. Throws Error (input) for an invalid spec, for types and sizes that do not match it
-  /// or each other, and for weights below 0; Error (data) for a label outside 0 .. classes-1.
+  /// the first input may be uint8 images where the spec has float32. Ragged tensors have the length
+  /// of each record. `weights` [N] if the spec is weighted. Throws Error (input) for an invalid
+  /// spec, for types and sizes that do not match it or each other, and for weights below 0; Error
+  /// (data) for a label outside 0 .. classes-1.
   MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets, SampleSpec spec,
                std::vector<float> weights = {});
   /// The same for one input and one target.
@@ -30,10 +31,15 @@ class MemorySource final : public RecordSource {
   std::string description() const override;
 
  private:
-  void check_array(const TensorSpec& spec, const MemoryTensor& array) const;
+  struct Column {
+    MemoryArray values;
+    std::vector<std::int64_t> ends = {};  // of a ragged tensor: where each record ends
+  };
+  Column checked(const TensorSpec& spec, MemoryTensor tensor) const;
+  static void copy(const Column& column, std::int64_t record_id, TensorView& view);
 
-  std::vector<MemoryTensor> inputs_;
-  std::vector<MemoryTensor> targets_;
+  std::vector<Column> inputs_;
+  std::vector<Column> targets_;
   std::vector<float> weights_;
   SampleSpec spec_;
   std::int64_t records_ = 0;
@@ -48,8 +54,8 @@ class GeneratorSource final : public RecordSource {
 
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return count_; }
-  /// An exception of the generator becomes an Error (data) with the record id, as does a label
-  /// outside 0 .. classes-1.
+  /// An exception of the generator becomes an Error (data) with the record id, as does a class or a
+  /// category outside 0 .. classes-1. Ragged tensors have no elements until it gives them a length.
   void read(std::int64_t record_id, Sample& sample) const override;
   std::string description() const override;
 

@@ -141,7 +141,7 @@ RecordSchema named_schema(SampleSpec spec, bool without_labels, std::string_view
   for (const TensorSpec& input : spec.inputs) schema.features.push_back(input.name);
   for (const TensorSpec& target : spec.targets) schema.features.push_back(target.name);
   if (spec.weighted) schema.features.emplace_back(kWeightFeature);
-  if (spec.inputs.front().type == ElementType::float32)
+  if (spec.inputs.front().type == ElementType::float32 && !spec.inputs.front().is_ragged())
     schema.input = kind_of(find_feature(record, schema.features.front()), spec.shape());
   return schema;
 }
@@ -228,6 +228,7 @@ RecordSchema find_schema(const TFRecordOptions& options,
       is_named ? named_schema(options.tensors.inputs.empty() ? known.tensors : options.tensors,
                               options.without_labels, record, where)
                : single_schema(options, known, record, where);
+  if (is_named && options.tensors.inputs.empty()) schema.pads = known.pads;
   const SampleSpec& spec = schema.spec;
   if (schema.input == InputKind::encoded_image && spec.shape().size() != 3)
     throw Error(ErrorCategory::input, where,

@@ -1,7 +1,9 @@
 // Which features of tf.train.Example records make a sample, and its shape.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -19,9 +21,10 @@ struct RecordSchema {
   std::vector<std::string> features;  ///< as for ExampleDecoder
   SampleSpec spec;
   InputKind input = InputKind::floats;
-  std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
-  std::vector<std::string> feature_names = {};  ///< of a table; empty if unknown
-  std::vector<std::string> target_names = {};   ///< likewise
+  std::vector<std::string> class_names = {};      ///< by class number; empty if unknown
+  std::vector<std::string> feature_names = {};    ///< of a table; empty if unknown
+  std::vector<std::string> target_names = {};     ///< likewise
+  std::map<std::string, std::int64_t> pads = {};  ///< PartDescription::pads of these tensors
 
   /// Whether only a scan of the labels can determine the number of classes.
   bool counts_labels() const {

@@ -86,6 +86,7 @@ void check_class_names(const ShardOptions& options, const std::vector<std::strin
 
 /// Whether the options name the Example features, of one input and one label.
 bool has_usual_tensors(const SampleSpec& spec) {
+  if (spec.feature_count() == 0) return false;  // ragged
   return spec == SampleSpec::classification(spec.shape(), spec.classes()) ||
          spec == SampleSpec::regression(spec.shape(), spec.target_count());
 }
@@ -137,6 +138,10 @@ class SampleEncoder {
     const auto list = [](auto values) { return Int64List(values.begin(), values.end()); };
     if (view.type == ElementType::int32) return list(view.as<std::int32_t>());
     if (view.type == ElementType::int64) return list(view.as<std::int64_t>());
+    if (view.type == ElementType::bytes) {
+      const std::span<const std::string> values = view.as<std::string>();
+      return BytesList(values.begin(), values.end());
+    }
     if (view.type == ElementType::uint8)
       return BytesList{std::string(reinterpret_cast<const char*>(view.data), view.elements)};
     const std::span<const float> values = view.as<float>();

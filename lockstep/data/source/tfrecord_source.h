@@ -1,7 +1,9 @@
 // TFRecord files of tf.train.Example records as one data set.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +53,8 @@ class TFRecordSource final : public RecordSource {
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
 
+  /// PartDescription::pads, which Dataset::from_tfrecords() applies.
+  const std::map<std::string, std::int64_t>& pads() const { return pads_; }
   const ExampleDecoder& decoder() const { return *decoder_; }
   /// The bytes of a record, checked but not decoded.
   std::string stored(std::int64_t record_id) const;
@@ -129,6 +133,7 @@ class TFRecordSource final : public RecordSource {
   std::vector<std::string> class_names_;    // of the dataset.json, if it has them
   std::vector<std::string> feature_names_;  // likewise
   std::vector<std::string> target_names_;   // likewise
+  std::map<std::string, std::int64_t> pads_;
   std::string description_;
   std::vector<Shard> shards_;
   std::vector<std::int64_t> first_records_;  // of each shard

@@ -8,6 +8,7 @@
 #include <exception>
 #include <limits>
 #include <numeric>
+#include <span>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -39,7 +40,9 @@ void PreparedSource::read(std::int64_t record_id, Sample& sample) const {
   inner.inputs.front().data = reinterpret_cast<std::byte*>(pixels.data());
   inner.inputs.front().elements = pixels.size();
   reader.read(key, inner);
-  sample.weight = inner.weight;
+  std::swap(inner.inputs.front(), sample.inputs.front());
+  inner.image = sample.image;
+  sample = std::move(inner);  // with the lengths of ragged tensors
 }
 
 RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range records,
@@ -47,6 +50,45 @@ RangeSource::RangeSource(std::shared_ptr<const RecordSource> source, Range recor
     : WrappedSource(std::move(source), std::move(word)), records_(records) {
   LOCKSTEP_CHECK(records.begin >= 0 && records.begin <= records.end &&
                  records.end <= this->source().size());
+}
+
+PaddedSource::PaddedSource(std::shared_ptr<const RecordSource> source, std::string_view name,
+                           std::int64_t length)
+    : WrappedSource(std::move(source), fmt::format("{} padded to {}", name, length)),
+      spec_(this->source().spec()) {
+  is_target_ = std::ranges::find(spec_.targets, name, &TensorSpec::name) != spec_.targets.end();
+  auto& tensors = is_target_ ? spec_.targets : spec_.inputs;
+  TensorSpec& tensor = find_tensor(std::span(tensors), "pad", name);
+  if (!tensor.is_ragged())
+    throw Error(ErrorCategory::input, "pad", "expected a tensor whose first extent is unknown",
+                fmt::format("got {}", to_string(tensor)));
+  index_ = static_cast<std::size_t>(&tensor - tensors.data());
+  unit_ = static_cast<std::size_t>(element_count(std::span(tensor.shape).subspan(1)));
+  tensor.shape.front() = length;
+  check_shape(tensor.shape, "pad");
+}
+
+void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
+  const TensorView fixed = padded(sample);
+  Sample whole = sample;
+  RaggedRow row;
+  TensorView& ragged = padded(whole);
+  ragged.unit = unit_;
+  ragged.attach(row);
+  source().read(record_id, whole);
+  const std::size_t count = std::min(fixed.elements, ragged.elements);
+  if (fixed.type == ElementType::bytes) {
+    const std::span<std::string> to = fixed.as<std::string>();
+    std::ranges::fill(std::ranges::copy(ragged.as<std::string>().first(count), to.begin()).out,
+                      to.end(), std::string());
+  } else {
+    const std::size_t size = element_bytes(fixed.type);
+    const std::span to(fixed.data, fixed.elements * size);
+    std::ranges::fill(std::ranges::copy(std::span(ragged.data, count * size), to.begin()).out,
+                      to.end(), std::byte{0});
+  }
+  ragged = fixed;
+  sample = std::move(whole);
 }
 
 RepeatedSource::RepeatedSource(std::shared_ptr<const RecordSource> source, std::int64_t times)

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -144,6 +145,32 @@ class RenumberedSource final : public WrappedSource {
   std::vector<std::string> names_;
   std::vector<std::int32_t> numbers_;  // by class number of the source
   SampleSpec spec_;
+};
+
+/// The records of another source, with one length of a ragged tensor: longer samples are cut,
+/// shorter ones end in zeros or empty strings.
+class PaddedSource final : public WrappedSource {
+ public:
+  /// `length` is the first extent of the input or target `name`. Throws Error (input) unless that
+  /// is a ragged tensor, and the shape is valid.
+  PaddedSource(std::shared_ptr<const RecordSource> source, std::string_view name,
+               std::int64_t length);
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return source().size(); }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::vector<StoredFile> files() const override { return source().files(); }
+  void will_need(Range record_ids) const override { source().will_need(record_ids); }
+
+ private:
+  TensorView& padded(Sample& sample) const {
+    return is_target_ ? sample.targets[index_] : sample.inputs[index_];
+  }
+
+  SampleSpec spec_;
+  bool is_target_ = false;
+  std::size_t index_ = 0;
+  std::size_t unit_ = 0;  // elements per step of the first extent
 };
 
 /// Base class. If the images of the sources have different normalizations, or some records are not

@@ -66,6 +66,7 @@ void check_inputs(const data::Dataset& dataset, const model::Network& network) {
   const bool is_only = expected.size() == 1;
   for (const data::TensorSpec& input : expected) {
     const data::TensorSpec* found = find(given, input.name, is_only);
+    if (found != nullptr) data::check_fixed_sizes({found, 1}, dataset.description());
     const bool has_type =
         found != nullptr && (found->type == input.type ||
                              (found->type == ElementType::uint8 && found == &given.front() &&
@@ -98,6 +99,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
            fmt::format("expected a target {} for the output {} of model {}", term.target,
                        output.name, network.name()),
            fmt::format("got {}", list_of(targets)));
+  if (target != nullptr) data::check_fixed_sizes({target, 1}, dataset.description());
   const bool is_first = targets.empty() || target == &targets.front();
   const std::int64_t classes = target == nullptr ? 0 : target->classes;
   const std::int64_t values =

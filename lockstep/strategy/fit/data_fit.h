@@ -25,7 +25,8 @@ enum class DataUse {
 /// Throws Error (data) unless `dataset` fits `network` and `loss`: names, types and shapes of the
 /// inputs, number of classes or targets, at least one record. One input matches one input whatever
 /// their names, and so do the loss and a single target. Throws Error (input) if it is not batched,
-/// or, for evaluation and prediction, if it does not yield each record once.
+/// if a tensor that they read has no fixed size, or, for evaluation and prediction, if it does not
+/// yield each record once.
 void check_data_fits(const data::Dataset& dataset, const model::Network& network,
                      const model::TotalLoss& loss, DataUse use = DataUse::training);
 

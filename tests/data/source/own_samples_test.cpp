@@ -2,10 +2,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+#include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/image/image.h"
+#include "lockstep/data/open_data.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -111,6 +116,17 @@ TEST(GeneratedSamples, TellWhichRecordCouldNotBeMade) {
             "a std::exception");
   EXPECT_EQ(message([](std::int64_t, Sample& sample) { sample.label() = 3; }),
             "[generator: record 7] expected a label from 0 to 2; it is 3");
+  const SampleSpec colors = {
+      .inputs = {{.name = "color", .type = ElementType::int32, .classes = 4}}};
+  EXPECT_EQ(data_error_of([&] {
+              read(Dataset::from_generator(colors, 9,
+                                           [](std::int64_t, Sample& sample) {
+                                             sample.input("color").as<std::int32_t>()[0] = -1;
+                                           })
+                       .source(),
+                   7);
+            }),
+            "[generator: record 7] expected a color from 0 to 3; it is -1");
 }
 
 TEST(GeneratedSamples, NeedAFunctionAndASensibleNumber) {
@@ -213,9 +229,16 @@ TEST(NamedTensors, AreCheckedOnce) {
   EXPECT_EQ(message({}), "[generator] expected at least one input; there are none");
   EXPECT_EQ(message({.inputs = {floats}, .targets = {floats}}),
             "[generator] expected inputs and targets with different names; two are called \"a\"");
-  EXPECT_EQ(message({.inputs = {{.name = "a", .type = ElementType::bytes, .shape = {1}}}}),
-            "[generator] expected tensors of uint8, int32, int64 or float32: batches do not hold "
-            "strings; a has the type bytes");
+  EXPECT_EQ(message({.inputs = {{.name = "a", .shape = {3, -1}}}}),
+            "[generator] expected only the first extent of a to be unknown (-1), got [3, ?]");
+  EXPECT_EQ(message({.inputs = {{.name = "a", .shape = {-1, 0}}}}),
+            "[generator] expected a shape with positive extents and at most 2^28 elements, got [1, "
+            "0]");
+  constexpr std::int64_t kLarge = std::int64_t{1} << 32;
+  EXPECT_EQ(message({.inputs = {{.name = "a", .shape = {kLarge, kLarge}}}}),
+            "[generator] expected a shape with positive extents and at most 2^28 elements, got "
+            "[4294967296, 4294967296]");
+  EXPECT_EQ(element_count(std::vector{kLarge, kLarge}), std::numeric_limits<std::int64_t>::max());
   EXPECT_EQ(message({.inputs = {floats}, .targets = {{.name = "b", .classes = 2}}}),
             "[generator] expected int32 class numbers in b; the type is float32");
   EXPECT_EQ(message({.inputs = {{.name = "a", .shape = {1}, .classes = 2}}}),
@@ -223,6 +246,225 @@ TEST(NamedTensors, AreCheckedOnce) {
   constexpr std::int64_t kTooMany = std::int64_t{1} << 31;
   EXPECT_EQ(message({.inputs = {{.name = "a", .type = ElementType::int32, .classes = kTooMany}}}),
             "[generator] expected at most 2^31 - 1 classes; a has 2147483648");
+}
+
+/// Record i has i % 4 tokens from 10 i on, as many boxes, words and tags, and the title i.
+const SampleSpec kTexts = {
+    .inputs = {{.name = "tokens", .type = ElementType::int64, .shape = {-1}},
+               {.name = "boxes", .shape = {-1, 2}},
+               {.name = "words", .type = ElementType::bytes, .shape = {-1}},
+               {.name = "title", .type = ElementType::bytes}},
+    .targets = {{.name = "tags", .type = ElementType::int32, .shape = {-1}, .classes = 7}}};
+
+Dataset texts_in_memory(std::int64_t count) {
+  std::vector<std::int64_t> tokens;
+  std::vector<float> boxes;
+  std::vector<std::string> words, titles;
+  std::vector<std::int32_t> tags, lengths;
+  for (std::int64_t i = 0; i < count; ++i) {
+    lengths.push_back(static_cast<std::int32_t>(i % 4));
+    titles.push_back(std::to_string(i));
+    for (std::int64_t token = 10 * i; token < 10 * i + i % 4; ++token) {
+      tokens.push_back(token);
+      boxes.insert(boxes.end(), {static_cast<float>(token), -1});
+      words.push_back("a longer word than a string holds " + std::to_string(token));
+      tags.push_back(static_cast<std::int32_t>(token % 7));
+    }
+  }
+  return Dataset::from_memory({{tokens, lengths}, {boxes, lengths}, {words, lengths}, titles},
+                              {{tags, lengths}}, kTexts);
+}
+
+Dataset generated_texts(std::int64_t count) {
+  return Dataset::from_generator(kTexts, count, [](std::int64_t id, Sample& sample) {
+    sample.input("title").as<std::string>()[0] = std::to_string(id);
+    const auto length = static_cast<std::size_t>(id % 4);
+    if (length == 0) return;  // the length unless it is set
+    for (const char* name : {"tokens", "boxes", "words"}) sample.input(name).set_length(length);
+    sample.target("tags").set_length(length);
+    for (std::size_t i = 0; i < length; ++i) {
+      const std::int64_t token = 10 * id + static_cast<std::int64_t>(i);
+      sample.input("tokens").as<std::int64_t>()[i] = token;
+      sample.input("boxes").as<float>()[2 * i] = static_cast<float>(token);
+      sample.input("boxes").as<float>()[2 * i + 1] = -1;
+      sample.input("words").as<std::string>()[i] =
+          "a longer word than a string holds " + std::to_string(token);
+      sample.target("tags").as<std::int32_t>()[i] = static_cast<std::int32_t>(token % 7);
+    }
+  });
+}
+
+/// Checks a part, and what follows the values of each sample.
+void expect_padded(const Batch& part) {
+  const auto tokens = part.input("tokens").as<std::int64_t>();
+  const auto boxes = part.input("boxes").as<float>();
+  const auto words = part.input("words").as<std::string>();
+  const auto tags = part.target("tags").as<std::int32_t>();
+  std::size_t longest = 0;
+  for (const std::int64_t id : part.record_ids)
+    longest = std::max(longest, static_cast<std::size_t>(id % 4));
+  ASSERT_EQ(part.input("tokens").elements, longest);
+  ASSERT_EQ(part.input("boxes").elements, 2 * longest);
+  ASSERT_EQ(words.size(), part.record_ids.size() * longest);
+  ASSERT_EQ(tags.size(), words.size());
+  EXPECT_TRUE(part.input("title").lengths.empty());
+  for (std::size_t sample = 0; sample < part.record_ids.size(); ++sample) {
+    const std::int64_t id = part.record_ids[sample];
+    EXPECT_EQ(part.input("title").as<std::string>()[sample], std::to_string(id));
+    for (const char* name : {"tokens", "boxes", "words"})
+      EXPECT_EQ(part.input(name).lengths[sample], id % 4) << name;
+    EXPECT_EQ(part.target("tags").lengths[sample], id % 4);
+    for (std::size_t i = 0; i < longest; ++i) {
+      const bool is_value = static_cast<std::int64_t>(i) < id % 4;
+      const std::int64_t token = is_value ? 10 * id + static_cast<std::int64_t>(i) : 0;
+      const std::size_t at = sample * longest + i;
+      EXPECT_EQ(tokens[at], token);
+      EXPECT_EQ(boxes[2 * at], static_cast<float>(token));
+      EXPECT_EQ(boxes[2 * at + 1], is_value ? -1 : 0);
+      EXPECT_EQ(words[at],
+                is_value ? "a longer word than a string holds " + std::to_string(token) : "");
+      EXPECT_EQ(tags[at], token % 7);
+    }
+  }
+}
+
+/// The record of every step and place in its batch, of two epochs.
+std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> places_of(const Dataset& dataset,
+                                                                        int replicas,
+                                                                        std::int64_t first_step) {
+  std::map<std::pair<std::int64_t, std::int64_t>, std::int64_t> places;
+  for (int replica = 0; replica < replicas; ++replica) {
+    const auto stream = dataset.stream({.first_step = first_step,
+                                        .last_step = 2 * dataset.steps_per_epoch(),
+                                        .replicas = replicas,
+                                        .first_replica = replica,
+                                        .threads = 2});
+    for (std::vector<Batch> parts; stream->next(parts);) {
+      expect_padded(parts[0]);
+      for (std::size_t i = 0; i < parts[0].record_ids.size(); ++i)
+        places[{parts[0].step, parts[0].first_sample + static_cast<std::int64_t>(i)}] =
+            parts[0].record_ids[i];
+    }
+  }
+  return places;
+}
+
+TEST(RaggedTensors, ArePaddedToTheLongestSampleWhateverMakesThem) {
+  const TemporaryDirectory directory;
+  const Dataset texts = texts_in_memory(23);
+  write_shards(texts.source(), {.directory = directory.path(), .shards = 2});
+  const Dataset stored = open_data(directory.path().string());
+  EXPECT_EQ(stored.spec(), kTexts);
+  EXPECT_EQ(to_string(stored.spec()),
+            "tokens int64 [?] and boxes [?, 2] and words bytes [?] and title bytes [] with 7 "
+            "classes");
+  const auto whole = [](const Sample& sample) {
+    return sample.input("words").elements == sample.target("tags").elements;
+  };
+  for (const Dataset& dataset :
+       {texts, generated_texts(23), stored,
+        stored.filter(whole).take(10).concatenate(texts.skip(10)),
+        generated_texts(23).map([](Sample&, const SampleKey&) {}).repeat(1)}) {
+    const Dataset batches = dataset.shuffle().batch(5);
+    const auto places = places_of(batches, 1, 0);
+    EXPECT_EQ(places.size(), 46U) << dataset.description();
+    EXPECT_EQ(places_of(batches, 2, 0), places) << dataset.description();
+    auto later = places;
+    std::erase_if(later, [](const auto& place) { return place.first.first < 7; });
+    EXPECT_EQ(places_of(batches, 1, 7), later) << dataset.description();
+  }
+}
+
+TEST(RaggedTensors, GetOneLengthByPad) {
+  const Dataset padded = generated_texts(4).pad("tokens", 2).pad("words", 2).pad("tags", 5);
+  EXPECT_EQ(padded.spec().inputs[0].shape, std::vector<std::int64_t>{2});
+  const ReadSample three = read(padded.source(), 3);
+  EXPECT_THAT(copy(three.memory.input("tokens").as<std::int64_t>()), ElementsAre(30, 31));
+  EXPECT_THAT(copy(three.memory.labels()), ElementsAre(2, 3, 4, 0, 0));
+  EXPECT_THAT(copy(three.memory.input("boxes").as<float>()), ElementsAre(30, -1, 31, -1, 32, -1));
+  const ReadSample one = read(padded.source(), 1);
+  EXPECT_THAT(copy(one.memory.input("tokens").as<std::int64_t>()), ElementsAre(10, 0));
+  EXPECT_THAT(copy(one.memory.input("words").as<std::string>()),
+              ElementsAre("a longer word than a string holds 10", ""));
+  const TemporaryDirectory directory;
+  PartDescription part = write_shards(texts_in_memory(4).source(), {.directory = directory.path()});
+  part.pads = {{"tokens", 2}, {"tags", 5}};
+  write_dataset_part(directory.path(), "train", part);
+  const Dataset stored = open_data(directory.path().string()).pad("words", 2);
+  EXPECT_EQ(stored.spec(), padded.spec());
+  EXPECT_EQ(read(stored.source(), 3).memory.inputs, three.memory.inputs);
+  EXPECT_EQ(read(stored.source(), 1).memory.targets, one.memory.targets);
+  DataSpecOptions unlabelled;
+  unlabelled.may_lack_labels = true;
+  EXPECT_EQ(open_data(directory.path().string(), unlabelled).spec().inputs[0].shape,
+            padded.spec().inputs[0].shape);
+  EXPECT_EQ(input_error_of([&] { padded.pad("tokens", 3); }),
+            "[pad] expected a tensor whose first extent is unknown, got tokens int64 [2]");
+  EXPECT_EQ(input_error_of([&] { padded.pad("token", 3); }),
+            "[pad] expected tokens, boxes, words or title, got \"token\" (did you mean tokens?)");
+  EXPECT_EQ(input_error_of([&] { padded.pad("boxes", 0); }),
+            "[pad] expected a shape with positive extents and at most 2^28 elements, got [0, 2]");
+  const Dataset numbers = Dataset::from_memory({{std::vector<float>{1, 2, 3}, {1, 2}}}, {},
+                                               {.inputs = {{.name = "x", .shape = {-1}}}});
+  EXPECT_EQ(numbers.description(), "2 samples of x [?] in memory");
+  EXPECT_EQ(input_error_of([&] { numbers.cache(); }),
+            "[cache] expected tensors with known extents (Dataset::pad(), or \"pad\" in "
+            "dataset.json, cuts or pads all samples to one length), got x [?]");
+  EXPECT_THAT(read(numbers.pad("x", 2).cache().source(), 0).features(), ElementsAre(1, 0));
+  EXPECT_THAT(input_error_of([&] { padded.pad("boxes", 1).cache(); }),
+              testing::HasSubstr("[cache] expected tensors of numbers (bytes are for loops of your "
+                                 "own, which read them from batches), got words bytes [2]"));
+}
+
+TEST(RaggedTensors, GetTheirLengthsFromMapsToo) {
+  const Dataset dataset = texts_in_memory(4).map([](Sample& sample, const SampleKey& key) {
+    TensorView& tokens = sample.input("tokens");
+    tokens.set_length(tokens.elements + 1);
+    tokens.as<std::int64_t>().back() = key.record_id;
+  });
+  const Batch batch = first_batch(dataset.batch(3));
+  EXPECT_THAT(batch.input("tokens").lengths, ElementsAre(1, 2, 3));
+  EXPECT_THAT(copy(batch.input("tokens").as<std::int64_t>()),
+              ElementsAre(0, 0, 0, 10, 1, 0, 20, 21, 2));
+  Batch one(kTexts);
+  EXPECT_EQ(input_error_of([&] { one.sample().input("title").set_length(2); }),
+            "[title] expected a tensor whose first extent is unknown (-1); all samples have 1 "
+            "element");
+  EXPECT_EQ(data_error_of([&] { one.sample().input("boxes").set_length(std::size_t{1} << 28); }),
+            "[boxes] expected at most 2^28 elements in a sample, got 268435456 times 2");
+}
+
+TEST(RaggedTensors, MayComeWithImages) {
+  const Dataset photos = Dataset::from_memory(
+      {std::vector<std::uint8_t>{10, 20}, {std::vector<float>{1, 2, 3}, {1, 2}}}, {},
+      {.inputs = {{.name = "photo", .shape = {1, 1, 1}}, {.name = "boxes", .shape = {-1}}}});
+  const ImageRecipe same = ImageRecipe::parse("none", 1, 1, 1);
+  for (const Dataset& dataset :
+       {photos, photos.images(same), photos.images(same).take(2).images(same)}) {
+    const Batch batch = first_batch(dataset.batch(2), true);
+    EXPECT_THAT(copy(batch.pixels()), ElementsAre(10, 20)) << dataset.description();
+    EXPECT_THAT(batch.input("boxes").lengths, ElementsAre(1, 2)) << dataset.description();
+    EXPECT_THAT(copy(batch.input("boxes").as<float>()), ElementsAre(1, 0, 2, 3));
+  }
+}
+
+TEST(RaggedTensors, InMemoryMustFitTheirLengths) {
+  const auto message = [](MemoryTensor tensor, std::int64_t classes = 0) {
+    const SampleSpec spec = {
+        .inputs = {
+            {.name = "n", .type = ElementType::int32, .classes = 9},
+            {.name = "x", .type = ElementType::int32, .shape = {-1, 2}, .classes = classes}}};
+    return [=] { Dataset::from_memory({std::vector<std::int32_t>{1, 2}, tensor}, {}, spec); };
+  };
+  const std::vector<std::int32_t> four = {1, 2, 3, 4};
+  EXPECT_EQ(input_error_of(message(four)),
+            "[samples in memory] expected 2 lengths of x int32 [?, 2] for 2 records, got 0");
+  EXPECT_EQ(input_error_of(message({four, {3, -1}})),
+            "[samples in memory] expected lengths of 0 or more of x; one is below 0");
+  EXPECT_EQ(input_error_of(message({four, {2, 1}})),
+            "[samples in memory] expected 6 values of x for 2 records, got 4");
+  EXPECT_EQ(data_error_of(message({four, {1, 1}}, 3)),
+            "[samples in memory: record 1] expected a x from 0 to 2; it is 3");
 }
 
 TEST(NamedTensors, MayHaveNoTargets) {

@@ -51,6 +51,12 @@ TEST(DatasetJson, NamesWhatItCannotUnderstand) {
                         "inputs": [{"name": "a", "type": "float", "shape": [1]}],
                         "targets": []}}})"),
               HasSubstr(where + "expected uint8, int32, int64, float32 or bytes, got \"float\""));
+  EXPECT_EQ(message(R"({"lockstep_dataset": 1, "parts": {"train": {"files": [], "records": 1,
+                        "inputs": [{"name": "a", "type": "int32", "shape": [3], "pad": 4}],
+                        "targets": []}}})"),
+            where +
+                "expected \"pad\" to be 1 or more, of a tensor whose first extent is -1, got 4 "
+                "of a int32 [3]");
   const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
   EXPECT_EQ(message("{\"lockstep_dataset\": " + nested + "}"),
             where + "expected JSON, got more than 64 levels of arrays and objects");
@@ -175,6 +181,37 @@ TEST_F(ShardsTest, GiveTheTensorsThatTheOptionsName) {
                 open({.inputs = {words, {.name = "size", .shape = {1}}}});
               }),
               HasSubstr("expected the feature size; the record has the features kind (int64), "));
+  const auto ragged = [](const char* name, ElementType type, std::vector<std::int64_t> shape) {
+    return TensorSpec{.name = name, .type = type, .shape = std::move(shape)};
+  };
+  const ReadSample any = read(open({.inputs = {ragged("words", ElementType::int64, {-1}),
+                                               ragged("table", ElementType::float32, {-1, 2}),
+                                               ragged("photo", ElementType::bytes, {})}})
+                                  .source(),
+                              4);
+  EXPECT_THAT(copy(any.memory.input("words").as<std::int64_t>()), ElementsAre(4, -4));
+  EXPECT_THAT(any.memory.input("table").lengths, ElementsAre(1));
+  EXPECT_THAT(any.memory.input("photo").as<std::string>()[0], std::string(2, '\x28'));
+  const ReadSample pixels =
+      read(open({.inputs = {ragged("photo", ElementType::uint8, {-1})}}).source(), 4);
+  EXPECT_THAT(copy(pixels.memory.pixels()), ElementsAre(40, 40));
+  const struct {
+    TensorSpec tensor;
+    const char* message;
+  } refused[] = {
+      {ragged("words", ElementType::int64, {-1, 3}),
+       "expected up to 2^28 integers, a multiple of 3, in words; it has 2 values of kind int64"},
+      {ragged("words", ElementType::float32, {-1}),
+       "expected up to 2^28 floats in words; it has 2 values of kind int64"},
+      {ragged("words", ElementType::bytes, {-1}),
+       "expected up to 2^28 values of bytes in words; it has 2 values of kind int64"},
+      {ragged("photo", ElementType::bytes, {2}),
+       "expected 2 values of bytes in photo; it has 1 value of kind bytes"},
+      {ragged("photo", ElementType::uint8, {-1, 4}),
+       "expected up to 2^28 raw bytes, a multiple of 4, in photo; it has 2 bytes"},
+  };
+  for (const auto& row : refused)
+    EXPECT_THAT(data_error_of([&] { open({.inputs = {row.tensor}}); }), HasSubstr(row.message));
 }
 
 TEST_F(ShardsTest, AreNamedAndCutEvenly) {
