@@ -67,8 +67,8 @@ std::string extents_text(const std::vector<std::int64_t>& shape) {
 
 std::string to_string(const TensorSpec& tensor) {
   if (tensor.classes > 0)
-    return fmt::format("{}{} ({} classes)", tensor.name,
-                       tensor.is_ragged() ? " " + extents_text(tensor.shape) : "", tensor.classes);
+    return fmt::format("{}{}{} ({} classes)", tensor.name, tensor.is_ragged() ? " " : "",
+                       tensor.is_ragged() ? extents_text(tensor.shape) : "", tensor.classes);
   const bool is_float = tensor.type == ElementType::float32;
   return fmt::format("{}{}{} {}", tensor.name, is_float ? "" : " ",
                      is_float ? "" : to_string(tensor.type), extents_text(tensor.shape));
