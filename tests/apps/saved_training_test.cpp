@@ -882,7 +882,7 @@ TEST(ModelOfACheckpoint, IsMissedInPlainWords) {
 
 TEST(ChosenModel, NeedsInputsOfKnownExtents) {
   const data::SampleSpec spec = {
-      .inputs = {{.name = "tokens", .type = ElementType::int32, .shape = {-1}}}};
+      .inputs = {{.name = "tokens", .type = lockstep::ElementType::int32, .shape = {-1}}}};
   try {
     choose_model("mlp", spec, model::SparseCategoricalCrossentropy(), "none");
     FAIL() << "no error";
