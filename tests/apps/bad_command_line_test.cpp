@@ -203,9 +203,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{"group_with_another_value", kTrain + "--group dense/*:lr=0.1,momentum=2", 2,
                 "command line] expected --group PATTERN:lr=X,decay=Y, or one of the two, got "},
         Refusal{"group_that_matches_nothing", kTrain + "--group conv*:lr=0.1", 2,
-                "group] expected a pattern of parameter names, which are dense/kernel, "},
+                "group] expected a pattern of parameter names, which are dense_2/kernel, "},
         Refusal{"frozen_pattern_that_matches_nothing", kTrain + "--freeze conv*", 2,
-                "freeze] expected a pattern of parameter names, which are dense/kernel, "},
+                "freeze] expected a pattern of parameter names, which are dense_2/kernel, "},
         Refusal{
             "momentum_without_sgd", kTrain + "--momentum 0.9", 2,
             "command line] expected --optimizer sgd, lars or rmsprop with --momentum, got adam"},

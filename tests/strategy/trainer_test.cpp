@@ -292,7 +292,7 @@ TEST(Trainer, PredictsInTheOrderOfTheRecordsWithAndWithoutLabels) {
       for (std::size_t i = 0; i < outputs.size(); ++i) EXPECT_NEAR(outputs[i], expected[i], 1e-6);
     }
     EXPECT_THAT(error_of([&] { trainer.evaluate(unlabelled_data(25).batch(8)); }),
-                HasSubstr("expected class labels for sparse"));
+                HasSubstr("expected class labels for cross-entropy"));
   }
 }
 

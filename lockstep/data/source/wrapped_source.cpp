@@ -72,10 +72,10 @@ void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
   const TensorView fixed = padded(sample);
   Sample whole = sample;
   RaggedRow row;
-  TensorView& ragged = padded(whole);
-  ragged.unit = unit_;
-  ragged.attach(row);
+  padded(whole).unit = unit_;
+  padded(whole).attach(row);
   source().read(record_id, whole);
+  TensorView& ragged = padded(whole);  // the source may have moved it
   const std::size_t count = std::min(fixed.elements, ragged.elements);
   if (fixed.type == ElementType::bytes) {
     const std::span<std::string> to = fixed.as<std::string>();
