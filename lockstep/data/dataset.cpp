@@ -39,6 +39,11 @@ Dataset Dataset::from_tfrecords(const std::string& glob, const TFRecordOptions& 
   const std::string directory =
       files.front().has_parent_path() ? files.front().parent_path().string() : ".";
   auto description = fmt::format("{} in {}", counted(files.size(), "TFRecord file"), directory);
+  return from_tfrecords(files, options, std::move(description));
+}
+
+Dataset Dataset::from_tfrecords(const std::vector<std::filesystem::path>& files,
+                                const TFRecordOptions& options, std::string description) {
   const auto source = std::make_shared<TFRecordSource>(files, options, std::move(description));
   Dataset dataset = from_source(source);
   const auto pad_all = [&](const std::vector<TensorSpec>& tensors) {

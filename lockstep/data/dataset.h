@@ -30,6 +30,10 @@ class Dataset {
   /// All TFRecord files that match `glob` (plain, gzip or zlib, detected by content), sorted by
   /// name.
   static Dataset from_tfrecords(const std::string& glob, const TFRecordOptions& options = {});
+  /// These files, in this order. `description` is that of the data set; tensors have the lengths
+  /// that dataset.json gives them.
+  static Dataset from_tfrecords(const std::vector<std::filesystem::path>& files,
+                                const TFRecordOptions& options, std::string description);
   /// The `train` or `test` part of an IDX data set (MNIST file names, plain or gzip) in
   /// `directory`, alone or together with other ranks.
   static Dataset from_idx(const std::filesystem::path& directory, const std::string& part,

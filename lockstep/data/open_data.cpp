@@ -284,9 +284,9 @@ Dataset open_described(const DirectoryPart& wanted, const DataSpecOptions& optio
   if (!files && (options.may_lack_labels ? has_images(directory) : is_image_folder(directory)))
     return open_image_folder(directory, options);
   if (!files) fail_without_data(directory);
-  return Dataset::from_source(std::make_shared<TFRecordSource>(
+  return Dataset::from_tfrecords(
       *files, tfrecord_options(options),
-      fmt::format("{} {} in {}", part, kDatasetJson, directory.string())));
+      fmt::format("{} {} in {}", part, kDatasetJson, directory.string()));
 }
 
 /// Whether the text is probably a file pattern rather than a misspelled data set name.
