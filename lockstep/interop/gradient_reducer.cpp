@@ -7,17 +7,18 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/check_together.h"
-#include "lockstep/model/optimizer.h"
 
 namespace lockstep::interop {
 namespace {
 
 constexpr std::int64_t kStepsUntilNamed = 100;
+constexpr std::size_t kLineBytes = 64;
 
 std::string passes_text(int passes) {
   return passes == 1 ? "one backward pass" : fmt::format("{} backward passes", passes);
@@ -27,18 +28,21 @@ std::string passes_text(int passes) {
 
 GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters,
                                  const ReducerOptions& options, device::Stream* compute,
-                                 std::unique_ptr<GradientMath> math, std::string where)
+                                 DeviceMath math, std::string where)
     : workers_(workers),
       where_(std::move(where)),
       parameters_(std::move(parameters)),
       options_(options),
+      compute_(compute),
       math_(std::move(math)),
       pass_has_(parameters_.size()),
       step_has_(parameters_.size()),
       counts_(kFlags + parameters_.size()),
       last_gradient_(parameters_.size()) {
-  const bool has_math = math_ != nullptr;
-  if (!has_math) math_ = std::make_unique<HostGradientMath>();
+  const bool has_math = math_.float32 != nullptr;
+  if (!has_math)
+    math_ = {.float32 = std::make_unique<HostGradientMath<float>>(),
+             .float64 = std::make_unique<HostGradientMath<double>>()};
   const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
   workers_.settle();
   check_together(workers_, where_, [&] {
@@ -52,8 +56,10 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
+  wide_begin_ = ((layout_.size + counts_.size()) * sizeof(float) + kLineBytes - 1) / kLineBytes *
+                kLineBytes;
   memory_ = std::make_shared<const device::Buffer>(
-      workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float)));
+      workers_.group().allocate(wide_begin_ + layout_.wide_size * sizeof(double)));
   std::vector<std::size_t> begins = layout_.begins;
   begins.push_back(layout_.size);
   buckets_ = std::make_unique<allreduce::GradientBuckets>(
@@ -61,7 +67,7 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
       allreduce::BucketOptions{
           .first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
           .bytes = options_.bucket_bytes,
-          .wire = options_.compression},
+          .wire = layout_.size > 0 ? options_.compression : allreduce::WireType::float32},
       /*exact_entries=*/1, compute, workers_.lane());
   missing_ = layout_.counts;
   describe_buckets();
@@ -71,7 +77,8 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
 void GradientReducer::describe_buckets() {
   std::vector<std::pair<std::size_t, std::string_view>> names;
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;)
-    names.emplace_back(layout_.entries[parameter], parameters_[parameter].name);
+    if (!parameters_[parameter].is_float64)
+      names.emplace_back(layout_.entries[parameter], parameters_[parameter].name);
   workers_.activity().describe_buckets(buckets_->contents(names));
 }
 
@@ -80,9 +87,52 @@ bool GradientReducer::is_alone() const {
          options_.clip_norm == 0 && !options_.skip_non_finite;
 }
 
+std::span<float> GradientReducer::narrow_gradients() const {
+  return memory_->as<float>().first(layout_.size);
+}
+
+std::span<double> GradientReducer::wide_gradients() const {
+  return memory_->as<double>().subspan(wide_begin_ / sizeof(double), layout_.wide_size);
+}
+
+template <typename T>
+std::span<T> GradientReducer::gradient_of(std::size_t parameter) const {
+  const ParameterLayout& one = parameters_[parameter];
+  LOCKSTEP_CHECK_OP(one.is_float64, ==, (std::is_same_v<T, double>));
+  if constexpr (std::is_same_v<T, double>)
+    return wide_gradients().subspan(layout_.offsets[parameter], one.elements());
+  else
+    return narrow_gradients().subspan(layout_.offsets[parameter], one.elements());
+}
+
 std::span<float> GradientReducer::gradient(std::size_t parameter) const {
-  return memory_->as<float>().subspan(layout_.offsets[parameter],
-                                      parameters_[parameter].elements());
+  return gradient_of<float>(parameter);
+}
+
+std::span<double> GradientReducer::wide_gradient(std::size_t parameter) const {
+  return gradient_of<double>(parameter);
+}
+
+template <typename T>
+GradientMath<T>& GradientReducer::math_of() const {
+  if constexpr (std::is_same_v<T, double>)
+    return *math_.float64;
+  else
+    return *math_.float32;
+}
+
+/// work(math, gradient), both of the parameter's type.
+template <typename Work>
+void GradientReducer::on_gradient(std::size_t parameter, const Work& work) const {
+  if (parameters_[parameter].is_float64)
+    work(math_of<double>(), gradient_of<double>(parameter));
+  else
+    work(math_of<float>(), gradient_of<float>(parameter));
+}
+
+void GradientReducer::scale_all(double factor) const {
+  math_of<float>().scale(narrow_gradients(), factor);
+  if (layout_.wide_size > 0) math_of<double>().scale(wide_gradients(), factor);
 }
 
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
@@ -121,7 +171,7 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
 void GradientReducer::weigh(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
-    math_->scale(memory_->as<float>().first(layout_.size), static_cast<float>(unit_ / samples));
+    scale_all(unit_ / samples);
   unit_ = samples;
   weight_ += samples;
 }
@@ -135,20 +185,20 @@ void GradientReducer::agree_on_samples() {
   expected_ = total;
 }
 
-float GradientReducer::factor_before() const {
+double GradientReducer::factor_before() const {
   if (options_.reduction == Reduction::sum || expected_ == 0 || is_alone()) return 1;
   const double later =
       options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  return static_cast<float>(unit_ / expected_ / later);
+  return unit_ / expected_ / later;
 }
 
-float GradientReducer::factor_after() const {
+double GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
   const double later =
       options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
   const double passes =
       options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
-  return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
+  return passes * later * (expected_ == 0 ? 1 : expected_) / samples();
 }
 
 /// Throws Error (input) unless the parameter has no gradient in this pass yet. Returns its name.
@@ -165,6 +215,15 @@ const std::string& GradientReducer::expect_gradient(std::size_t parameter) {
 }
 
 void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+  take_values(parameter, values);
+}
+
+void GradientReducer::take(std::size_t parameter, std::span<const double> values) {
+  take_values(parameter, values);
+}
+
+template <typename T>
+void GradientReducer::take_values(std::size_t parameter, std::span<const T> values) {
   const std::string& name = expect_gradient(parameter);
   if (values.size() != parameters_[parameter].elements())
     usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
@@ -174,12 +233,12 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
     if (is_last_pass()) complete_without(parameter);
     return;
   }
-  const float factor = is_last_pass() ? factor_before() : 1;
+  const double factor = is_last_pass() ? factor_before() : 1;
   if (!is_alone()) {
     if (step_has_[parameter])
-      math_->add(gradient(parameter), values, factor);
+      math_of<T>().add(gradient_of<T>(parameter), values, factor);
     else
-      math_->assign(gradient(parameter), values, factor);
+      math_of<T>().assign(gradient_of<T>(parameter), values, factor);
   }
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
@@ -192,12 +251,14 @@ void GradientReducer::written(std::size_t parameter) {
                 fmt::format("{} has one", name));
   pass_has_[parameter] = step_has_[parameter] = true;
   if (!is_last_pass()) return;
-  math_->scale(gradient(parameter), factor_before());
+  on_gradient(parameter,
+              [&](auto& math, auto gradient) { math.scale(gradient, factor_before()); });
   complete(parameter);
 }
 
 void GradientReducer::complete(std::size_t parameter) {
   const std::size_t entry = layout_.entries[parameter];
+  if (entry == GradientLayout::kNoEntry) return;  // sum_wide_gradients() follows the buckets
   if (--missing_[entry] == 0) buckets_->ready(entry);
 }
 
@@ -217,10 +278,12 @@ void GradientReducer::complete_the_rest(bool is_last_pass) {
 
 // For a parameter that has no gradient in the last pass.
 void GradientReducer::complete_without(std::size_t parameter) {
-  if (step_has_[parameter])
-    math_->scale(gradient(parameter), factor_before());
-  else if (!is_alone())
-    math_->clear(gradient(parameter));
+  on_gradient(parameter, [&](auto& math, auto gradient) {
+    if (step_has_[parameter])
+      math.scale(gradient, factor_before());
+    else if (!is_alone())
+      math.clear(gradient);
+  });
   complete(parameter);
 }
 
@@ -259,22 +322,35 @@ void GradientReducer::finish() {
   counts_[1] = static_cast<float>(passes_);
   std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
   const std::span<float> step_scalars = memory_->as<float>().subspan(layout_.size, counts_.size());
-  math_->write(step_scalars, counts_);
+  math_of<float>().write(step_scalars, counts_);
   buckets_->ready(layout_.begins.size());
   buckets_->finish();
-  math_->read(counts_, step_scalars);
+  sum_wide_gradients();
+  math_of<float>().read(counts_, step_scalars);
   finish_average();
   missing_ = layout_.counts;
   reduced_ = true;
 }
 
+// The thread of the buckets does not use the group between finish() and the next ready().
+void GradientReducer::sum_wide_gradients() {
+  if (layout_.wide_size == 0) return;
+  if (compute_ == nullptr) return workers_.all_reduce(wide_gradients());
+  workers_.group()
+      .all_reduce(wide_gradients(), allreduce::ReduceOp::sum, *compute_)
+      .wait(*compute_);
+}
+
 void GradientReducer::finish_average() {
-  const std::span<float> values = memory_->as<float>().first(layout_.size);
-  float factor = factor_after();
-  if (options_.clip_norm > 0 || options_.skip_non_finite)
-    gradient_norm_ = std::sqrt(math_->squared_norm(values)) * static_cast<double>(factor);
-  if (options_.clip_norm > 0) factor *= model::clip_scale(gradient_norm_, options_.clip_norm);
-  math_->scale(values, factor);
+  double factor = factor_after();
+  if (options_.clip_norm > 0 || options_.skip_non_finite) {
+    double squares = math_of<float>().squared_norm(narrow_gradients());
+    if (layout_.wide_size > 0) squares += math_of<double>().squared_norm(wide_gradients());
+    gradient_norm_ = std::sqrt(squares) * factor;
+  }
+  if (options_.clip_norm > 0 && gradient_norm_ > options_.clip_norm)
+    factor *= options_.clip_norm / gradient_norm_;
+  scale_all(factor);
   if (samples() > 0) expected_ = samples();
 }
 
