@@ -56,8 +56,8 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
-  wide_begin_ = ((layout_.size + counts_.size()) * sizeof(float) + kLineBytes - 1) / kLineBytes *
-                kLineBytes;
+  wide_begin_ =
+      ((layout_.size + counts_.size()) * sizeof(float) + kLineBytes - 1) / kLineBytes * kLineBytes;
   memory_ = std::make_shared<const device::Buffer>(
       workers_.group().allocate(wide_begin_ + layout_.wide_size * sizeof(double)));
   std::vector<std::size_t> begins = layout_.begins;
@@ -251,8 +251,7 @@ void GradientReducer::written(std::size_t parameter) {
                 fmt::format("{} has one", name));
   pass_has_[parameter] = step_has_[parameter] = true;
   if (!is_last_pass()) return;
-  on_gradient(parameter,
-              [&](auto& math, auto gradient) { math.scale(gradient, factor_before()); });
+  on_gradient(parameter, [&](auto& math, auto gradient) { math.scale(gradient, factor_before()); });
   complete(parameter);
 }
 

@@ -47,9 +47,9 @@ class GradientReducer {
  public:
   /// Collective. `parameters` are in the order of the forward pass. `workers` and `compute` (null
   /// for gradients on the host) must outlive this object. `math` computes on the device of the
-  /// gradients; empty for the host. `where` is the location in error messages. Throws, on all ranks,
-  /// Error (input) for invalid options or names and Error (communication) if parameters differ
-  /// between ranks.
+  /// gradients; empty for the host. `where` is the location in error messages. Throws, on all
+  /// ranks, Error (input) for invalid options or names and Error (communication) if parameters
+  /// differ between ranks.
   GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters,
                   const ReducerOptions& options = {}, device::Stream* compute = nullptr,
                   DeviceMath math = {}, std::string where = "distributed_optimizer");

@@ -54,8 +54,8 @@ class CudaGradientMath final : public interop::GradientMath<T> {
   static constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
 
   static at::Tensor wrap(std::span<const T> values, const at::TensorOptions& options) {
-    return at::from_blob(const_cast<T*>(values.data()),
-                         {static_cast<std::int64_t>(values.size())}, options);
+    return at::from_blob(const_cast<T*>(values.data()), {static_cast<std::int64_t>(values.size())},
+                         options);
   }
   at::Tensor view(std::span<const T> values) const {
     return wrap(values, at::TensorOptions().dtype(kType).device(at::kCUDA, index_));

@@ -33,10 +33,10 @@ struct GradientOwner {
   std::function<void()> ended = {};  ///< called at the end of the pass, before backward() returns
 };
 
-/// Gradients of the parameters that require them, float32 or float64 and all on one device. Autograd creates
-/// each gradient as a separate tensor, which is copied into the reducer's memory and replaced by a
-/// view of it. Later passes are accumulated in place. When ranks are on different nodes, complete
-/// buckets are reduced during the backward pass. Sparse gradients become dense.
+/// Gradients of the parameters that require them, float32 or float64 and all on one device.
+/// Autograd creates each gradient as a separate tensor, which is copied into the reducer's memory
+/// and replaced by a view of it. Later passes are accumulated in place. When ranks are on different
+/// nodes, complete buckets are reduced during the backward pass. Sparse gradients become dense.
 ///
 /// With one rank and no clipping, gradients stay in autograd's tensors and are only scaled if
 /// passes have different numbers of samples.
