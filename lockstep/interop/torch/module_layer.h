@@ -30,6 +30,10 @@ struct ModuleOptions {
   /// Nonzero: the first input has indices from 0 to index_count - 1, which the module gets as
   /// int64.
   std::int64_t index_count = 0;
+  /// The module has float64 parameters and computes in float64: it gets inputs of float64, and may
+  /// return them. The Trainer still keeps values and gradients of its parameters and buffers
+  /// rounded to float32. False: a module with float64 parameters is an error.
+  bool float64 = false;
 };
 
 /// What a layer needs of a module of any class.
@@ -50,9 +54,10 @@ struct AnyModule {
   }
 };
 
-/// A layer that computes what a module computes, on the CPU in float32. Its parameters are those of
-/// the module that require gradients, its buffers the other parameters and the buffers. Each
-/// replica has a module of its own, whose tensors are views of the replica's flat arrays.
+/// A layer that computes what a module computes, on the CPU in float32 or float64. Its parameters
+/// are those of the module that require gradients, its buffers the other parameters and the
+/// buffers. Each replica has a module of its own, whose float32 tensors are views of the replica's
+/// flat arrays.
 ///
 ///     Network network({28, 28, 1}, "net");
 ///     network.add(lockstep::torch::ModuleLayer([] { return Net(); }));
