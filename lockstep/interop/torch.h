@@ -7,6 +7,7 @@
 #include "lockstep/interop/torch/distributed_optimizer.h"
 #include "lockstep/interop/torch/distributed_sampler.h"
 #include "lockstep/interop/torch/exchange.h"
+#include "lockstep/interop/torch/function_loss.h"
 #include "lockstep/interop/torch/module_layer.h"
 #include "lockstep/interop/torch/save.h"
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -102,6 +103,10 @@ struct Batch {
   const Targets& targets;
 };
 
+float weight_of(const Targets& targets, std::size_t sample) {
+  return targets.sample_weights.empty() ? 1 : targets.sample_weights[sample];
+}
+
 TrueClasses classes_of(const Targets& targets, std::size_t sample) {
   const auto label = static_cast<std::size_t>(targets.labels[sample]);
   if (targets.partner_labels.empty()) return {.label = label, .partner = label};
@@ -113,8 +118,7 @@ TrueClasses classes_of(const Targets& targets, std::size_t sample) {
 // One sample of a batch.
 struct Sample {
   const Targets& targets;
-  std::size_t samples;  // of the batch
-  std::size_t index;    // in the batch
+  std::size_t index;  // in the batch
   Row outputs;
   std::span<float> gradient;  // or empty
   float scale;                // of the gradient
@@ -150,21 +154,6 @@ double evaluate(const T& loss, const Sample& sample) {
   return sum / static_cast<double>(width);
 }
 
-double evaluate(const CustomLossPointer& loss, const Sample& sample) {
-  SampleTargets targets;
-  if (!sample.targets.labels.empty()) {
-    targets.label = sample.targets.labels[sample.index];
-  } else {
-    const std::size_t width = sample.targets.values.size() / sample.samples;
-    targets.values = sample.targets.values.subspan(sample.index * width, width);
-  }
-  if (!sample.gradient.empty()) {
-    loss->gradient(sample.outputs, targets, sample.gradient);
-    for (float& value : sample.gradient) value *= sample.scale;
-  }
-  return loss->value(sample.outputs, targets);
-}
-
 // The number of classes that are before the true class of a sample.
 
 std::int64_t rank_in(const SparseCategoricalCrossentropy& /*loss*/, const Sample& sample) {
@@ -190,14 +179,10 @@ template <typename T>
 MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
   MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
                     .has_accuracy = has_classes};
-  const std::span<const float> weights = batch.targets.sample_weights;
   for (std::size_t i = 0; i < batch.samples; ++i) {
-    const float weight = weights.empty() ? 1 : weights[i];
+    const float weight = weight_of(batch.targets, i);
     const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
-    const Sample sample{batch.targets,
-                        batch.samples,
-                        i,
-                        row_of(batch.outputs),
+    const Sample sample{batch.targets, i, row_of(batch.outputs),
                         batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
                         batch.scale * weight};
     if (weight > 0)
@@ -213,7 +198,40 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
   return result;
 }
 
+MetricSums sums(const CustomLossPointer& loss, bool /*has_classes*/, const Batch& batch) {
+  MetricSums result{.samples = static_cast<std::int64_t>(batch.samples), .has_accuracy = false};
+  if (batch.samples == 0) return result;
+  std::vector<double> losses(batch.samples);
+  loss->evaluate(batch.outputs, batch.targets, losses, batch.gradient);
+  for (std::size_t i = 0; i < batch.samples; ++i) {
+    const float weight = weight_of(batch.targets, i);
+    if (weight > 0) result.loss_sum += static_cast<double>(weight) * losses[i];
+    result.weight_excess += static_cast<double>(weight) - 1;
+    if (batch.gradient.empty()) continue;
+    for (float& value : batch.gradient.subspan(i * batch.width, batch.width))
+      value = weight > 0 ? value * (batch.scale * weight) : 0;
+  }
+  return result;
+}
+
 }  // namespace
+
+void CustomLoss::evaluate(std::span<const float> outputs, const Targets& targets,
+                          std::span<double> losses, std::span<float> gradients) const {
+  const std::size_t width = outputs.size() / losses.size();
+  const std::size_t values = targets.values.size() / losses.size();
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (weight_of(targets, i) == 0) continue;
+    SampleTargets mine;
+    if (targets.labels.empty())
+      mine.values = targets.values.subspan(i * values, values);
+    else
+      mine.label = targets.labels[i];
+    const Row row = outputs.subspan(i * width, width);
+    if (!gradients.empty()) gradient(row, mine, gradients.subspan(i * width, width));
+    losses[i] = value(row, mine);
+  }
+}
 
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
                         const Targets& targets, double divisor, std::span<float> gradient) {
