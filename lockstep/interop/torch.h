@@ -2,6 +2,7 @@
 // Link lockstep::torch. See docs/libtorch.md.
 #pragma once
 
+#include "lockstep/interop/torch/batch_tensors.h"
 #include "lockstep/interop/torch/data_loader.h"
 #include "lockstep/interop/torch/distributed_data_parallel.h"
 #include "lockstep/interop/torch/distributed_optimizer.h"
