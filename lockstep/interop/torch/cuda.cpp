@@ -40,7 +40,7 @@ class CudaGradientMath final : public interop::GradientMath<T> {
   }
   double squared_norm(std::span<const T> values) override {
     double sum = 0;
-    in_order([&] { sum = view(values).to(at::kDouble).square().sum().item<double>(); });
+    in_order([&] { sum = view(values).to(at::kDouble).square().sum().item().toDouble(); });
     return sum;
   }
   void write(std::span<T> to, std::span<const T> from_host) override {
