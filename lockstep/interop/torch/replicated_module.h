@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "lockstep/interop/torch/module_layer.h"
+#include "lockstep/interop/torch/any_module.h"
 #include "lockstep/interop/torch/named_tensors.h"
 
 namespace lockstep::torch {

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "lockstep/interop/torch/module_layer.h"
+#include "lockstep/interop/torch/any_module.h"
 
 namespace lockstep::torch {
 
