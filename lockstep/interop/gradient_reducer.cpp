@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <type_traits>
 #include <utility>
 
 #include "lockstep/allreduce/layout.h"
@@ -18,7 +17,6 @@ namespace lockstep::interop {
 namespace {
 
 constexpr std::int64_t kStepsUntilNamed = 100;
-constexpr std::size_t kLineBytes = 64;
 
 std::string passes_text(int passes) {
   return passes == 1 ? "one backward pass" : fmt::format("{} backward passes", passes);
@@ -34,20 +32,17 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
       parameters_(std::move(parameters)),
       options_(options),
       compute_(compute),
-      math_(std::move(math)),
       pass_has_(parameters_.size()),
       step_has_(parameters_.size()),
       counts_(kFlags + parameters_.size()),
       last_gradient_(parameters_.size()) {
-  const bool has_math = math_.float32 != nullptr;
-  if (!has_math)
-    math_ = {.float32 = std::make_unique<HostGradientMath<float>>(),
-             .float64 = std::make_unique<HostGradientMath<double>>()};
+  const bool has_math = math.float32 != nullptr;
   const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
+  GradientLayout layout;
   workers_.settle();
   check_together(workers_, where_, [&] {
     check_options(options_);
-    layout_ = make_gradient_layout(parameters_, options_);
+    layout = make_gradient_layout(parameters_, options_);
     if (on_gpu && (compute == nullptr || !has_math))
       throw Error(ErrorCategory::input, where_,
                   "expected a stream and GradientMath of the GPU for gradients on " +
@@ -56,20 +51,21 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
-  wide_begin_ =
-      ((layout_.size + counts_.size()) * sizeof(float) + kLineBytes - 1) / kLineBytes * kLineBytes;
-  memory_ = std::make_shared<const device::Buffer>(
-      workers_.group().allocate(wide_begin_ + layout_.wide_size * sizeof(double)));
-  std::vector<std::size_t> begins = layout_.begins;
-  begins.push_back(layout_.size);
+  if (!has_math)
+    math = {.float32 = std::make_unique<HostGradientMath<float>>(),
+            .float64 = std::make_unique<HostGradientMath<double>>()};
+  std::vector<std::size_t> begins = layout.begins;
+  begins.push_back(layout.size);
+  arrays_ = std::make_unique<GradientArrays>(workers_.group(), parameters_, std::move(layout),
+                                             counts_.size(), std::move(math));
   buckets_ = std::make_unique<allreduce::GradientBuckets>(
-      workers_.group(), memory_->as<float>().first(layout_.size + counts_.size()), begins,
+      workers_.group(), arrays_->with_scalars(), begins,
       allreduce::BucketOptions{
           .first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
           .bytes = options_.bucket_bytes,
-          .wire = layout_.size > 0 ? options_.compression : allreduce::WireType::float32},
+          .wire = begins.back() > 0 ? options_.compression : allreduce::WireType::float32},
       /*exact_entries=*/1, compute, workers_.lane());
-  missing_ = layout_.counts;
+  missing_ = arrays_->layout().counts;
   describe_buckets();
   workers_.activity().set_step(0);
 }
@@ -78,7 +74,7 @@ void GradientReducer::describe_buckets() {
   std::vector<std::pair<std::size_t, std::string_view>> names;
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;)
     if (!parameters_[parameter].is_float64)
-      names.emplace_back(layout_.entries[parameter], parameters_[parameter].name);
+      names.emplace_back(arrays_->layout().entries[parameter], parameters_[parameter].name);
   workers_.activity().describe_buckets(buckets_->contents(names));
 }
 
@@ -87,52 +83,12 @@ bool GradientReducer::is_alone() const {
          options_.clip_norm == 0 && !options_.skip_non_finite;
 }
 
-std::span<float> GradientReducer::narrow_gradients() const {
-  return memory_->as<float>().first(layout_.size);
-}
-
-std::span<double> GradientReducer::wide_gradients() const {
-  return memory_->as<double>().subspan(wide_begin_ / sizeof(double), layout_.wide_size);
-}
-
-template <typename T>
-std::span<T> GradientReducer::gradient_of(std::size_t parameter) const {
-  const ParameterLayout& one = parameters_[parameter];
-  LOCKSTEP_CHECK_OP(one.is_float64, ==, (std::is_same_v<T, double>));
-  if constexpr (std::is_same_v<T, double>)
-    return wide_gradients().subspan(layout_.offsets[parameter], one.elements());
-  else
-    return narrow_gradients().subspan(layout_.offsets[parameter], one.elements());
-}
-
 std::span<float> GradientReducer::gradient(std::size_t parameter) const {
-  return gradient_of<float>(parameter);
+  return arrays_->gradient<float>(parameter);
 }
 
 std::span<double> GradientReducer::wide_gradient(std::size_t parameter) const {
-  return gradient_of<double>(parameter);
-}
-
-template <typename T>
-GradientMath<T>& GradientReducer::math_of() const {
-  if constexpr (std::is_same_v<T, double>)
-    return *math_.float64;
-  else
-    return *math_.float32;
-}
-
-/// work(math, gradient), both of the parameter's type.
-template <typename Work>
-void GradientReducer::on_gradient(std::size_t parameter, const Work& work) const {
-  if (parameters_[parameter].is_float64)
-    work(math_of<double>(), gradient_of<double>(parameter));
-  else
-    work(math_of<float>(), gradient_of<float>(parameter));
-}
-
-void GradientReducer::scale_all(double factor) const {
-  math_of<float>().scale(narrow_gradients(), factor);
-  if (layout_.wide_size > 0) math_of<double>().scale(wide_gradients(), factor);
+  return arrays_->gradient<double>(parameter);
 }
 
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
@@ -171,7 +127,7 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
 void GradientReducer::weigh(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
-    scale_all(unit_ / samples);
+    arrays_->scale_all(unit_ / samples);
   unit_ = samples;
   weight_ += samples;
 }
@@ -234,12 +190,7 @@ void GradientReducer::take_values(std::size_t parameter, std::span<const T> valu
     return;
   }
   const double factor = is_last_pass() ? factor_before() : 1;
-  if (!is_alone()) {
-    if (step_has_[parameter])
-      math_of<T>().add(gradient_of<T>(parameter), values, factor);
-    else
-      math_of<T>().assign(gradient_of<T>(parameter), values, factor);
-  }
+  if (!is_alone()) arrays_->take(parameter, values, step_has_[parameter], factor);
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
 }
@@ -251,12 +202,12 @@ void GradientReducer::written(std::size_t parameter) {
                 fmt::format("{} has one", name));
   pass_has_[parameter] = step_has_[parameter] = true;
   if (!is_last_pass()) return;
-  on_gradient(parameter, [&](auto& math, auto gradient) { math.scale(gradient, factor_before()); });
+  arrays_->scale(parameter, factor_before());
   complete(parameter);
 }
 
 void GradientReducer::complete(std::size_t parameter) {
-  const std::size_t entry = layout_.entries[parameter];
+  const std::size_t entry = arrays_->layout().entries[parameter];
   if (entry == GradientLayout::kNoEntry) return;  // sum_wide_gradients() follows the buckets
   if (--missing_[entry] == 0) buckets_->ready(entry);
 }
@@ -277,12 +228,10 @@ void GradientReducer::complete_the_rest(bool is_last_pass) {
 
 // For a parameter that has no gradient in the last pass.
 void GradientReducer::complete_without(std::size_t parameter) {
-  on_gradient(parameter, [&](auto& math, auto gradient) {
-    if (step_has_[parameter])
-      math.scale(gradient, factor_before());
-    else if (!is_alone())
-      math.clear(gradient);
-  });
+  if (step_has_[parameter])
+    arrays_->scale(parameter, factor_before());
+  else if (!is_alone())
+    arrays_->clear(parameter);
   complete(parameter);
 }
 
@@ -320,36 +269,31 @@ void GradientReducer::finish() {
   counts_[0] = static_cast<float>(weight_);
   counts_[1] = static_cast<float>(passes_);
   std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
-  const std::span<float> step_scalars = memory_->as<float>().subspan(layout_.size, counts_.size());
-  math_of<float>().write(step_scalars, counts_);
-  buckets_->ready(layout_.begins.size());
+  arrays_->write_scalars(counts_);
+  buckets_->ready(arrays_->layout().begins.size());
   buckets_->finish();
   sum_wide_gradients();
-  math_of<float>().read(counts_, step_scalars);
+  arrays_->read_scalars(counts_);
   finish_average();
-  missing_ = layout_.counts;
+  missing_ = arrays_->layout().counts;
   reduced_ = true;
 }
 
 // The thread of the buckets does not use the group between finish() and the next ready().
 void GradientReducer::sum_wide_gradients() {
-  if (layout_.wide_size == 0) return;
-  if (compute_ == nullptr) return workers_.all_reduce(wide_gradients());
-  workers_.group()
-      .all_reduce(wide_gradients(), allreduce::ReduceOp::sum, *compute_)
-      .wait(*compute_);
+  const std::span<double> values = arrays_->wide();
+  if (values.empty()) return;
+  if (compute_ == nullptr) return workers_.all_reduce(values);
+  workers_.group().all_reduce(values, allreduce::ReduceOp::sum, *compute_).wait(*compute_);
 }
 
 void GradientReducer::finish_average() {
   double factor = factor_after();
-  if (options_.clip_norm > 0 || options_.skip_non_finite) {
-    double squares = math_of<float>().squared_norm(narrow_gradients());
-    if (layout_.wide_size > 0) squares += math_of<double>().squared_norm(wide_gradients());
-    gradient_norm_ = std::sqrt(squares) * factor;
-  }
+  if (options_.clip_norm > 0 || options_.skip_non_finite)
+    gradient_norm_ = std::sqrt(arrays_->squared_norm()) * factor;
   if (options_.clip_norm > 0 && gradient_norm_ > options_.clip_norm)
     factor *= options_.clip_norm / gradient_norm_;
-  scale_all(factor);
+  arrays_->scale_all(factor);
   if (samples() > 0) expected_ = samples();
 }
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
+#include "lockstep/interop/gradient_arrays.h"
 #include "lockstep/interop/gradient_layout.h"
 #include "lockstep/interop/gradient_math.h"
 #include "lockstep/job/workers.h"
@@ -70,7 +70,7 @@ class GradientReducer {
   /// The same of a float64 parameter.
   std::span<double> wide_gradient(std::size_t parameter) const;
   /// Owns all gradients. Hold it to keep a gradient alive.
-  std::shared_ptr<const void> memory() const { return memory_; }
+  std::shared_ptr<const void> memory() const { return arrays_->memory(); }
 
   /// Begins a backward pass over `samples` samples of this rank: 0 for a rank without samples; 1 on
   /// all ranks for equal weights. Collective in the first step. If gradients are accumulated in
@@ -141,16 +141,7 @@ class GradientReducer {
       2;  // index in counts_: after samples and passes, one flag per parameter
 
   template <typename T>
-  std::span<T> gradient_of(std::size_t parameter) const;
-  template <typename T>
-  GradientMath<T>& math_of() const;
-  template <typename T>
   void take_values(std::size_t parameter, std::span<const T> values);
-  template <typename Work>
-  void on_gradient(std::size_t parameter, const Work& work) const;
-  std::span<float> narrow_gradients() const;
-  std::span<double> wide_gradients() const;
-  void scale_all(double factor) const;
   void sum_wide_gradients();
   void describe_buckets();
   const std::string& expect_gradient(std::size_t parameter);
@@ -169,12 +160,8 @@ class GradientReducer {
   std::string where_;
   std::vector<ParameterLayout> parameters_;
   ReducerOptions options_;
-  GradientLayout layout_;
   device::Stream* compute_;
-  DeviceMath math_;
-  // The flat gradient, followed by counts_ and, on the next cache line, the float64 gradients.
-  std::shared_ptr<const device::Buffer> memory_;
-  std::size_t wide_begin_ = 0;  // of the float64 gradients, in bytes
+  std::unique_ptr<GradientArrays> arrays_;  // counts_ are its scalars
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
   bool ends_group_on_misuse_ = true;
