@@ -22,6 +22,7 @@ namespace lockstep::torch {
 ///       const at::Tensor images = inputs_of(parts[0], dataset.spec()).at("features");
 ///       const at::Tensor labels = targets_of(parts[0], dataset.spec()).at("label");
 ///       loss_of(net(images), labels.to(::torch::kLong)).backward();
+///     }
 ///
 /// Throws Error (input) if the spec is of other batches.
 NamedTensors inputs_of(data::Batch& batch, const data::SampleSpec& spec);
