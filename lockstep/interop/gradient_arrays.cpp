@@ -1,5 +1,7 @@
 #include "lockstep/interop/gradient_arrays.h"
 
+#include <fmt/format.h>
+
 #include <type_traits>
 #include <utility>
 
