@@ -31,7 +31,7 @@ model::Shape shape_of(const at::Tensor& tensor) {
 
 /// Refuses a parameter that the layer cannot store.
 void check_layer_parameter(const model::BuildContext& context, const std::string& name,
-                     const at::Tensor& parameter, const ModuleOptions& options) {
+                           const at::Tensor& parameter, const ModuleOptions& options) {
   const auto got = [&] {
     return fmt::format("got {}, {} on {}", name, c10::toString(parameter.scalar_type()),
                        parameter.device().str());
