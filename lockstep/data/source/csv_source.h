@@ -53,6 +53,7 @@ class CsvSource final : public RecordSource {
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  void prefetch(std::int64_t record_id) const override;
   /// The path; also that no record has class 0, if the labels are numbers, and the preparation.
   std::string description() const override {
     return file_.string() + label_text_ + schema_.preparation();
