@@ -112,7 +112,7 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
   };
   // The ids of the next samples. In a shuffled order, a record in memory is in no cache; so many
   // records ahead, it arrives there while others are read.
-  constexpr std::int64_t kAhead = 8;
+  constexpr std::int64_t kAhead = 16;
   std::array<std::int64_t, kAhead> next_ids{};
   const auto look_ahead = [&](std::int64_t number) {
     if (number >= samples.end) return;
