@@ -100,11 +100,13 @@ class CsvSource final : public RecordSource {
 
   // Features that are copied together, or one that is expanded.
   struct Piece {
+    enum class Form { copied, index, set, expanded };
+    Form form = Form::copied;
     std::size_t first = 0;   // feature
     std::size_t offset = 0;  // in the sample
-    bool is_copied = false;
-    std::size_t features = 1;
+    std::size_t width = 1;   // there
   };
+  static Piece::Form form_of(const TableFeature& feature);
   std::vector<Piece> pieces_;
 
   TableRows own_;  // what this process has read
