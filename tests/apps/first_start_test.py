@@ -76,6 +76,7 @@ def write_files(folder, records):
     subprocess.run([PROGRAM, "data", "convert", "idx", "--input", folder, "--output", data, "--shards", str(FILES),
                     "--compression", "gzip"], check=True, stdout=subprocess.DEVNULL)
     (data / "dataset.json").unlink()
+    (folder / "train-images-idx3-ubyte").unlink()  # as large as the files
     return data
 
 
