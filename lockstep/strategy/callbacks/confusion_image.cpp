@@ -17,8 +17,8 @@ constexpr int kUsualPixels = 512;  // a side of the image
 constexpr int kMaxPixels = 2048;
 constexpr int kMinCellPixels = 8;
 
-constexpr std::uint8_t kNone[] = {255, 255, 255};
-constexpr std::uint8_t kAll[] = {8, 48, 107};
+constexpr double kNone[] = {255, 255, 255};  // red, green, blue
+constexpr double kAll[] = {8, 48, 107};
 
 int cell_pixels(int classes) {
   const int legible = std::max(kUsualPixels / classes, kMinCellPixels);
@@ -29,7 +29,7 @@ void draw_cell(double fraction, std::uint8_t* from, int pixels) {
   for (int pixel = 0; pixel < pixels; ++pixel)
     for (std::size_t channel = 0; channel < std::size(kNone); ++channel)
       *from++ = static_cast<std::uint8_t>(
-          std::lround(std::lerp(double{kNone[channel]}, double{kAll[channel]}, fraction)));
+          std::lround(std::lerp(kNone[channel], kAll[channel], fraction)));
 }
 
 /// `sum` of the row of `count`. A metric of the user's own may have any numbers.
