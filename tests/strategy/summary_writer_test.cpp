@@ -467,7 +467,7 @@ TEST(Summaries, HaveTheConfusionsOfAValidationWithinAnEpoch) {
     logs.validation_values = {matrix};
     summaries.on_validation(logs);
   }
-  const std::string file = checkpoint::names_in(scratch.path() / "train").front();
+  const std::string file = *checkpoint::names_in(scratch.path() / "train").begin();
   const auto events = events_in(scratch.path() / "train" / file);
   const auto found =
       std::ranges::find(events, "evaluation_kind_confusion_vs_iterations", &SeenEvent::tag);
