@@ -181,6 +181,13 @@ std::int64_t rank_in(const BinaryCrossentropy& loss, const Sample& sample) {
   return loss.rank(sample.outputs[0], sample.target(0));
 }
 
+std::int64_t rank_in(const CustomLossPointer& loss, const Sample& sample) {
+  if (loss->activation() == BinaryCrossentropy::kActivation)
+    return rank_in(BinaryCrossentropy(), sample);
+  return sample.targets.labels.empty() ? rank_in(CategoricalCrossentropy(), sample)
+                                       : rank_in(SparseCategoricalCrossentropy(), sample);
+}
+
 template <typename T>
 std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
   return 0;  // has no classes

@@ -147,6 +147,9 @@ class CustomLoss {
  public:
   virtual ~CustomLoss() = default;
   virtual std::string name() const { return "custom_loss"; }  ///< in logs and errors
+  /// What the outputs are, for accuracy and metrics: "softmax" for a logit per class, "sigmoid" for
+  /// logits of "yes", empty for values. Targets of logits are labels, or a value per output.
+  virtual std::string_view activation() const { return {}; }
   /// The loss of one sample with these outputs of the network.
   virtual double value(std::span<const float> outputs, const SampleTargets& targets) const = 0;
   /// Writes d value / d outputs to `gradient`.

@@ -3,11 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -405,6 +407,51 @@ TEST(CustomLossClass, ComparesOutputsWithTargetsOfAnotherWidth) {
       "got 3 target values and 0 labels");
   EXPECT_THAT(input_error_of([&] { check_runs_on_gpu(loss); }), HasSubstr("on the CPU only"));
   EXPECT_THAT(input_error_of([] { check_options(CustomLossPointer()); }), HasSubstr("null"));
+}
+
+/// The first output of logits.
+class FirstLogit final : public CustomLoss {
+ public:
+  explicit FirstLogit(std::string_view activation) : activation_(activation) {}
+  std::string name() const override { return "mse"; }
+  std::string_view activation() const override { return activation_; }
+  double value(std::span<const float> outputs, const SampleTargets& /*targets*/) const override {
+    return static_cast<double>(outputs[0]);
+  }
+  void gradient(std::span<const float> /*outputs*/, const SampleTargets& /*targets*/,
+                std::span<float> gradient) const override {
+    std::ranges::fill(gradient, 0.0F);
+    gradient[0] = 1;
+  }
+
+ private:
+  std::string_view activation_;
+};
+
+TEST(CustomLossClass, HasAnAccuracyIfItsOutputsAreLogits) {
+  const Values outputs = {1, 3, 5, 4};
+  const Labels label = {1, 1};
+  const Values dense = {0, 1, 0, 1};
+  const Values wanted = {0, 1, 1, 0};
+  const auto sums = [&](std::string_view activation, const Targets& targets, std::int64_t samples) {
+    return compute_loss(std::make_shared<FirstLogit>(activation), outputs, samples, targets, 1, {});
+  };
+  for (const Targets& targets : {Targets{.labels = label}, Targets{.values = dense}}) {
+    const MetricSums of_classes = sums("softmax", targets, 2);
+    EXPECT_TRUE(of_classes.has_accuracy);
+    EXPECT_EQ(of_classes.correct, 1);
+    EXPECT_EQ(of_classes.correct_top5, 2);
+    EXPECT_EQ(of_classes.loss_sum, 6);
+  }
+  EXPECT_EQ(sums("sigmoid", {.values = wanted}, 4).correct, 2);
+  EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy);
+  const Labels outside = {1, 2};
+  EXPECT_EQ(error_of(ErrorCategory::data, [&] { sums("softmax", {.labels = outside}, 2); }),
+            "[mse] expected labels 0 .. 1 for 2 classes, sample 1 of the batch has label 2");
+  EXPECT_THAT(error_of(ErrorCategory::data, [&] { sums("sigmoid", {.labels = label}, 2); }),
+              HasSubstr("expected 4 target values for 2 samples of 2 outputs"));
+  EXPECT_EQ(input_error_of([] { check_options(std::make_shared<FirstLogit>("tanh")); }),
+            "[mse] expected softmax, sigmoid or no activation, got \"tanh\"");
 }
 
 TEST(BinaryCrossentropyLoss, StaysFiniteForHugeLogits) {

@@ -306,8 +306,7 @@ void FitLoop::validate_within_epoch() {
   logs.learning_rate = rate_;
   if (!validate(logs)) return;
   position_.validated_step = position_.step;
-  if (plan_.fit.checkpoint.keep_best && plan_.fit.checkpoint.keep_best->is_of_validation())
-    checkpoints_.note(logs, health_.last_was_skipped());
+  checkpoints_.note(logs, health_.last_was_skipped());
   notify([&](Callback& callback) { callback.on_validation(logs); });
   agree_on_requests();
   if (epoch_.has_begun()) epoch_.pause(seconds_since(start));
