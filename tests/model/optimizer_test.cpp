@@ -426,7 +426,7 @@ TEST(Optimizer, ChecksTheSizesItIsGiven) {
 }
 
 TEST(OptimizerOptions, HaveNamesAndHyperparametersByName) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (OptimizerOptions& options : many_options()) {
     names.push_back(name_of(options));
     EXPECT_TRUE(to_string(options).starts_with(fmt::format("{}(", names.back())));
