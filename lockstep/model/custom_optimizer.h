@@ -12,8 +12,8 @@ namespace lockstep::model {
 
 /// Elements of one parameter, in host memory. All arrays have the same length.
 struct UpdateElements {
-  std::span<float> values;           ///< of the parameter; updated in place
-  std::span<const float> gradients;  ///< means over the global batch, clipped
+  std::span<float> values;                   ///< of the parameter; updated in place
+  std::span<const float> gradients;          ///< means over the global batch, clipped
   std::vector<std::span<float>> slots = {};  ///< in the order of CustomOptimizer::slots(); updated
 };
 

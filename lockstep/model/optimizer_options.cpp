@@ -26,9 +26,10 @@ void need_name(const std::string& what, const std::string& name) {
            kOthers.find(c) != std::string_view::npos;
   };
   if (name.empty() || !std::ranges::all_of(name, is_allowed))
-    throw Error(ErrorCategory::input, "optimizer",
-                fmt::format("expected letters, digits, \"_\", \"-\" and \".\" as the name of {}", what),
-                fmt::format("got \"{}\"", name));
+    throw Error(
+        ErrorCategory::input, "optimizer",
+        fmt::format("expected letters, digits, \"_\", \"-\" and \".\" as the name of {}", what),
+        fmt::format("got \"{}\"", name));
 }
 
 void check(const CustomOptimizerPointer& custom) {
