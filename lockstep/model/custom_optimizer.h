@@ -40,7 +40,7 @@ class CustomOptimizer {
   virtual std::vector<std::string> slots() const { return {}; }
   /// Names and values, for the description in logs and checkpoints. A run that resumes with other
   /// ones warns.
-  virtual std::vector<std::pair<std::string, double>> hyperparameters() const { return {}; }
+  virtual std::vector<std::pair<std::string, float>> hyperparameters() const { return {}; }
   /// The decay of parameters whose group has none of its own; 0 or more.
   virtual float weight_decay() const { return 0; }
   /// Updates values and slots. The elements may be any part of a parameter, so the result for

@@ -55,8 +55,8 @@ TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
             "non-finite loss on rank 0");
 }
 
-/// Records first, first + 1, …; the weight of those before `weighted` is 0.
-data::Dataset weighted_data(int first, int records, int weighted) {
+/// Records first, first + 1, …; the weight of those before `first_weighted` is 0.
+data::Dataset weighted_data(int first, int records, int first_weighted) {
   std::vector<float> features;
   std::vector<std::int32_t> labels;
   std::vector<float> weights;
@@ -64,7 +64,7 @@ data::Dataset weighted_data(int first, int records, int weighted) {
     std::mt19937 random(static_cast<unsigned>(id));
     for (int k = 0; k < 16; ++k) features.push_back(static_cast<float>(random() % 100) / 50 - 1);
     labels.push_back(id % static_cast<int>(kClasses));
-    weights.push_back(id < weighted ? 0.0F : 1.0F);
+    weights.push_back(id < first_weighted ? 0.0F : 1.0F);
   }
   return data::Dataset::from_memory(
       {std::move(features)}, {std::move(labels)},
