@@ -10,7 +10,6 @@
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/model/updater.h"
 
 namespace lockstep::model {
 namespace {

@@ -349,6 +349,9 @@ void check_options(const OptimizerOptions& options);
 /// Throws Error (input) for an optimizer that runs on the CPU only.
 void check_runs_on_gpu(const OptimizerOptions& options);
 
+/// The name of the moving average of the parameters among the slots of an Updater.
+inline constexpr std::string_view kAverageSlot = "average";
+
 /// Names of the arrays stored in addition to the parameters, such as "m" and "v": kSlots of the
 /// update.
 std::vector<std::string> slot_names(const OptimizerOptions& options);

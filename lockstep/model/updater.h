@@ -15,9 +15,6 @@
 
 namespace lockstep::model {
 
-/// The name of the moving average of the parameters among the slots.
-inline constexpr std::string_view kAverageSlot = "average";
-
 /// Follows `value`; with decay 0 it becomes `value` exactly.
 constexpr float follow(float average, float value, float decay) {
   return decay * average + (1 - decay) * value;
