@@ -129,6 +129,9 @@ void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const
     if (!(weights[k] >= 0 && std::isfinite(weights[k])))
       throw Error(ErrorCategory::input, "class-weights", "expected finite weights of 0 or more",
                   fmt::format("class {} has {}", k, weights[k]));
+  if (std::ranges::count(weights, 0.0F) == std::ssize(weights))
+    throw Error(ErrorCategory::input, "class-weights", "expected a class with a weight above 0",
+                "got 0 for all");
 }
 
 void weigh_by_class(const Targets& targets, std::span<const float> class_weights,

@@ -1,5 +1,6 @@
 #include "lockstep/model/loss.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -469,6 +470,44 @@ TEST(BinaryCrossentropyLoss, StaysFiniteForHugeLogits) {
   EXPECT_EQ(of(-1000, 0), std::pair(0.0, 0.0f));
 }
 
+struct InfiniteLogits {
+  const char* loss;
+  Values outputs;
+  Values targets;  // a single one is the label of cross-entropy
+  double value;
+  Values gradient;
+};
+
+TEST(CrossEntropies, OfInfiniteLogitsAreTheirLimits) {
+  constexpr float kBig = std::numeric_limits<float>::infinity();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const std::vector<InfiniteLogits> cases = {
+      {"bce", {kBig}, {1}, 0, {0}},
+      {"bce", {-kBig}, {0}, 0, {0}},
+      {"bce", {kBig}, {0}, kNever, {1}},
+      {"bce", {-kBig}, {1}, kNever, {-1}},
+      {"bce", {kBig}, {0.5f}, kNever, {0.5f}},
+      {"bce:label_smoothing=0.5", {kBig}, {1}, kNever, {0.25f}},
+      {"cross-entropy", {0, kBig, -kBig}, {1}, 0, {0, 0, 0}},
+      {"cross-entropy", {0, kBig, -kBig}, {0}, kNever, {-1, 1, 0}},
+      {"cross-entropy", {0, -kBig}, {0}, 0, {0, 0}},
+      {"cce", {0, kBig, -kBig}, {0, 1, 0}, 0, {0, 0, 0}},
+      {"cce", {0, kBig, -kBig}, {1, 0, 0}, kNever, {-1, 1, 0}},
+      {"cce", {kBig, 0}, {0.5f, 0.5f}, kNever, {0.5f, -0.5f}}};
+  for (const InfiniteLogits& one : cases) {
+    const Loss loss = parse_loss(one.loss);
+    const Labels label = {static_cast<std::int32_t>(one.targets[0])};
+    const bool has_label = std::holds_alternative<SparseCategoricalCrossentropy>(loss);
+    const Targets targets = has_label ? Targets{.labels = label} : Targets{.values = one.targets};
+    const std::string what =
+        fmt::format("{} of {} with {}", one.loss, one.outputs[0], one.targets[0]);
+    EXPECT_EQ(compute_loss(loss, one.outputs, 1, targets, 1, {}).loss_sum, one.value) << what;
+    EXPECT_EQ(gradient_of(loss, one.outputs, 1, targets, 1), one.gradient) << what;
+  }
+  const Values equal = {kBig, kBig, 0};
+  EXPECT_NEAR(entropy(equal, {0}).loss_sum, std::log(2.0), 1e-6) << "they share the probability";
+}
+
 TEST(BinaryCrossentropyLoss, OfOneOutputTakesLabelsAndHasAnAccuracy) {
   const Values outputs = {2, -1, 0.5f, -3, std::numeric_limits<float>::quiet_NaN()};
   const Labels label = {1, 1, 0, 0, 0};
@@ -549,6 +588,11 @@ TEST(ClassWeights, AreRefusedForOtherClasses) {
             "[class-weights] expected a loss with classes, got mse");
   EXPECT_EQ(refusal(Loss(), 2, {1, -2}),
             "[class-weights] expected finite weights of 0 or more; class 1 has -2");
+  EXPECT_EQ(refusal(Loss(), 2, {std::numeric_limits<float>::infinity(), 1}),
+            "[class-weights] expected finite weights of 0 or more; class 0 has inf");
+  EXPECT_EQ(refusal(Loss(), 2, {0, 0}),
+            "[class-weights] expected a class with a weight above 0, got 0 for all");
+  EXPECT_EQ(refusal(Loss(), 2, {0, 1}), "(no error)");
 }
 
 TEST(Loss, IsParsedFromANameAndParameters) {
