@@ -252,6 +252,8 @@ TEST(NetworkJson, RefusesUnknownWordsInOptions) {
               ::testing::AllOf(
                   HasSubstr("[net.json: layer 0 (conv2d)] expected a known name for \"padding\"; "),
                   HasSubstr("got \"full\"")));
+  EXPECT_THAT(refusal(R"({"type": "up_sampling2d", "interpolation": "cubic"})"),
+              HasSubstr("[interpolation] expected nearest or bilinear, got \"cubic\""));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "initializer": "xavier"})"),
               HasSubstr("expected glorot_uniform, he_normal, he_uniform or zeros, got \"xavier\""));
   EXPECT_THAT(refusal(R"({"type": "flatten", "activation": "rellu"})"),

@@ -26,9 +26,9 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 
 constexpr std::int64_t kImages = 2;
-constexpr std::uint32_t kSeed = 110077;  // MOBILENET_SEED of scripts/make_reference.py
+constexpr std::uint32_t kSeed = 110077;  // SEED of the same file
 
-// hashed() of scripts/make_reference.py: number `index` of `seed`, in [-1, 1).
+// hashed() of scripts/make_reference_mobilenet.py: number `index` of `seed`, in [-1, 1).
 double hashed(std::uint32_t index, std::uint32_t seed) {
   std::uint32_t x = index * 0x9E3779B1U + seed;
   x = (x ^ (x >> 16U)) * 0x85EBCA6BU;

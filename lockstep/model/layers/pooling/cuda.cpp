@@ -1,5 +1,5 @@
 #include "lockstep/model/cuda/context.h"
-#include "lockstep/model/layers/pooling/bilinear.h"
+#include "lockstep/model/layers/pooling/bilinear_kernels.h"
 #include "lockstep/model/layers/pooling/kernels.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 

@@ -1,4 +1,4 @@
-// Kernels of pooling and interpolation over images [batch, height, width, channels]. All functions
+// Kernels of pooling over images [batch, height, width, channels]. All functions
 // return when the work is enqueued on `stream`.
 #pragma once
 
@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "lockstep/model/layers/pooling/bilinear.h"
 #include "lockstep/model/layers/window.h"
 #include "lockstep/model/tensor.h"
 
@@ -32,12 +31,5 @@ void average_pool_forward(const TensorView& input, const WindowGeometry& window,
 void average_pool_backward(const TensorView& output_gradient, const WindowGeometry& window,
                            std::int64_t batch, float scale, const TensorView& input_gradient,
                            cudaStream_t stream);
-
-/// The images of `input` enlarged.
-void bilinear_forward(const TensorView& input, const BilinearSpec& spec, const TensorView& output,
-                      cudaStream_t stream);
-/// Every input gathers from the outputs that read it: the same bits in every run.
-void bilinear_backward(const TensorView& output_gradient, const BilinearSpec& spec,
-                       const TensorView& input_gradient, cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

@@ -1,6 +1,7 @@
+#include "lockstep/model/layers/pooling/bilinear_kernels.h"
+
 #include "lockstep/device/cuda/launch.h"
 #include "lockstep/model/cuda/elements.h"
-#include "lockstep/model/layers/pooling/kernels.h"
 
 namespace lockstep::model::cuda {
 namespace {
