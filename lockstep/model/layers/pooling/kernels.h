@@ -1,5 +1,5 @@
-// Kernels of pooling over images [batch, height, width, channels]. All functions
-// return when the work is enqueued on `stream`.
+// Kernels of pooling over images [batch, height, width, channels]. All functions return when the
+// work is enqueued on `stream`.
 #pragma once
 
 #include <cuda_runtime_api.h>
