@@ -1,4 +1,4 @@
-// The network of a command: from a name, a JSON file, or a checkpoint.
+// The network of a command: from a name, a JSON or TorchScript file, or a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "lockstep/model/network.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategy.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
 
@@ -24,10 +25,13 @@ struct ModelSource {
   /// Its key in the configuration that checkpoints store.
   static constexpr const char* kKey = "model";
 
-  std::string name;               ///< as given, "cnn" or "net.json"; or the file it was read from
+  std::string name;  ///< as given, "cnn", "net.json" or "net.pt"; or the file it was read from
+  /// Of a TorchScript file, `name`: its xxh3-64.
+  std::optional<std::uint64_t> script = {};
   std::string description = {};   ///< JSON text; empty for a named network
   model::Shape input_shape = {};  ///< of the first input
-  std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
+  /// Of the data; empty for a stored network, unless it is a TorchScript file.
+  std::vector<zoo::DataInput> inputs = {};
   std::int64_t outputs = 0;                 ///< classes, or targets of a regression
   model::Loss loss = {};                    ///< the first of `losses`
   std::int64_t losses = 1;  ///< in the training; of more than one, a checkpoint has only the first
@@ -41,8 +45,10 @@ struct ModelSource {
   std::string input_feature = {};
   model::Shape stored_shape = {};
 
+  /// Throws Error (input), and Error (checkpoint) if the TorchScript file is another one now.
   model::Network make() const;
-  /// What checkpoints store under kKey, in addition to the network, which the trainer stores.
+  /// What checkpoints store under kKey, in addition to the network, which the trainer stores. Of a
+  /// TorchScript file: its path and its hash, the inputs and the loss.
   nlohmann::json to_json() const;
   /// The model that a checkpoint's configuration describes, written by `lockstep train` or by a
   /// trainer of the library. `where` is for the message of Error (checkpoint).
@@ -55,8 +61,15 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
-/// chief reads it. Throws Error (checkpoint). Collective.
+/// chief reads it. `script`: where the TorchScript file of its training is now; empty: where it
+/// was. Throws Error (checkpoint), and Error (input) for a `script` that it does not need.
+/// Collective.
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy,
-                                const std::filesystem::path& path);
+                                const std::filesystem::path& path, const std::string& script = {});
+
+/// Throws Error (checkpoint) if a training of `source` would resume from a checkpoint of another
+/// TorchScript file. Collective.
+void check_resumed_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+                          const ModelSource& source);
 
 }  // namespace lockstep::apps
