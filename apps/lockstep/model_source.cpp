@@ -166,9 +166,10 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
     // A program that uses the library may store anything under this key.
     const json given = configuration.value(kKey, json::object());
     const json model = given.is_object() ? given : json::object();
-    ModelSource source = model.contains("script")        ? read_script(model.at("script"), where)
-                         : model.contains("description") ? read_version_0_1(model)
-                                                         : read_stored_network(configuration, where);
+    ModelSource source = model.contains("script") ? read_script(model.at("script"), where)
+                         : model.contains("description")
+                             ? read_version_0_1(model)
+                             : read_stored_network(configuration, where);
     if (model.contains("images"))
       source.images = parse_images(json_member<std::string>(model, "images"));
     if (model.contains("input_feature")) {

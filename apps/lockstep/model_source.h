@@ -32,9 +32,9 @@ struct ModelSource {
   model::Shape input_shape = {};  ///< of the first input
   /// Of the data; empty for a stored network, unless it is a TorchScript file.
   std::vector<zoo::DataInput> inputs = {};
-  std::int64_t outputs = 0;                 ///< classes, or targets of a regression
-  model::Loss loss = {};                    ///< the first of `losses`
-  std::int64_t losses = 1;  ///< in the training; of more than one, a checkpoint has only the first
+  std::int64_t outputs = 0;  ///< classes, or targets of a regression
+  model::Loss loss = {};     ///< the first of `losses`
+  std::int64_t losses = 1;   ///< in the training; of more than one, a checkpoint has only the first
   std::string images = kImagesAsStored;               ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty

@@ -29,6 +29,34 @@ constexpr std::string_view kScriptMember = "/constants.pkl";
   throw Error(ErrorCategory::input, "model", expected, actual);
 }
 
+struct Contents {
+  std::uint64_t hash = 0;  ///< xxh3-64
+  bool is_zip = false;
+  std::string end;  ///< at least 1 MiB, or all: there an archive has the names of its members
+};
+
+Contents read_contents(const fs::path& file) try {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  const InputFile input(file, ErrorCategory::input);
+  checkpoint::Hasher hasher;
+  Contents contents;
+  std::string piece(kPiece, '\0');
+  std::uint64_t bytes = 0;
+  while (const std::size_t got = input.read_at(bytes, piece.data(), piece.size())) {
+    const std::string_view read = std::string_view(piece).substr(0, got);
+    if (bytes == 0) contents.is_zip = read.starts_with(kZipBegin);
+    hasher.add(read);
+    contents.end.erase(0, contents.end.size() - std::min(contents.end.size(), kPiece));
+    contents.end += read;
+    bytes += got;
+  }
+  contents.hash = hasher.value();
+  return contents;
+} catch (const Error& error) {
+  refuse("expected a TorchScript file that can be read",
+         fmt::format("{}: {}", file.string(), error.message().actual));
+}
+
 LoadedLibrary load_plugin(const fs::path& file) {
   LoadedLibrary loaded({.name = "model",
                         .file = file.string(),
@@ -38,9 +66,9 @@ LoadedLibrary load_plugin(const fs::path& file) {
                         .category = ErrorCategory::input});
   const std::string version = loaded.function<torch::PluginVersion>(torch::kPluginVersionName)();
   if (version != LOCKSTEP_VERSION)
-    refuse(fmt::format("expected {} of Lockstep {}", file.string(), LOCKSTEP_VERSION),
-           fmt::format("got version {}: install lockstep and lockstep-torch of one version",
-                       version));
+    refuse(
+        fmt::format("expected {} of Lockstep {}", file.string(), LOCKSTEP_VERSION),
+        fmt::format("got version {}: install lockstep and lockstep-torch of one version", version));
   return loaded;
 }
 
@@ -75,35 +103,18 @@ bool is_torchscript(const std::string& name) {
   return std::string_view(begin.data(), begin.size()) == kZipBegin;
 }
 
-std::uint64_t hash_torchscript(const fs::path& file) try {
-  const InputFile input(file, ErrorCategory::input);
-  constexpr std::size_t kPiece = std::size_t{1} << 20;
-  checkpoint::Hasher hasher;
-  std::string last;  // up to two pieces: the names of an archive's members are at its end
-  std::string piece(kPiece, '\0');
-  std::uint64_t bytes = 0;
-  bool is_zip = false;
-  while (const std::size_t got = input.read_at(bytes, piece.data(), piece.size())) {
-    const std::string_view read = std::string_view(piece).substr(0, got);
-    if (bytes == 0) is_zip = read.starts_with(kZipBegin);
-    hasher.add(read);
-    last.erase(0, last.size() - std::min(last.size(), kPiece));
-    last += read;
-    bytes += got;
-  }
+std::uint64_t hash_torchscript(const fs::path& file) {
+  const Contents contents = read_contents(file);
   constexpr const char* kExpected =
       "expected a TorchScript file, which torch.jit.script(module).save(FILE) writes, or "
       "torch.jit.trace";
-  if (!is_zip) refuse(kExpected, fmt::format("got {}, which is another format", file.string()));
-  if (last.find(kScriptMember) == std::string::npos)
+  if (!contents.is_zip)
+    refuse(kExpected, fmt::format("got {}, which is another format", file.string()));
+  if (contents.end.find(kScriptMember) == std::string::npos)
     refuse(kExpected, fmt::format("got {}, which has no code: torch.save writes tensors, and a "
                                   "state_dict does not say what to compute",
                                   file.string()));
-  return hasher.value();
-} catch (const Error& error) {
-  if (error.message().where == "model") throw;
-  refuse("expected a TorchScript file that can be read",
-         fmt::format("{}: {}", file.string(), error.message().actual));
+  return contents.hash;
 }
 
 model::Network torchscript_network(const fs::path& file, std::span<const zoo::DataInput> inputs) {

@@ -81,8 +81,8 @@ TEST_F(TorchScript, TrainsResumesEvaluatesAndPredicts) {
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   EXPECT_EQ(evaluated.event("evaluate")["step"], 20);
   EXPECT_EQ(evaluated.event("evaluate")["parameter_hash"], hash_of(straight));
-  const Result predicted = run_lockstep("predict --quiet --output - --outputs logits --checkpoint " +
-                                        path("run") + kData);
+  const Result predicted = run_lockstep(
+      "predict --quiet --output - --outputs logits --checkpoint " + path("run") + kData);
   ASSERT_EQ(predicted.status, 0) << predicted.errors;
   EXPECT_EQ(numbers_of(predicted.output).size(), 1003U);
 
@@ -125,12 +125,13 @@ TEST_F(TorchScript, TrainsWithThePluginInTheFolderOfAnInstallation) {
                      path("lockstep_torchscript.so"));
   const Result absent = status_of(installed_program(path("alone/bin"), {}));
   EXPECT_EQ(absent.status, 2);
-  EXPECT_EQ(absent.errors,
-            fmt::format("lockstep: error: [model] expected the package lockstep-torch to be "
-                        "installed, or a build with LibTorch (LOCKSTEP_TORCH=ON), for a TorchScript "
-                        "file; there is no lockstep_torchscript.so in {0}/bin or "
-                        "{0}/lib/lockstep\n",
-                        fs::canonical(path("alone")).string()));
+  EXPECT_EQ(
+      absent.errors,
+      fmt::format("lockstep: error: [model] expected the package lockstep-torch to be "
+                  "installed, or a build with LibTorch (LOCKSTEP_TORCH=ON), for a TorchScript "
+                  "file; there is no lockstep_torchscript.so in {0}/bin or "
+                  "{0}/lib/lockstep\n",
+                  fs::canonical(path("alone")).string()));
 }
 
 std::uint32_t crc32(const std::string& bytes) {
@@ -175,10 +176,12 @@ TEST_F(TorchScript, RefusesOtherFilesInOneLine) {
     std::string name, error;
   };
   const std::vector<Refusal> refusals = {
-      {"text.pt", "[model] expected a TorchScript file, which torch.jit.script(module).save(FILE) "
-                  "writes, or torch.jit.trace, got "},
-      {"state.pt", "state.pt, which has no code: torch.save writes tensors, and a state_dict does "
-                   "not say what to compute"},
+      {"text.pt",
+       "[model] expected a TorchScript file, which torch.jit.script(module).save(FILE) "
+       "writes, or torch.jit.trace, got "},
+      {"state.pt",
+       "state.pt, which has no code: torch.save writes tensors, and a state_dict does "
+       "not say what to compute"},
       {"folder.pt", "[model] expected a TorchScript file that can be read; "},
       {"cut.pt", "expected a TorchScript file for LibTorch " TORCH_VERSION "; LibTorch: "},
       {"newer.pt", "expected a TorchScript file for LibTorch " TORCH_VERSION
