@@ -1,5 +1,6 @@
-# cpack -G DEB: three packages, split as Debian splits libraries, and one more with the plugin where LibTorch is Debian's. `cmake --workflow --preset package` does all of it, for processors that
-# others have too: a package of a build for LOCKSTEP_ARCH=native serves machines like the one that it was built on.
+# cpack -G DEB: three packages, split as Debian splits libraries, and one with the plugin for TorchScript files where LibTorch is Debian's.
+# `cmake --workflow --preset package` does all of it, for processors that others have too: a package of a build for LOCKSTEP_ARCH=native
+# serves machines like the one that it was built on.
 set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING "Who answers for the packages: Name <address>")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(library_package liblockstep${soversion})

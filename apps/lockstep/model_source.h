@@ -25,16 +25,13 @@ struct ModelSource {
   /// Its key in the configuration that checkpoints store.
   static constexpr const char* kKey = "model";
 
-  std::string name;  ///< as given, "cnn", "net.json" or "net.pt"; or the file it was read from
-  /// Of a TorchScript file, `name`: its xxh3-64.
-  std::optional<std::uint64_t> script = {};
+  std::string name;               ///< as given, "cnn" or "net.json"; or the file it was read from
   std::string description = {};   ///< JSON text; empty for a named network
   model::Shape input_shape = {};  ///< of the first input
-  /// Of the data; empty for a stored network, unless it is a TorchScript file.
-  std::vector<zoo::DataInput> inputs = {};
-  std::int64_t outputs = 0;  ///< classes, or targets of a regression
-  model::Loss loss = {};     ///< the first of `losses`
-  std::int64_t losses = 1;   ///< in the training; of more than one, a checkpoint has only the first
+  std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
+  std::int64_t outputs = 0;                 ///< classes, or targets of a regression
+  model::Loss loss = {};                    ///< the first of `losses`
+  std::int64_t losses = 1;  ///< in the training; of more than one, a checkpoint has only the first
   std::string images = kImagesAsStored;               ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
@@ -44,6 +41,8 @@ struct ModelSource {
   /// shape.
   std::string input_feature = {};
   model::Shape stored_shape = {};
+  /// If `name` is a TorchScript file: its xxh3-64. Such a source has `inputs` when stored, too.
+  std::optional<std::uint64_t> script = {};
 
   /// Throws Error (input), and Error (checkpoint) if the TorchScript file is another one now.
   model::Network make() const;
