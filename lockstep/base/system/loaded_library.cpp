@@ -39,8 +39,7 @@ LoadedLibrary::LoadedLibrary(LibraryWanted wanted)
 
 void* LoadedLibrary::find(const char* name) const {
   if (void* found = dlsym(handle_, name)) return found;
-  throw Error(wanted_.category, wanted_.name,
-              fmt::format("expected {} in {}", name, wanted_.file),
+  throw Error(wanted_.category, wanted_.name, fmt::format("expected {} in {}", name, wanted_.file),
               fmt::format("the loader reported {}: {}", loader_words(), wanted_.advice));
 }
 

@@ -157,10 +157,12 @@ std::string of_another_version(std::string archive) {
   };
   const std::size_t begin = archive.rfind("PK\x03\x04", archive.find("/version"));
   const std::size_t contents = begin + kHeader + number_at(begin + 26) + number_at(begin + 28);
-  const std::string before = bytes_of(crc32(archive.substr(contents, 2)));
-  archive.replace(contents, 2, "99");
+  const std::size_t size = archive.find('\n', contents) + 1 - contents;
+  const std::string before = bytes_of(crc32(archive.substr(contents, size)));
+  const std::string after = std::string("99\n").substr(0, size);  // of "3\n" or "10\n"
+  archive.replace(contents, size, after);
   for (std::size_t at = 0; (at = archive.find(before, at)) != std::string::npos; at += 4)
-    archive.replace(at, 4, bytes_of(crc32("99")));
+    archive.replace(at, 4, bytes_of(crc32(after)));
   return archive;
 }
 
