@@ -40,10 +40,10 @@ model::Targets one_of(const model::SampleTargets& targets) {
 
 }  // namespace
 
-FunctionLoss::FunctionLoss(Function function, std::string name)
-    : function_(std::move(function)), name_(std::move(name)) {
+FunctionLoss::FunctionLoss(Function function, FunctionLossOptions options)
+    : function_(std::move(function)), options_(std::move(options)) {
   if (!function_)
-    throw Error(ErrorCategory::input, name_, "expected a function of outputs and targets",
+    throw Error(ErrorCategory::input, options_.name, "expected a function of outputs and targets",
                 "got an empty one");
 }
 
@@ -62,7 +62,7 @@ void FunctionLoss::gradient(std::span<const float> outputs, const model::SampleT
 
 void FunctionLoss::evaluate(std::span<const float> outputs, const model::Targets& targets,
                             std::span<double> losses, std::span<float> gradients) const {
-  told(name_, "expected a function that computes this batch", ErrorCategory::input, [&] {
+  told(options_.name, "expected a function that computes this batch", ErrorCategory::input, [&] {
     share_thread_budget();
     const c10::AutoGradMode keeps_graph(!gradients.empty());
     const auto samples = static_cast<std::int64_t>(losses.size());
@@ -73,8 +73,8 @@ void FunctionLoss::evaluate(std::span<const float> outputs, const model::Targets
     std::ranges::copy_n(values.data_ptr<double>(), samples, losses.begin());
     if (gradients.empty()) return;
     if (!results.requires_grad())
-      throw Error(ErrorCategory::input, name_, "expected a loss that depends on the outputs",
-                  "autograd has no graph of it");
+      throw Error(ErrorCategory::input, options_.name,
+                  "expected a loss that depends on the outputs", "autograd has no graph of it");
     // Losses of other samples do not depend on a row, so that its gradient is that of its own.
     const auto derived = ::torch::autograd::grad({results.sum()}, {rows});
     const at::Tensor gradient = derived.front().contiguous();
@@ -88,7 +88,7 @@ at::Tensor FunctionLoss::losses_of(const at::Tensor& outputs, const at::Tensor& 
   const std::int64_t samples = outputs.size(0);
   at::Tensor results = function_(outputs, targets);
   const auto refuse = [&](const std::string& actual) {
-    throw Error(ErrorCategory::input, name_,
+    throw Error(ErrorCategory::input, options_.name,
                 fmt::format("expected a loss for each of {} samples", samples), actual);
   };
   if (!results.defined()) refuse("got an undefined tensor");

@@ -6,10 +6,17 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "lockstep/model/loss_options.h"
 
 namespace lockstep::torch {
+
+/// Options of a FunctionLoss.
+struct FunctionLossOptions {
+  std::string name = "function_loss";  ///< in logs and errors
+  std::string activation = {};  ///< see CustomLoss::activation: "softmax", "sigmoid" or empty
+};
 
 /// A loss that a function computes and autograd differentiates, for CPU replicas:
 ///
@@ -33,11 +40,11 @@ class FunctionLoss final : public model::CustomLoss {
   /// See above.
   using Function = std::function<at::Tensor(const at::Tensor& outputs, const at::Tensor& targets)>;
 
-  /// `function` is called on the threads of all replicas at the same time. `name`: in logs and
-  /// errors.
-  explicit FunctionLoss(Function function, std::string name = "function_loss");
+  /// `function` is called on the threads of all replicas at the same time.
+  explicit FunctionLoss(Function function, FunctionLossOptions options = {});
 
-  std::string name() const override { return name_; }
+  std::string name() const override { return options_.name; }
+  std::string_view activation() const override { return options_.activation; }
   double value(std::span<const float> outputs, const model::SampleTargets& targets) const override;
   void gradient(std::span<const float> outputs, const model::SampleTargets& targets,
                 std::span<float> gradient) const override;
@@ -50,7 +57,7 @@ class FunctionLoss final : public model::CustomLoss {
   at::Tensor losses_of(const at::Tensor& outputs, const at::Tensor& targets) const;
 
   Function function_;
-  std::string name_;
+  FunctionLossOptions options_;
 };
 
 }  // namespace lockstep::torch

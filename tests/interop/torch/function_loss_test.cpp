@@ -37,8 +37,10 @@ at::Tensor squares(const at::Tensor& outputs, const at::Tensor& targets) {
   return F::mse_loss(outputs, targets, F::MSELossFuncOptions().reduction(torch::kNone));
 }
 
-model::Loss loss_of_function(FunctionLoss::Function function) {
-  return std::make_shared<FunctionLoss>(std::move(function), "mine");
+model::Loss loss_of_function(FunctionLoss::Function function, std::string activation = {}) {
+  return std::make_shared<FunctionLoss>(
+      std::move(function),
+      FunctionLossOptions{.name = "mine", .activation = std::move(activation)});
 }
 
 struct Equal {
@@ -93,6 +95,16 @@ TEST(FunctionLoss, EvaluatesOneSampleToo) {
   EXPECT_THAT(gradient, ::testing::ElementsAre(1, 2));
   EXPECT_NEAR(FunctionLoss(cross_entropies).value(outputs, {.label = 1}),
               std::log(1 + std::exp(-1.0)), 1e-6);
+}
+
+TEST(FunctionLoss, HasTheAccuracyOfLogits) {
+  const model::Targets targets{.labels = kLabels};
+  const auto ours =
+      model::compute_loss(model::SparseCategoricalCrossentropy{}, kOutputs, 3, targets, 1, {});
+  const auto theirs = model::compute_loss(loss_of_function(cross_entropies, "softmax"), kOutputs, 3,
+                                          targets, 1, {});
+  EXPECT_TRUE(theirs.has_accuracy);
+  EXPECT_EQ(theirs.correct, ours.correct);
 }
 
 TEST(FunctionLoss, HidesASampleOfWeight0) {
