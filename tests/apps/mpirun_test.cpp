@@ -200,6 +200,21 @@ TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
   EXPECT_THAT(result.errors, HasSubstr("--no-such-option"));
 }
 
+TEST(MpirunFailure, OfOptionsThatAreNotTheSameNamesTheFirst) {
+  for (const auto& [options, message] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"--loss huber", "expected the same losses on all ranks; rank 0 has cross-entropy"},
+           {"--seed 5 --global-batch 50",
+            "expected the same seed on all ranks; rank 0 has 1; rank 1 has 5"},
+           {"--global-batch 50",
+            "expected the same global batch on all ranks; rank 0 has 100; rank 1 has 50"}}) {
+    const Result result = with_rank_1(options);
+    EXPECT_EQ(result.status, 2) << result.errors;
+    EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("[ranks] " + message));
+  }
+}
+
 TEST(MpirunFailure, OfOneRankEndsTheJob) {
   const Result result = with_rank_1("--data csv:nowhere.csv");
   EXPECT_EQ(result.status, 3) << result.errors;

@@ -458,8 +458,8 @@ std::string describe_plan(const data::Dataset& dataset) {
   const std::string samples = spec.is_single()
                                   ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
                                   : data::to_string(spec);
-  return fmt::format("{} records of {}{}, global batch {}", dataset.size(), samples,
-                     dataset.preparation(), dataset.global_batch());
+  return fmt::format("global batch: {}\ndata: {} records of {}{}\n", dataset.global_batch(),
+                     dataset.size(), samples, dataset.preparation());
 }
 
 }  // namespace lockstep::strategy

@@ -82,8 +82,9 @@ void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
 std::string not_finite_text(const data::RecordSource& source,
                             const std::vector<data::Batch>& parts);
 
-/// Describes everything about a data set that must be the same on all ranks: "60000 records of [28,
-/// 28, 1] in 10 classes, global batch 64".
+/// Describes everything about a data set that must be the same on all ranks, as lines for
+/// job::Agreement::require_same_lines(): "global batch: 64", "data: 60000 records of [28, 28, 1] in
+/// 10 classes".
 std::string describe_plan(const data::Dataset& dataset);
 
 }  // namespace lockstep::strategy
