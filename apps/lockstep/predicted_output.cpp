@@ -113,21 +113,21 @@ std::string_view PredictedOutput::column_name(const PredictionStyle& style) cons
 
 std::string PredictedOutput::header(const std::string& prefix,
                                     const PredictionStyle& style) const {
-  const std::string begin = "," + csv_field(prefix);
+  const auto column = [&](const std::string& name) { return "," + csv_field(prefix + name); };
   std::string names;
-  if (classes_ > 0) names += begin + "predicted";
+  if (classes_ > 0) names += column("predicted");
   if (classes_ > 0 && style.top > 0) {
     for (std::int64_t i = 1; i <= std::min(style.top, classes_); ++i)
-      names += fmt::format("{0}top_{1}{0}top_{1}_probability", begin, i);
+      names += column(fmt::format("top_{}", i)) + column(fmt::format("top_{}_probability", i));
     return names;
   }
   const bool are_classes = classes_ > 0 && !(style.logits && has_logits());
   for (std::int64_t i = 0; i < (are_classes ? classes_ : width_); ++i) {
     const auto target = static_cast<std::size_t>(i);
     if (classes_ == 0 && target < targets_.size() && is_column_name(targets_[target]))
-      names += "," + csv_field(prefix + targets_[target]);
+      names += column(targets_[target]);
     else
-      names += fmt::format("{}{}_{}", begin, column_name(style), i);
+      names += column(fmt::format("{}_{}", column_name(style), i));
   }
   return names;
 }
