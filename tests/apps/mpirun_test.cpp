@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/apps/houses.h"
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
@@ -110,6 +111,23 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
     EXPECT_EQ(given[record][1], expected[record][1]) << "record " << record;
     for (std::size_t i = 2; i < 6; ++i)
       EXPECT_NEAR(given[record][i], expected[record][i], 1e-5) << "record " << record;
+  }
+}
+
+TEST(MpirunPredictions, AreTheSameBytesOnAnyNumberOfRanks) {
+  const ScratchDirectory directory;
+  const std::string run_directory = directory.path() / "run";
+  const std::string train = write_houses(directory.path()) + kHouseLosses;
+  ASSERT_EQ(run_lockstep(train + "--checkpoint-dir " + run_directory).status, 0);
+  for (const std::string name : {"p.csv", "p.jsonl", "p.tfrecord"}) {
+    const std::string predict =
+        fmt::format("predict --global-batch 14 --checkpoint {} --data {} --output ", run_directory,
+                    (directory.path() / "shards").string());
+    const std::string alone = directory.path() / ("1_" + name);
+    const std::string together = directory.path() / ("3_" + name);
+    ASSERT_EQ(run_lockstep(predict + alone).status, 0);
+    ASSERT_EQ(run(mpirun(3, predict + together)).status, 0);
+    EXPECT_EQ(checkpoint::read_small_file(together), checkpoint::read_small_file(alone)) << name;
   }
 }
 
