@@ -147,10 +147,9 @@ std::string losses_text(const checkpoint::TrainingState& state) {
       text += fmt::format("  loss of {}: {}, weight {}, target {}\n", one.output,
                           model::to_string(one.loss), one.weight, one.target);
     if (!text.empty()) return text;
-    return fmt::format("  loss function {}{}\n", model::to_string(source.loss),
-                       source.loss_count > 1
-                           ? fmt::format(", the first of {}", source.loss_count)
-                           : "");
+    return fmt::format(
+        "  loss function {}{}\n", model::to_string(source.loss),
+        source.loss_count > 1 ? fmt::format(", the first of {}", source.loss_count) : "");
   } catch (const Error&) {
     return {};
   }

@@ -203,8 +203,7 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
-  if (const ModelSource& source = restored.source;
-      source.loss_count > 1 && source.losses.empty())
+  if (const ModelSource& source = restored.source; source.loss_count > 1 && source.losses.empty())
     throw Error(ErrorCategory::checkpoint, arguments.checkpoint,
                 "expected a checkpoint that describes its losses",
                 fmt::format("it describes one of {}: an earlier version wrote it, or its program "
@@ -257,13 +256,11 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   std::optional<PredictionFile> file;
   const bool embeddings = arguments.restored.embeddings;
   const std::vector<strategy::OutputLoss> none;
-  auto outputs = predicted_outputs(restored.trainer->network(),
-                                   embeddings ? model::MeanSquaredError() : restored.source.loss,
-                                   embeddings ? none : restored.source.losses, restored.names,
-                                   arguments.select);
+  auto outputs = predicted_outputs(
+      restored.trainer->network(), embeddings ? model::MeanSquaredError() : restored.source.loss,
+      embeddings ? none : restored.source.losses, restored.names, arguments.select);
   check_predictions(arguments.file, outputs);
-  if (session.is_chief())
-    file.emplace(arguments.file, std::move(outputs), std::move(file_names));
+  if (session.is_chief()) file.emplace(arguments.file, std::move(outputs), std::move(file_names));
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));

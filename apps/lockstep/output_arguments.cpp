@@ -102,8 +102,8 @@ class LossParser {
         model::check_options(last.loss);
         return;
       }
-    refuse_loss(fmt::format("expected {} as settings of {}={}", settings_of(last),
-                            last.output, model::to_string(last.loss)),
+    refuse_loss(fmt::format("expected {} as settings of {}={}", settings_of(last), last.output,
+                            model::to_string(last.loss)),
                 fmt::format("got \"{}\"", setting));
   }
 
@@ -135,7 +135,9 @@ struct MeasuredOutput {
   std::int64_t width = 0;
   std::vector<std::string_view> asked = {};
 
-  model::Metrics metrics() const { return model::make_metrics(list_names(asked, ","), loss, width); }
+  model::Metrics metrics() const {
+    return model::make_metrics(list_names(asked, ","), loss, width);
+  }
 };
 
 std::vector<MeasuredOutput> measured_outputs(const model::Network& network,
@@ -266,8 +268,7 @@ void add_metrics(std::string_view list, const model::Network& network,
     options.metrics = outputs[0].metrics();
     return;
   }
-  for (std::size_t i = 0; i < outputs.size(); ++i)
-    options.losses[i].metrics = outputs[i].metrics();
+  for (std::size_t i = 0; i < outputs.size(); ++i) options.losses[i].metrics = outputs[i].metrics();
 }
 
 }  // namespace lockstep::apps

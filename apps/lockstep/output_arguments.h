@@ -33,8 +33,8 @@ LossArguments parse_losses(const std::vector<std::string>& texts);
 void check_losses(const LossArguments& arguments, const model::Network& network);
 
 /// Adds the metrics of `list` to `options`, which have the losses: OUTPUT:NAME is a metric of that
-/// output. NAME is one of each output that it fits, as in Keras, and of a single loss always. Throws
-/// Error (input) for an output without a loss, for a NAME that fits none, and the errors of
+/// output. NAME is one of each output that it fits, as in Keras, and of a single loss always.
+/// Throws Error (input) for an output without a loss, for a NAME that fits none, and the errors of
 /// model::make_metrics().
 void add_metrics(std::string_view list, const model::Network& network,
                  strategy::TrainerOptions& options);

@@ -69,8 +69,7 @@ PredictedOutput::PredictedOutput(const model::Network& network, std::size_t inde
       classes_(model::class_count(loss, width_)),
       activation_(model::activation_of(loss)),
       is_activated_(!activation_.empty() &&
-                    model::final_activation(network, network.outputs()[index].node) ==
-                        activation_),
+                    model::final_activation(network, network.outputs()[index].node) == activation_),
       targets_(names.targets) {
   if (activation_ == "sigmoid" && !targets_.empty()) classes_ = 0;  // a target, not a class
   if (static_cast<std::int64_t>(names.classes.size()) == classes_) names_ = names.classes;
@@ -111,8 +110,7 @@ std::string_view PredictedOutput::column_name(const PredictionStyle& style) cons
   return style.logits && has_logits() ? "logit" : "probability";
 }
 
-std::string PredictedOutput::header(const std::string& prefix,
-                                    const PredictionStyle& style) const {
+std::string PredictedOutput::header(const std::string& prefix, const PredictionStyle& style) const {
   const auto column = [&](const std::string& name) { return "," + csv_field(prefix + name); };
   std::string names;
   if (classes_ > 0) names += column("predicted");

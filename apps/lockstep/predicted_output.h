@@ -78,9 +78,9 @@ class PredictedOutput {
   std::vector<std::string> targets_;  // of the training data
 };
 
-/// The outputs that `selected`, a list of names, chooses, in its order; all if it is empty. With one
-/// loss, `losses` is empty and `loss` that of the first output. Throws Error (input) for a name that
-/// the network does not have, or twice.
+/// The outputs that `selected`, a list of names, chooses, in its order; all if it is empty. With
+/// one loss, `losses` is empty and `loss` that of the first output. Throws Error (input) for a name
+/// that the network does not have, or twice.
 std::vector<PredictedOutput> predicted_outputs(const model::Network& network,
                                                const model::Loss& loss,
                                                std::span<const strategy::OutputLoss> losses,

@@ -39,13 +39,11 @@ struct PredictionFile::Row {
   std::string file = {};                   // empty if unknown
 };
 
-void check_predictions(const PredictionOptions& options,
-                       std::span<const PredictedOutput> outputs) {
+void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs) {
   const auto has_classes = [](const PredictedOutput& output) { return output.classes() > 0; };
   if (options.style.top > 0 && std::ranges::none_of(outputs, has_classes)) {
     std::vector<std::string> losses;
-    for (const PredictedOutput& output : outputs)
-      losses.push_back(model::to_string(output.loss()));
+    for (const PredictedOutput& output : outputs) losses.push_back(model::to_string(output.loss()));
     throw Error(ErrorCategory::input, "command line", "expected a model of classes with --top",
                 fmt::format("its loss is {}", fmt::join(losses, ", ")));
   }

@@ -99,8 +99,7 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
 void set_label_smoothing(LossArguments& arguments, double smoothing) {
   if (smoothing == 0) return;
   if (arguments.is_named())
-    refuse("expected the setting label_smoothing=S of --loss OUTPUT=LOSS",
-           "got --label-smoothing");
+    refuse("expected the setting label_smoothing=S of --loss OUTPUT=LOSS", "got --label-smoothing");
   model::Loss& loss = arguments.loss;
   for (const auto& [name, value] : model::loss_parameters(loss))
     if (name == "label_smoothing") {

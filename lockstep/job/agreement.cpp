@@ -107,7 +107,8 @@ void Agreement::require_same_lines(std::string_view where, const std::string& mi
   const std::vector<std::string> all = gather(mine);
   std::vector<std::vector<std::string_view>> lines;
   std::size_t most = 0;
-  for (const std::string& text : all) most = std::max(most, lines.emplace_back(lines_of(text)).size());
+  for (const std::string& text : all)
+    most = std::max(most, lines.emplace_back(lines_of(text)).size());
   for (std::size_t i = 0; i < most; ++i) {
     std::string_view what = "options";
     std::vector<std::string_view> values;
@@ -119,8 +120,8 @@ void Agreement::require_same_lines(std::string_view where, const std::string& mi
     }
     if (std::ranges::all_of(values, [&](std::string_view value) { return value == values[0]; }))
       continue;
-    throw Error(ErrorCategory::input, where,
-                fmt::format("expected the same {} on all ranks", what), list_values(values));
+    throw Error(ErrorCategory::input, where, fmt::format("expected the same {} on all ranks", what),
+                list_values(values));
   }
 }
 

@@ -51,7 +51,8 @@ class Agreement {
   /// expected the same `what` on all ranks; rank 0 has …; rank 2 has …".
   void require_same(std::string_view where, std::string_view what, const std::string& mine) const;
   /// The same for several lines "WHAT: VALUE", of which the error names the first that differs:
-  /// "[`where`] expected the same WHAT on all ranks; rank 0 has …; ranks 1, 3 have …; rank 2 has …".
+  /// "[`where`] expected the same WHAT on all ranks; rank 0 has …; ranks 1, 3 have …; rank 2 has
+  /// …".
   void require_same_lines(std::string_view where, const std::string& mine) const;
   /// require_same() for texts that are gathered already.
   static void require_same(std::string_view where, std::string_view what,

@@ -113,8 +113,7 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
   replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, replicas_->loss(), DataUse::evaluation);
-  job::Agreement(replicas_->strategy().ranks())
-      .require_same_lines("ranks", describe_plan(records));
+  job::Agreement(replicas_->strategy().ranks()).require_same_lines("ranks", describe_plan(records));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(
@@ -136,8 +135,7 @@ void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
   replicas_->strategy().require_usable();
   check_data_fits(dataset, *network_, replicas_->loss(), DataUse::prediction);
   check_same_features(dataset, *names_);
-  job::Agreement(replicas_->strategy().ranks())
-      .require_same_lines("ranks", describe_plan(dataset));
+  job::Agreement(replicas_->strategy().ranks()).require_same_lines("ranks", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   strategy::predict(
       *replicas_, dataset,

@@ -73,15 +73,19 @@ std::string describe_schedule(const TrainerOptions& options) {
   return fmt::format(
       "{} (peak {}, {} warm-up steps, {} steps, final fraction {}, factor {} every {} steps, power "
       "{})",
-      to_string(schedule.kind), rate.value_or(schedule.peak), schedule.warmup_steps, schedule.total_steps,
-      schedule.final_fraction, schedule.step_factor, schedule.step_every, schedule.power);
+      to_string(schedule.kind), rate.value_or(schedule.peak), schedule.warmup_steps,
+      schedule.total_steps, schedule.final_fraction, schedule.step_factor, schedule.step_every,
+      schedule.power);
 }
 
 std::string describe_scaling(const LossScaling& scaling) {
   switch (scaling.kind) {
-    case LossScaling::Kind::none: return "none";
-    case LossScaling::Kind::fixed: return fmt::format("{}", scaling.scale);
-    case LossScaling::Kind::dynamic: break;
+    case LossScaling::Kind::none:
+      return "none";
+    case LossScaling::Kind::fixed:
+      return fmt::format("{}", scaling.scale);
+    case LossScaling::Kind::dynamic:
+      break;
   }
   return fmt::format("dynamic from {}, doubled after {} good steps", scaling.scale,
                      scaling.steps_to_double);
@@ -149,8 +153,7 @@ std::string describe(const TrainerOptions& options) {
       {"maximum gradient norm", fmt::format("{}", options.clip_norm)},
       {"micro-batches per step", fmt::format("{}", options.accumulate)},
       {"precision", to_string(options.precision)},
-      {"loss scale",
-       describe_scaling(loss_scaling_for(options.loss_scaling, options.precision))},
+      {"loss scale", describe_scaling(loss_scaling_for(options.loss_scaling, options.precision))},
       {"scope of normalization", to_string(options.normalization)},
       {"gradient buckets",
        fmt::format("{} bytes as {}{}", options.buckets.bytes, to_string(options.buckets.wire),

@@ -219,8 +219,7 @@ TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
 }
 
 TEST(MpirunFailure, OfOptionsThatAreNotTheSameNamesTheFirst) {
-  for (const auto& [options, message] :
-       std::vector<std::pair<std::string, std::string>>{
+  for (const auto& [options, message] : std::vector<std::pair<std::string, std::string>>{
            {"--loss huber", "expected the same losses on all ranks; rank 0 has cross-entropy"},
            {"--seed 5 --global-batch 50",
             "expected the same seed on all ranks; rank 0 has 1; rank 1 has 5"},

@@ -46,7 +46,8 @@ TEST_F(SeveralOutputs, AreTrainedAndEvaluated) {
   const Result evaluated = run_lockstep("evaluate --json --metrics f1,cost:mae" + on_run());
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   const auto event = evaluated.event("evaluate");
-  for (const char* name : {"loss", "kind_loss", "kind_accuracy", "kind_f1", "cost_loss", "cost_mae"})
+  for (const char* name :
+       {"loss", "kind_loss", "kind_accuracy", "kind_f1", "cost_loss", "cost_mae"})
     EXPECT_NEAR(event.value(name, -1.0), epoch.value(std::string("validation_") + name, -2.0), 1e-5)
         << name;
   EXPECT_NEAR(event["loss"].get<double>(),
@@ -92,8 +93,9 @@ TEST_F(SeveralOutputs, ArePredicted) {
     EXPECT_NEAR(std::get<data::FloatList>(example.at("cost.outputs")).front(), rows[i][5], 1e-6);
   }
   EXPECT_THAT(run_lockstep(predict + "- --select cost").output, StartsWith("record,output_0\n0,"));
-  EXPECT_THAT(run_lockstep(predict + "- --select cost,kind --top 1").output,
-              StartsWith("record,cost.output_0,kind.predicted,kind.top_1,kind.top_1_probability\n"));
+  EXPECT_THAT(
+      run_lockstep(predict + "- --select cost,kind --top 1").output,
+      StartsWith("record,cost.output_0,kind.predicted,kind.top_1,kind.top_1_probability\n"));
   const Result refused = run_lockstep(predict + "- --select kind,prise");
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("[select] expected outputs of model "));
@@ -103,13 +105,15 @@ TEST_F(SeveralOutputs, ArePredicted) {
 TEST_F(SeveralOutputs, MayBeWithoutALossOnPurpose) {
   const Result result = run_lockstep(train_ + "--loss kind=cce,cost=none --loss kind=mse");
   EXPECT_EQ(result.status, 2);
-  EXPECT_THAT(result.errors, HasSubstr("[loss] expected one loss for each output, got two for kind"));
+  EXPECT_THAT(result.errors,
+              HasSubstr("[loss] expected one loss for each output, got two for kind"));
   const Result trained =
       run_lockstep(train_ + "--loss kind=cross-entropy,cost=none --checkpoint-dir " + path("run"));
   ASSERT_EQ(trained.status, 0) << trained.errors;
   EXPECT_FALSE(trained.event("epoch").contains("cost_loss"));
   EXPECT_EQ(run_lockstep("evaluate" + on_run()).status, 0);
-  EXPECT_THAT(run_lockstep("predict --output -" + on_run()).output, HasSubstr(",cost.output_0\n0,"));
+  EXPECT_THAT(run_lockstep("predict --output -" + on_run()).output,
+              HasSubstr(",cost.output_0\n0,"));
 }
 
 TEST_F(SeveralOutputs, KeepTheirLossesInAConfiguration) {
@@ -125,8 +129,7 @@ TEST_F(SeveralOutputs, AreRefusedInPlainWords) {
   const std::pair<std::string, std::string> cases[] = {
       {"", "[loss] expected --loss OUTPUT=LOSS for each output of model "},
       {"--loss mse", ": kind, cost (OUTPUT=none: not trained), got none that names an output"},
-      {"--loss kind=cross-entropy",
-       ": kind, cost, got none for cost; cost=none does not train it"},
+      {"--loss kind=cross-entropy", ": kind, cost, got none for cost; cost=none does not train it"},
       {"--loss kid=cross-entropy --loss cost=mse",
        ": kind, cost, got \"kid\" (did you mean kind?)"},
       {"--loss kind=none,cost=none", "got OUTPUT=none for all"},
@@ -178,7 +181,11 @@ TEST(PredictedOutputs, AreProbabilitiesByTheirLossUnlessTheyAreAlready) {
       {model::BinaryCrossentropy(), "", {0}, {0.5, 0.5}, classes},
       {model::BinaryCrossentropy(), "sigmoid", {0.75}, {0.25, 0.75}, classes},
       {model::BinaryCrossentropy(), "", {0, 0}, {0.5, 0.5}, ",probability_0,probability_1"},
-      {model::BinaryCrossentropy(), "sigmoid", {0.25, 1}, {0.25, 1}, ",probability_0,probability_1"},
+      {model::BinaryCrossentropy(),
+       "sigmoid",
+       {0.25, 1},
+       {0.25, 1},
+       ",probability_0,probability_1"},
       {model::MeanSquaredError(), "sigmoid", {0.25}, {}, ",output_0"},
       {model::Huber(), "", {3, 4}, {}, ",output_0,output_1"}};
   for (const Case& c : cases) {

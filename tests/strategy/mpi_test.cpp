@@ -387,8 +387,8 @@ TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
     EXPECT_THAT(error,
                 HasSubstr(fmt::format("[ranks] expected the same {} on all ranks; rank 0 has {}",
                                       what, first)));
-    EXPECT_THAT(error, HasSubstr(fmt::format("; rank {} has {}", job::mpi_session().size() - 1,
-                                             other)));
+    EXPECT_THAT(error,
+                HasSubstr(fmt::format("; rank {} has {}", job::mpi_session().size() - 1, other)));
   }
 }
 

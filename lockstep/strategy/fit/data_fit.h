@@ -43,7 +43,8 @@ struct DataNames {
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
   std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
   std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
-  std::string target = {};  ///< the first target, which `classes` or `targets` are of; may be unknown
+  /// The first target, which `classes` or `targets` are of; empty if unknown.
+  std::string target = {};
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a

@@ -255,10 +255,10 @@ void describe_network(nlohmann::json& configuration, const model::Network& netwo
   if (std::ranges::any_of(losses.terms(), is_custom)) return;
   nlohmann::json& all = network_and_loss[kOutputLossesKey] = nlohmann::json::array();
   for (const model::LossTerm& term : losses.terms()) {
-    nlohmann::json& one = all.emplace_back(nlohmann::json{
-        {"output", network.outputs()[term.output].name},
-        {"target", term.target},
-        {"weight", term.weight}});
+    nlohmann::json& one =
+        all.emplace_back(nlohmann::json{{"output", network.outputs()[term.output].name},
+                                        {"target", term.target},
+                                        {"weight", term.weight}});
     add_loss(one, term.loss);
   }
 }
