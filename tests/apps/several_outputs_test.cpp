@@ -40,9 +40,11 @@ TEST_F(SeveralOutputs, AreTrainedAndEvaluated) {
                    "--validation-data " + path("shards") + " --checkpoint-dir " + path("run"));
   ASSERT_EQ(trained.status, 0) << trained.errors;
   const auto epoch = trained.event("epoch");
-  for (const auto& event : trained.events())
-    if (event["event"] == "epoch" && event["epoch"] == 0)
+  for (const auto& event : trained.events()) {
+    if (event["event"] == "epoch" && event["epoch"] == 0) {
       EXPECT_LT(epoch["validation_loss"], event["validation_loss"]);
+    }
+  }
   const Result evaluated = run_lockstep("evaluate --json --metrics f1,cost:mae" + on_run());
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   const auto event = evaluated.event("evaluate");
