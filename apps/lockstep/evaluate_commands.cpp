@@ -37,6 +37,7 @@ namespace {
 
 struct RestoredArguments {
   std::string checkpoint;
+  std::string script;  ///< --model
   DataArguments data;
   PlaceArguments place;
   OutputArguments output;
@@ -75,6 +76,12 @@ void add_restored_options(CLI::App& command, RestoredArguments& arguments, const
           "A directory of checkpoints (the newest is used), DIR:best (the best one of a training "
           "with --keep-best), or a single checkpoint; required")
       ->type_name("DIR")
+      ->group(kCommonOptions);
+  command
+      .add_option("--model", arguments.script,
+                  "Of a training of a TorchScript file: where the file is now (default: where it "
+                  "was)")
+      ->type_name("FILE.pt")
       ->group(kCommonOptions);
   add_data_options(command, arguments.data);
   add_place_options(command, arguments.place);
@@ -143,7 +150,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   auto strategy = strategy::make_strategy(
       session, place.strategy,
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
-  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint);
+  ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint, arguments.script);
   model::Network network = source.make();
   strategy::TrainerOptions options{
       .loss = source.loss, .losses = source.losses, .precision = arguments.precision};

@@ -1,4 +1,4 @@
-// The network of a command: from a name, a JSON file, or a checkpoint.
+// The network of a command: from a name, a JSON or TorchScript file, or a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,13 @@ struct ModelSource {
   /// shape.
   std::string input_feature = {};
   model::Shape stored_shape = {};
+  /// If `name` is a TorchScript file: its xxh3-64. Such a source has `inputs` when stored, too.
+  std::optional<std::uint64_t> script = {};
 
+  /// Throws Error (input), and Error (checkpoint) if the TorchScript file is another one now.
   model::Network make() const;
-  /// What checkpoints store under kKey, in addition to the network, which the trainer stores.
+  /// What checkpoints store under kKey, in addition to the network, which the trainer stores. Of a
+  /// TorchScript file: its path and its hash, the inputs and the loss.
   nlohmann::json to_json() const;
   /// The model that a checkpoint's configuration describes, written by `lockstep train` or by a
   /// trainer of the library. `where` is for the message of Error (checkpoint).
@@ -62,8 +66,15 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
-/// chief reads it. Throws Error (checkpoint). Collective.
+/// chief reads it. `script`: where the TorchScript file of its training is now; empty: where it
+/// was. Throws Error (checkpoint), and Error (input) for a `script` that it does not need.
+/// Collective.
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy,
-                                const std::filesystem::path& path);
+                                const std::filesystem::path& path, const std::string& script = {});
+
+/// Throws Error (checkpoint) if a training of `source` would resume from a checkpoint of another
+/// TorchScript file. Collective.
+void check_resumed_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+                          const ModelSource& source);
 
 }  // namespace lockstep::apps

@@ -35,10 +35,10 @@ std::vector<model::OptimizerOptions> optimizers_with(std::string_view hyperparam
 /// "adam, adamw or lamb", with `last` " or ".
 std::string list_optimizers(std::span<const model::OptimizerOptions> optimizers,
                             std::string_view last) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const model::OptimizerOptions& optimizer : optimizers)
     names.push_back(model::name_of(optimizer));
-  return list_names(names, last);
+  return list_names(std::vector<std::string_view>(names.begin(), names.end()), last);
 }
 
 /// "sgd (default 0) and lars (default 0.9)": the optimizers that have a hyperparameter.
@@ -60,12 +60,12 @@ std::string list_defaults(std::string_view hyperparameter) {
 }
 
 model::OptimizerOptions parse_optimizer(std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const model::OptimizerOptions& optimizer : model::all_optimizers()) {
     if (model::name_of(optimizer) == name) return optimizer;
     names.push_back(model::name_of(optimizer));
   }
-  refuse_name("--optimizer", name, names);
+  refuse_name("--optimizer", name, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
 constexpr auto kFusedStatistics = enum_names<model::FusedStatistics>(
@@ -135,8 +135,9 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
           fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
                       "layers, mobilenet_v2:0.5 a factor on the number of filters, "
                       "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings; "
-                      "FILE.json describes the layers",
+                      "FILE.json describes the layers; FILE.pt is a TorchScript file",
                       list_names(names)))
+      ->type_name("NAME|FILE")
       ->group(kCommonOptions);
   command
       .add_option("--init-from", a.pretrained.path,

@@ -165,6 +165,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset);
   const auto strategy =
       strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
+  check_resumed_script(*strategy, fit.checkpoint, source);
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it

@@ -39,7 +39,7 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   float sum = 0;
   float shifted_sum = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const float shifted = outputs[k] - largest;
+    const float shifted = below_largest(outputs[k], largest);
     const float exponential = std::exp(shifted);
     sum += exponential;
     shifted_sum += shifted;
@@ -57,11 +57,11 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   // product is NaN.
   double of_classes = 0;
   if (classes.weight > 0)
-    of_classes =
-        static_cast<double>(classes.weight) * static_cast<double>(outputs[classes.label] - largest);
+    of_classes = static_cast<double>(classes.weight) *
+                 static_cast<double>(below_largest(outputs[classes.label], largest));
   if (classes.weight < 1)
     of_classes += static_cast<double>(1 - classes.weight) *
-                  static_cast<double>(outputs[classes.partner] - largest);
+                  static_cast<double>(below_largest(outputs[classes.partner], largest));
   const double loss =
       static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   return smoothing == 0
@@ -77,18 +77,17 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
   float sum = 0;
   float total = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    sum += std::exp(outputs[k] - largest);
+    sum += std::exp(below_largest(outputs[k], largest));
     total += loss.smoothed(targets[k], width);
   }
   const float log_sum = std::log(sum);
   double result = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const float target = loss.smoothed(targets[k], width);
+    const float shifted = below_largest(outputs[k], largest);
     // 0 times minus infinity, an excluded class, is NaN
-    if (target != 0)
-      result += static_cast<double>(target) * static_cast<double>(log_sum - (outputs[k] - largest));
-    if (!gradient.empty())
-      gradient[k] = scale * (std::exp(outputs[k] - largest) / sum * total - target);
+    if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
+    if (!gradient.empty()) gradient[k] = scale * (std::exp(shifted) / sum * total - target);
   }
   return result;
 }
@@ -179,6 +178,13 @@ std::int64_t rank_in(const CategoricalCrossentropy& /*loss*/, const Sample& samp
 
 std::int64_t rank_in(const BinaryCrossentropy& loss, const Sample& sample) {
   return loss.rank(sample.outputs[0], sample.target(0));
+}
+
+std::int64_t rank_in(const CustomLossPointer& loss, const Sample& sample) {
+  if (loss->activation() == BinaryCrossentropy::kActivation)
+    return rank_in(BinaryCrossentropy(), sample);
+  return sample.targets.labels.empty() ? rank_in(CategoricalCrossentropy(), sample)
+                                       : rank_in(SparseCategoricalCrossentropy(), sample);
 }
 
 template <typename T>

@@ -121,6 +121,7 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
       one_pass(replicas_->strategy(), records, options.prefetch, options.data_threads), {},
       &highest_label);
   replicas_->run([](Replica& replica, int) { replica.restore_statistics(); });
+  model::require_weights(*sums, "evaluation");
   const std::string warning =
       options_.losses.empty()
           ? class_warning(records, model::element_count(network_->output_shape()), highest_label)

@@ -31,8 +31,7 @@ float scale(const TrainerOptions& options, std::int64_t global_batch) {
 
 float peak_rate(const TrainerOptions& options) {
   const float peak = options.schedule.peak;
-  const std::optional<float> rate =
-      std::visit([](const auto& chosen) { return chosen.learning_rate; }, options.optimizer);
+  const std::optional<float> rate = model::learning_rate_of(options.optimizer);
   if (rate && peak != *rate && peak != model::Schedule{}.peak)
     throw Error(ErrorCategory::input, "trainer",
                 "expected one learning rate, of the optimizer or of the schedule",

@@ -70,8 +70,11 @@ struct StepRequest {
 
 /// The result of a step; the same on all replicas.
 struct StepResult {
-  StepReport report;        ///< summed over all replicas
-  bool applied = true;      ///< false: skipped; parameters and moving statistics are unchanged
+  StepReport report;    ///< summed over all replicas
+  bool applied = true;  ///< false: skipped; parameters and moving statistics are unchanged
+  /// All samples have weight 0: like a skipped step it changes nothing, and is no update; but it is
+  /// not counted as one, and its samples count in the metrics.
+  bool weightless = false;
   std::vector<int> failed;  ///< replicas whose loss was not finite
   bool overflow = false;  ///< skipped because the loss scale was too large; the next one is smaller
   float loss_scale = 1;   ///< of this step
