@@ -67,8 +67,7 @@ std::string describe_metrics(const TrainerOptions& options) {
 
 std::string describe_schedule(const TrainerOptions& options) {
   const model::Schedule& schedule = options.schedule;
-  const std::optional<float> rate =
-      std::visit([](const auto& chosen) { return chosen.learning_rate; }, options.optimizer);
+  const std::optional<float> rate = model::learning_rate_of(options.optimizer);
   return fmt::format(
       "{} (peak {}, {} warm-up steps, {} steps, final fraction {}, factor {} every {} steps, power "
       "{})",
