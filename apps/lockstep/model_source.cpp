@@ -65,12 +65,6 @@ model::Loss read_loss(const json& object) {
   return loss;
 }
 
-/// Adds what read_loss() reads.
-void add_loss(json& object, model::Loss loss) {
-  object["loss"] = model::name_of(loss);
-  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
-}
-
 /// All losses of named outputs; empty if there is only one, of the first output and target. Throws
 /// std::invalid_argument.
 std::vector<strategy::OutputLoss> read_losses(const json& stored) {
@@ -89,10 +83,11 @@ std::vector<strategy::OutputLoss> read_losses(const json& stored) {
 json list_losses(const std::vector<strategy::OutputLoss>& losses) {
   json list = json::array();
   for (const strategy::OutputLoss& one : losses)
-    add_loss(list.emplace_back(json{{"output", one.output},
-                                    {"target", one.target.empty() ? one.output : one.target},
-                                    {"weight", one.weight}}),
-             one.loss);
+    strategy::add_loss(
+        list.emplace_back(json{{"output", one.output},
+                               {"target", one.target.empty() ? one.output : one.target},
+                               {"weight", one.weight}}),
+        one.loss);
   return list;
 }
 
@@ -199,7 +194,7 @@ nlohmann::json ModelSource::to_json() const {
               {"xxh3", checkpoint::hex16(*script)},
               {"inputs", list_inputs(inputs)},
               {"outputs", outputs}};
-    add_loss(stored, loss);
+    strategy::add_loss(stored, loss);
     if (!losses.empty()) stored[strategy::kOutputLossesKey] = list_losses(losses);
   }
   return model;

@@ -117,8 +117,8 @@ TEST_F(TorchScript, OnRanksIsTheSameFile) {
   const Result refused =
       run(mpirun(2, std::vector<std::string>{
                         "/bin/sh", "-c",
-                        "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" --model " + there +
-                            ";; esac; exec \"$@\"",
+                        "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" --model " +
+                            there + ";; esac; exec \"$@\"",
                         "sh", LOCKSTEP_PROGRAM, "train", "--model", here, "--data",
                         "synthetic:8x8x1:4:100", "--global-batch", "20"}));
   EXPECT_EQ(refused.status, 2) << refused.errors;
