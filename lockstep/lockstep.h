@@ -73,6 +73,7 @@ using model::SparseCategoricalCrossentropy;
 using model::Targets;
 
 using model::Add;
+using model::Attention;
 using model::AveragePool2D;
 using model::BatchNormalization;
 using model::Concatenate;
