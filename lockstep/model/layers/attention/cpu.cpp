@@ -2,6 +2,7 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -14,9 +15,8 @@ namespace lockstep::model::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 64;  // queries, and keys, whose scores are computed at once
+constexpr std::int64_t kAhead = 12;  // rows from the one that is read to the one that is fetched
 constexpr float kHidden = std::numeric_limits<float>::lowest();  // a score
-
-using AlignedRow = Eigen::Map<Eigen::ArrayXf, Eigen::Aligned64>;
 
 // One thread's memory for one head of keys and values, float32. Rows of a head are padded with
 // zeros to whole cache lines.
@@ -67,6 +67,7 @@ class AttentionOperation final : public Operation {
  public:
   explicit AttentionOperation(const AttentionSpec& spec)
       : spec_(spec),
+        parts_{spec.part(0), spec.part(1), spec.part(2)},
         row_(lines_of(spec.width)),
         key_row_(lines_of(spec.keys)),
         workers_(static_cast<int>(std::clamp<std::int64_t>(spec.batch * spec.key_value_heads, 1,
@@ -199,7 +200,7 @@ class AttentionOperation final : public Operation {
 
   T* row_of(const TensorView& view, std::size_t part, std::int64_t sample, std::int64_t head,
             std::int64_t position) const {
-    const AttentionSpec::Part place = spec_.part(part);
+    const AttentionSpec::Part& place = parts_[part];
     const std::int64_t positions = part == 0 ? spec_.queries : spec_.keys;
     return static_cast<T*>(view.data()) + (sample * positions + position) * place.stride +
            place.offset + head * spec_.width;
@@ -214,17 +215,18 @@ class AttentionOperation final : public Operation {
            (sample * spec_.heads + head) * spec_.queries;
   }
 
+  // Rows of a head are far apart: the processor does not see which one is next.
+  void prefetch(const T* row) const {
+    for (std::int64_t e = 0; e < spec_.width; e += 64 / static_cast<std::int64_t>(sizeof(T)))
+      __builtin_prefetch(row + e);
+  }
   void read(const T* from, float factor, float* to) const {
-    AlignedRow row(to, row_);
-    row.head(spec_.width) =
-        Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>>(from, spec_.width)
-            .template cast<float>();
-    row.tail(row_ - spec_.width).setZero();
-    if (factor != 1) row *= factor;
+    for (std::int64_t e = 0; e < spec_.width; ++e) to[e] = static_cast<float>(from[e]);
+    std::fill(to + spec_.width, to + row_, 0.0f);
+    if (factor != 1) scale_row(to, row_, factor);
   }
   void write(const float* from, T* to) const {
-    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(to, spec_.width) =
-        Eigen::Map<const Eigen::ArrayXf>(from, spec_.width).template cast<T>();
+    for (std::int64_t e = 0; e < spec_.width; ++e) to[e] = static_cast<T>(from[e]);
   }
   // By the angles of `position`, times `direction`, which is 1 or -1.
   void rotate(float* row, std::int64_t position, float direction) const {
@@ -242,9 +244,10 @@ class AttentionOperation final : public Operation {
   // Rows of one head of the part, rotated unless it is the values.
   void load(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
             std::int64_t first, std::int64_t count, float factor, Rows<float> to) const {
-    const TensorView& view = t.inputs[spec_.part(part).input];
+    const TensorView& view = t.inputs[parts_[part].input];
     for (std::int64_t i = 0; i < count; ++i) {
       float* const row = to.from(i).data;
+      if (i + kAhead < count) prefetch(row_of(view, part, sample, head, first + i + kAhead));
       read(row_of(view, part, sample, head, first + i), factor, row);
       if (spec_.rotary > 0 && part < 2) rotate(row, first + i, 1);
     }
@@ -252,20 +255,25 @@ class AttentionOperation final : public Operation {
   void store_gradient(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
                       std::int64_t first, std::int64_t count, float factor,
                       Rows<float> from) const {
-    const TensorView& view = t.input_gradients[spec_.part(part).input];
+    const TensorView& view = t.input_gradients[parts_[part].input];
     if (view.empty()) return;
     for (std::int64_t i = 0; i < count; ++i) {
       float* const row = from.from(i).data;
-      if (factor != 1) AlignedRow(row, row_) *= factor;
+      if (factor != 1) scale_row(row, row_, factor);
       if (spec_.rotary > 0 && part < 2) rotate(row, first + i, -1);
       write(row, row_of(view, part, sample, head, first + i));
     }
   }
+  // A line of columns at a time, whose rows stay in the cache.
   void transpose(Rows<float> rows, Rows<float> columns) const {
-    for (std::int64_t e = 0; e < spec_.width; ++e) {
-      float* const to = columns.from(e).data;
-      for (std::int64_t s = 0; s < spec_.keys; ++s) to[s] = rows.data[s * rows.stride + e];
-      std::fill(to + spec_.keys, to + key_row_, 0.0f);
+    for (std::int64_t first = 0; first < spec_.keys; first += kLine) {
+      const std::int64_t count = std::min(kLine, spec_.keys - first);
+      for (std::int64_t e = 0; e < spec_.width; ++e) {
+        float* const to = columns.from(e).data + first;
+        const float* const from = rows.from(first).data + e;
+        for (std::int64_t s = 0; s < count; ++s) to[s] = from[s * rows.stride];
+        std::fill(to + count, to + kLine, 0.0f);
+      }
     }
   }
 
@@ -288,7 +296,7 @@ class AttentionOperation final : public Operation {
     });
     for (std::int64_t i = 0; i < count; ++i) {
       float* const row = w.outputs.from(i).data;
-      AlignedRow(row, row_) *= w.sums[i] > 0 ? 1 / w.sums[i] : 0.0f;
+      scale_row(row, row_, w.sums[i] > 0 ? 1 / w.sums[i] : 0.0f);
       write(row, output_row(t.output, sample, head, first + i));
       if (!t.saved.empty())
         saved_row(t, sample, head)[first + i] =
@@ -300,21 +308,17 @@ class AttentionOperation final : public Operation {
   // adapts the sums over earlier blocks.
   void update_softmax(const AttentionBlock& block, std::int64_t i, std::int64_t extent,
                       const AttentionWorkspace& w) const {
-    AlignedRow row(w.weights.from(i).data, extent);
-    block.hide(row.data(), i, kHidden);
-    const float maximum = std::max(w.maxima[i], row.maxCoeff());
-    if (maximum == kHidden) {
-      row.setZero();
-    } else {
-      row = (row - maximum).exp();
-      block.hide(row.data(), i, 0);
-    }
+    float* const row = w.weights.from(i).data;
+    block.hide(row, i, kHidden);
+    const float maximum = std::max(w.maxima[i], largest_of_row(row, extent));
+    for (std::int64_t j = 0; j < extent; j += kLine) line(row + j) = (line(row + j) - maximum).exp();
+    block.hide(row, i, 0);
     if (block.first_key > 0) {
       const float factor = std::exp(w.maxima[i] - maximum);
       w.sums[i] *= factor;
-      AlignedRow(w.outputs.from(i).data, row_) *= factor;
+      scale_row(w.outputs.from(i).data, row_, factor);
     }
-    w.sums[i] += row.sum();
+    w.sums[i] += sum_of_row(row, extent);
     w.maxima[i] = maximum;
   }
 
@@ -327,7 +331,8 @@ class AttentionOperation final : public Operation {
       float* const output = w.outputs.from(i).data;
       read(output_row(t.output_gradient, sample, head, first + i), 1, gradient);
       read(output_row(t.output, sample, head, first + i), 1, output);
-      w.sums[i] = (AlignedRow(gradient, row_) * AlignedRow(output, row_)).sum();
+      for (std::int64_t e = 0; e < row_; e += kLine) line(output + e) *= line(gradient + e);
+      w.sums[i] = sum_of_row(output, row_);
       w.maxima[i] = saved_row(t, sample, head)[first + i];
     }
     for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
@@ -339,11 +344,13 @@ class AttentionOperation final : public Operation {
                         right(w.values_transposed, 0, block.first_key), spec_.width,
                         w.score_gradients.from(i), extent);
         for (std::int64_t r = i; r < i + rows; ++r) {
-          AlignedRow weights(w.weights.from(r).data, extent);
-          AlignedRow gradients(w.score_gradients.from(r).data, extent);
-          weights = (weights - w.maxima[r]).exp();
-          block.hide(weights.data(), r, 0);
-          gradients = weights * (gradients - w.sums[r]);
+          float* const weights = w.weights.from(r).data;
+          float* const gradients = w.score_gradients.from(r).data;
+          for (std::int64_t j = 0; j < extent; j += kLine)
+            line(weights + j) = (line(weights + j) - w.maxima[r]).exp();
+          block.hide(weights, r, 0);
+          for (std::int64_t j = 0; j < extent; j += kLine)
+            line(gradients + j) = line(weights + j) * (line(gradients + j) - w.sums[r]);
         }
         const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
         add(left(w.score_gradients, i), rows, right(w.keys, block.first_key),
@@ -361,6 +368,7 @@ class AttentionOperation final : public Operation {
   }
 
   AttentionSpec spec_;
+  std::array<AttentionSpec::Part, 3> parts_;
   std::int64_t row_;      // elements of a padded row of a head
   std::int64_t key_row_;  // elements of a padded row of keys
   int workers_;

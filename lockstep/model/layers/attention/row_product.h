@@ -4,6 +4,7 @@
 #pragma once
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -23,6 +24,27 @@ static_assert(kLine % kLanes == 0);
 
 /// Rows of a product that are computed at once. With AVX-512 there are twice as many registers.
 constexpr std::int64_t kRowsAtOnce = kLanes == kLine ? 8 : 4;
+
+/// A line of a row. Loops over lines have the same results wherever the row is.
+using Line = Eigen::Array<float, kLine, 1>;
+inline Eigen::Map<Line, Eigen::Aligned64> line(float* at) {
+  return Eigen::Map<Line, Eigen::Aligned64>(at);
+}
+inline float largest_of_row(float* row, std::int64_t count) {
+  Line largest = line(row);
+  for (std::int64_t j = kLine; j < count; j += kLine) largest = largest.max(line(row + j));
+  Eigen::Array<float, 8, 1> eight = largest.head<8>().max(largest.tail<8>());
+  Eigen::Array<float, 4, 1> four = eight.head<4>().max(eight.tail<4>());
+  return std::max(std::max(four[0], four[1]), std::max(four[2], four[3]));
+}
+inline float sum_of_row(float* row, std::int64_t count) {
+  Line sum = line(row);
+  for (std::int64_t j = kLine; j < count; j += kLine) sum += line(row + j);
+  return sum.sum();
+}
+inline void scale_row(float* row, std::int64_t count, float factor) {
+  for (std::int64_t j = 0; j < count; j += kLine) line(row + j) *= factor;
+}
 
 /// The left factor: element (i, k) is data[i * row + k * depth], so it may be transposed.
 struct LeftFactor {
