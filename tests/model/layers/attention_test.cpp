@@ -160,8 +160,7 @@ class AttentionReference {
               const std::vector<std::int32_t>& segments, std::size_t sample, std::size_t head,
               std::size_t i) const {
     const std::size_t width = setting_.width;
-    const std::size_t query =
-        ((sample * setting_.queries + i) * setting_.heads() + head) * width;
+    const std::size_t query = ((sample * setting_.queries + i) * setting_.heads() + head) * width;
     const std::size_t shared = head / (setting_.heads() / setting_.shared());
     const auto key = [&](std::size_t j) {
       return ((sample * setting_.keys + j) * setting_.shared() + shared) * width;
@@ -247,10 +246,9 @@ class AttentionTrial {
     for (std::size_t k = 0; k < inputs_.size(); ++k)
       views.push_back({.features = part_of(inputs_[k], first, count)});
     if (!segments_.empty()) views.push_back({.indices = part_of(segments_, first, count)});
-    const BatchView batch{
-        .samples = static_cast<std::int64_t>(count),
-        .targets = {.labels = {}, .values = part_of(targets_, first, count)},
-        .inputs = views};
+    const BatchView batch{.samples = static_cast<std::int64_t>(count),
+                          .targets = {.labels = {}, .values = part_of(targets_, first, count)},
+                          .inputs = views};
     model_.train_batch(batch, {.global_samples = 3}, MeanSquaredError{});
   }
   void train() { train(0, samples_); }
@@ -464,21 +462,21 @@ TEST(Attention, RefusesInputsAndOptionsThatDoNotFit) {
   for (const Case& one : cases) {
     SCOPED_TRACE(one.message);
     const bool int32_first = one.inputs.front().size() == 1;
-    EXPECT_THAT(input_error_of([&] {
-                  std::vector<NetworkInput> inputs;
-                  std::vector<NodeId> ids;
-                  for (std::size_t k = 0; k < one.inputs.size(); ++k) {
-                    const bool last = k + 1 == one.inputs.size();
-                    const bool is_int32 = (one.segments && last) || (int32_first && k == 0);
-                    inputs.push_back({.name = is_int32 ? "last" : std::to_string(k),
-                                      .shape = one.inputs[k],
-                                      .type = is_int32 ? ElementType::int32 : ElementType::float32});
-                    ids.push_back(kInput - static_cast<NodeId>(k));
-                  }
-                  Network(inputs).add(Attention(one.options), ids);
-                }),
-                ::testing::AllOf(HasSubstr("[layer attention (attention)]"),
-                                 HasSubstr(one.message)));
+    EXPECT_THAT(
+        input_error_of([&] {
+          std::vector<NetworkInput> inputs;
+          std::vector<NodeId> ids;
+          for (std::size_t k = 0; k < one.inputs.size(); ++k) {
+            const bool last = k + 1 == one.inputs.size();
+            const bool is_int32 = (one.segments && last) || (int32_first && k == 0);
+            inputs.push_back({.name = is_int32 ? "last" : std::to_string(k),
+                              .shape = one.inputs[k],
+                              .type = is_int32 ? ElementType::int32 : ElementType::float32});
+            ids.push_back(kInput - static_cast<NodeId>(k));
+          }
+          Network(inputs).add(Attention(one.options), ids);
+        }),
+        ::testing::AllOf(HasSubstr("[layer attention (attention)]"), HasSubstr(one.message)));
   }
 }
 

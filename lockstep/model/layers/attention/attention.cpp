@@ -68,9 +68,9 @@ Shape Attention::build(BuildContext& context) const {
                    fmt::format("got {}", width));
   if (values < inputs.size() &&
       (inputs.back() != Shape{queries[0]} || inputs[values - 1][0] != queries[0]))
-    context.refuse(fmt::format("expected segments [{}] of as many queries and keys", queries[0]),
-                   fmt::format("got {} and {} keys", to_string(inputs.back()),
-                               inputs[values - 1][0]));
+    context.refuse(
+        fmt::format("expected segments [{}] of as many queries and keys", queries[0]),
+        fmt::format("got {} and {} keys", to_string(inputs.back()), inputs[values - 1][0]));
   return {queries[0], heads * width};
 }
 

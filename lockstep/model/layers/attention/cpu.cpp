@@ -37,7 +37,7 @@ struct AttentionWorkspace {
 struct AttentionBlock {
   std::int64_t first_query, queries;
   std::int64_t first_key, keys;
-  bool diagonal;  // query i sees keys 0 .. i of the block
+  bool diagonal;                 // query i sees keys 0 .. i of the block
   const std::int32_t* segments;  // of the sample; null: none
 
   // Elements of the rows `i` to `i` + kRowsAtOnce - 1, a part of a cache line, that are computed.
@@ -51,8 +51,7 @@ struct AttentionBlock {
       const std::int32_t own = segments[first_query + i];
       const std::int32_t* const others = segments + first_key;
       if (own == 0) visible = 0;
-      for (std::int64_t j = 0; j < visible; ++j)
-        row[j] = others[j] == own ? row[j] : replacement;
+      for (std::int64_t j = 0; j < visible; ++j) row[j] = others[j] == own ? row[j] : replacement;
     }
     std::fill(row + visible, row + extent(i / kRowsAtOnce * kRowsAtOnce), replacement);
   }
@@ -70,8 +69,8 @@ class AttentionOperation final : public Operation {
         parts_{spec.part(0), spec.part(1), spec.part(2)},
         row_(lines_of(spec.width)),
         key_row_(lines_of(spec.keys)),
-        workers_(static_cast<int>(std::clamp<std::int64_t>(spec.batch * spec.key_value_heads, 1,
-                                                           thread_budget()))) {
+        workers_(static_cast<int>(
+            std::clamp<std::int64_t>(spec.batch * spec.key_value_heads, 1, thread_budget()))) {
     if (spec.rotary == 0) return;
     const std::int64_t half = spec.width / 2;
     const std::int64_t positions = std::max(spec.queries, spec.keys);
@@ -87,8 +86,8 @@ class AttentionOperation final : public Operation {
 
   Needs needs() const override {
     return {.saved_bytes = spec_.saved_bytes(),
-            .scratch_bytes = static_cast<std::size_t>(workers_) * workspace(nullptr).second *
-                             sizeof(float)};
+            .scratch_bytes =
+                static_cast<std::size_t>(workers_) * workspace(nullptr).second * sizeof(float)};
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
@@ -184,8 +183,7 @@ class AttentionOperation final : public Operation {
   // Calls visit(first, rows) for the rows that are computed at once.
   template <typename Visit>
   static void for_rows(std::int64_t rows, const Visit& visit) {
-    for (std::int64_t i = 0; i < rows; i += kRowsAtOnce)
-      visit(i, std::min(kRowsAtOnce, rows - i));
+    for (std::int64_t i = 0; i < rows; i += kRowsAtOnce) visit(i, std::min(kRowsAtOnce, rows - i));
   }
 
   static LeftFactor left(Rows<float> rows, std::int64_t first) {
@@ -211,8 +209,7 @@ class AttentionOperation final : public Operation {
            ((sample * spec_.queries + position) * spec_.heads + head) * spec_.width;
   }
   float* saved_row(const Operands& t, std::int64_t sample, std::int64_t head) const {
-    return reinterpret_cast<float*>(t.saved.data()) +
-           (sample * spec_.heads + head) * spec_.queries;
+    return reinterpret_cast<float*>(t.saved.data()) + (sample * spec_.heads + head) * spec_.queries;
   }
 
   // Rows of a head are far apart: the processor does not see which one is next.
@@ -311,7 +308,8 @@ class AttentionOperation final : public Operation {
     float* const row = w.weights.from(i).data;
     block.hide(row, i, kHidden);
     const float maximum = std::max(w.maxima[i], largest_of_row(row, extent));
-    for (std::int64_t j = 0; j < extent; j += kLine) line(row + j) = (line(row + j) - maximum).exp();
+    for (std::int64_t j = 0; j < extent; j += kLine)
+      line(row + j) = (line(row + j) - maximum).exp();
     block.hide(row, i, 0);
     if (block.first_key > 0) {
       const float factor = std::exp(w.maxima[i] - maximum);

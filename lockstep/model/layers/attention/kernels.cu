@@ -183,7 +183,8 @@ __device__ inline void write_weights(const Scores& weights, Tiles& tiles) {
 #pragma unroll
   for (int i = 0; i < kPerThread; ++i)
 #pragma unroll
-    for (int j = 0; j < kPerThread; ++j) tiles.weights[y + kSide * i][x + kSide * j] = weights[i][j];
+    for (int j = 0; j < kPerThread; ++j)
+      tiles.weights[y + kSide * i][x + kSide * j] = weights[i][j];
 }
 
 // Adds the rows of a head, weighted by tiles.weights, which this thread has just written.
@@ -265,8 +266,7 @@ __global__ void __launch_bounds__(kTileThreads)
         scores[i][j] = seen[j] ? expf(scores[i][j] - maximum) : 0;
         sum += scores[i][j];
       }
-      divisors[i] =
-          divisors[i] * factor + reduce_row(sum, [](float a, float b) { return a + b; });
+      divisors[i] = divisors[i] * factor + reduce_row(sum, [](float a, float b) { return a + b; });
       maxima[i] = maximum;
 #pragma unroll
       for (int e = 0; e < 2 * kSteps; ++e) sums[i][e] *= factor;
@@ -297,8 +297,7 @@ __global__ void multiply_outputs(Arrays<T> arrays, AttentionSpec spec) {
   const std::int64_t query = warp % spec.queries;
   const std::int64_t head = warp / spec.queries % spec.heads;
   const std::int64_t sample = warp / spec.queries / spec.heads;
-  const std::int64_t begin =
-      ((sample * spec.queries + query) * spec.heads + head) * spec.width;
+  const std::int64_t begin = ((sample * spec.queries + query) * spec.heads + head) * spec.width;
   float sum = 0;
   for (std::int64_t e = lane; e < spec.width; e += kWarp)
     sum += widen(arrays.output.data[begin + e]) * widen(arrays.output_gradient.data[begin + e]);
@@ -405,9 +404,9 @@ __global__ void write_turns(AttentionSpec spec, float2* rotations, std::int64_t 
   const std::int64_t half = spec.width / 2;
   for (std::size_t i = first_index(); i < static_cast<std::size_t>(count); i += index_stride()) {
     const auto pair = static_cast<double>(static_cast<std::int64_t>(i) % half);
-    const double angle = static_cast<double>(static_cast<std::int64_t>(i) / half) *
-                         pow(static_cast<double>(spec.rotary),
-                             -2 * pair / static_cast<double>(spec.width));
+    const double angle =
+        static_cast<double>(static_cast<std::int64_t>(i) / half) *
+        pow(static_cast<double>(spec.rotary), -2 * pair / static_cast<double>(spec.width));
     rotations[i] = make_float2(static_cast<float>(cos(angle)), static_cast<float>(sin(angle)));
   }
 }
@@ -472,27 +471,29 @@ void write_rotations(const AttentionSpec& spec, void* rotations, cudaStream_t st
 }
 
 void attend(const AttentionArrays& arrays, const AttentionSpec& spec, cudaStream_t stream) {
-  with_steps(arrays.output, spec, [&]<typename T, int kSteps>(T, std::integral_constant<int, kSteps>) {
-    launch(attend_to_keys<T, kSteps>, blocks_of(spec, spec.queries, spec.heads), kTileThreads,
-           stream, arrays_of<T>(arrays, spec), spec);
-  });
+  with_steps(arrays.output, spec,
+             [&]<typename T, int kSteps>(T, std::integral_constant<int, kSteps>) {
+               launch(attend_to_keys<T, kSteps>, blocks_of(spec, spec.queries, spec.heads),
+                      kTileThreads, stream, arrays_of<T>(arrays, spec), spec);
+             });
 }
 
 void attention_gradients(const AttentionArrays& arrays, const AttentionSpec& spec,
                          cudaStream_t stream) {
   constexpr std::int64_t kWarps = kThreads / 32;
   const std::int64_t rows = spec.batch * spec.heads * spec.queries;
-  with_steps(arrays.output, spec, [&]<typename T, int kSteps>(T, std::integral_constant<int, kSteps>) {
-    const Arrays<T> all = arrays_of<T>(arrays, spec);
-    launch(multiply_outputs<T>, static_cast<unsigned>((rows + kWarps - 1) / kWarps), kThreads,
-           stream, all, spec);
-    if (all.query_gradient.data != nullptr)
-      launch(gradients_of_queries<T, kSteps>, blocks_of(spec, spec.queries, spec.heads),
-             kTileThreads, stream, all, spec);
-    if (all.key_gradient.data != nullptr || all.value_gradient.data != nullptr)
-      launch(gradients_of_keys<T, kSteps>, blocks_of(spec, spec.keys, spec.key_value_heads),
-             kTileThreads, stream, all, spec);
-  });
+  with_steps(
+      arrays.output, spec, [&]<typename T, int kSteps>(T, std::integral_constant<int, kSteps>) {
+        const Arrays<T> all = arrays_of<T>(arrays, spec);
+        launch(multiply_outputs<T>, static_cast<unsigned>((rows + kWarps - 1) / kWarps), kThreads,
+               stream, all, spec);
+        if (all.query_gradient.data != nullptr)
+          launch(gradients_of_queries<T, kSteps>, blocks_of(spec, spec.queries, spec.heads),
+                 kTileThreads, stream, all, spec);
+        if (all.key_gradient.data != nullptr || all.value_gradient.data != nullptr)
+          launch(gradients_of_keys<T, kSteps>, blocks_of(spec, spec.keys, spec.key_value_heads),
+                 kTileThreads, stream, all, spec);
+      });
 }
 
 }  // namespace lockstep::model::cuda
