@@ -129,7 +129,7 @@ std::vector<std::int32_t> segments_of(std::size_t samples, std::size_t positions
 }
 
 // Queries, keys and values [samples, positions, heads, width], and what belongs to them.
-struct Arrays {
+struct AttentionArrays {
   std::vector<double> parts[3];
   std::vector<double> gradients[3];
   std::vector<double> output;
@@ -141,7 +141,7 @@ class AttentionReference {
   AttentionReference(const AttentionSetting& setting, std::size_t samples)
       : setting_(setting), samples_(samples) {}
 
-  void compute(Arrays& a, const std::vector<double>& output_gradient,
+  void compute(AttentionArrays& a, const std::vector<double>& output_gradient,
                const std::vector<std::int32_t>& segments) const {
     rotate(a.parts[0], setting_.heads(), setting_.queries, 1);
     rotate(a.parts[1], setting_.shared(), setting_.keys, 1);
@@ -156,7 +156,7 @@ class AttentionReference {
   }
 
  private:
-  void attend(Arrays& a, const std::vector<double>& output_gradient,
+  void attend(AttentionArrays& a, const std::vector<double>& output_gradient,
               const std::vector<std::int32_t>& segments, std::size_t sample, std::size_t head,
               std::size_t i) const {
     const std::size_t width = setting_.width;
@@ -329,7 +329,7 @@ std::vector<std::vector<double>> split(const AttentionSetting& setting, const At
 }
 
 template <typename Values>
-void expect_close(const Values& values, const std::vector<double>& expected) {
+void expect_all_near(const Values& values, const std::vector<double>& expected) {
   ASSERT_EQ(values.size(), expected.size());
   double largest = 0;
   for (const double value : expected) largest = std::max(largest, std::abs(value));
@@ -347,17 +347,17 @@ TEST_P(AttentionLayer, IsItsFormula) {
   constexpr std::size_t kSamples = 3;
   AttentionTrial trial(GetParam(), kSamples);
   trial.train();
-  Arrays expected;
+  AttentionArrays expected;
   const auto parts = split(GetParam(), trial, &Recording::values);
   std::ranges::copy(parts, expected.parts);
   const std::vector<float>& gradient = trial.output().gradient;
   AttentionReference(GetParam(), kSamples)
       .compute(expected, {gradient.begin(), gradient.end()}, trial.segments());
-  expect_close(trial.output().values, expected.output);
+  expect_all_near(trial.output().values, expected.output);
   const auto gradients = split(GetParam(), trial, &Recording::gradient);
   for (std::size_t k = 0; k < 3; ++k) {
     SCOPED_TRACE(k);
-    expect_close(gradients[k], expected.gradients[k]);
+    expect_all_near(gradients[k], expected.gradients[k]);
   }
 }
 

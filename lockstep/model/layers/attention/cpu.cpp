@@ -18,19 +18,19 @@ constexpr std::int64_t kBlock = 64;  // queries, and keys, whose scores are comp
 constexpr std::int64_t kAhead = 12;  // rows from the one that is read to the one that is fetched
 constexpr float kHidden = std::numeric_limits<float>::lowest();  // a score
 
-// One thread's memory for one head of keys and values, float32. Rows of a head are padded with
-// zeros to whole cache lines.
+// One thread's memory for one head of keys and values, float32. Rows of a head are padded
+// with zeros to whole cache lines.
 struct AttentionWorkspace {
-  Rows<float> keys, values;                        // [S, E]
-  Rows<float> keys_transposed, values_transposed;  // [E, S]
-  Rows<float> key_gradients, value_gradients;      // [S, E]
-  Rows<float> queries;                             // of a block of queries, as all that follow
-  Rows<float> outputs;                             // in backward the gradients of the queries
-  Rows<float> output_gradients;
-  Rows<float> weights;          // [queries, keys]: scores, then their softmax
-  Rows<float> score_gradients;  // [queries, keys]
-  float* maxima;                // of the scores of a query
-  float* sums;                  // of its weights; in backward of weights times their gradients
+  PaddedRows<float> keys, values;                        // [S, E]
+  PaddedRows<float> keys_transposed, values_transposed;  // [E, S]
+  PaddedRows<float> key_gradients, value_gradients;      // [S, E]
+  PaddedRows<float> queries;  // of a block of queries, as all that follow
+  PaddedRows<float> outputs;  // in backward the gradients of the queries
+  PaddedRows<float> output_gradients;
+  PaddedRows<float> weights;          // [queries, keys]: scores, then their softmax
+  PaddedRows<float> score_gradients;  // [queries, keys]
+  float* maxima;                      // of the scores of a query
+  float* sums;  // of its weights; in backward of weights times their gradients
 };
 
 // The blocks whose scores are computed.
@@ -108,7 +108,7 @@ class AttentionOperation final : public Operation {
       transpose(w.keys, w.keys_transposed);
       load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
       transpose(w.values, w.values_transposed);
-      for (const Rows<float>& sums : {w.key_gradients, w.value_gradients})
+      for (const PaddedRows<float>& sums : {w.key_gradients, w.value_gradients})
         std::fill_n(sums.data, spec_.keys * row_, 0.0f);
       for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
         add_gradients(t, sample, head, first, count, w);
@@ -123,7 +123,7 @@ class AttentionOperation final : public Operation {
   std::pair<AttentionWorkspace, std::size_t> workspace(float* begin) const {
     std::int64_t used = 0;
     const auto rows = [&](std::int64_t count, std::int64_t stride) {
-      const Rows<float> result{begin == nullptr ? nullptr : begin + used, stride};
+      const PaddedRows<float> result{begin == nullptr ? nullptr : begin + used, stride};
       used += count * stride;
       return result;
     };
@@ -186,13 +186,14 @@ class AttentionOperation final : public Operation {
     for (std::int64_t i = 0; i < rows; i += kRowsAtOnce) visit(i, std::min(kRowsAtOnce, rows - i));
   }
 
-  static LeftFactor left(Rows<float> rows, std::int64_t first) {
+  static LeftFactor left(PaddedRows<float> rows, std::int64_t first) {
     return {rows.data + first * rows.stride, rows.stride, 1};
   }
-  static LeftFactor left_transposed(Rows<float> rows, std::int64_t row, std::int64_t column) {
+  static LeftFactor left_transposed(PaddedRows<float> rows, std::int64_t row, std::int64_t column) {
     return {rows.data + row * rows.stride + column, 1, rows.stride};
   }
-  static Rows<const float> right(Rows<float> rows, std::int64_t row, std::int64_t column = 0) {
+  static PaddedRows<const float> right(PaddedRows<float> rows, std::int64_t row,
+                                       std::int64_t column = 0) {
     return {rows.data + row * rows.stride + column, rows.stride};
   }
 
@@ -223,7 +224,8 @@ class AttentionOperation final : public Operation {
     if (factor != 1) scale_row(to, row_, factor);
   }
   void write(const float* from, T* to) const {
-    for (std::int64_t e = 0; e < spec_.width; ++e) to[e] = static_cast<T>(from[e]);
+    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(to, spec_.width) =
+        Eigen::Map<const Eigen::ArrayXf>(from, spec_.width).template cast<T>();
   }
   // By the angles of `position`, times `direction`, which is 1 or -1.
   void rotate(float* row, std::int64_t position, float direction) const {
@@ -240,7 +242,7 @@ class AttentionOperation final : public Operation {
 
   // Rows of one head of the part, rotated unless it is the values.
   void load(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
-            std::int64_t first, std::int64_t count, float factor, Rows<float> to) const {
+            std::int64_t first, std::int64_t count, float factor, PaddedRows<float> to) const {
     const TensorView& view = t.inputs[parts_[part].input];
     for (std::int64_t i = 0; i < count; ++i) {
       float* const row = to.from(i).data;
@@ -251,7 +253,7 @@ class AttentionOperation final : public Operation {
   }
   void store_gradient(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
                       std::int64_t first, std::int64_t count, float factor,
-                      Rows<float> from) const {
+                      PaddedRows<float> from) const {
     const TensorView& view = t.input_gradients[parts_[part].input];
     if (view.empty()) return;
     for (std::int64_t i = 0; i < count; ++i) {
@@ -262,7 +264,7 @@ class AttentionOperation final : public Operation {
     }
   }
   // A line of columns at a time, whose rows stay in the cache.
-  void transpose(Rows<float> rows, Rows<float> columns) const {
+  void transpose(PaddedRows<float> rows, PaddedRows<float> columns) const {
     for (std::int64_t first = 0; first < spec_.keys; first += kLine) {
       const std::int64_t count = std::min(kLine, spec_.keys - first);
       for (std::int64_t e = 0; e < spec_.width; ++e) {

@@ -22,7 +22,8 @@ using Lanes [[gnu::vector_size(EIGEN_MAX_ALIGN_BYTES), gnu::may_alias]] = float;
 constexpr std::int64_t kLanes = EIGEN_MAX_ALIGN_BYTES / sizeof(float);
 static_assert(kLine % kLanes == 0);
 
-/// Rows of a product that are computed at once. With AVX-512 there are twice as many registers.
+/// Rows of a product that are computed at once. With AVX-512 there are twice as many
+/// registers.
 constexpr std::int64_t kRowsAtOnce = kLanes == kLine ? 8 : 4;
 
 /// A line of a row. Loops over lines have the same results wherever the row is.
@@ -54,16 +55,16 @@ struct LeftFactor {
 };
 /// Rows of `stride` elements.
 template <typename Element>
-struct Rows {
+struct PaddedRows {
   Element* data;
   std::int64_t stride;
-  Rows from(std::int64_t row) const { return {data + row * stride, stride}; }
+  PaddedRows from(std::int64_t row) const { return {data + row * stride, stride}; }
 };
 
 /// kRows x kColumns registers of the product at (0, column).
 template <std::int64_t kRows, std::int64_t kColumns, bool kAdd>
-void multiply_tile(const LeftFactor& a, Rows<const float> b, std::int64_t depth, Rows<float> c,
-                   std::int64_t column) {
+void multiply_tile(const LeftFactor& a, PaddedRows<const float> b, std::int64_t depth,
+                   PaddedRows<float> c, std::int64_t column) {
   Lanes sums[kRows][kColumns] = {};
   for (std::int64_t k = 0; k < depth; ++k) {
     Lanes right[kColumns];
@@ -85,8 +86,8 @@ void multiply_tile(const LeftFactor& a, Rows<const float> b, std::int64_t depth,
 }
 
 template <std::int64_t kRows, bool kAdd>
-void multiply_rows(const LeftFactor& a, Rows<const float> b, std::int64_t depth, Rows<float> c,
-                   std::int64_t columns) {
+void multiply_rows(const LeftFactor& a, PaddedRows<const float> b, std::int64_t depth,
+                   PaddedRows<float> c, std::int64_t columns) {
   std::int64_t j = 0;
   for (; j + 2 * kLanes <= columns; j += 2 * kLanes)
     multiply_tile<kRows, 2, kAdd>(a, b, depth, c, j);
@@ -96,8 +97,8 @@ void multiply_rows(const LeftFactor& a, Rows<const float> b, std::int64_t depth,
 /// c = a b, or c += a b with kAdd: at most kRowsAtOnce rows of c, `columns` columns, a multiple of
 /// kLine; a has `depth` columns.
 template <bool kAdd>
-void multiply(const LeftFactor& a, std::int64_t rows, Rows<const float> b, std::int64_t depth,
-              Rows<float> c, std::int64_t columns) {
+void multiply(const LeftFactor& a, std::int64_t rows, PaddedRows<const float> b, std::int64_t depth,
+              PaddedRows<float> c, std::int64_t columns) {
   if (rows == kRowsAtOnce) return multiply_rows<kRowsAtOnce, kAdd>(a, b, depth, c, columns);
   for (std::int64_t i = 0; i < rows; ++i)
     multiply_rows<1, kAdd>({a.data + i * a.row, a.row, a.depth}, b, depth, c.from(i), columns);
