@@ -2,20 +2,20 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/attention/attention.h"
+#include "lockstep/model/layers/attention/head_copies.h"
 #include "lockstep/model/layers/attention/row_product.h"
 
 namespace lockstep::model::cpu {
 namespace {
 
 constexpr std::int64_t kBlock = 64;  // queries, and keys, whose scores are computed at once
-constexpr std::int64_t kAhead = 12;  // rows from the one that is read to the one that is fetched
 constexpr float kHidden = std::numeric_limits<float>::lowest();  // a score
 
 // One thread's memory for one head of keys and values, float32. Rows of a head are padded
@@ -66,23 +66,11 @@ class AttentionOperation final : public Operation {
  public:
   explicit AttentionOperation(const AttentionSpec& spec)
       : spec_(spec),
-        parts_{spec.part(0), spec.part(1), spec.part(2)},
-        row_(lines_of(spec.width)),
+        copies_(spec),
+        row_(copies_.row()),
         key_row_(lines_of(spec.keys)),
         workers_(static_cast<int>(
-            std::clamp<std::int64_t>(spec.batch * spec.key_value_heads, 1, thread_budget()))) {
-    if (spec.rotary == 0) return;
-    const std::int64_t half = spec.width / 2;
-    const std::int64_t positions = std::max(spec.queries, spec.keys);
-    cosines_.resize(half, positions);
-    sines_.resize(half, positions);
-    for (std::int64_t p = 0; p < positions; ++p)
-      for (std::int64_t i = 0; i < half; ++i) {
-        const double angle = spec.angle(p, i);
-        cosines_(i, p) = static_cast<float>(std::cos(angle));
-        sines_(i, p) = static_cast<float>(std::sin(angle));
-      }
-  }
+            std::clamp<std::int64_t>(spec.batch * spec.key_value_heads, 1, thread_budget()))) {}
 
   Needs needs() const override {
     return {.saved_bytes = spec_.saved_bytes(),
@@ -92,9 +80,9 @@ class AttentionOperation final : public Operation {
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
     for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
-      load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
+      copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
       transpose(w.keys, w.keys_transposed);
-      load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
+      copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
       for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
         attend(t, sample, head, first, count, w);
       });
@@ -104,17 +92,17 @@ class AttentionOperation final : public Operation {
   void backward(const Operands& t, const PassContext& /*pass*/) override {
     if (std::ranges::all_of(t.input_gradients, &TensorView::empty)) return;
     for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
-      load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
+      copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
       transpose(w.keys, w.keys_transposed);
-      load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
+      copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
       transpose(w.values, w.values_transposed);
       for (const PaddedRows<float>& sums : {w.key_gradients, w.value_gradients})
         std::fill_n(sums.data, spec_.keys * row_, 0.0f);
       for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
         add_gradients(t, sample, head, first, count, w);
       });
-      store_gradient(t, 1, sample, shared, 0, spec_.keys, 1, w.key_gradients);
-      store_gradient(t, 2, sample, shared, 0, spec_.keys, 1, w.value_gradients);
+      copies_.store_gradient(t, 1, sample, shared, 0, spec_.keys, 1, w.key_gradients);
+      copies_.store_gradient(t, 2, sample, shared, 0, spec_.keys, 1, w.value_gradients);
     });
   }
 
@@ -197,72 +185,10 @@ class AttentionOperation final : public Operation {
     return {rows.data + row * rows.stride + column, rows.stride};
   }
 
-  T* row_of(const TensorView& view, std::size_t part, std::int64_t sample, std::int64_t head,
-            std::int64_t position) const {
-    const AttentionSpec::Part& place = parts_[part];
-    const std::int64_t positions = part == 0 ? spec_.queries : spec_.keys;
-    return static_cast<T*>(view.data()) + (sample * positions + position) * place.stride +
-           place.offset + head * spec_.width;
-  }
-  T* output_row(const TensorView& view, std::int64_t sample, std::int64_t head,
-                std::int64_t position) const {
-    return static_cast<T*>(view.data()) +
-           ((sample * spec_.queries + position) * spec_.heads + head) * spec_.width;
-  }
   float* saved_row(const Operands& t, std::int64_t sample, std::int64_t head) const {
     return reinterpret_cast<float*>(t.saved.data()) + (sample * spec_.heads + head) * spec_.queries;
   }
 
-  // Rows of a head are far apart: the processor does not see which one is next.
-  void prefetch(const T* row) const {
-    for (std::int64_t e = 0; e < spec_.width; e += 64 / static_cast<std::int64_t>(sizeof(T)))
-      __builtin_prefetch(row + e);
-  }
-  void read(const T* from, float factor, float* to) const {
-    for (std::int64_t e = 0; e < spec_.width; ++e) to[e] = static_cast<float>(from[e]);
-    std::fill(to + spec_.width, to + row_, 0.0f);
-    if (factor != 1) scale_row(to, row_, factor);
-  }
-  void write(const float* from, T* to) const {
-    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(to, spec_.width) =
-        Eigen::Map<const Eigen::ArrayXf>(from, spec_.width).template cast<T>();
-  }
-  // By the angles of `position`, times `direction`, which is 1 or -1.
-  void rotate(float* row, std::int64_t position, float direction) const {
-    const std::int64_t half = spec_.width / 2;
-    for (std::int64_t i = 0; i < half; ++i) {
-      const float cosine = cosines_(i, position);
-      const float sine = direction * sines_(i, position);
-      const float first = row[i];
-      const float second = row[i + half];
-      row[i] = first * cosine - second * sine;
-      row[i + half] = second * cosine + first * sine;
-    }
-  }
-
-  // Rows of one head of the part, rotated unless it is the values.
-  void load(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
-            std::int64_t first, std::int64_t count, float factor, PaddedRows<float> to) const {
-    const TensorView& view = t.inputs[parts_[part].input];
-    for (std::int64_t i = 0; i < count; ++i) {
-      float* const row = to.from(i).data;
-      if (i + kAhead < count) prefetch(row_of(view, part, sample, head, first + i + kAhead));
-      read(row_of(view, part, sample, head, first + i), factor, row);
-      if (spec_.rotary > 0 && part < 2) rotate(row, first + i, 1);
-    }
-  }
-  void store_gradient(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
-                      std::int64_t first, std::int64_t count, float factor,
-                      PaddedRows<float> from) const {
-    const TensorView& view = t.input_gradients[parts_[part].input];
-    if (view.empty()) return;
-    for (std::int64_t i = 0; i < count; ++i) {
-      float* const row = from.from(i).data;
-      if (factor != 1) scale_row(row, row_, factor);
-      if (spec_.rotary > 0 && part < 2) rotate(row, first + i, -1);
-      write(row, row_of(view, part, sample, head, first + i));
-    }
-  }
   // A line of columns at a time, whose rows stay in the cache.
   void transpose(PaddedRows<float> rows, PaddedRows<float> columns) const {
     for (std::int64_t first = 0; first < spec_.keys; first += kLine) {
@@ -279,7 +205,7 @@ class AttentionOperation final : public Operation {
   // The output of a block of queries.
   void attend(const Operands& t, std::int64_t sample, std::int64_t head, std::int64_t first,
               std::int64_t count, const AttentionWorkspace& w) const {
-    load(t, 0, sample, head, first, count, spec_.scale, w.queries);
+    copies_.load(t, 0, sample, head, first, count, spec_.scale, w.queries);
     std::fill_n(w.maxima, count, kHidden);
     std::fill_n(w.sums, count, 0.0f);
     for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
@@ -296,7 +222,7 @@ class AttentionOperation final : public Operation {
     for (std::int64_t i = 0; i < count; ++i) {
       float* const row = w.outputs.from(i).data;
       scale_row(row, row_, w.sums[i] > 0 ? 1 / w.sums[i] : 0.0f);
-      write(row, output_row(t.output, sample, head, first + i));
+      copies_.store_output(row, t.output, sample, head, first + i);
       if (!t.saved.empty())
         saved_row(t, sample, head)[first + i] =
             w.sums[i] > 0 ? w.maxima[i] + std::log(w.sums[i]) : 0.0f;
@@ -325,12 +251,12 @@ class AttentionOperation final : public Operation {
   // The gradients of a block of queries, and its part of those of the keys and values.
   void add_gradients(const Operands& t, std::int64_t sample, std::int64_t head, std::int64_t first,
                      std::int64_t count, const AttentionWorkspace& w) const {
-    load(t, 0, sample, head, first, count, spec_.scale, w.queries);
+    copies_.load(t, 0, sample, head, first, count, spec_.scale, w.queries);
     for (std::int64_t i = 0; i < count; ++i) {
       float* const gradient = w.output_gradients.from(i).data;
       float* const output = w.outputs.from(i).data;
-      read(output_row(t.output_gradient, sample, head, first + i), 1, gradient);
-      read(output_row(t.output, sample, head, first + i), 1, output);
+      copies_.load_output(t.output_gradient, sample, head, first + i, gradient);
+      copies_.load_output(t.output, sample, head, first + i, output);
       for (std::int64_t e = 0; e < row_; e += kLine) line(output + e) *= line(gradient + e);
       w.sums[i] = sum_of_row(output, row_);
       w.maxima[i] = saved_row(t, sample, head)[first + i];
@@ -364,16 +290,14 @@ class AttentionOperation final : public Operation {
                        count - from, w.key_gradients.from(block.first_key + j), row_);
       });
     });
-    store_gradient(t, 0, sample, head, first, count, spec_.scale, w.outputs);
+    copies_.store_gradient(t, 0, sample, head, first, count, spec_.scale, w.outputs);
   }
 
   AttentionSpec spec_;
-  std::array<AttentionSpec::Part, 3> parts_;
+  HeadCopies<T> copies_;
   std::int64_t row_;      // elements of a padded row of a head
   std::int64_t key_row_;  // elements of a padded row of keys
   int workers_;
-  Eigen::ArrayXXf cosines_;  // of the angles [E / 2, positions], one position after the other
-  Eigen::ArrayXXf sines_;
 };
 
 }  // namespace
