@@ -58,7 +58,7 @@ const AttentionSetting kAttentionSettings[] = {
      .queries = 9,
      .keys = 70,
      .width = 7,
-     .options = {.heads = 2, .rotary = 0},
+     .options = {.heads = 2},
      .packed = false},
     {.name = "fewer_keys_than_queries",
      .queries = 70,
