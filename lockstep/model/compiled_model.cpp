@@ -37,9 +37,10 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
   index_limits_.resize(network_->inputs().size());
   host_outputs_.resize(network_->outputs().size());
   for (const Node& node : network_->nodes()) {
+    const std::optional<std::size_t> indices = node.layer->index_input(node.inputs.size());
+    if (!indices) continue;
     const std::int64_t count = node.layer->traits().index_count;
-    if (count == 0) continue;
-    IndexLimit& limit = index_limits_[input_index(node.inputs.front())];
+    IndexLimit& limit = index_limits_[input_index(node.inputs[*indices])];
     if (count < limit.count) limit = {.count = count, .layer = node.name};
   }
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());

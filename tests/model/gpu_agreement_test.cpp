@@ -235,6 +235,33 @@ const AgreementCase kAgreementCases[] = {
        return ended(std::move(network));
      },
      {1, 3, 400}},
+    {"attention",
+     [] {
+       Network network({9, 3});
+       network.add(Conv1D({.filters = 3 * 2 * 5, .kernel = 1}));
+       network.add(Attention({.heads = 2, .causal = true}));
+       return ended(std::move(network));
+     }},
+    {"attention_in_segments",
+     [] {
+       Network network({{.name = "values", .shape = {70, 3}},
+                        {.name = "segments", .shape = {70}, .type = ElementType::int32}});
+       network.add(Conv1D({.filters = (4 + 2 * 2) * 6, .kernel = 1}), {kInput});
+       network.add(Attention({.heads = 4, .key_value_heads = 2, .causal = true, .rotary = 100}),
+                   {network.last(), network.input("segments")});
+       return ended(std::move(network));
+     }},
+    {"attention_to_other_keys",
+     [] {
+       Network network({{.name = "queries", .shape = {5, 3}}, {.name = "keys", .shape = {67, 2}}});
+       const NodeId queries =
+           network.add(Conv1D({.filters = 2 * 33, .kernel = 1}), {network.input("queries")});
+       const NodeId keys =
+           network.add(Conv1D({.filters = 33, .kernel = 1}), {network.input("keys")});
+       const NodeId values = network.add(Conv1D({.filters = 33, .kernel = 1}), {keys});
+       network.add(Attention({.heads = 2, .key_value_heads = 1}), {queries, keys, values});
+       return ended(std::move(network));
+     }},
     {"named_inputs_and_outputs",
      [] {
        Network network({{.name = "word", .shape = {}, .type = ElementType::int32},

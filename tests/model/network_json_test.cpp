@@ -403,7 +403,7 @@ TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {
     EXPECT_EQ(network.output_shape(), Shape({10}));
     parameters.push_back(network.parameters().element_count());
   }
-  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 75'963)) << "the first is cnn";
+  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 55'658, 75'963)) << "the first is cnn";
   for (const LayerType& type : kLayerTypes)
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", type.name)));
 }
@@ -473,6 +473,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
+    {"type": "attention", "name": "y", "inputs": ["q"], "heads": 11, "key_value_heads": 1, "causal": true, "rotary": 10000},
     {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),

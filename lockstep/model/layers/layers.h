@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
@@ -80,6 +81,7 @@ inline constexpr std::tuple kLayers{
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Embedding>{"embedding"},
+    Registration<Attention>{"attention"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Reshape>{"reshape"},
