@@ -176,7 +176,13 @@ const AgreementCase kAgreementCases[] = {
        network.add(LayerNormalization());
        return ended(std::move(network));
      }},
-    {"rms_normalization", [] { return of_layer(RMSNormalization()); }},
+    {"rms_normalization",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 16, .kernel = 1}));
+       network.add(RMSNormalization());
+       return ended(std::move(network));
+     }},
     {"rms_normalization_of_long_rows",
      [] {
        Network network({9});

@@ -359,10 +359,10 @@ TEST(NetworkJson, RefusesInputsAndOutputsThatDoNotFit) {
 }
 
 TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
-  EXPECT_THAT(
-      refusal(R"({"type": "relu"}, {"type": "dense", "units": 3})"),
-      ::testing::AllOf(HasSubstr("[net.json: layer 1 (dense)] expected a valid layer; "),
-                       HasSubstr("expected an input [features]"), HasSubstr("got [8, 8, 4]")));
+  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "conv2d", "filters": 3, "kernel": 3})"),
+              ::testing::AllOf(HasSubstr("[net.json: layer 1 (conv2d)] expected a valid layer; "),
+                               HasSubstr("expected an input [height, width, channels]"),
+                               HasSubstr("got [256]")));
 }
 
 TEST(NetworkJson, ShowsWhereTheTextIsNotJson) {

@@ -209,7 +209,7 @@ struct Traits {
   /// is read as Operands::indices. Each batch is checked before its pass.
   std::int64_t index_count = 0;
   /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
-  /// Operands::add_parameter_gradient.
+  /// Operands::add_parameter_gradient, which a CustomLayer cannot.
   bool shares_parameter = false;
 };
 

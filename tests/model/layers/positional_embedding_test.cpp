@@ -17,9 +17,9 @@ namespace {
 
 using ::testing::FloatNear;
 using ::testing::Pointwise;
-using Kind = PositionalEmbedding::Kind;
+using PositionKind = PositionalEmbedding::Kind;
 
-Network of_positions(Kind kind, Shape shape = {3, 5}) {
+Network of_positions(PositionKind kind, Shape shape = {3, 5}) {
   Network network(std::move(shape));
   network.add(PositionalEmbedding({.kind = kind}));
   return network;
@@ -37,7 +37,7 @@ std::vector<double> sinusoids(int positions, int width) {
 }
 
 TEST(PositionalEmbeddingLayer, AddsARowToEachPosition) {
-  for (const Kind kind : {Kind::learned, Kind::sinusoidal}) {
+  for (const PositionKind kind : {PositionKind::learned, PositionKind::sinusoidal}) {
     Trial trial(of_positions(kind), 4);
     EXPECT_EQ(trial.network().output_shape(), Shape({3, 5}));
     const std::vector<double> fixed = sinusoids(3, 5);
@@ -45,7 +45,7 @@ TEST(PositionalEmbeddingLayer, AddsARowToEachPosition) {
     for (std::size_t i = 0; i < trial.features().size(); ++i) {
       const std::size_t place = i % fixed.size();
       const double added =
-          kind == Kind::sinusoidal
+          kind == PositionKind::sinusoidal
               ? fixed[place]
               : static_cast<double>(trial.parameter("positional_embedding/embeddings")[place]);
       expected.push_back(static_cast<float>(static_cast<double>(trial.features()[i]) + added));
@@ -55,7 +55,7 @@ TEST(PositionalEmbeddingLayer, AddsARowToEachPosition) {
 }
 
 TEST(PositionalEmbeddingLayer, HasTheGradientsOfItsInputAndTable) {
-  for (const Kind kind : {Kind::learned, Kind::sinusoidal}) {
+  for (const PositionKind kind : {PositionKind::learned, PositionKind::sinusoidal}) {
     Network network({3, 4});
     const NodeId shift = network.add(Shift());
     const NodeId placed = network.add(PositionalEmbedding({.kind = kind}));
@@ -67,7 +67,7 @@ TEST(PositionalEmbeddingLayer, HasTheGradientsOfItsInputAndTable) {
     expect_gradients_match_differences(std::move(network));
   }
   // Larger than the part of the table that is summed at a time.
-  Network large = of_positions(Kind::learned, {65, 64});
+  Network large = of_positions(PositionKind::learned, {65, 64});
   Trial trial(large, 3);
   trial.train();
   const std::vector<float> outputs = trial.predict();
@@ -90,7 +90,7 @@ TEST(PositionalEmbeddingLayer, MayBeFrozen) {
 
 TEST(PositionalEmbeddingLayer, RoundsToBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
-  for (const Kind kind : {Kind::learned, Kind::sinusoidal}) {
+  for (const PositionKind kind : {PositionKind::learned, PositionKind::sinusoidal}) {
     Trial exact(of_positions(kind), 3);
     Trial rounded(of_positions(kind), 3, 1, Precision::bfloat16);
     EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.03f), exact.predict()));
@@ -98,12 +98,12 @@ TEST(PositionalEmbeddingLayer, RoundsToBfloat16) {
 }
 
 TEST(PositionalEmbeddingLayer, DeclaresATableUnlessItIsFixed) {
-  const Network learned = of_positions(Kind::learned);
+  const Network learned = of_positions(PositionKind::learned);
   const ParameterInfo& table = *learned.parameters().find("positional_embedding/embeddings");
   EXPECT_EQ(table.shape, Shape({3, 5}));
   EXPECT_EQ(table.initializer.kind, Initializer::Kind::uniform);
-  EXPECT_EQ(of_positions(Kind::sinusoidal).parameters().element_count(), 0U);
-  EXPECT_EQ(input_error_of([] { of_positions(Kind::learned, {4}); }),
+  EXPECT_EQ(of_positions(PositionKind::sinusoidal).parameters().element_count(), 0U);
+  EXPECT_EQ(input_error_of([] { of_positions(PositionKind::learned, {4}); }),
             "[layer positional_embedding (positional_embedding)] expected an input [positions, "
             "width], got [4]");
 }

@@ -21,27 +21,27 @@ using ::testing::ElementsAreArray;
 using ::testing::FloatNear;
 using ::testing::Pointwise;
 
-constexpr std::int64_t kWords = 6;
-constexpr std::int64_t kWidth = 3;
+constexpr std::int64_t kVocabulary = 6;
+constexpr std::int64_t kTableWidth = 3;
 
 // Words, their rows, a layer between, and a value for each word at each position. Untied: with a
 // kernel of its own.
-Network of_words(bool tied, bool use_bias = false) {
+Network next_words(bool tied, bool use_bias = false) {
   Network network({{.name = "words", .shape = {4}, .type = ElementType::int32}}, "text");
-  network.add(Embedding({.vocabulary = kWords, .dimension = kWidth}));
-  network.add(Dense({.units = kWidth}));
+  network.add(Embedding({.vocabulary = kVocabulary, .dimension = kTableWidth}));
+  network.add(Dense({.units = kTableWidth}));
   network.add(Tanh());
   if (tied)
     network.add(TiedDense({.to = "embedding", .use_bias = use_bias}));
   else
-    network.add(Dense({.units = kWords, .use_bias = use_bias}));
+    network.add(Dense({.units = kVocabulary, .use_bias = use_bias}));
   return network;
 }
 
 TEST(TiedDense, IsADenseWhoseKernelIsTheTable) {
   for (const bool use_bias : {false, true}) {
-    Trial tied(of_words(true, use_bias), 3);
-    Trial untied(of_words(false, use_bias), 3);
+    Trial tied(next_words(true, use_bias), 3);
+    Trial untied(next_words(false, use_bias), 3);
     const auto copy = [&](const char* from, const char* to) {
       std::ranges::copy(tied.parameter(from), untied.parameter(to).begin());
     };
@@ -50,7 +50,7 @@ TEST(TiedDense, IsADenseWhoseKernelIsTheTable) {
     copy("dense/kernel", "dense/kernel");
     copy("dense/bias", "dense/bias");
     if (use_bias) copy("tied_dense/bias", "dense_1/bias");
-    EXPECT_EQ(tied.network().output_shape(), Shape({4, kWords}));
+    EXPECT_EQ(tied.network().output_shape(), Shape({4, kVocabulary}));
     EXPECT_THAT(tied.predict(), ElementsAreArray(untied.predict()));
 
     tied.train();
@@ -69,9 +69,9 @@ TEST(TiedDense, IsADenseWhoseKernelIsTheTable) {
 }
 
 TEST(TiedDense, HasTheGradientsOfDifferences) {
-  expect_gradients_match_differences(of_words(true));
-  expect_gradients_match_differences(of_words(true, true));
-  Network relu = of_words(true, true);
+  expect_gradients_match_differences(next_words(true));
+  expect_gradients_match_differences(next_words(true, true));
+  Network relu = next_words(true, true);
   relu.add(ReLU());
   expect_gradients_match_differences(std::move(relu), {.step = 1e-3f, .tolerance = 2e-2});
 }
@@ -82,7 +82,7 @@ TEST(TiedDense, TrainsWhatIsNotFrozen) {
        {Patterns{"embedding/*"}, Patterns{"tied_dense/bias"}, Patterns{"dense/*"},
         Patterns{"embedding/*", "dense/*"}, Patterns{"embedding/*", "tied_dense/*"}}) {
     SCOPED_TRACE(patterns.front());
-    Network network = of_words(true, true);
+    Network network = next_words(true, true);
     network.freeze(patterns);
     expect_gradients_match_differences(std::move(network));
   }
@@ -91,8 +91,8 @@ TEST(TiedDense, TrainsWhatIsNotFrozen) {
 // The embedding has no part in the output: what the other layer writes is the whole gradient.
 TEST(TiedDense, MayUseATableWhoseRowsNobodyReads) {
   Network network({{.name = "words", .shape = {4}, .type = ElementType::int32}});
-  network.add(Embedding({.vocabulary = 5, .dimension = kWidth}), {kInput}, "read");
-  network.add(Embedding({.vocabulary = kWords, .dimension = kWidth}), {kInput}, "unread");
+  network.add(Embedding({.vocabulary = 5, .dimension = kTableWidth}), {kInput}, "read");
+  network.add(Embedding({.vocabulary = kVocabulary, .dimension = kTableWidth}), {kInput}, "unread");
   network.add(TiedDense({.to = "unread"}), {0});
   Trial trial(network, 3);
   trial.train();
@@ -102,7 +102,7 @@ TEST(TiedDense, MayUseATableWhoseRowsNobodyReads) {
 
 // Both uses have written it, and a later pass does not add to what an earlier one has left.
 TEST(TiedDense, ReportsTheGradientOfTheTableOnce) {
-  Trial trial(of_words(true, true), 3);
+  Trial trial(next_words(true, true), 3);
   const std::vector<float> targets(trial.targets());
   const BatchView batch{
       .samples = 3, .indices = trial.indices(), .targets = {.labels = {}, .values = targets}};
@@ -124,24 +124,24 @@ TEST(TiedDense, ReportsTheGradientOfTheTableOnce) {
   EXPECT_THAT(reported, ElementsAreArray(expected));
   for (const auto& [parameter, values] : when_reported)
     EXPECT_THAT(trial.gradient(table.entries()[parameter].name), ElementsAreArray(values));
-  Trial once(of_words(true, true), 3);
+  Trial once(next_words(true, true), 3);
   once.train();
   EXPECT_THAT(trial.gradient("embedding/embeddings"),
               ElementsAreArray(once.gradient("embedding/embeddings")));
 }
 
 TEST(TiedDense, AddsUpMicroBatches) {
-  Trial whole(of_words(true), 4);
+  Trial whole(next_words(true), 4);
   whole.train();
-  Trial parts(of_words(true), 4);
+  Trial parts(next_words(true), 4);
   const std::vector<float>& targets = parts.targets();
   const auto train = [&](std::size_t sample, bool accumulate) {
     const std::span<const std::int32_t> indices = parts.indices();
-    const BatchView batch{
-        .samples = 1,
-        .indices = indices.subspan(sample * 4, 4),
-        .targets = {.labels = {},
-                    .values = std::span(targets).subspan(sample * 4 * kWords, 4 * kWords)}};
+    const BatchView batch{.samples = 1,
+                          .indices = indices.subspan(sample * 4, 4),
+                          .targets = {.labels = {},
+                                      .values = std::span(targets).subspan(sample * 4 * kVocabulary,
+                                                                           4 * kVocabulary)}};
     parts.model().train_batch(batch, {.global_samples = 4}, MeanSquaredError{}, accumulate);
   };
   for (std::size_t sample = 0; sample < 4; ++sample) train(sample, sample > 0);
@@ -151,8 +151,8 @@ TEST(TiedDense, AddsUpMicroBatches) {
 
 TEST(TiedDense, RoundsToBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
-  Trial exact(of_words(true), 3);
-  Trial rounded(of_words(true), 3, 1, Precision::bfloat16);
+  Trial exact(next_words(true), 3);
+  Trial rounded(next_words(true), 3, 1, Precision::bfloat16);
   EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.03f), exact.predict()));
   exact.train();
   rounded.train();
@@ -161,9 +161,9 @@ TEST(TiedDense, RoundsToBfloat16) {
 }
 
 TEST(TiedDense, RefusesWhatItCannotShare) {
-  const auto error = [](const TiedDense::Options& options, std::int64_t width = kWidth) {
+  const auto error = [](const TiedDense::Options& options, std::int64_t width = kTableWidth) {
     return input_error_of([&] {
-      Network network = of_words(false);
+      Network network = next_words(false);
       network.add(Dense({.units = width}));
       network.add(TiedDense(options));
     });
@@ -178,8 +178,8 @@ TEST(TiedDense, RefusesWhatItCannotShare) {
             "[layer tied_dense (tied_dense)] expected an input [..., 3], the dimension of the "
             "embedding embedding, got [4, 4]");
   EXPECT_EQ(input_error_of([] {
-              Network network = of_words(true);
-              network.add(Dense({.units = kWidth}));
+              Network network = next_words(true);
+              network.add(Dense({.units = kTableWidth}));
               network.add(TiedDense({.to = "embedding"}));
             }),
             "[layer tied_dense_1 (tied_dense)] expected an earlier embedding that no other layer "

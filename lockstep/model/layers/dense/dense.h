@@ -21,6 +21,7 @@ class FullyConnected : public BuiltinLayer {
   Traits traits() const override { return {.absorbs_relu = true}; }
 
  protected:
+  /// `use_bias`: whether to add b.
   explicit FullyConnected(bool use_bias) : use_bias_(use_bias) {}
 
  private:

@@ -23,6 +23,8 @@ class RowNormalization : public BuiltinLayer {
                                          cuda::Context& gpu) const override;
 
  protected:
+  /// `epsilon` is added before the square root; `centers`: whether to subtract the mean and add
+  /// beta.
   RowNormalization(float epsilon, bool centers) : epsilon_(epsilon), centers_(centers) {}
 
  private:
