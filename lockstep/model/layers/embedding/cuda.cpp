@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "lockstep/device/host_view.h"
 #include "lockstep/model/cuda/bias.h"
