@@ -76,6 +76,14 @@ const AgreementCase kAgreementCases[] = {
        network.add(ReLU());
        return ended(std::move(network));
      }},
+    {"dense_of_pixels",
+     [] {
+       Network network = image_network();
+       network.add(Dense({.units = 7}));
+       network.add(ReLU());
+       network.add(Dense({.units = 4, .use_bias = false}));
+       return ended(std::move(network));
+     }},
     {"convolution", [] { return of_layer(Conv2D({.filters = 6, .kernel = 3})); }},
     {"convolution_same",
      [] { return of_layer(Conv2D({.filters = 5, .kernel = 3, .padding = Padding::same})); }},
@@ -166,6 +174,23 @@ const AgreementCase kAgreementCases[] = {
        Network network({9});
        network.add(Dense({.units = 301}));
        network.add(LayerNormalization());
+       return ended(std::move(network));
+     }},
+    {"rms_normalization",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 16, .kernel = 1}));
+       network.add(RMSNormalization());
+       return ended(std::move(network));
+     }},
+    {"rms_normalization_of_long_rows",
+     [] {
+       Network network({9});
+       network.add(Dense({.units = 301}));
+       network.add(RMSNormalization());
+       network.add(LayerNormalization());
+       const std::vector<std::string> patterns = {"layer_normalization/*"};
+       network.freeze(patterns);
        return ended(std::move(network));
      }},
     {"normalized_convolutions", normalized_convolutions},
@@ -260,6 +285,31 @@ const AgreementCase kAgreementCases[] = {
            network.add(Conv1D({.filters = 33, .kernel = 1}), {network.input("keys")});
        const NodeId values = network.add(Conv1D({.filters = 33, .kernel = 1}), {keys});
        network.add(Attention({.heads = 2, .key_value_heads = 1}), {queries, keys, values});
+       return ended(std::move(network));
+     }},
+    {"tied_dense",
+     [] {
+       Network network({{.name = "words", .shape = {6}, .type = ElementType::int32}});
+       network.add(Embedding({.vocabulary = 7, .dimension = 8}));
+       network.add(PositionalEmbedding());
+       network.add(TiedDense({.to = "embedding", .use_bias = true}));
+       network.add(ReLU());
+       return ended(std::move(network));
+     },
+     {1, 3, 400}},
+    {"sinusoidal_positions",
+     [] {
+       Network network({5, 3});
+       network.add(Dense({.units = 7}));
+       network.add(PositionalEmbedding({.kind = PositionalEmbedding::Kind::sinusoidal}));
+       return ended(std::move(network));
+     }},
+    {"learned_positions",
+     [] {
+       Network network({5, 3});
+       const NodeId rows = network.add(Dense({.units = 8}));
+       network.add(PositionalEmbedding());
+       network.add(Add(), {network.last(), rows});
        return ended(std::move(network));
      }},
     {"named_inputs_and_outputs",

@@ -161,16 +161,16 @@ TEST(NetworkJson, RefusesDataOfAnotherShape) {
 }
 
 TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
-  EXPECT_THAT(
-      refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
-      ::testing::AllOf(
-          ::testing::StartsWith("[net.json: layer 1 (dens)] expected \"type\" to be "
-                                "one of conv2d, conv1d, depthwise_conv2d, conv2d_transpose, dense, "
-                                "batch_normalization, layer_normalization, relu, "),
-          HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
-                    "multiply, add, max_pool2d, average_pool2d,"),
-          ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
-                              "dense?)")));
+  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "dens", "units": 3})"),
+              ::testing::AllOf(
+                  ::testing::StartsWith(
+                      "[net.json: layer 1 (dens)] expected \"type\" to be "
+                      "one of conv2d, conv1d, depthwise_conv2d, conv2d_transpose, dense, "
+                      "batch_normalization, layer_normalization, rms_normalization, relu, "),
+                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
+                            "multiply, add, max_pool2d, average_pool2d,"),
+                  ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
+                                      "dense?)")));
 }
 
 TEST(NetworkJson, RefusesAnUnknownKeyWithTheNearest) {
@@ -305,6 +305,20 @@ TEST(NetworkJson, HasNamedInputsAndOutputs) {
   EXPECT_EQ(words.parameters().element_count(), 15U);
   expect_equal(words, read_back(words));
 
+  const std::string tied =
+      R"({"inputs": [{"name": "words", "shape": [4], "type": "int32"}], "name": "tied", "layers": [
+          {"type": "embedding", "name": "a", "inputs": ["words"], "vocabulary": 5, "dimension": 3},
+          {"type": "positional_embedding", "name": "b", "inputs": ["a"], "kind": "learned"},
+          {"type": "tied_dense", "name": "c", "inputs": ["b"], "to": "a", "use_bias": true}]})";
+  const Network text = network_from_json(tied, "net");
+  EXPECT_EQ(text.output_shape(), Shape({4, 5}));
+  EXPECT_EQ(network_to_json(text), parse_json(tied, ErrorCategory::input, "net"));
+  expect_equal(text, read_back(text));
+  EXPECT_THAT(refusal(R"({"type": "tied_dense", "to": "a"})"),
+              HasSubstr("expected an earlier embedding that no other layer shares"));
+  EXPECT_THAT(refusal(R"({"type": "positional_embedding", "kind": "sine"})"),
+              HasSubstr("expected learned or sinusoidal, got \"sine\""));
+
   Network unordered({{.name = "z", .shape = {3}}, {.name = "a", .shape = {3}}});
   unordered.add(Add(), {unordered.input("a"), unordered.input("z")});
   const Network read = read_back(unordered);
@@ -345,10 +359,10 @@ TEST(NetworkJson, RefusesInputsAndOutputsThatDoNotFit) {
 }
 
 TEST(NetworkJson, SaysWhichLayerOfTheFileDoesNotFit) {
-  EXPECT_THAT(
-      refusal(R"({"type": "relu"}, {"type": "dense", "units": 3})"),
-      ::testing::AllOf(HasSubstr("[net.json: layer 1 (dense)] expected a valid layer; "),
-                       HasSubstr("expected an input [features]"), HasSubstr("got [8, 8, 4]")));
+  EXPECT_THAT(refusal(R"({"type": "flatten"}, {"type": "conv2d", "filters": 3, "kernel": 3})"),
+              ::testing::AllOf(HasSubstr("[net.json: layer 1 (conv2d)] expected a valid layer; "),
+                               HasSubstr("expected an input [height, width, channels]"),
+                               HasSubstr("got [256]")));
 }
 
 TEST(NetworkJson, ShowsWhereTheTextIsNotJson) {
@@ -469,6 +483,8 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
     {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
     {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
+    {"type": "rms_normalization", "name": "y", "inputs": ["r"], "epsilon": 0.25},
+    {"type": "positional_embedding", "name": "z", "inputs": ["q"], "kind": "sinusoidal"},
     {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1], "interpolation": "bilinear"},
     {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},

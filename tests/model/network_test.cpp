@@ -78,6 +78,38 @@ TEST(Network, KeepsFrozenParametersAtTheEnd) {
   EXPECT_THAT(network.summary(), ::testing::ContainsRegex("trained +23\n"));
 }
 
+TEST(Network, StoresASharedParameterOnce) {
+  const auto tied = [](bool use_bias) {
+    Network network({{.name = "words", .shape = {4}, .type = ElementType::int32}});
+    network.add(Embedding({.vocabulary = 6, .dimension = 3}));
+    network.add(Dense({.units = 3}));
+    network.add(TiedDense({.to = "embedding", .use_bias = use_bias}));
+    return network;
+  };
+  Network network = tied(true);
+  EXPECT_THAT(names_of(network.parameters().entries()),
+              ElementsAre("tied_dense/bias", "dense/kernel", "dense/bias", "embedding/embeddings"));
+  EXPECT_THAT(network.nodes()[2].parameters, ElementsAre(3, 0));
+  EXPECT_THAT(network.nodes()[2].own_parameters(), ElementsAre(0));
+  EXPECT_THAT(network.nodes()[0].own_parameters(), ElementsAre(3));
+  EXPECT_EQ(network.nodes()[2].owner, 0);
+  EXPECT_THAT(network.summary(), ::testing::ContainsRegex("tied_dense +.4, 6. +6\n"));
+  EXPECT_THAT(network.summary(), ::testing::ContainsRegex("total +36\n"));
+
+  network.set_group("embedding/*", 0.5f, 0.25f);
+  EXPECT_EQ(network.parameters().entries()[3].rate_factor, 0.5f);
+  const std::vector<std::string> patterns = {"dense/kernel", "embedding/*"};
+  network.freeze(patterns);
+  EXPECT_THAT(names_of(network.parameters().entries()),
+              ElementsAre("tied_dense/bias", "dense/bias", "dense/kernel", "embedding/embeddings"));
+  EXPECT_THAT(network.nodes()[2].parameters, ElementsAre(3, 0));
+  EXPECT_FALSE(network.is_frozen(network.nodes()[2]));
+  Network without_bias = tied(false);
+  EXPECT_THAT(without_bias.nodes()[2].own_parameters(), ElementsAre());
+  without_bias.freeze(std::span(patterns).last(1));
+  EXPECT_TRUE(without_bias.is_frozen(without_bias.nodes()[2]));
+}
+
 TEST(Network, RefusesATakenName) {
   Network network({4});
   network.add(ReLU(), {kInput}, "x");

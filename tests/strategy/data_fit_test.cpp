@@ -313,6 +313,21 @@ TEST(DataFit, NamesTheLossOfTargets) {
   EXPECT_NO_THROW(check_data_fits(fruit({"apple", "pear"}), two, model::BinaryCrossentropy()));
 }
 
+TEST(DataFit, AdvisesToFlattenWhereEachPositionHasARow) {
+  const auto images = data::Dataset::synthetic({4, 4, 1}, 3, 20).batch(5);
+  model::Network network({4, 4, 1}, "pixels");
+  network.add(model::Dense({.units = 3}));
+  EXPECT_THAT(
+      error_of([&] { check_data_fits(images, network, model::SparseCategoricalCrossentropy()); }),
+      HasSubstr("expected 48 classes, the outputs of model pixels, got 3 classes; the output is "
+                "[4, 4, 3], a row for each position: add a flatten layer before the dense layers"));
+  model::Network other({4, 4, 1}, "pixels");
+  other.add(model::Dense({.units = 7}));
+  EXPECT_THAT(
+      error_of([&] { check_data_fits(images, other, model::SparseCategoricalCrossentropy()); }),
+      Not(HasSubstr("flatten")));
+}
+
 TEST(DataFit, ListsBothSidesOfNamesThatDoNotMatch) {
   const model::Network network = house_network();
   const auto error = [&](const std::function<void(data::SampleSpec&)>& change,

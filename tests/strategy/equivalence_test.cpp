@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <random>
 #include <utility>
+#include <vector>
 
 #include "tests/strategy/training.h"
 
@@ -78,6 +81,41 @@ Kind layer_wise_adam() {
 data::Dataset ragged_houses() { return house_data().shuffle().batch(40); }
 Kind several_outputs() { return {"SeveralOutputs", house_network, house_options(), ragged_houses}; }
 
+/// Two of five words, the second of which follows from the first, as does the next.
+data::Dataset ragged_words() {
+  std::mt19937 random(5);
+  std::vector<std::int32_t> words;
+  std::vector<std::int32_t> next;
+  for (int i = 0; i < 203; ++i) {
+    const auto first = static_cast<std::int32_t>(random() % 5);
+    words.push_back(first);
+    words.push_back((2 * first + 1) % 5);
+    next.push_back((4 * first + 3) % 5);
+  }
+  return data::Dataset::from_memory(
+             {std::move(words)}, {std::move(next)},
+             data::SampleSpec{
+                 .inputs = {{.name = "words", .type = ElementType::int32, .shape = {2}}},
+                 .targets = {{.name = "next", .type = ElementType::int32, .classes = 5}}})
+      .shuffle()
+      .batch(40);
+}
+/// Outputs are products with the table that the words are looked up in.
+model::Network tied_network() {
+  model::Network network({{.name = "words", .shape = {2}, .type = ElementType::int32}}, "tied");
+  network.add(model::Embedding({.vocabulary = 5, .dimension = 6}));
+  network.add(model::PositionalEmbedding());
+  network.add(model::Flatten());
+  network.add(model::Dense({.units = 6}));
+  network.add(model::RMSNormalization());
+  network.add(model::TiedDense({.to = "embedding", .use_bias = true}));
+  return network;
+}
+Kind tied() {
+  return {
+      "Tied", tied_network, {.optimizer = model::Sgd{}, .schedule = {.peak = 0.02F}}, ragged_words};
+}
+
 class ReplicaEquivalence : public ::testing::TestWithParam<std::tuple<Kind, int>> {};
 
 TEST_P(ReplicaEquivalence, LossesOfTwentyStepsAreThoseOfOneReplica) {
@@ -108,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(Replicas, ReplicaEquivalence,
                          ::testing::Combine(::testing::Values(plain_adam(), dropout_sgd(),
                                                               clipped(), smoothed(), weighted(),
                                                               layer_wise_sgd(), layer_wise_adam(),
-                                                              several_outputs()),
+                                                              several_outputs(), tied()),
                                             ::testing::Values(2, 3, 4)),
                          name_of_kind);
 
@@ -163,6 +201,17 @@ TEST_P(Accumulation, DoesNotChangeTheResultOfWeights) {
   const auto [accumulate, replicas] = GetParam();
   expect_the_same_in_pieces({.class_weights = {1, 2, 0.5F, 0.25F}, .optimizer = model::Sgd{}},
                             accumulate, replicas, 1e-6);
+}
+
+TEST_P(Accumulation, DoesNotChangeTheResultOfASharedTable) {
+  const auto [accumulate, replicas] = GetParam();
+  const FitOptions fit{.epochs = 0, .steps = 20};
+  TrainerOptions options = tied().options;
+  const Outcome whole = train(1, tied_network(), ragged_words(), options, fit);
+  options.accumulate = accumulate;
+  const Outcome pieces = train(replicas, tied_network(), ragged_words(), options, fit);
+  expect_close(pieces.losses, whole.losses, 1e-5);
+  expect_close(pieces.parameters, whole.parameters, 1e-5);
 }
 
 std::string name_of_pieces(const ::testing::TestParamInfo<Accumulation::ParamType>& info) {

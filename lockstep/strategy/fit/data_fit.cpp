@@ -88,6 +88,14 @@ void check_inputs(const data::Dataset& dataset, const model::Network& network) {
   }
 }
 
+/// Advice for an output that is one row per position where the data has one answer per sample.
+std::string flatten_text(const model::Shape& output, std::int64_t expected) {
+  if (output.size() < 2 || output.back() != expected) return "";
+  return fmt::format(
+      "; the output is {}, a row for each position: add a flatten layer before the dense layers",
+      model::to_string(output));
+}
+
 /// Checks the target that a loss reads.
 void check_target(const data::Dataset& dataset, const model::Network& network,
                   const model::LossTerm& term, bool is_only, DataUse use) {
@@ -126,7 +134,8 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
         (dataset.source().counts_classes() || !dataset.source().class_names().empty());
     if (classes != outputs && !may_lack_classes)
       refuse(dataset, fmt::format("expected {} classes, {}", outputs, of_model),
-             fmt::format("got {} classes", classes));
+             fmt::format("got {} classes{}", classes,
+                         flatten_text(network.shape(output.node), classes)));
   } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
     return;  // it compares what it likes
   } else if (classes > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
@@ -134,14 +143,15 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
       refuse(dataset,
              fmt::format("expected 2 classes and a network with 1 output for {}, or targets",
                          model::to_string(loss)),
-             fmt::format("got {} classes, and model {} has {}", classes, network.name(),
-                         counted(outputs, "output")));
+             fmt::format("got {} classes, and model {} has {}{}", classes, network.name(),
+                         counted(outputs, "output"), flatten_text(network.shape(output.node), 1)));
   } else if (values != outputs) {
     refuse(dataset,
            fmt::format("expected {} targets per sample for {}, {}", outputs, model::to_string(loss),
                        of_model),
            classes > 0 ? "the data set has class labels; targets= selects columns of a table"
-                       : fmt::format("got {} targets", values));
+                       : fmt::format("got {} targets{}", values,
+                                     flatten_text(network.shape(output.node), values)));
   }
 }
 

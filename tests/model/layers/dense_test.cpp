@@ -7,6 +7,7 @@
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
 #include "tests/model/support/trial.h"
+#include "tests/support/bfloat16.h"
 
 namespace lockstep::model {
 namespace {
@@ -21,6 +22,7 @@ struct DenseCase {
   bool use_bias;
   bool relu;
   std::int64_t samples;
+  Shape positions = {};  // the axes before the last one
 };
 
 std::ostream& operator<<(std::ostream& out, const DenseCase& test) { return out << test.name; }
@@ -29,7 +31,9 @@ std::string name_of_dense(const ::testing::TestParamInfo<DenseCase>& info) {
 }
 
 Network network_of(const DenseCase& c) {
-  Network network({c.inputs});
+  Shape input = c.positions;
+  input.push_back(c.inputs);
+  Network network(input);
   network.add(Shift());
   network.add(Dense({.units = c.units, .use_bias = c.use_bias}));
   if (c.relu) network.add(ReLU());
@@ -41,16 +45,21 @@ class DenseLayer : public ::testing::TestWithParam<DenseCase> {};
 TEST_P(DenseLayer, IsAProductWithItsKernelPlusItsBias) {
   const DenseCase& c = GetParam();
   Trial trial(network_of(c), c.samples);
+  const std::int64_t positions = element_count(c.positions);
+  Shape output = c.positions;
+  output.push_back(c.units);
+  EXPECT_EQ(trial.network().output_shape(), output);
   std::vector<float> expected;
-  for (std::int64_t n = 0; n < c.samples; ++n)
+  for (std::int64_t n = 0; n < c.samples * positions; ++n)
     for (std::int64_t u = 0; u < c.units; ++u) {
       double sum =
           c.use_bias
               ? static_cast<double>(trial.parameter("dense/bias")[static_cast<std::size_t>(u)])
               : 0;
       for (std::int64_t i = 0; i < c.inputs; ++i) {
-        const float x = trial.features()[static_cast<std::size_t>(n * c.inputs + i)] +
-                        trial.parameter("shift/offset")[static_cast<std::size_t>(i)];
+        const float x =
+            trial.features()[static_cast<std::size_t>(n * c.inputs + i)] +
+            trial.parameter("shift/offset")[static_cast<std::size_t>(n % positions * c.inputs + i)];
         sum += static_cast<double>(x) *
                static_cast<double>(
                    trial.parameter("dense/kernel")[static_cast<std::size_t>(u * c.inputs + i)]);
@@ -72,7 +81,11 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DenseLayer,
                                            DenseCase{"whole_vectors", 32, 16, true, false, 8},
                                            DenseCase{"relu", 7, 33, true, true, 3},
                                            DenseCase{"relu_without_bias", 16, 10, false, true, 5},
-                                           DenseCase{"one_of_each", 1, 1, true, false, 1}),
+                                           DenseCase{"one_of_each", 1, 1, true, false, 1},
+                                           DenseCase{"rows", 5, 3, true, true, 2, {4}},
+                                           DenseCase{"pixels", 3, 8, true, false, 3, {2, 3}},
+                                           DenseCase{
+                                               "rows_without_bias", 4, 6, false, false, 2, {3}}),
                          name_of_dense);
 
 TEST(Dense, DeclaresItsParameters) {
@@ -87,14 +100,18 @@ TEST(Dense, DeclaresItsParameters) {
   EXPECT_FALSE(network.parameters().find("dense/bias")->decay);
 }
 
+TEST(Dense, RoundsToBfloat16) {
+  if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
+  Network network({3, 16});
+  network.add(Dense({.units = 8}));
+  Trial exact(network, 2);
+  Trial rounded(network, 2, 1, Precision::bfloat16);
+  EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.05f), exact.predict()));
+}
+
 TEST(Dense, RefusesWhatItCannotDo) {
   EXPECT_EQ(input_error_of([] { Network({4}).add(Dense({})); }),
             "[layer dense (dense)] expected at least one unit, got 0");
-  EXPECT_EQ(input_error_of([] {
-              Network({28, 28, 1}).add(Dense({.units = 10}));
-            }),
-            "[layer dense (dense)] expected an input [features], got [28, 28, 1]; add a flatten "
-            "layer before it");
 }
 
 }  // namespace

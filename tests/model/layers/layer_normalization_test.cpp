@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/test_layers.h"
@@ -49,6 +50,101 @@ TEST(LayerNormalizationLayer, IsThatOfPyTorch) {
   expect("shift/offset", {0.216846f, 0.158955f, -0.592685f, 0.216884f});
 }
 
+// x / sqrt(mean(x^2) + epsilon) * gamma, and its gradients for given ones of the output, in double.
+TEST(RMSNormalizationLayer, DividesByTheRootOfTheMeanSquare) {
+  for (const std::int64_t samples : {1, 2, 70}) {  // more rows than are summed in float32
+    constexpr std::size_t kWidth = 6;
+    Network network({kWidth});
+    network.add(Shift());
+    network.add(RMSNormalization({.epsilon = 0.25f}));
+    Trial trial(network, samples);
+    std::ranges::fill(trial.parameter("shift/offset"), 0.0f);
+    const auto gamma = trial.parameter("rms_normalization/gamma");
+    const std::vector<float> outputs = trial.predict();
+    std::vector<double> expected(outputs.size());
+    std::vector<double> of_gamma(kWidth);
+    std::vector<double> of_offset(kWidth);
+    for (std::size_t begin = 0; begin < expected.size(); begin += kWidth) {
+      std::vector<double> x(kWidth);
+      double squares = 0;
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        x[i] = static_cast<double>(trial.features()[begin + i]);
+        squares += x[i] * x[i];
+      }
+      const double inverse = 1 / std::sqrt(squares / kWidth + 0.25);
+      std::vector<double> scaled(kWidth);  // the gradient times gamma
+      double slope = 0;
+      for (std::size_t i = 0; i < kWidth; ++i) {
+        const auto scale = static_cast<double>(gamma[i]);
+        expected[begin + i] = x[i] * inverse * scale;
+        const double difference =
+            expected[begin + i] - static_cast<double>(trial.targets()[begin + i]);
+        const double gradient = 2 * difference / static_cast<double>(expected.size());
+        of_gamma[i] += gradient * x[i] * inverse;
+        scaled[i] = gradient * scale;
+        slope += scaled[i] * x[i] * inverse / kWidth;
+      }
+      for (std::size_t i = 0; i < kWidth; ++i)
+        of_offset[i] += (scaled[i] - x[i] * inverse * slope) * inverse;
+    }
+    const auto rounded = [](const std::vector<double>& values) {
+      return std::vector<float>(values.begin(), values.end());
+    };
+    EXPECT_THAT(outputs, Pointwise(FloatNear(1e-6f), rounded(expected)));
+    trial.train();
+    EXPECT_THAT(trial.gradient("rms_normalization/gamma"),
+                Pointwise(FloatNear(1e-6f), rounded(of_gamma)));
+    EXPECT_THAT(trial.gradient("shift/offset"), Pointwise(FloatNear(1e-6f), rounded(of_offset)));
+  }
+}
+
+TEST(RMSNormalizationLayer, HasTheGradientsOfItsInputAndParameters) {
+  Network network({2, 3, 5});
+  network.add(Shift());
+  network.add(RMSNormalization());
+  expect_gradients_match_differences(network);
+  const std::vector<std::string> patterns = {"rms_normalization/*"};
+  network.freeze(patterns);
+  expect_gradients_match_differences(network);
+}
+
+TEST(RMSNormalizationLayer, HasNoShift) {
+  Network network({2, 3});
+  network.add(RMSNormalization());
+  EXPECT_EQ(network.output_shape(), Shape({2, 3}));
+  ASSERT_EQ(network.parameters().entries().size(), 1U);
+  EXPECT_EQ(network.parameters().entries()[0].name, "rms_normalization/gamma");
+  EXPECT_FALSE(network.parameters().entries()[0].decay);
+  EXPECT_EQ(input_error_of([] { Network({4}).add(RMSNormalization({.epsilon = -1})); }),
+            "[layer rms_normalization (rms_normalization)] expected a positive epsilon, got -1");
+}
+
+// Rows of several blocks, whose sums are added in double.
+TEST(LayerNormalizationLayer, AddsUpTheGradientsOfManyRows) {
+  constexpr std::int64_t kRows = 150;
+  Network network({kRows, 4});
+  network.add(LayerNormalization());
+  Trial trial(network, 3);
+  trial.train();
+  const std::vector<float> outputs = trial.predict();
+  const auto gamma = trial.parameter("layer_normalization/gamma");
+  const auto beta = trial.parameter("layer_normalization/beta");
+  std::vector<double> of_gamma(4);
+  std::vector<double> of_beta(4);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const auto output = static_cast<double>(outputs[i]);
+    const double gradient = 2 * (output - static_cast<double>(trial.targets()[i])) /
+                            static_cast<double>(outputs.size());
+    of_beta[i % 4] += gradient;
+    of_gamma[i % 4] +=
+        gradient * (output - static_cast<double>(beta[i % 4])) / static_cast<double>(gamma[i % 4]);
+  }
+  for (std::size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(trial.gradient("layer_normalization/gamma")[i], of_gamma[i], 2e-5);
+    EXPECT_NEAR(trial.gradient("layer_normalization/beta")[i], of_beta[i], 1e-6);
+  }
+}
+
 TEST(LayerNormalizationLayer, HasTheGradientsOfItsInputAndParameters) {
   expect_gradients_match_differences(shifted_and_normalized({9}));
   expect_gradients_match_differences(shifted_and_normalized({2, 3, 5}));
@@ -56,11 +152,15 @@ TEST(LayerNormalizationLayer, HasTheGradientsOfItsInputAndParameters) {
 
 TEST(LayerNormalizationLayer, RoundsToBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
-  Network network({8});
-  network.add(LayerNormalization());
-  Trial exact(network, 3);
-  Trial rounded(network, 3, 1, Precision::bfloat16);
-  EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.03f), exact.predict()));
+  Network centered({8});
+  centered.add(LayerNormalization());
+  Network scaled({8});
+  scaled.add(RMSNormalization());
+  for (const Network& network : {centered, scaled}) {
+    Trial exact(network, 3);
+    Trial rounded(network, 3, 1, Precision::bfloat16);
+    EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.03f), exact.predict()));
+  }
 }
 
 TEST(LayerNormalizationLayer, StartsAsAPlainNormalizationAndChecksItsOption) {
