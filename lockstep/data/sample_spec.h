@@ -39,10 +39,12 @@ struct TensorSpec {
   /// (TensorView::set_length), and a batch is padded to its longest sample.
   std::vector<std::int64_t> shape = {};
   /// Of class numbers, or of categories as inputs, which are int32 from 0 to classes-1; 0: other
-  /// values.
+  /// values. A target with several class numbers may also have kMasked.
   std::int64_t classes = 0;
 
   bool is_ragged() const { return !shape.empty() && shape.front() == -1; }  ///< unknown extent
+  /// Whether a sample has several class numbers, such as one for each of its tokens.
+  bool has_positions() const { return classes > 0 && elements() != 1; }
   /// Whether all samples have the same number of bytes.
   bool has_fixed_size() const { return !is_ragged() && type != ElementType::bytes; }
   std::int64_t elements() const { return element_count(shape); }  ///< of one sample; 0 if ragged
@@ -72,7 +74,7 @@ struct SampleSpec {
   std::int64_t classes() const;        ///< 0 if it is no class number, and without targets
   std::int64_t target_count() const;   ///< number of floats; 0 if it is no float, and without one
 
-  /// One float input and one class number or float target, without weights.
+  /// One float input and one target, a single class number or floats, without weights.
   bool is_single() const;
   bool operator==(const SampleSpec&) const = default;
 };

@@ -5,13 +5,10 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/base/element_type.h"
 #include "lockstep/model/loss_options.h"
 
 namespace lockstep::model {
-
-/// The label of a position that does not count: neither in the loss and its gradient nor in metrics.
-/// Only samples of several positions can have it; a whole sample is masked by its weight.
-inline constexpr std::int32_t kMasked = -1;
 
 /// The expected outputs of a batch. The loss determines which of `labels` and `values` is used.
 struct Targets {

@@ -159,7 +159,7 @@ class RenumberedSource final : public WrappedSource {
 };
 
 /// The records of another source, with one length of a ragged tensor: longer samples are cut,
-/// shorter ones end in zeros or empty strings.
+/// shorter ones end in zeros, empty strings, or kMasked in a target of class numbers.
 class PaddedSource final : public WrappedSource {
  public:
   /// `length` is the first extent of the input or target `name`. Throws Error (input) unless that
@@ -183,6 +183,7 @@ class PaddedSource final : public WrappedSource {
   bool is_target_ = false;
   std::size_t index_ = 0;
   std::size_t unit_ = 0;  // elements per step of the first extent
+  bool pads_masked_ = false;
 };
 
 /// Base class. If the images of the sources have different normalizations, or some records are not
