@@ -145,7 +145,8 @@ class RenumberedSource final : public WrappedSource {
   std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(record_id, sample);
-    sample.label() = numbers_[sample.label()];
+    for (std::int32_t& label : sample.targets.front().as<std::int32_t>())
+      if (label != kMasked) label = numbers_[label];
   }
   std::vector<std::string> class_names() const override { return names_; }
   std::vector<StoredFile> files() const override { return source().files(); }
