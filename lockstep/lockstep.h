@@ -101,6 +101,7 @@ using model::Permute;
 using model::ReLU;
 using model::ReLU6;
 using model::Reshape;
+using model::row_width;
 using model::Sigmoid;
 using model::SiLU;
 using model::Softmax;

@@ -148,7 +148,7 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   const strategy::TrainerOptions options{
       .loss = loss,
       .metrics = model::make_metrics(arguments.metrics, loss,
-                                     model::element_count(network.output_shape())),
+                                     model::row_width(loss, network.output_shape())),
       .precision = arguments.precision};
   auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
@@ -176,6 +176,7 @@ void print_json(const Restored& restored, const strategy::Evaluation& sums) {
                                   {"samples", sums.samples},
                                   {"records", restored.dataset.size()},
                                   {"loss", sums.loss()}};
+  if (sums.rows() > sums.samples) event["positions"] = sums.positions();
   if (sums.has_accuracy) {
     event["accuracy"] = sums.accuracy();
     event["top5_accuracy"] = sums.top5_accuracy();
@@ -200,7 +201,8 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
   if (const std::string line = strategy::metric_line(sums.values); !line.empty())
     fmt::print("{}\n", line);
   fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes));
-  fmt::print("evaluated {} of {}\n", sums.samples, restored.dataset.size());
+  fmt::print("evaluated {} of {}{}\n", sums.samples, restored.dataset.size(),
+             sums.rows() > sums.samples ? fmt::format(", {} positions", sums.positions()) : "");
 }
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
@@ -255,7 +257,7 @@ int predict(job::Session& session, const PredictArguments& arguments) {
     file_names = [images](std::int64_t record) { return images->name_of(record); };
   std::optional<PredictionFile> file;
   if (session.is_chief())
-    file.emplace(arguments.file, model::element_count(restored.trainer->network().output_shape()),
+    file.emplace(arguments.file, restored.trainer->network().output_shape(),
                  arguments.restored.embeddings ? model::MeanSquaredError() : restored.source.loss,
                  restored.names, std::move(file_names));
   restored.trainer->predict(

@@ -76,7 +76,7 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
       .losses = stored.value("losses", std::int64_t{1})};
   const model::Network network = model::network_from_json(source.description, where);
   source.input_shape = network.input_shape();
-  source.outputs = model::element_count(network.output_shape());
+  source.outputs = model::row_width(source.loss, network.output_shape());
   return source;
 }
 

@@ -50,6 +50,12 @@ std::string json_list(const std::vector<Number>& values) {
   return '[' + list + ']';
 }
 
+data::FloatList floats(const std::vector<double>& values) {
+  data::FloatList list;
+  for (const double value : values) list.push_back(static_cast<float>(value));
+  return list;
+}
+
 }  // namespace
 
 PredictionFormat prediction_format(std::string_view name, const std::string& path, bool json) {
@@ -77,11 +83,13 @@ struct PredictionFile::Row {
   double probability() const { return probabilities[static_cast<std::size_t>(ranked.front())]; }
 };
 
-PredictionFile::PredictionFile(const PredictionOptions& options, std::int64_t width,
+PredictionFile::PredictionFile(const PredictionOptions& options, const model::Shape& output,
                                const model::Loss& loss, const strategy::DataNames& names,
                                FileNames file_names)
     : options_(options),
-      classes_(model::class_count(loss, width)),
+      width_(model::row_width(loss, output)),
+      has_positions_(model::element_count(output) > width_),
+      classes_(model::class_count(loss, width_)),
       activation_(model::activation_of(loss)),
       targets_(names.targets),
       file_names_(std::move(file_names)) {
@@ -89,6 +97,15 @@ PredictionFile::PredictionFile(const PredictionOptions& options, std::int64_t wi
   if (classes_ == 0 && options_.top > 0)
     throw Error(ErrorCategory::input, "command line", "expected a model of classes with --top",
                 fmt::format("its loss is {}", model::to_string(loss)));
+  if (has_positions_ &&
+      (options_.format == PredictionFormat::csv || options_.top > 0 || options_.logits))
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("expected --output FILE.jsonl or FILE.tfrecord, without --top and "
+                            "--outputs logits, for a model with a class at each position of {}",
+                            model::to_string(output)),
+                options_.format == PredictionFormat::csv ? "got CSV"
+                : options_.top > 0                       ? "got --top"
+                                                         : "got --outputs logits");
   options_.top = std::min(options_.top, classes_);
   if (static_cast<std::int64_t>(names.classes.size()) == classes_) names_ = names.classes;
   if (options_.path == kStandardOutput) return;
@@ -165,8 +182,12 @@ void PredictionFile::add(const strategy::Predictions& predictions) {
   // Not earlier: standard output stays empty if there is no prediction because of an error.
   std::string text = csv && records_ == 0 ? header(predictions.width) : "";
   for (std::size_t i = 0; i < predictions.record_ids.size(); ++i) {
-    const Row row =
-        row_of(predictions.record_ids[i], predictions.outputs.subspan(i * width, width));
+    const std::span<const float> outputs = predictions.outputs.subspan(i * width, width);
+    if (has_positions_) {
+      text += text_of_positions(predictions.record_ids[i], outputs);
+      continue;
+    }
+    const Row row = row_of(predictions.record_ids[i], outputs);
     if (csv)
       text += csv_line(row);
     else if (options_.format == PredictionFormat::jsonl)
@@ -219,12 +240,37 @@ std::string PredictionFile::json_line(const Row& row) const {
   return line + "}\n";
 }
 
+std::string PredictionFile::text_of_positions(std::int64_t record,
+                                              std::span<const float> outputs) const {
+  data::Int64List predicted;
+  std::vector<double> probabilities;
+  data::BytesList classes;
+  const auto width = static_cast<std::size_t>(width_);
+  for (std::size_t first = 0; first < outputs.size(); first += width) {
+    const Row row = row_of(record, outputs.subspan(first, width));
+    predicted.push_back(row.ranked.front());
+    probabilities.push_back(row.probability());
+    if (!names_.empty()) classes.push_back(class_text(row.ranked.front()));
+  }
+  if (options_.format == PredictionFormat::jsonl) {
+    std::string line =
+        fmt::format("{{\"record\":{},\"predicted\":[{}],\"probability\":{}", record,
+                    fmt::join(predicted, ","), json_list(probabilities));
+    if (file_names_) line += ",\"file\":" + dump_json(nlohmann::json(file_names_(record)));
+    if (!names_.empty()) line += ",\"class\":" + dump_json(nlohmann::json(classes));
+    return line + "}\n";
+  }
+  data::Example example = {{"record", data::Int64List{record}},
+                           {"predicted", std::move(predicted)},
+                           {"probability", floats(probabilities)}};
+  if (file_names_) example["file"] = data::BytesList{file_names_(record)};
+  if (!names_.empty()) example["class"] = std::move(classes);
+  std::string framed;
+  data::append_record(framed, data::serialize_example(example));
+  return framed;
+}
+
 std::string PredictionFile::example(const Row& row) const {
-  const auto floats = [](const std::vector<double>& values) {
-    data::FloatList list;
-    for (const double value : values) list.push_back(static_cast<float>(value));
-    return list;
-  };
   data::Example example = {{"record", data::Int64List{row.record}}};
   if (classes_ > 0) {
     example["predicted"] = data::Int64List{row.ranked.front()};
