@@ -39,12 +39,13 @@ struct TensorSpec {
   /// (TensorView::set_length), and a batch is padded to its longest sample.
   std::vector<std::int64_t> shape = {};
   /// Of class numbers, or of categories as inputs, which are int32 from 0 to classes-1; 0: other
-  /// values. A target with several class numbers may also have kMasked.
+  /// values. A target with a shape has a class number for each position; -1 is one that the loss
+  /// does not count.
   std::int64_t classes = 0;
 
+  /// The smallest class number, if this is a target with classes.
+  std::int32_t first_class() const { return shape.empty() ? 0 : -1; }
   bool is_ragged() const { return !shape.empty() && shape.front() == -1; }  ///< unknown extent
-  /// Whether a sample has several class numbers, such as one for each of its tokens.
-  bool has_positions() const { return classes > 0 && elements() != 1; }
   /// Whether all samples have the same number of bytes.
   bool has_fixed_size() const { return !is_ragged() && type != ElementType::bytes; }
   std::int64_t elements() const { return element_count(shape); }  ///< of one sample; 0 if ragged
@@ -74,7 +75,7 @@ struct SampleSpec {
   std::int64_t classes() const;        ///< 0 if it is no class number, and without targets
   std::int64_t target_count() const;   ///< number of floats; 0 if it is no float, and without one
 
-  /// One float input and one target, a single class number or floats, without weights.
+  /// One float input and one class number or float target, without weights.
   bool is_single() const;
   bool operator==(const SampleSpec&) const = default;
 };
@@ -82,7 +83,7 @@ struct SampleSpec {
 /// "[28, 28, 1] with 10 classes", "[2] with 3 targets", "[4] without labels", "image [8, 8, 3] and
 /// table [5] with price [1] and kind (3 classes), weighted".
 std::string to_string(const SampleSpec& spec);
-/// "table [5]", "tokens int64 [?]", "kind (3 classes)".
+/// "table [5]", "tokens int64 [?]", "kind (3 classes)", "next [64] (65 classes)".
 std::string to_string(const TensorSpec& tensor);
 
 /// Throws Error (input) unless the shape has at least one extent, all extents are positive, and

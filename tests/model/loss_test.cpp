@@ -606,7 +606,7 @@ TEST(CustomLossClass, HasAnAccuracyIfItsOutputsAreLogits) {
   EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy);
   const Labels outside = {1, 2};
   EXPECT_EQ(error_of(ErrorCategory::data, [&] { sums("softmax", {.labels = outside}, 2); }),
-            "[mse] expected labels 0 .. 1 for 2 classes, sample 1 of the batch has label 2");
+            "[mse] expected labels 0 .. 1 for 2 classes; sample 1 of the batch has label 2");
   EXPECT_THAT(error_of(ErrorCategory::data, [&] { sums("sigmoid", {.labels = label}, 2); }),
               HasSubstr("expected 4 target values for 2 samples of 2 outputs"));
   EXPECT_EQ(input_error_of([] { check_options(std::make_shared<FirstLogit>("tanh")); }),

@@ -506,7 +506,7 @@ TEST(ClassNumbers, OfPositionsMayBeMasked) {
     EXPECT_THAT(copy(read(dataset.source(), 1).memory.labels()), ElementsAre(0, kMasked));
   }
   EXPECT_EQ(data_error_of([&] { in_memory({2}, {0, 1, -2, 0}); }),
-            "[samples in memory: record 1] expected a next from 0 to 2; it is -2");
+            "[samples in memory: record 1] expected a next from -1 to 2; it is -2");
   EXPECT_EQ(data_error_of([&] { in_memory({}, {0, -1}); }),
             "[samples in memory: record 1] expected a next from 0 to 2; it is -1")
       << "of a whole sample";
@@ -517,7 +517,7 @@ TEST(ClassNumbers, OfPositionsMayBeMasked) {
   };
   EXPECT_THAT(copy(read(generated(kMasked).source(), 0).memory.labels()), ElementsAre(0, kMasked));
   EXPECT_THAT(data_error_of([&] { read(generated(3).source(), 0); }),
-              testing::HasSubstr("expected a next from 0 to 2"));
+              testing::HasSubstr("expected a next from -1 to 2"));
 }
 
 TEST(NamedTensors, MayHaveNoTargets) {
