@@ -28,7 +28,7 @@ struct ModelSource {
   std::string description = {};   ///< JSON text; empty for a named network
   model::Shape input_shape = {};  ///< of the first input
   std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
-  std::int64_t outputs = 0;  ///< classes (of a position), or targets of a regression
+  std::int64_t outputs = 0;                 ///< classes (of a position), or targets of a regression
   model::Loss loss = {};                    ///< the first of `losses`
   std::int64_t losses = 1;  ///< in the training; of more than one, a checkpoint has only the first
   std::string images = kImagesAsStored;               ///< of the training

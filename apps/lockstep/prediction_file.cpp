@@ -253,9 +253,8 @@ std::string PredictionFile::text_of_positions(std::int64_t record,
     if (!names_.empty()) classes.push_back(class_text(row.ranked.front()));
   }
   if (options_.format == PredictionFormat::jsonl) {
-    std::string line =
-        fmt::format("{{\"record\":{},\"predicted\":[{}],\"probability\":{}", record,
-                    fmt::join(predicted, ","), json_list(probabilities));
+    std::string line = fmt::format("{{\"record\":{},\"predicted\":[{}],\"probability\":{}", record,
+                                   fmt::join(predicted, ","), json_list(probabilities));
     if (file_names_) line += ",\"file\":" + dump_json(nlohmann::json(file_names_(record)));
     if (!names_.empty()) line += ",\"class\":" + dump_json(nlohmann::json(classes));
     return line + "}\n";

@@ -153,9 +153,9 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   }
   model::Network network = source.make();
   strategy::TrainerOptions options_of_trainer = arguments.trainer;
-  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
-                                                   model::row_width(arguments.trainer.loss,
-                                                                    network.output_shape()));
+  options_of_trainer.metrics =
+      model::make_metrics(arguments.metrics, arguments.trainer.loss,
+                          model::row_width(arguments.trainer.loss, network.output_shape()));
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);

@@ -243,12 +243,8 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
   check_targets(loss, samples, static_cast<std::int64_t>(of_sample), targets);
   const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
   const std::size_t width = of_sample / positions;
-  const Batch batch{outputs,
-                    count,
-                    positions,
-                    width,
-                    gradient,
-                    gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+  const Batch batch{outputs, count,    positions,
+                    width,   gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
                     targets};
   const bool has_classes = class_count(loss, static_cast<std::int64_t>(width)) > 0;
   return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);

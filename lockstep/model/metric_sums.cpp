@@ -22,11 +22,12 @@ MetricSums& MetricSums::operator+=(const MetricSums& other) {
 
 void require_weights(const MetricSums& sums, std::string_view where) {
   if (sums.samples > 0 && !(sums.weight_sum() > 0))
-    throw Error(ErrorCategory::data, where, "expected weights whose sum is above 0",
-                sums.masked == 0
-                    ? fmt::format("got weight 0 for all {} samples", sums.samples)
-                    : fmt::format("got weight 0, or masked labels, at all {} positions of {} samples",
-                                  sums.rows(), sums.samples));
+    throw Error(
+        ErrorCategory::data, where, "expected weights whose sum is above 0",
+        sums.masked == 0
+            ? fmt::format("got weight 0 for all {} samples", sums.samples)
+            : fmt::format("got weight 0, or masked labels, at all {} positions of {} samples",
+                          sums.rows(), sums.samples));
 }
 
 SummableMetrics::SummableMetrics(std::span<const float, kSize> values)

@@ -55,8 +55,8 @@ struct MetricSums {
   }
 };
 
-/// Throws Error (data) if there are samples, and all have weight 0 or are masked. `where` is their use, such as
-/// "epoch 2".
+/// Throws Error (data) if there are samples, and all have weight 0 or are masked. `where` is their
+/// use, such as "epoch 2".
 void require_weights(const MetricSums& sums, std::string_view where);
 
 /// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact, larger

@@ -47,11 +47,13 @@ void check_classes(const Loss& loss, std::size_t samples, std::size_t width, con
                    std::size_t most) {
   const auto positions =
       static_cast<std::size_t>(positions_of(targets, static_cast<std::int64_t>(samples)));
-  const bool has_positions = positions > 1 && (most == 0 ? width % positions == 0 : positions == most);
+  const bool has_positions =
+      positions > 1 && (most == 0 ? width % positions == 0 : positions == most);
   if (targets.labels.size() != samples * (has_positions ? positions : 1))
     throw Error(ErrorCategory::data, to_string(loss),
-                most > 1 ? fmt::format("expected {} labels, {} for each sample", samples * most, most)
-                         : fmt::format("expected {} labels, one for each sample", samples),
+                most > 1
+                    ? fmt::format("expected {} labels, {} for each sample", samples * most, most)
+                    : fmt::format("expected {} labels, one for each sample", samples),
                 fmt::format("got {} labels and {} target values", targets.labels.size(),
                             targets.values.size()));
   check_labels(loss, targets.labels, width / positions, positions);
@@ -111,10 +113,9 @@ void check_sample_weights(const Loss& loss, std::size_t samples, const Targets& 
                 fmt::format("got {}", weights.size()));
   for (std::size_t i = 0; i < samples; ++i)
     if (!(weights[i] >= 0 && std::isfinite(weights[i])))
-      throw Error(ErrorCategory::data, to_string(loss),
-                  "expected finite sample weights of 0 or more",
-                  fmt::format("sample {} of the batch has {}", i * samples / weights.size(),
-                              weights[i]));
+      throw Error(
+          ErrorCategory::data, to_string(loss), "expected finite sample weights of 0 or more",
+          fmt::format("sample {} of the batch has {}", i * samples / weights.size(), weights[i]));
 }
 
 }  // namespace

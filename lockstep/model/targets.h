@@ -15,7 +15,7 @@ struct Targets {
   /// [samples], 0 .. outputs-1; or for outputs such as [T, V] a class at each position,
   /// [samples, T], 0 .. V-1 or kMasked.
   std::span<const std::int32_t> labels = {};
-  std::span<const float> values = {};         ///< [samples, outputs]; any width for a CustomLoss
+  std::span<const float> values = {};  ///< [samples, outputs]; any width for a CustomLoss
   /// For samples mixed in pairs (Zhang et al., "mixup", 2018), otherwise empty: the loss is
   /// `weights` times that of `labels` plus 1 - `weights` times that of the partner labels. Accuracy
   /// counts `labels` only. Not for samples of several positions.
@@ -42,9 +42,10 @@ void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
 /// class of a network with `outputs` outputs (row_width()).
 void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const float> weights);
 
-/// Writes the sample weights of `targets`, each times the weight of its class, to `weights`: one for
-/// each sample, or for each label of samples of several positions. A sample of several classes (mixup, or a distribution as its target) has the mean of their
-/// weights. `class_weights` fits the loss; targets that do not are left to check_targets().
+/// Writes the sample weights of `targets`, each times the weight of its class, to `weights`: one
+/// for each sample, or for each label of samples of several positions. A sample of several classes
+/// (mixup, or a distribution as its target) has the mean of their weights. `class_weights` fits the
+/// loss; targets that do not are left to check_targets().
 void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
                     std::int64_t samples, std::vector<float>& weights);
 

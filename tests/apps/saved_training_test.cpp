@@ -284,19 +284,17 @@ TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
   const data::Dataset texts = data::Dataset::from_memory(
       {std::move(tokens)}, {std::move(next)},
       {.inputs = {{.name = "tokens", .type = ElementType::int32, .shape = {4}}},
-       .targets = {
-           {.name = "next", .type = ElementType::int32, .shape = {4}, .classes = 5}}});
+       .targets = {{.name = "next", .type = ElementType::int32, .shape = {4}, .classes = 5}}});
   for (const char* part : {"train", "test"})
     data::write_shards(texts.source(), {.directory = directory("texts"), .part = part});
-  std::ofstream(directory("net.json"))
-      << R"({"inputs": {"tokens": {"shape": [4], "type": "int32"}},
+  std::ofstream(directory("net.json")) << R"({"inputs": {"tokens": {"shape": [4], "type": "int32"}},
              "layers": [{"type": "embedding", "vocabulary": 5, "dimension": 8},
                         {"type": "conv1d", "filters": 5, "kernel": 1}]})";
   const std::string data = " --data " + directory("texts");
-  const Result trained = run_lockstep("train --log-format json --epochs 2 --global-batch 4 --model " +
-                                      directory("net.json") + data + " --metrics perplexity" +
-                                      " --validation-data " + directory("texts") +
-                                      " --checkpoint-dir " + directory());
+  const Result trained =
+      run_lockstep("train --log-format json --epochs 2 --global-batch 4 --model " +
+                   directory("net.json") + data + " --metrics perplexity" + " --validation-data " +
+                   directory("texts") + " --checkpoint-dir " + directory());
   ASSERT_EQ(trained.status, 0) << trained.errors;
   const auto epoch = trained.event("epoch");
   EXPECT_EQ(epoch["samples"], 10);
@@ -324,8 +322,8 @@ TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
       data::parse_example(data::read_records(directory("p.tfrecord")).front());
   EXPECT_EQ(std::get<data::Int64List>(first.at("predicted")).size(), 4U);
   EXPECT_EQ(std::get<data::FloatList>(first.at("probability")).size(), 4U);
-  for (const char* other : {"--output -", "--json --output - --top 2",
-                            "--json --output - --outputs logits"}) {
+  for (const char* other :
+       {"--output -", "--json --output - --top 2", "--json --output - --outputs logits"}) {
     const Result refused = run_lockstep("predict --quiet " + std::string(other) + checkpoint);
     EXPECT_EQ(refused.status, 2) << other;
     EXPECT_THAT(refused.errors,

@@ -553,10 +553,10 @@ TEST_P(GpuInput, OfLabelsAtPositionsHasTheLossOfTheCpu) {
   for (const Loss& loss : {kLoss, Loss(SparseCategoricalCrossentropy{0.1f})})
     for (const bool is_masked : {false, true, false})
       for (const std::vector<float>& weights : {std::vector<float>(), of_samples, of_labels}) {
-        const BatchView batch{.samples = 4,
-                              .features = features,
-                              .targets = {.labels = is_masked ? masked : all,
-                                          .sample_weights = weights}};
+        const BatchView batch{
+            .samples = 4,
+            .features = features,
+            .targets = {.labels = is_masked ? masked : all, .sample_weights = weights}};
         const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
         const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
         EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);

@@ -292,17 +292,17 @@ TEST_P(PositionsOfCrossEntropy, HaveTheSumOfThoseThatAreNotMasked) {
   EXPECT_EQ(sums.weight_excess, 0);
   EXPECT_NEAR(sums.loss(), expected(Values(12, 1)) / 8, 1e-6);
   EXPECT_EQ(sums.accuracy(), static_cast<double>(sums.correct) / 8);
-  const MetricSums weighted = compute_loss(
-      loss_, outputs_, kSamples, {.labels = labels_, .sample_weights = weights_}, 1, {});
+  const MetricSums weighted = compute_loss(loss_, outputs_, kSamples,
+                                           {.labels = labels_, .sample_weights = weights_}, 1, {});
   EXPECT_NEAR(weighted.loss_sum, expected(times_four(weights_)), 1e-5);
   EXPECT_EQ(weighted.weight_sum(), 3 * 0.5 + 3 * 2 + 2 * 0.25);
   const Values of_rows = numbers(12, 9);
   Values squares;
   for (const float x : of_rows) squares.push_back(x * x);
-  EXPECT_NEAR(compute_loss(loss_, outputs_, kSamples,
-                           {.labels = labels_, .sample_weights = squares}, 1, {})
-                  .loss_sum,
-              expected(squares), 1e-5);
+  EXPECT_NEAR(
+      compute_loss(loss_, outputs_, kSamples, {.labels = labels_, .sample_weights = squares}, 1, {})
+          .loss_sum,
+      expected(squares), 1e-5);
 }
 
 TEST_P(PositionsOfCrossEntropy, AreThoseOfAsManySamples) {
@@ -328,15 +328,13 @@ TEST_P(PositionsOfCrossEntropy, AreThoseOfAsManySamples) {
 TEST_P(PositionsOfCrossEntropy, GradientMatchesDifferences) {
   for (const Values& weights : {Values{}, weights_}) {
     const Targets targets{.labels = labels_, .sample_weights = weights};
-    EXPECT_THAT(
-        gradient_of(loss_, outputs_, kSamples, targets, 1),
-        Pointwise(FloatNear(2e-4f), numeric_gradient(loss_, outputs_, kSamples, targets)));
+    EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, targets, 1),
+                Pointwise(FloatNear(2e-4f), numeric_gradient(loss_, outputs_, kSamples, targets)));
   }
 }
 
 TEST_P(PositionsOfCrossEntropy, NothingReachesThemFromMaskedOnes) {
-  const MetricSums expected =
-      compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
+  const MetricSums expected = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
   for (std::size_t i = 0; i < outputs_.size(); ++i)
     if (labels_[i / kWidth] == kMasked) outputs_[i] = std::numeric_limits<float>::quiet_NaN();
   Values gradient(outputs_.size(), 5);
@@ -384,17 +382,17 @@ TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
   const Values weights = {1, 1};
   EXPECT_THAT(error_of(ErrorCategory::data,
                        [&] {
-                         compute_loss(SparseCategoricalCrossentropy{}, outputs, 2,
-                                      {.labels = labels,
-                                       .partner_labels = partners,
-                                       .weights = weights},
-                                      2, {});
+                         compute_loss(
+                             SparseCategoricalCrossentropy{}, outputs, 2,
+                             {.labels = labels, .partner_labels = partners, .weights = weights}, 2,
+                             {});
                        }),
               HasSubstr("expected unmixed samples with labels of several positions"));
   for (const char* other : {"bce", "cce", "mse"})
-    EXPECT_THAT(error_of(ErrorCategory::data,
-                         [&] { compute_loss(parse_loss(other), outputs, 2, {.labels = labels}, 2, {}); }),
-                HasSubstr("expected 24 target values"));
+    EXPECT_THAT(
+        error_of(ErrorCategory::data,
+                 [&] { compute_loss(parse_loss(other), outputs, 2, {.labels = labels}, 2, {}); }),
+        HasSubstr("expected 24 target values"));
 }
 
 TEST(Loss, ReadsTheLastExtentOfClassesAtPositions) {

@@ -60,18 +60,21 @@ TEST(MetricSums, LossIsTheMeanByWeight) {
 }
 
 TEST(MetricSums, AreMeansOverThePositionsThatCount) {
-  MetricSums total{
-      .loss_sum = 6, .samples = 2, .correct = 3, .correct_top5 = 6, .more_positions = 14, .masked = 4};
+  MetricSums total{.loss_sum = 6,
+                   .samples = 2,
+                   .correct = 3,
+                   .correct_top5 = 6,
+                   .more_positions = 14,
+                   .masked = 4};
   EXPECT_EQ(total.loss(), 0.5);
   EXPECT_EQ(total.accuracy(), 0.25);
   EXPECT_EQ(total.top5_accuracy(), 0.5);
-  total += MetricSums{.loss_sum = 6, .samples = 1, .weight_excess = 6, .more_positions = 7,
-                      .masked = 2};
+  total +=
+      MetricSums{.loss_sum = 6, .samples = 1, .weight_excess = 6, .more_positions = 7, .masked = 2};
   EXPECT_EQ(total.rows(), 24);
   EXPECT_EQ(total.positions(), 18);
   EXPECT_EQ(total.loss(), 0.5);
-  EXPECT_TRUE(
-      std::isnan(MetricSums({.samples = 2, .more_positions = 2, .masked = 4}).loss()));
+  EXPECT_TRUE(std::isnan(MetricSums({.samples = 2, .more_positions = 2, .masked = 4}).loss()));
 }
 
 TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {

@@ -66,8 +66,8 @@ Texts texts(int first, int records, int first_unmasked = 0) {
 }
 
 model::Network sequence_network(std::int64_t positions = kPositions) {
-  model::Network network(
-      {{.name = "tokens", .shape = {positions}, .type = ElementType::int32}}, "sequence");
+  model::Network network({{.name = "tokens", .shape = {positions}, .type = ElementType::int32}},
+                         "sequence");
   network.add(model::Embedding({.vocabulary = kTokens, .dimension = 8}));
   network.add(model::Tanh());
   network.add(model::Conv1D({.filters = kTokens, .kernel = 1}));
@@ -141,8 +141,8 @@ TEST(Sequences, LearnFromTheirUnmaskedPositionsAlone) {
     }
   }
   for (const int replicas : {1, 3}) {
-    const Outcome expected = train(replicas, sequence_network(2), cut.dataset(2).batch(10), sgd(),
-                                   {.epochs = 3});
+    const Outcome expected =
+        train(replicas, sequence_network(2), cut.dataset(2).batch(10), sgd(), {.epochs = 3});
     const Outcome outcome =
         train(replicas, sequence_network(), masked.dataset().batch(10), sgd(), {.epochs = 3});
     expect_near(outcome.losses, expected.losses);
@@ -162,12 +162,12 @@ TEST(Sequences, LearnNothingFromAStepThatIsMasked) {
   };
   for (const int replicas : {1, 2, 3}) {
     const Outcome expected =
+        train(replicas, sequence_network(), part(0, 10, 0).concatenate(part(20, 20, 0)).batch(10),
+              sgd(), {.epochs = 1});
+    const Outcome outcome =
         train(replicas, sequence_network(),
-              part(0, 10, 0).concatenate(part(20, 20, 0)).batch(10), sgd(), {.epochs = 1});
-    const Outcome outcome = train(
-        replicas, sequence_network(),
-        part(0, 10, 0).concatenate(part(10, 10, 20)).concatenate(part(20, 20, 0)).batch(10), sgd(),
-        {.epochs = 1});
+              part(0, 10, 0).concatenate(part(10, 10, 20)).concatenate(part(20, 20, 0)).batch(10),
+              sgd(), {.epochs = 1});
     EXPECT_EQ(outcome.parameter_hash, expected.parameter_hash) << replicas;
     ASSERT_EQ(outcome.steps.size(), 4U);
     EXPECT_FALSE(outcome.steps[1].skipped);
@@ -215,8 +215,8 @@ TEST(Sequences, ResumeExactly) {
 
 TEST(Sequences, AreEvaluatedAtTheirUnmaskedPositions) {
   const Texts all = texts(0, 61);
-  const auto unmasked = std::ranges::count_if(
-      all.next, [](std::int32_t label) { return label != kMasked; });
+  const auto unmasked =
+      std::ranges::count_if(all.next, [](std::int32_t label) { return label != kMasked; });
   double loss = 0;
   for (const int replicas : {1, 2, 3}) {
     job::Session session(0, nullptr, {.quiet = true});
@@ -271,7 +271,8 @@ TEST(Sequences, WithoutAClassAtEachPositionAreRefused) {
                       .classes = classes}}});
   };
   const std::string positions =
-      "expected class numbers [6], one at each position of the output [6, 5] of model sequence, got ";
+      "expected class numbers [6], one at each position of the output [6, 5] of model sequence, "
+      "got ";
   EXPECT_THAT(refusal(with_target({4}, 5)), HasSubstr(positions + "next [4]"));
   EXPECT_THAT(refusal(with_target({}, 5)), HasSubstr(positions + "next []"));
   EXPECT_THAT(refusal(with_target({6}, 7)),
@@ -281,21 +282,21 @@ TEST(Sequences, WithoutAClassAtEachPositionAreRefused) {
   TrainerOptions weighted = sgd();
   weighted.class_weights = {1, 2};
   EXPECT_THAT(refusal(with_target({6}, 5), weighted), HasSubstr("expected 5 weights"));
-  EXPECT_THAT(error_of([&] {
-                train(1, plain_network(),
-                      data::Dataset::from_memory(
-                          {std::vector<float>(160)}, {std::vector<std::int32_t>(20)},
-                          {.inputs = {{.name = "x", .shape = {16}}},
-                           .targets = {{.name = "y",
-                                        .type = ElementType::int32,
-                                        .shape = {2},
-                                        .classes = kClasses}}},
-                          std::vector<float>())
-                          .batch(5),
-                      {}, {});
-              }),
-              HasSubstr("expected one class number per sample for the output [4] of model plain, "
-                        "got y [2]"));
+  EXPECT_THAT(
+      error_of([&] {
+        train(1, plain_network(),
+              data::Dataset::from_memory({std::vector<float>(160)}, {std::vector<std::int32_t>(20)},
+                                         {.inputs = {{.name = "x", .shape = {16}}},
+                                          .targets = {{.name = "y",
+                                                       .type = ElementType::int32,
+                                                       .shape = {2},
+                                                       .classes = kClasses}}},
+                                         std::vector<float>())
+                  .batch(5),
+              {}, {});
+      }),
+      HasSubstr("expected one class number per sample for the output [4] of model plain, "
+                "got y [2]"));
 }
 
 }  // namespace

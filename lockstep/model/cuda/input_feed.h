@@ -58,9 +58,7 @@ class InputFeed {
     return terms_[term].has_labels ? terms_[term].labels / samples : 1;
   }
   /// Number of weights of the samples, or of their labels.
-  std::int64_t sample_weight_count(std::size_t term) const {
-    return terms_[term].sample_weights;
-  }
+  std::int64_t sample_weight_count(std::size_t term) const { return terms_[term].sample_weights; }
   /// Null if all samples have weight 1.
   const float* sample_weights(std::size_t term) const {
     return terms_[term].weights_at ? values(term) + *terms_[term].weights_at : nullptr;
@@ -84,7 +82,7 @@ class InputFeed {
     std::size_t begin = 0;
     bool has_labels = false;
     std::int64_t labels = 0;
-    std::size_t mixed_samples = 0;          // 0 without mixup
+    std::size_t mixed_samples = 0;  // 0 without mixup
     std::int64_t sample_weights = 0;
     std::optional<std::size_t> weights_at;  // of the samples' weights, from `begin`
   };

@@ -26,11 +26,11 @@ std::int64_t ClassReader::count(std::span<const float> outputs, const Targets& t
                                 std::int64_t samples) const {
   const std::int64_t rows = samples * positions_of(targets, samples);
   if (std::ssize(outputs) != rows * width)
-    throw Error(ErrorCategory::input, "metrics",
-                fmt::format("expected metrics of {} outputs, those of each of {} (row_width())",
-                            std::ssize(outputs) / std::max<std::int64_t>(rows, 1),
-                            counted(rows, "label")),
-                fmt::format("got metrics of {}", width));
+    throw Error(
+        ErrorCategory::input, "metrics",
+        fmt::format("expected metrics of {} outputs, those of each of {} (row_width())",
+                    std::ssize(outputs) / std::max<std::int64_t>(rows, 1), counted(rows, "label")),
+        fmt::format("got metrics of {}", width));
   return kind == OutputKind::binary ? samples * width : rows;
 }
 

@@ -94,12 +94,12 @@ void check_positions(const data::Dataset& dataset, const model::Network& network
   const std::int64_t rows = model::element_count(positions);
   if (rows == 1 ? target.elements() == 1 : target.shape == positions) return;
   refuse(dataset,
-         rows == 1 ? fmt::format("expected one class number per sample for the output {} of model {}",
-                                 model::to_string(output), network.name())
-                   : fmt::format("expected class numbers {}, one at each position of the output {} "
-                                 "of model {}",
-                                 model::to_string(positions), model::to_string(output),
-                                 network.name()),
+         rows == 1
+             ? fmt::format("expected one class number per sample for the output {} of model {}",
+                           model::to_string(output), network.name())
+             : fmt::format("expected class numbers {}, one at each position of the output {} "
+                           "of model {}",
+                           model::to_string(positions), model::to_string(output), network.name()),
          fmt::format("got {} {}", target.name, model::to_string(target.shape)));
 }
 

@@ -32,9 +32,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                      const model::TotalLoss& loss, DataUse use = DataUse::training);
 
 /// A weight for each class, so that all classes count the same: records / (classes * records of the
-/// class), 0 for a class without records; class numbers instead of records if these have several. Reads every record once, each rank its part: encoded
-/// images without decoding them. Maps of the data set are not applied. Throws Error (input) unless
-/// the data set has classes, and any reading error. Collective.
+/// class), 0 for a class without records; class numbers instead of records if these have several.
+/// Reads every record once, each rank its part: encoded images without decoding them. Maps of the
+/// data set are not applied. Throws Error (input) unless the data set has classes, and any reading
+/// error. Collective.
 std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset);
 
 /// The names of classes, features and targets, and the meaning of a table's columns, which belong

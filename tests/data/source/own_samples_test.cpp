@@ -485,11 +485,10 @@ TEST(RaggedTensors, InMemoryMustFitTheirLengths) {
 
 TEST(ClassNumbers, OfPositionsMayBeMasked) {
   const auto spec_of = [](std::vector<std::int64_t> shape) {
-    return SampleSpec{.inputs = {{.name = "x", .shape = {1}}},
-                      .targets = {{.name = "next",
-                                   .type = ElementType::int32,
-                                   .shape = std::move(shape),
-                                   .classes = 3}}};
+    return SampleSpec{
+        .inputs = {{.name = "x", .shape = {1}}},
+        .targets = {
+            {.name = "next", .type = ElementType::int32, .shape = std::move(shape), .classes = 3}}};
   };
   const auto in_memory = [&](std::vector<std::int64_t> shape, std::vector<std::int32_t> labels) {
     return Dataset::from_memory(std::vector<MemoryTensor>{std::vector<float>{1, 2}},
@@ -505,9 +504,13 @@ TEST(ClassNumbers, OfPositionsMayBeMasked) {
     EXPECT_THAT(copy(read(dataset.source(), 0).memory.labels()), ElementsAre(kMasked, 2));
     EXPECT_THAT(copy(read(dataset.source(), 1).memory.labels()), ElementsAre(0, kMasked));
   }
-  EXPECT_EQ(data_error_of([&] { in_memory({2}, {0, 1, -2, 0}); }),
+  EXPECT_EQ(data_error_of([&] {
+              in_memory({2}, {0, 1, -2, 0});
+            }),
             "[samples in memory: record 1] expected a next from -1 to 2; it is -2");
-  EXPECT_EQ(data_error_of([&] { in_memory({}, {0, -1}); }),
+  EXPECT_EQ(data_error_of([&] {
+              in_memory({}, {0, -1});
+            }),
             "[samples in memory: record 1] expected a next from 0 to 2; it is -1")
       << "of a whole sample";
   const auto generated = [&](std::int32_t label) {
