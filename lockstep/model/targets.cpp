@@ -111,7 +111,7 @@ void check_sample_weights(const Loss& loss, std::size_t samples, const Targets& 
     throw Error(ErrorCategory::data, to_string(loss),
                 fmt::format("expected {} sample weights", samples),
                 fmt::format("got {}", weights.size()));
-  for (std::size_t i = 0; i < samples; ++i)
+  for (std::size_t i = 0; i < weights.size(); ++i)
     if (!(weights[i] >= 0 && std::isfinite(weights[i])))
       throw Error(
           ErrorCategory::data, to_string(loss), "expected finite sample weights of 0 or more",

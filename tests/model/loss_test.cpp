@@ -378,6 +378,13 @@ TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
   EXPECT_THAT(refusal({0, 1, 2, 3}, 1), HasSubstr("expected 2 labels, one for each sample, got 4"));
   EXPECT_THAT(refusal({0, 1, 2, 3, 0}, 3), HasSubstr("expected 6 labels, 3 for each sample"));
   const Labels labels = {0, 1, 2, 3, 0, 0};
+  const Values of_labels = {1, 1, 1, 1, 1, -2};
+  EXPECT_THAT(error_of(ErrorCategory::data,
+                       [&] {
+                         check_targets(SparseCategoricalCrossentropy{}, 2, 12,
+                                       {.labels = labels, .sample_weights = of_labels});
+                       }),
+              HasSubstr("weights of 0 or more; sample 1 of the batch has -2"));
   const Labels partners = {0, 1};
   const Values weights = {1, 1};
   EXPECT_THAT(error_of(ErrorCategory::data,
