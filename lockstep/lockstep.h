@@ -92,6 +92,7 @@ using model::Flatten;
 using model::GELU;
 using model::GlobalAveragePooling2D;
 using model::GlobalMaxPooling2D;
+using model::Interpolation;
 using model::LayerNormalization;
 using model::LeakyReLU;
 using model::MaxPool2D;

@@ -17,6 +17,7 @@
 #include "lockstep/model/tensor.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
+#include "tests/model/support/reference_file.h"
 
 namespace lockstep::model {
 namespace {
@@ -428,6 +429,33 @@ TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
                      }),
             "[mse] expected 6 target values for 2 samples of 3 outputs, got 0 "
             "target values and 2 labels");
+}
+
+// Of weighted samples; scripts/make_reference wrote the file.
+TEST(Loss, AgreesWithPyTorch) {
+  const ReferenceFile reference("layers");
+  const auto array = [&](const std::string& name) {
+    return reference.array("loss/" + name).values;
+  };
+  const Values outputs = array("output");
+  const Values value = array("value");
+  const Values distribution = array("distribution");
+  const Values weight = array("weight");
+  const Labels& label = reference.integers("loss/label");
+  const auto samples = static_cast<std::int64_t>(label.size());
+  for (const std::string name :
+       {"mse", "mae", "huber", "huber:delta=2", "bce", "bce:label_smoothing=0.2", "cross-entropy",
+        "cross-entropy:label_smoothing=0.2", "cce", "cce:label_smoothing=0.2"}) {
+    Targets targets{.sample_weights = weight};
+    if (name.starts_with("cross-entropy"))
+      targets.labels = label;
+    else
+      targets.values = name.starts_with("cce") ? distribution : value;
+    Values gradient(outputs.size());
+    const MetricSums sums = compute_loss(parse_loss(name), outputs, samples, targets, 1, gradient);
+    EXPECT_NEAR(sums.loss_sum, array(name + "/sum")[0], 5e-6) << name;
+    EXPECT_THAT(gradient, Pointwise(FloatNear(1e-6f), array(name + "/gradient"))) << name;
+  }
 }
 
 TEST(Loss, OfNoSamplesIsZero) {

@@ -156,7 +156,10 @@ TEST(Optimizer, AgreesWithPyTorch) {
       {"momentum", Sgd{.momentum = 0.9f, .weight_decay = 0.01f}, 0.1f},
       {"nesterov", Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.01f}, 0.1f},
       {"adam", Adam{.weight_decay = 0.1f}, 0.01f},
-      {"adamw", AdamW{.weight_decay = 0.1f}, 0.01f}};
+      {"adamw", AdamW{.weight_decay = 0.1f}, 0.01f},
+      {"rmsprop", RmsProp{.weight_decay = 0.1f}, 0.01f},
+      {"rmsprop_momentum", RmsProp{.rho = 0.99f, .momentum = 0.9f}, 0.01f},
+      {"adagrad", Adagrad{.weight_decay = 0.1f}, 0.1f}};
   for (const auto& [name, options, rate] : cases) {
     Optimizer optimizer(options, table);
     std::vector<float> parameters(table.flat_size());
