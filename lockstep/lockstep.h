@@ -105,6 +105,7 @@ using model::ReLU;
 using model::ReLU6;
 using model::Reshape;
 using model::RMSNormalization;
+using model::row_width;
 using model::Sigmoid;
 using model::SiLU;
 using model::Softmax;

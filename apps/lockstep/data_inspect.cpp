@@ -202,7 +202,9 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       else
         source.read(record, sample);
       values.add(sample);
-      if (spec.classes() > 0) ++counts[sample.label()];
+      if (spec.classes() > 0)
+        for (const std::int32_t label : sample.targets.front().as<std::int32_t>())
+          if (label != kMasked) ++counts[label];
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }

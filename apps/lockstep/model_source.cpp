@@ -150,11 +150,11 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
           fmt::format("it has a loss of {}, which is no output", one.output));
   source.loss_count = stored.contains("losses") ? json_member<std::int64_t>(stored, "losses") : 1;
   source.input_shape = network.input_shape();
-  source.outputs = model::element_count(network.output_shape());
+  source.outputs = model::row_width(source.loss, network.output_shape());
   if (!source.losses.empty()) {
     const auto first = std::ranges::find(network.outputs(), source.losses.front().output,
                                          &model::NetworkOutput::name);
-    source.outputs = model::element_count(network.shape(first->node));
+    source.outputs = model::row_width(source.loss, network.shape(first->node));
   }
   return source;
 }

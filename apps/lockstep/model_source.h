@@ -29,7 +29,7 @@ struct ModelSource {
   std::string description = {};   ///< JSON text; empty for a named network
   model::Shape input_shape = {};  ///< of the first input
   std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
-  std::int64_t outputs = 0;                 ///< classes, or targets of a regression
+  std::int64_t outputs = 0;                 ///< classes (of a position), or targets of a regression
   model::Loss loss = {};                    ///< the first of the training
   /// All losses of the training, of named outputs; empty if `loss` is the only one, of the first
   /// output.

@@ -136,6 +136,12 @@ struct StoredImage {
   void read(const RecordSource& from, std::int64_t id, Sample& sample);
 };
 
+/// The bytes of what follows a short sample in numbers that are padded: zeros, or kMasked.
+constexpr std::byte padding_of(bool masked) {
+  static_assert(kMasked == -1);  // two's complement: all bytes are 255
+  return masked ? std::byte{255} : std::byte{0};
+}
+
 /// The values of one sample of a ragged tensor, before its batch is padded.
 struct RaggedRow {
   std::vector<std::byte> bytes = {};      ///< of numbers

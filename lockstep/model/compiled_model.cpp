@@ -137,9 +137,12 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
 void CompiledModel::check_all_targets(const BatchView& batch, const TotalLoss& loss) const {
   const std::span<const LossTerm> terms = loss.terms();
   if (batch.samples > 0) LOCKSTEP_CHECK_OP(terms.size(), ==, batch.more_targets.size() + 1);
-  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term)
-    check_targets(terms[term].loss, batch.samples, width(terms[term].output),
-                  batch.targets_of(term));
+  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term) {
+    const LossTerm& one = terms[term];
+    const Shape& shape = network_->shape(network_->outputs()[one.output].node);
+    check_targets(one.loss, batch.samples, width(one.output), batch.targets_of(term),
+                  width(one.output) / row_width(one.loss, shape));
+  }
 }
 
 void CompiledModel::load(const BatchView& batch, const StepContext& context, const TotalLoss& loss,

@@ -97,7 +97,8 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
 struct Batch {
   std::span<const float> outputs;
   std::size_t samples;
-  std::size_t width;
+  std::size_t positions;  // of each sample
+  std::size_t width;      // outputs of a position
   std::span<float> gradient;
   float scale;  // 1 / divisor
   const Targets& targets;
@@ -115,7 +116,7 @@ TrueClasses classes_of(const Targets& targets, std::size_t sample) {
           .weight = targets.weights[sample]};
 }
 
-// One sample of a batch.
+// One sample of a batch, or one position of a sample with several.
 struct Sample {
   const Targets& targets;
   std::size_t index;  // in the batch
@@ -191,22 +192,33 @@ std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
 
 template <typename T>
 MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
+  const std::size_t rows = batch.samples * batch.positions;
   MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
-                    .has_accuracy = has_classes};
-  std::vector<double> evaluated(batch.samples);
-  if constexpr (std::is_same_v<T, CustomLossPointer>)
-    if (batch.samples > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
-  for (std::size_t i = 0; i < batch.samples; ++i) {
-    const float weight = weight_of(batch.targets, i);
+                    .has_accuracy = has_classes,
+                    .more_positions = static_cast<std::int64_t>(rows - batch.samples)};
+  std::vector<double> evaluated;
+  if constexpr (std::is_same_v<T, CustomLossPointer>) {
+    evaluated.resize(rows);
+    if (rows > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
+  }
+  const std::span<const float> weights = batch.targets.sample_weights;
+  const std::size_t rows_per_weight = weights.empty() ? 1 : rows / weights.size();
+  for (std::size_t i = 0; i < rows; ++i) {
+    const bool is_masked = batch.positions > 1 && batch.targets.labels[i] == kMasked;
+    const float weight = is_masked ? 0 : weight_of(batch.targets, i / rows_per_weight);
     const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
     const Sample sample{
         batch.targets,         i,
         row_of(batch.outputs), batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
-        batch.scale * weight,  evaluated[i]};
+        batch.scale * weight,  evaluated.empty() ? 0 : evaluated[i]};
     if (weight > 0)
       result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
     else
       std::ranges::fill(sample.gradient, 0.0F);
+    if (is_masked) {
+      ++result.masked;
+      continue;
+    }
     result.weight_excess += static_cast<double>(weight) - 1;
     if (!has_classes) continue;
     const std::int64_t rank = rank_in(loss, sample);
@@ -239,16 +251,18 @@ MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::i
                         const Targets& targets, double divisor, std::span<float> gradient) {
   LOCKSTEP_CHECK_OP(samples, >=, 0);
   const auto count = static_cast<std::size_t>(samples);
-  const std::size_t width = count == 0 ? 0 : outputs.size() / count;
-  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * width);
+  const std::size_t of_sample = count == 0 ? 0 : outputs.size() / count;
+  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * of_sample);
   if (!gradient.empty()) {
     LOCKSTEP_CHECK_OP(gradient.size(), ==, outputs.size());
     LOCKSTEP_CHECK_OP(divisor, >, 0);
   }
-  check_targets(loss, samples, static_cast<std::int64_t>(width), targets);
-  const Batch batch{
-      outputs, count, width, gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
-      targets};
+  check_targets(loss, samples, static_cast<std::int64_t>(of_sample), targets);
+  const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
+  const std::size_t width = of_sample / positions;
+  const Batch batch{outputs, count,    positions,
+                    width,   gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+                    targets};
   const bool has_classes = class_count(loss, static_cast<std::int64_t>(width)) > 0;
   return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
 }

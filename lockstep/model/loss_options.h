@@ -196,8 +196,11 @@ std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss);
 /// Throws Error (input) for a hyperparameter out of range, and for a CustomLoss that is null.
 void check_options(const Loss& loss);
 
-/// The number of classes that a network with `outputs` outputs distinguishes; 0 if the loss has no
-/// classes, so that there is no accuracy.
+/// The number of outputs of a network that are compared with one target, of an output of this
+/// shape: with class labels the last extent, so that [T, V] has T positions; otherwise all.
+std::int64_t row_width(const Loss& loss, std::span<const std::int64_t> shape);
+/// The number of classes that a network with `outputs` outputs (row_width()) distinguishes; 0 if
+/// the loss has no classes, so that there is no accuracy.
 std::int64_t class_count(const Loss& loss, std::int64_t outputs);
 /// "softmax" or "sigmoid" if the outputs are logits, otherwise empty.
 std::string_view activation_of(const Loss& loss);

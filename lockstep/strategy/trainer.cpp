@@ -140,7 +140,8 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
   model::require_weights(*sums, "evaluation");
   const std::string warning =
       options_.losses.empty()
-          ? class_warning(records, model::element_count(network_->output_shape()), highest_label)
+          ? class_warning(records, model::row_width(options_.loss, network_->output_shape()),
+                          highest_label)
           : "";
   if (!warning.empty() && replicas_->strategy().is_chief())
     replicas_->strategy().session().logger()->warn(warning);

@@ -623,6 +623,75 @@ TEST_P(GpuInput, OfTargetsAndWeightsHasTheLossOfTheCpu) {
   }
 }
 
+/// Masked and not, without weights, with those of samples and with those of labels, in turn.
+TEST_P(GpuInput, OfLabelsAtPositionsHasTheLossOfTheCpu) {
+  const bool is_exact = GetParam() == Precision::float32;
+  const auto network = std::make_shared<Network>(Shape{7, 3});
+  network->add(Conv1D({.filters = 5, .kernel = 1}));
+  const std::vector<float> features = numbers(84, 3);  // 4 samples
+  const std::vector<std::int32_t> all = labels(28, 5, 4);
+  std::vector<std::int32_t> masked = all;
+  for (const std::size_t at : {0U, 5U, 6U, 14U, 15U, 16U, 17U, 18U, 19U, 20U, 27U})
+    masked[at] = kMasked;
+  const std::vector<float> of_samples = {0.5f, 2, 1, 0};
+  std::vector<float> of_labels = numbers(28, 5);
+  for (float& weight : of_labels) weight = (weight + 1) / 2;
+  Side gpu(kGpu, network, {.precision = GetParam()});
+  Side cpu(Device{}, network, {});
+  for (const Loss& loss : {kLoss, Loss(SparseCategoricalCrossentropy{0.1f})})
+    for (const bool is_masked : {false, true, false})
+      for (const std::vector<float>& weights : {std::vector<float>(), of_samples, of_labels}) {
+        const BatchView batch{
+            .samples = 4,
+            .features = features,
+            .targets = {.labels = is_masked ? masked : all, .sample_weights = weights}};
+        const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
+        const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+        EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
+        EXPECT_EQ(of_gpu.samples, 4);
+        EXPECT_EQ(of_gpu.more_positions, 24);
+        EXPECT_EQ(of_gpu.masked, is_masked ? 11 : 0);
+        EXPECT_NEAR(of_gpu.weight_sum(), of_cpu.weight_sum(), 1e-12);
+        if (is_exact) {
+          EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+          EXPECT_EQ(of_gpu.correct_top5, of_cpu.correct_top5);
+        }
+        EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
+      }
+}
+
+/// A term with several positions beside one with a single one: each is a mean of its own.
+TEST_P(GpuInput, OfPositionsBesideSamplesHasTheGradientsOfTheCpu) {
+  const auto network = std::make_shared<Network>(Shape{7, 3});
+  const NodeId rows = network->add(Conv1D({.filters = 5, .kernel = 1}));
+  network->output("rows", rows);
+  network->add(Flatten());
+  network->output("whole", network->add(Dense({.units = 4})));
+  const std::vector<float> features = numbers(63, 3);  // 3 samples
+  std::vector<std::int32_t> at_positions = labels(21, 5, 4);
+  at_positions[3] = at_positions[20] = kMasked;
+  const std::vector<std::int32_t> of_samples = {2, 0, 3};
+  for (const bool rows_first : {true, false}) {
+    const LossTerm of_rows{.loss = kLoss, .output = 0, .weight = 0.5f};
+    const LossTerm of_whole{.loss = kLoss, .output = 1, .weight = 2};
+    const TotalLoss loss(rows_first ? std::vector{of_rows, of_whole}
+                                    : std::vector{of_whole, of_rows});
+    const Targets more = {.labels = rows_first ? of_samples : at_positions};
+    const BatchView batch{.samples = 3,
+                          .features = features,
+                          .targets = {.labels = rows_first ? at_positions : of_samples},
+                          .more_targets = std::span(&more, 1)};
+    Side gpu(kGpu, network, {.precision = GetParam()});
+    Side cpu(Device{}, network, {});
+    const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
+    const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+    const double tolerance = GetParam() == Precision::float32 ? 1e-5 : 2e-2;
+    EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, tolerance * of_cpu.loss_sum);
+    EXPECT_EQ(of_gpu.positions(), rows_first ? 19 : 3);
+    EXPECT_LT(error(gpu.gradients(), cpu.gradients()), tolerance);
+  }
+}
+
 /// What was recorded for samples of one kind must not be done again for those of the other.
 TEST_P(GpuInput, OfAnotherKindIsAnotherPlacement) {
   Side gpu(kGpu, network_, {.precision = GetParam()});

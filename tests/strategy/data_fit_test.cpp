@@ -319,8 +319,9 @@ TEST(DataFit, AdvisesToFlattenWhereEachPositionHasARow) {
   network.add(model::Dense({.units = 3}));
   EXPECT_THAT(
       error_of([&] { check_data_fits(images, network, model::SparseCategoricalCrossentropy()); }),
-      HasSubstr("expected 48 classes, the outputs of model pixels, got 3 classes; the output is "
-                "[4, 4, 3], a row for each position: add a flatten layer before the dense layers"));
+      HasSubstr("expected class numbers [4, 4], one at each position of the output [4, 4, 3] of "
+                "model pixels, got label []; the output is [4, 4, 3], a row for each position: add "
+                "a flatten layer before the dense layers"));
   model::Network other({4, 4, 1}, "pixels");
   other.add(model::Dense({.units = 7}));
   EXPECT_THAT(

@@ -65,6 +65,7 @@ PaddedSource::PaddedSource(std::shared_ptr<const RecordSource> source, std::stri
   index_ = static_cast<std::size_t>(&tensor - tensors.data());
   unit_ = static_cast<std::size_t>(element_count(std::span(tensor.shape).subspan(1)));
   tensor.shape.front() = length;
+  pads_masked_ = is_target_ && tensor.classes > 0;
   check_shape(tensor.shape, "pad");
 }
 
@@ -85,7 +86,7 @@ void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
     const std::size_t size = element_bytes(fixed.type);
     const std::span to(fixed.data, fixed.elements * size);
     std::ranges::fill(std::ranges::copy(std::span(ragged.data, count * size), to.begin()).out,
-                      to.end(), std::byte{0});
+                      to.end(), padding_of(pads_masked_));
   }
   ragged = fixed;
   sample = std::move(whole);

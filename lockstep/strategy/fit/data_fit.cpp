@@ -96,6 +96,23 @@ std::string flatten_text(const model::Shape& output, std::int64_t expected) {
       model::to_string(output));
 }
 
+/// Checks that there is a class number for each row of an output of this shape.
+void check_positions(const data::Dataset& dataset, const model::Network& network,
+                     const data::TensorSpec& target, const model::Shape& output) {
+  const model::Shape positions(output.begin(), output.end() - (output.empty() ? 0 : 1));
+  const std::int64_t rows = model::element_count(positions);
+  if (rows == 1 ? target.elements() == 1 : target.shape == positions) return;
+  refuse(dataset,
+         rows == 1
+             ? fmt::format("expected one class number per sample for the output {} of model {}",
+                           model::to_string(output), network.name())
+             : fmt::format("expected class numbers {}, one at each position of the output {} "
+                           "of model {}",
+                           model::to_string(positions), model::to_string(output), network.name()),
+         fmt::format("got {} {}{}", target.name, model::to_string(target.shape),
+                     flatten_text(output, target.classes)));
+}
+
 /// Checks the target that a loss reads.
 void check_target(const data::Dataset& dataset, const model::Network& network,
                   const model::LossTerm& term, bool is_only, DataUse use) {
@@ -113,7 +130,8 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
   const std::int64_t classes = target == nullptr ? 0 : target->classes;
   const std::int64_t values =
       target == nullptr || target->type != ElementType::float32 ? 0 : target->elements();
-  const std::int64_t outputs = model::element_count(network.shape(output.node));
+  const model::Shape& shape = network.shape(output.node);
+  const std::int64_t outputs = model::row_width(loss, shape);
   const std::string of_model =
       is_only ? fmt::format("the outputs of model {}", network.name())
               : fmt::format("the output {} of model {}", output.name, network.name());
@@ -123,6 +141,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
              values == 0 ? "the data set has none"
              : is_only ? "the data set has targets, which are for losses such as mean-squared-error"
                        : "got the values " + to_string(*target));
+    check_positions(dataset, network, *target, shape);
     if (use == DataUse::training && classes == 1) {
       const auto names = is_first ? dataset.source().class_names() : std::vector<std::string>();
       refuse(dataset, "expected at least 2 classes to train on (of images, a folder for each)",
@@ -134,8 +153,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
         (dataset.source().counts_classes() || !dataset.source().class_names().empty());
     if (classes != outputs && !may_lack_classes)
       refuse(dataset, fmt::format("expected {} classes, {}", outputs, of_model),
-             fmt::format("got {} classes{}", classes,
-                         flatten_text(network.shape(output.node), classes)));
+             fmt::format("got {} classes", classes));
   } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
     return;  // it compares what it likes
   } else if (classes > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
@@ -415,7 +433,7 @@ std::string not_finite_text(const data::RecordSource& source,
 
 namespace {
 
-/// The records of each class among `records`.
+/// The class numbers of each class among `records`.
 std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range records,
                                        const std::function<void()>& tick) {
   const data::RecordSource& source = dataset.source();
@@ -432,7 +450,8 @@ std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range
       if (!dataset.bad_records_allowed()) throw;
       continue;
     }
-    ++counts[static_cast<std::size_t>(sample.label())];
+    for (const std::int32_t label : sample.targets.front().as<std::int32_t>())
+      if (label != kMasked) ++counts[static_cast<std::size_t>(label)];
   }
   return counts;
 }

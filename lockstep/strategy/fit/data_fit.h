@@ -23,7 +23,8 @@ enum class DataUse {
 };
 
 /// Throws Error (data) unless `dataset` fits `network` and `loss`: names, types and shapes of the
-/// inputs, number of classes or targets, at least one record. One input matches one input whatever
+/// inputs, number of classes or targets, a class for each position of an output such as [T, V], at
+/// least one record. One input matches one input whatever
 /// their names, and so do the loss and a single target. Throws Error (input) if it is not batched,
 /// if a tensor that they read has no fixed size, or, for evaluation and prediction, if it does not
 /// yield each record once.
@@ -31,9 +32,10 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                      const model::TotalLoss& loss, DataUse use = DataUse::training);
 
 /// A weight for each class, so that all classes count the same: records / (classes * records of the
-/// class), 0 for a class without records. Reads every record once, each rank its part: encoded
-/// images without decoding them. Maps of the data set are not applied. Throws Error (input) unless
-/// the data set has classes, and any reading error. Collective.
+/// class), 0 for a class without records; class numbers instead of records if these have several.
+/// Reads every record once, each rank its part: encoded images without decoding them. Maps of the
+/// data set are not applied. Throws Error (input) unless the data set has classes, and any reading
+/// error. Collective.
 std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset);
 
 /// The names of classes, features and targets, and the meaning of a table's columns, which belong

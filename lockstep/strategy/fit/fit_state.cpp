@@ -341,6 +341,10 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
                      {kEpochWeightKey, sums.weight_excess},
                      {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
+  if (sums.more_positions > 0) {
+    written.metrics[kEpochPositionsKey] = static_cast<double>(sums.more_positions);
+    written.metrics[kEpochMaskedKey] = static_cast<double>(sums.masked);
+  }
   if (scaler.is_dynamic())
     written.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
   written.configuration = plan.fit.checkpoint.configuration;
@@ -404,7 +408,9 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
                           .has_accuracy = replicas.has_accuracy(),
-                          .weight_excess = numbers.number(kEpochWeightKey)},
+                          .weight_excess = numbers.number(kEpochWeightKey),
+                          .more_positions = numbers.count(kEpochPositionsKey),
+                          .masked = numbers.count(kEpochMaskedKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
   read_metrics(replicas.metrics(),
                saved.configuration->value(kMetricsKey, nlohmann::json::object()), state.epoch);

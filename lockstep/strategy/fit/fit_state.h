@@ -36,6 +36,9 @@ inline constexpr const char* kEpochLossKey = "epoch_loss_sum";
 inline constexpr const char* kEpochSamplesKey = "epoch_samples";
 /// MetricSums::weight_excess.
 inline constexpr const char* kEpochWeightKey = "epoch_weight_excess";
+// MetricSums::more_positions and masked; absent if each sample has one position.
+inline constexpr const char* kEpochPositionsKey = "epoch_more_positions";
+inline constexpr const char* kEpochMaskedKey = "epoch_masked";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {

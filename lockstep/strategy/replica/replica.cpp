@@ -349,7 +349,8 @@ device::HostView Replica::host_view(std::span<float> values) {
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine) {
   std::array<double, 2> sums{mine.loss_sum, mine.weight_excess};
-  std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
+  std::array<std::int64_t, 5> counts{mine.samples, mine.correct, mine.correct_top5,
+                                     mine.more_positions, mine.masked};
   group.all_reduce(std::span<double>(sums)).wait();
   group.all_reduce(std::span<std::int64_t>(counts)).wait();
   return {.loss_sum = sums[0],
@@ -357,7 +358,9 @@ model::MetricSums reduce_metrics(const allreduce::Communicator& group,
           .correct = counts[1],
           .correct_top5 = counts[2],
           .has_accuracy = mine.has_accuracy,
-          .weight_excess = sums[1]};
+          .weight_excess = sums[1],
+          .more_positions = counts[3],
+          .masked = counts[4]};
 }
 
 model::MetricTotals reduce_totals(const allreduce::Communicator& group,
