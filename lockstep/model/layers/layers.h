@@ -23,6 +23,7 @@
 #include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
+#include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/layers/shape/shape.h"
 
 namespace lockstep::model {
@@ -80,6 +81,9 @@ inline constexpr std::tuple kLayers{
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Embedding>{"embedding"},
+    Registration<LSTM>{"lstm"},
+    Registration<GRU>{"gru"},
+    Registration<SimpleRNN>{"simple_rnn"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Reshape>{"reshape"},
