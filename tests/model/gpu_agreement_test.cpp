@@ -43,6 +43,16 @@ Network of_layer(L layer, Shape shape = {7, 5, 3}) {
   return ended(std::move(network));
 }
 
+// The first layer has a gradient to give, to one before it.
+template <typename First, typename Second>
+Network recurrent_network(First first, Second second) {
+  Network network({6, 3});
+  network.add(LayerNormalization());
+  network.add(std::move(first));
+  network.add(std::move(second));
+  return ended(std::move(network));
+}
+
 // Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on
 // one side.
 Network normalized_convolutions() {
@@ -224,6 +234,21 @@ const AgreementCase kAgreementCases[] = {
        return ended(std::move(network));
      },
      {1, 3, 400}},
+    {"lstm",
+     [] {
+       return recurrent_network(LSTM({.units = 5, .return_sequences = true, .bidirectional = true}),
+                                LSTM({.units = 8}));
+     }},
+    {"gru",
+     [] {
+       return recurrent_network(GRU({.units = 5, .return_sequences = true, .bidirectional = true}),
+                                GRU({.units = 8}));
+     }},
+    {"simple_rnn",
+     [] {
+       return recurrent_network(SimpleRNN({.units = 7, .return_sequences = true}),
+                                SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false}));
+     }},
     {"named_inputs_and_outputs",
      [] {
        Network network({{.name = "word", .shape = {}, .type = ElementType::int32},

@@ -260,11 +260,11 @@ TEST(RecurrentLayers, CheckTheirInputAndOptions) {
               Network({7, 5}).add(GRU({}));
             }),
             "[layer gru (gru)] expected at least one unit, got 0");
-  EXPECT_EQ(input_error_of([] {
-              Network({7, 5}).add(
-                  SimpleRNN({.units = 2, .go_backwards = true, .bidirectional = true}));
-            }),
-            "[layer simple_rnn (simple_rnn)] expected go_backwards or bidirectional, got both");
+  EXPECT_EQ(
+      input_error_of([] {
+        Network({7, 5}).add(SimpleRNN({.units = 2, .go_backwards = true, .bidirectional = true}));
+      }),
+      "[layer simple_rnn (simple_rnn)] expected go_backwards or bidirectional, got both");
   EXPECT_EQ(input_error_of([] {
               network_from_json(R"({"input": [7, 5], "layers": [{"type": "lstm"}]})", "net.json");
             }),

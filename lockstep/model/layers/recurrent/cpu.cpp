@@ -15,22 +15,23 @@ namespace {
 constexpr auto kFloat = memory::data_type::f32;
 
 // result [rows, outputs] = source [rows, inputs] x transposed weights [outputs, inputs] + bias, and
-// its gradients. Weights for products that are repeated have the layout that oneDNN prefers.
+// its gradients. There are many rows to a set of weights, whose copies in the layout that oneDNN
+// prefers therefore pay.
 class Products {
  public:
   struct Sizes {
     std::int64_t rows, inputs, outputs;
-    bool bias, is_repeated;
+    bool bias;
+    memory::data_type written;  // type of what a product of data writes
   };
 
   Products() = default;
   Products(Context& context, const Sizes& s) {
     const Described d = describe(context, s, context.type);
-    const InnerProductArrays arrays = {d.source, d.any_weights, d.bias,
-                                       matrix(s.is_repeated ? kFloat : context.type, s.rows,
-                                              s.outputs)};
-    const auto made = describe_forward(context.engine, prop_kind::forward_training, arrays,
-                                       user_scratchpad());
+    const InnerProductArrays arrays = {d.source, any_layout(context, s), d.bias,
+                                       matrix(s.written, s.rows, s.outputs)};
+    const auto made =
+        describe_forward(context.engine, prop_kind::forward_training, arrays, user_scratchpad());
     weights_ = Reorder(context, d.weights, made.weights_desc());
     primitive_ = Primitive(context, dnnl::inner_product_forward(made),
                            with_bias(s, d,
@@ -44,11 +45,10 @@ class Products {
   static Products of_data(Context& context, const Sizes& s) {
     const Described d = describe(context, s, context.type);
     Products products;
-    const InnerProductArrays arrays = {matrix(s.is_repeated ? kFloat : context.type, s.rows,
-                                              s.inputs),
-                                       d.any_weights, d.bias, d.result};
-    const auto made = describe_backward_data(context.engine, arrays, user_scratchpad(),
-                                             hint(context, d));
+    const InnerProductArrays arrays = {matrix(s.written, s.rows, s.inputs), any_layout(context, s),
+                                       d.bias, d.result};
+    const auto made =
+        describe_backward_data(context.engine, arrays, user_scratchpad(), hint(context, d));
     products.weights_ = Reorder(context, d.weights, made.weights_desc());
     products.primitive_ = Primitive(context, dnnl::inner_product_backward_data(made),
                                     {{DNNL_ARG_DIFF_SRC, arrays.source},
@@ -84,18 +84,17 @@ class Products {
  private:
   using Arguments = std::vector<std::pair<int, memory::desc>>;
   struct Described {
-    memory::desc source, weights, any_weights, bias, result;
+    memory::desc source, weights, bias, result;
   };
 
   static Described describe(const Context& context, const Sizes& s, memory::data_type weights) {
-    const memory::desc plain = matrix(weights, s.outputs, s.inputs);
     return {.source = matrix(context.type, s.rows, s.inputs),
-            .weights = plain,
-            .any_weights = s.is_repeated ? memory::desc({s.outputs, s.inputs}, weights,
-                                                        memory::format_tag::any)
-                                         : plain,
+            .weights = matrix(weights, s.outputs, s.inputs),
             .bias = s.bias ? vector(kFloat, s.outputs) : memory::desc(),
             .result = matrix(context.type, s.rows, s.outputs)};
+  }
+  static memory::desc any_layout(const Context& context, const Sizes& s) {
+    return {{s.outputs, s.inputs}, context.type, memory::format_tag::any};
   }
   static dnnl::inner_product_forward::primitive_desc hint(const Context& context,
                                                           const Described& d) {
@@ -118,8 +117,10 @@ class RecurrentOperation final : public Operation {
  public:
   RecurrentOperation(Context& context, const RecurrentSpec& spec)
       : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))) {
-    const Products::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias, false};
-    Products::Sizes recurrent = {spec.rows, spec.units, spec.width(), spec.recurrent_bias(), true};
+    const Products::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
+                                    context.type};
+    Products::Sizes recurrent = {spec.rows, spec.units, spec.width(), spec.recurrent_bias(),
+                                 kFloat};
     project_ = Products(context, inputs);
     recur_ = Products(context, recurrent);
     std::size_t scratch = std::max(project_.scratch_bytes(), recur_.scratch_bytes());
@@ -128,8 +129,8 @@ class RecurrentOperation final : public Operation {
       recurrent.rows = spec.all_rows();
       recurrent_gradient_ = Products::of_weights(context, recurrent);
       kernel_gradient_ = Products::of_weights(context, inputs);
-      scratch = std::max({scratch, recur_back_.scratch_bytes(),
-                          recurrent_gradient_.scratch_bytes(), kernel_gradient_.scratch_bytes()});
+      scratch = std::max({scratch, recur_back_.scratch_bytes(), recurrent_gradient_.scratch_bytes(),
+                          kernel_gradient_.scratch_bytes()});
       if (spec.input_gradient) {
         input_gradient_ = Products::of_data(context, inputs);
         scratch = std::max(scratch, input_gradient_.scratch_bytes());
@@ -283,11 +284,9 @@ class RecurrentOperation final : public Operation {
         values_[0] = sum(0).logistic();
         values_[1] = sum(1).logistic();
         values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
-        if (spec_.training)
-          row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
+        if (spec_.training) row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
         for (std::int64_t k = 0; k < 3; ++k) keep(k);
-        next = (values_[2] +
-                values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
+        next = (values_[2] + values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
                    .template cast<T>();
         return;
       case RecurrentCell::lstm: {
@@ -382,9 +381,8 @@ class RecurrentOperation final : public Operation {
       }
   }
   void order_inputs(const Operands& t, int direction) const {
-    for_each_input(t, t.inputs[0], direction, [&](const T* from, T* to) {
-      std::copy_n(from, spec_.inputs, to);
-    });
+    for_each_input(t, t.inputs[0], direction,
+                   [&](const T* from, T* to) { std::copy_n(from, spec_.inputs, to); });
   }
   // The gradients of all directions are added.
   void restore_inputs(const Operands& t, int direction) const {
@@ -394,8 +392,7 @@ class RecurrentOperation final : public Operation {
       if (direction == 0)
         target = source;
       else
-        target = (target.template cast<float>() + source.template cast<float>())
-                     .template cast<T>();
+        target = (target.template cast<float>() + source.template cast<float>()).template cast<T>();
     });
   }
 

@@ -14,7 +14,8 @@ struct RecurrentSpec;
 enum class RecurrentCell {
   /// h' = tanh(W x + R h + b).
   simple_rnn,
-  /// r, z = sigmoid(W x + b + R h + c), n = tanh(W x + b + r * (R h + c)), h' = (1 - z) * n + z * h,
+  /// r, z = sigmoid(W x + b + R h + c), n = tanh(W x + b + r * (R h + c)), h' = (1 - z) * n + z *
+  /// h,
   /// with a recurrent bias c (Cho et al., arXiv 1406.1078, in the form of cuDNN and PyTorch, which
   /// is Keras's with reset_after). Blocks of the arrays: r, z, n.
   gru,
