@@ -19,6 +19,7 @@
 #include "lockstep/job/session.h"
 #include "lockstep/job/workers.h"
 #include "lockstep/model/custom_layer.h"
+#include "lockstep/model/custom_optimizer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/metrics/make_metrics.h"
@@ -54,6 +55,7 @@ using model::AdamW;
 using model::BinaryCrossentropy;
 using model::CategoricalCrossentropy;
 using model::CustomLoss;
+using model::CustomOptimizer;
 using model::Huber;
 using model::Lamb;
 using model::Lars;
@@ -71,6 +73,8 @@ using model::Schedule;
 using model::Sgd;
 using model::SparseCategoricalCrossentropy;
 using model::Targets;
+using model::UpdateElements;
+using model::UpdateNumbers;
 
 using model::Add;
 using model::AveragePool2D;
@@ -88,7 +92,11 @@ using model::Flatten;
 using model::GELU;
 using model::GlobalAveragePooling2D;
 using model::GlobalMaxPooling2D;
+<<<<<<< HEAD
 using model::GRU;
+=======
+using model::Interpolation;
+>>>>>>> main
 using model::LayerNormalization;
 using model::LeakyReLU;
 using model::LSTM;

@@ -4,10 +4,9 @@ import json
 import os
 import pathlib
 import statistics
-import subprocess
 import sys
 
-from bench_tools import BUILD, LOCKSTEP, ROOT, Run, physical_cores, row, spread, title
+from bench_tools import BUILD, LOCKSTEP, ROOT, Run, compare, on_core, physical_cores, row, title
 
 TABLE = BUILD / "apps" / "bench" / "lockstep_bench_table"
 KEPT = ROOT / "build" / "bench-table"
@@ -32,20 +31,6 @@ def write_table(path):
 def write_features(path):
     path.write_text(json.dumps({"features": [{"column": f"c{i}", "kind": "categorical", "output": "index"}
                                              for i in range(WORDS)]}))
-
-
-def on_core(command, core):
-    """The last line of JSON that a command prints, run on one core."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
-    lines = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                           env=environment, preexec_fn=lambda: os.sched_setaffinity(0, [core])).stdout
-    return json.loads(lines.splitlines()[-1])
-
-
-def compare(name, values, others, unit, digits, note=""):
-    middle, other = statistics.median(values), statistics.median(others)
-    row(name, f"{middle / unit:,.{digits}f}", f"{other / unit:,.{digits}f}", f"{middle / other:.2f} x",
-        f"ours {spread(values)}, theirs {spread(others)}{note}")
 
 
 def measure_tables(options, result):

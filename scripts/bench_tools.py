@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,14 @@ class Run:
         return next(seconds for seconds, event in self.events if event["event"] == "step")
 
 
+def on_core(command, core):
+    """The last line of JSON that a command prints, run on one core."""
+    environment = dict(os.environ, OMP_NUM_THREADS="1", TF_CPP_MIN_LOG_LEVEL="2")
+    lines = subprocess.run([str(word) for word in command], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                           env=environment, preexec_fn=lambda: os.sched_setaffinity(0, [core])).stdout
+    return json.loads(lines.splitlines()[-1])
+
+
 def physical_cores(count):
     """Processors of this process's affinity on `count` different cores."""
     chosen, taken = [], set()
@@ -77,6 +86,13 @@ def row(name, lockstep, other, ratio, note=""):
 def title(other):
     print()
     row("", "Lockstep", other, "ratio")
+
+
+def compare(name, values, others, unit, digits, note=""):
+    """A row of medians, both in `unit`, and their ratio."""
+    middle, other = statistics.median(values), statistics.median(others)
+    row(name, f"{middle / unit:,.{digits}f}", f"{other / unit:,.{digits}f}", f"{middle / other:.2f} x",
+        f"ours {spread(values)}, theirs {spread(others)}{note}")
 
 
 def table(head, rows):

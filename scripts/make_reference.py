@@ -13,7 +13,11 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
-BATCH, BATCHES, STEPS, CLASSES = 8, 3, 10, 10
+import make_reference_mobilenet
+import make_reference_parts as parts
+from make_reference_layout import CLASSES, named_arrays, named_buffers, normalization, to_nhwc
+
+BATCH, BATCHES, STEPS = 8, 3, 10
 OPTIMIZERS = {"adam": lambda p: torch.optim.Adam(p, lr=1e-3, eps=1e-7),
               "sgd": lambda p: torch.optim.SGD(p, lr=1e-2, momentum=0.9)}
 
@@ -46,10 +50,6 @@ class Cnn(nn.Module):
         for convolution in (self.conv2d, self.conv2d_1):
             x = functional.max_pool2d(functional.relu(convolution(x)), 2)
         return self.dense_1(functional.relu(self.dense(to_nhwc(x).flatten(1))))
-
-
-def normalization(channels):
-    return nn.BatchNorm2d(channels, eps=1e-5, momentum=0.1)
 
 
 class Block(nn.Module):
@@ -91,28 +91,6 @@ class ResNet18(nn.Module):
         for stage in (self.layer1, self.layer2, self.layer3, self.layer4):
             x = stage(x)
         return self.fc(x.mean((2, 3)))
-
-
-def to_nhwc(x):
-    return x.permute(0, 2, 3, 1)
-
-
-def named_arrays(model, pick):
-    """pick(tensor) of every parameter under Lockstep's name and layout."""
-    names = {nn.Conv2d: {"weight": "kernel", "bias": "bias"}, nn.Linear: {"weight": "kernel", "bias": "bias"},
-             nn.BatchNorm2d: {"weight": "gamma", "bias": "beta"}}
-    arrays = {}
-    for layer, module in model.named_modules():
-        for name, parameter in module.named_parameters(recurse=False):
-            array = pick(parameter).detach()
-            arrays[f"{layer}/{names[type(module)][name]}"] = to_nhwc(array) if array.dim() == 4 else array
-    return arrays
-
-
-def named_buffers(model):
-    return {f"{layer}/{ours}": getattr(module, theirs)
-            for layer, module in model.named_modules() if isinstance(module, nn.BatchNorm2d)
-            for ours, theirs in (("moving_mean", "running_mean"), ("moving_variance", "running_var"))}
 
 
 def stored(tensors):
@@ -202,7 +180,11 @@ def optimizer_trajectories():
                   "momentum": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
                   "nesterov": lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01, nesterov=True),
                   "adam": lambda p: torch.optim.Adam(p, lr=0.01, eps=1e-7, weight_decay=0.1),
-                  "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-7, weight_decay=0.1)}
+                  "adamw": lambda p: torch.optim.AdamW(p, lr=0.01, eps=1e-7, weight_decay=0.1),
+                  "rmsprop": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.9, eps=1e-7, weight_decay=0.1),
+                  "rmsprop_momentum": lambda p: torch.optim.RMSprop(p, lr=0.01, alpha=0.99, eps=1e-7, momentum=0.9),
+                  "adagrad": lambda p: torch.optim.Adagrad(p, lr=0.1, initial_accumulator_value=0.1, eps=1e-7,
+                                                           weight_decay=0.1)}
     result = {"parameters": parameters, "gradients": gradients}
     for name, make in optimizers.items():
         variable = parameters.double().requires_grad_()
@@ -211,7 +193,7 @@ def optimizer_trajectories():
             variable.grad = gradient.double()
             optimizer.step()
         result[name] = variable
-    return stored(result)
+    return stored(result | parts.schedules())
 
 
 def layer_wise_trajectories():
@@ -297,6 +279,8 @@ def main():
     metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
     references = {"optimizers": optimizer_trajectories(), "layer_wise_optimizers": layer_wise_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
     references |= pretrained()
+    layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
+    references["layers"] = stored(layers)
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"
         save_file(tensors, file, metadata)

@@ -1,5 +1,5 @@
-# cmake --install, in three components: program, library (what a program needs that links the shared library) and development (headers,
-# static libraries, and what find_package(lockstep) and pkg-config need).
+# cmake --install, in four components: program, library (what a program needs that links the shared library), development (headers,
+# static libraries, and what find_package(lockstep) and pkg-config need) and torch (the plugin with which the program reads TorchScript files).
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
 
@@ -25,6 +25,12 @@ if(TARGET lockstep_torch)
   install(TARGETS lockstep_torch EXPORT lockstep-torch-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
   install(EXPORT lockstep-torch-targets NAMESPACE lockstep:: DESTINATION ${package_dir} COMPONENT development)
   install(FILES third_party/lockstep-torch.cmake third_party/libtorch.cmake DESTINATION ${package_dir} COMPONENT development)
+endif()
+
+# Where the program looks for it (apps/lockstep/torchscript.h), wherever both are moved to.
+if(TARGET lockstep_torchscript)
+  cmake_path(SET plugin_dir NORMALIZE ${CMAKE_INSTALL_BINDIR}/../lib/lockstep)
+  install(TARGETS lockstep_torchscript LIBRARY DESTINATION ${plugin_dir} COMPONENT torch)
 endif()
 
 # Headers, with the folders they have here: those that a program may include, and what they include in turn.

@@ -1,5 +1,6 @@
-# cpack -G DEB: three packages, split as Debian splits libraries. `cmake --workflow --preset package` does all of it, for processors that
-# others have too: a package of a build for LOCKSTEP_ARCH=native serves machines like the one that it was built on.
+# cpack -G DEB: three packages, split as Debian splits libraries, and one with the plugin for TorchScript files where LibTorch is Debian's.
+# `cmake --workflow --preset package` does all of it, for processors that others have too: a package of a build for LOCKSTEP_ARCH=native
+# serves machines like the one that it was built on.
 set(LOCKSTEP_MAINTAINER "The Lockstep authors <lockstep@example.org>" CACHE STRING "Who answers for the packages: Name <address>")
 set(soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 set(library_package liblockstep${soversion})
@@ -13,7 +14,12 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
 set(CPACK_INSTALL_DEFAULT_DIRECTORY_PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)
-set(CPACK_COMPONENTS_ALL program library development)
+set(packaged program library development)
+# A package can depend on packages, not on a wheel.
+if(TARGET lockstep_torchscript AND Torch_DIR MATCHES "^/usr/(lib|share)/")
+  list(APPEND packaged torch)
+endif()
+set(CPACK_COMPONENTS_ALL ${packaged})
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1)
@@ -49,6 +55,13 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "synchronous data-parallel training, to build programs with
 Headers, static libraries, and what CMake's find_package and pkg-config need. To link the static libraries takes the suggested packages.")
 
+set(CPACK_DEBIAN_TORCH_PACKAGE_NAME lockstep-torch)
+set(CPACK_DEBIAN_TORCH_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_TORCH_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_TORCH_PACKAGE_DEPENDS "lockstep ${same_version}")
+set(CPACK_COMPONENT_TORCH_DESCRIPTION "synchronous data-parallel training, TorchScript files
+With this plugin the program trains networks of TorchScript files: lockstep train --model FILE.pt.${built}")
+
 # Debian wants each package to say who wrote it and what changed.
 set(copyright ${PROJECT_BINARY_DIR}/copyright)
 file(WRITE ${copyright} "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/
@@ -60,7 +73,7 @@ License: Apache-2.0
  On Debian systems the text of the license is in /usr/share/common-licenses/Apache-2.0.
 ")
 find_program(GZIP gzip)
-foreach(component program library development)
+foreach(component ${packaged})
   string(TOUPPER ${component} upper)
   set(folder ${CMAKE_INSTALL_DATAROOTDIR}/doc/${CPACK_DEBIAN_${upper}_PACKAGE_NAME})
   install(FILES ${copyright} DESTINATION ${folder} COMPONENT ${component} EXCLUDE_FROM_ALL)

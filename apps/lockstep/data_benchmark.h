@@ -49,6 +49,7 @@ class FirstRecords final : public data::RecordSource {
   void read(std::int64_t record_id, data::Sample& sample) const override {
     source_.read(record_id, sample);
   }
+  void prefetch(std::int64_t record_id) const override { source_.prefetch(record_id); }
   std::string description() const override { return source_.description(); }
 
  private:

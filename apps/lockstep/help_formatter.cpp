@@ -88,7 +88,6 @@ constexpr std::pair<std::string_view, std::string_view> kValueNames[] = {
     {"max-bytes", "BYTES"},
     {"meet", "HOST:PORT"},
     {"min-bytes", "BYTES"},
-    {"model", "NAME|FILE.json"},
     {"mpirun", "OPTIONS"},
     {"optimizer", "NAME"},
     {"output", "PATH"},

@@ -1,14 +1,20 @@
 #include "apps/lockstep/model_source.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
+#include <utility>
 
+#include "apps/lockstep/torchscript.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/json_member.h"
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
+#include "lockstep/checkpoint/files.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
@@ -28,6 +34,13 @@ std::string read_description(const fs::path& file) {
   }
 }
 
+/// The state file of the newest complete checkpoint in `directory`; empty if there is none.
+std::string read_newest_state(const fs::path& directory) {
+  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(directory))
+    if (info.complete()) return checkpoint::read_small_file(info.path / checkpoint::kStateFile);
+  return {};
+}
+
 /// The state file of the checkpoint `path`, or of the newest complete checkpoint in the directory
 /// `path`; DIR:best is the best one.
 std::string read_state(const fs::path& given) {
@@ -36,8 +49,7 @@ std::string read_state(const fs::path& given) {
   std::error_code unreadable;
   if (fs::exists(path / checkpoint::kManifestName, unreadable))
     return checkpoint::read_small_file(path / checkpoint::kStateFile);
-  for (const checkpoint::CheckpointInfo& info : checkpoint::list_checkpoints(path))
-    if (info.complete()) return checkpoint::read_small_file(info.path / checkpoint::kStateFile);
+  if (std::string state = read_newest_state(path); !state.empty()) return state;
   throw Error(ErrorCategory::checkpoint, path.string(),
               "expected a directory with a complete checkpoint",
               fs::exists(path, unreadable) ? "there is none in it"
@@ -52,6 +64,25 @@ model::Loss read_loss(const json& object) {
   return loss;
 }
 
+/// All losses of named outputs; empty if there is only one, of the first output and target. Throws
+/// std::invalid_argument.
+std::vector<strategy::OutputLoss> read_losses(const json& stored, const model::Network& network) {
+  std::vector<strategy::OutputLoss> losses;
+  if (!stored.contains(strategy::kOutputLossesKey)) return losses;
+  for (const json& one : json_member<json::array_t>(stored, strategy::kOutputLossesKey)) {
+    losses.push_back({.output = json_member<std::string>(one, "output"),
+                      .target = json_member<std::string>(one, "target"),
+                      .loss = read_loss(one),
+                      .weight = json_member<float>(one, "weight")});
+    if (std::ranges::find(network.outputs(), losses.back().output, &model::NetworkOutput::name) ==
+        network.outputs().end())
+      throw std::invalid_argument(
+          fmt::format("it has a loss of {}, which is no output", losses.back().output));
+  }
+  if (losses.size() == 1 && losses.front().target.empty()) losses.clear();
+  return losses;
+}
+
 /// The model as the program stored it until the trainer stored the network.
 ModelSource read_version_0_1(const json& model) {
   return {.name = json_member<std::string>(model, "name"),
@@ -59,6 +90,34 @@ ModelSource read_version_0_1(const json& model) {
           .input_shape = json_member<model::Shape>(model, "input_shape"),
           .outputs = json_member<std::int64_t>(model, "outputs"),
           .loss = read_loss(model)};
+}
+
+json list_inputs(const std::vector<zoo::DataInput>& inputs) {
+  json list = json::array();
+  for (const auto& [input, categories] : inputs)
+    list.push_back({{"name", input.name},
+                    {"shape", input.shape},
+                    {"type", lockstep::to_string(input.type)},
+                    {"categories", categories}});
+  return list;
+}
+
+/// A TorchScript file as ModelSource::to_json() stored it.
+ModelSource read_script(const json& script, const std::string& where) {
+  ModelSource source{.name = json_member<std::string>(script, "path"),
+                     .outputs = json_member<std::int64_t>(script, "outputs"),
+                     .loss = read_loss(script)};
+  source.script = checkpoint::parse_hex16(json_member<std::string>(script, "xxh3"));
+  if (!source.script) throw std::invalid_argument("its \"xxh3\" is not 16 hexadecimal digits");
+  for (const json& input : json_member<std::vector<json>>(script, "inputs"))
+    source.inputs.push_back(
+        {.input = {.name = json_member<std::string>(input, "name"),
+                   .shape = json_member<model::Shape>(input, "shape"),
+                   .type = parse_element_type(where, json_member<std::string>(input, "type"))},
+         .categories = json_member<std::int64_t>(input, "categories")});
+  if (source.inputs.empty()) throw std::invalid_argument("its \"inputs\" are empty");
+  source.input_shape = source.inputs.front().input.shape;
+  return source;
 }
 
 ModelSource read_stored_network(const json& configuration, const std::string& where) {
@@ -72,11 +131,17 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
   ModelSource source{
       .name = where,
       .description = dump_json(json(json_member<json::object_t>(stored, "description"))),
-      .loss = read_loss(stored),
-      .losses = stored.value("losses", std::int64_t{1})};
+      .loss = read_loss(stored)};
   const model::Network network = model::network_from_json(source.description, where);
+  source.losses = read_losses(stored, network);
+  source.loss_count = stored.contains("losses") ? json_member<std::int64_t>(stored, "losses") : 1;
   source.input_shape = network.input_shape();
   source.outputs = model::element_count(network.output_shape());
+  if (!source.losses.empty()) {
+    const auto first = std::ranges::find(network.outputs(), source.losses.front().output,
+                                         &model::NetworkOutput::name);
+    source.outputs = model::element_count(network.shape(first->node));
+  }
   return source;
 }
 
@@ -89,6 +154,15 @@ std::string text_of_preparation(const json& configuration) {
 }  // namespace
 
 model::Network ModelSource::make() const {
+  if (script) {
+    if (const std::uint64_t found = hash_torchscript(name); found != *script)
+      throw Error(ErrorCategory::checkpoint, "model",
+                  fmt::format("expected the TorchScript file of the training, xxh3 {}; --model "
+                              "FILE.pt says where it is now",
+                              checkpoint::hex16(*script)),
+                  fmt::format("got {}, xxh3 {}", name, checkpoint::hex16(found)));
+    return torchscript_network(name, inputs);
+  }
   if (description.empty())
     return inputs.empty() ? zoo::make(name, input_shape, outputs)
                           : zoo::make(name, inputs, outputs);
@@ -99,6 +173,17 @@ nlohmann::json ModelSource::to_json() const {
   json model = {{"name", name}, {"images", images}};
   if (!input_feature.empty())
     model.update({{"input_feature", input_feature}, {"stored_shape", stored_shape}});
+  if (script) {
+    std::error_code unknown;  // where the working directory is removed
+    model::Loss copy = loss;
+    json& stored = model["script"];
+    stored = {{"path", fs::absolute(name, unknown).string()},
+              {"xxh3", checkpoint::hex16(*script)},
+              {"inputs", list_inputs(inputs)},
+              {"outputs", outputs},
+              {"loss", model::name_of(loss)}};
+    for (const auto& [key, value] : model::loss_parameters(copy)) stored[key] = *value;
+  }
   return model;
 }
 
@@ -108,8 +193,10 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
     // A program that uses the library may store anything under this key.
     const json given = configuration.value(kKey, json::object());
     const json model = given.is_object() ? given : json::object();
-    ModelSource source = model.contains("description") ? read_version_0_1(model)
-                                                       : read_stored_network(configuration, where);
+    ModelSource source = model.contains("script") ? read_script(model.at("script"), where)
+                         : model.contains("description")
+                             ? read_version_0_1(model)
+                             : read_stored_network(configuration, where);
     if (model.contains("images"))
       source.images = parse_images(json_member<std::string>(model, "images"));
     if (model.contains("input_feature")) {
@@ -130,17 +217,16 @@ ModelSource ModelSource::of_configuration(const nlohmann::json& configuration,
 
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images) {
-  if (name.ends_with(".pt"))
-    throw Error(ErrorCategory::input, "model", "expected the name of a network or a JSON file",
-                fmt::format("got {}: a TorchScript file is for example_torch_trainer, or a program "
-                            "like it (docs/libtorch.md)",
-                            name));
+  const bool is_script = is_torchscript(name);
   if (!name.ends_with(".json")) data::check_fixed_sizes(spec.inputs, "model " + name);
+  std::int64_t classes = spec.classes();
+  // "classes" of a description may be those of any target.
+  for (const data::TensorSpec& target : spec.targets)
+    if (classes == 0 && name.ends_with(".json")) classes = target.classes;
   // Two classes may be one logit.
-  const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
-                               : std::holds_alternative<model::BinaryCrossentropy>(loss)
-                                   ? 1
-                                   : spec.classes();
+  const std::int64_t outputs = classes == 0 ? spec.target_count()
+                               : std::holds_alternative<model::BinaryCrossentropy>(loss) ? 1
+                                                                                         : classes;
   ModelSource source{.name = name,
                      .description = {},
                      .input_shape = spec.shape(),
@@ -151,16 +237,55 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
     source.inputs.push_back(
         {.input = {.name = input.name, .shape = input.shape, .type = input.type},
          .categories = input.classes});
-  if (name.ends_with(".json")) source.description = read_description(name);
+  if (name.ends_with(".json"))
+    source.description = read_description(name);
+  else if (is_script)
+    source.script = hash_torchscript(name);
   return source;
 }
 
-ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path) {
+ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::path& path,
+                                const std::string& script) {
   const auto read = [&] { return strategy.is_chief() ? read_state(path) : std::string{}; };
   const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
   const std::string where = (path / checkpoint::kStateFile).string();
-  return ModelSource::of_configuration(
+  ModelSource source = ModelSource::of_configuration(
       *checkpoint::parse_training_state(state, where).configuration, where);
+  if (!script.empty() && !source.script)
+    throw Error(ErrorCategory::input, "model",
+                "expected --model only for a checkpoint of a TorchScript file",
+                fmt::format("{} describes its network", where));
+  if (!script.empty()) source.name = script;
+  std::error_code unknown;
+  if (source.script && !fs::exists(source.name, unknown))
+    throw Error(ErrorCategory::checkpoint, "model",
+                "expected the TorchScript file of the training where it was, or --model FILE.pt "
+                "where it is now",
+                fmt::format("there is no {}", source.name));
+  return source;
+}
+
+void check_resumed_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+                          const ModelSource& source) {
+  if (!source.script || plan.directory.empty() || plan.resume == checkpoint::Resume::never) return;
+  const auto read = [&] {
+    return strategy.is_chief() ? read_newest_state(plan.directory) : std::string{};
+  };
+  const std::string state = checkpoint::on_every_rank(strategy.ranks(), read).front();
+  if (state.empty()) return;
+  const std::string where = plan.directory.string();
+  const json saved = *checkpoint::parse_training_state(state, where).configuration;
+  // Tensors of another kind of network are compared when they are read.
+  const json model = saved.value(ModelSource::kKey, json::object());
+  if (!model.is_object() || !model.contains("script")) return;
+  const ModelSource before = ModelSource::of_configuration(saved, where);
+  if (before.script == source.script) return;
+  throw Error(ErrorCategory::checkpoint, where,
+              fmt::format("expected the TorchScript file of its checkpoints, xxh3 {}",
+                          checkpoint::hex16(*before.script)),
+              fmt::format("got {}, xxh3 {}: train it in another --checkpoint-dir, with --init-from "
+                          "{} to begin with its weights",
+                          source.name, checkpoint::hex16(*source.script), where));
 }
 
 }  // namespace lockstep::apps

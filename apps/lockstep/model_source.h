@@ -1,4 +1,4 @@
-// The network of a command: from a name, a JSON file, or a checkpoint.
+// The network of a command: from a name, a JSON or TorchScript file, or a checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@
 #include "lockstep/model/network.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategy.h"
+#include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
 
@@ -29,8 +30,13 @@ struct ModelSource {
   model::Shape input_shape = {};  ///< of the first input
   std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
   std::int64_t outputs = 0;                 ///< classes, or targets of a regression
-  model::Loss loss = {};                    ///< the first of `losses`
-  std::int64_t losses = 1;  ///< in the training; of more than one, a checkpoint has only the first
+  model::Loss loss = {};                    ///< the first of the training
+  /// All losses of the training, of named outputs; empty if `loss` is the only one, of the first
+  /// output.
+  std::vector<strategy::OutputLoss> losses = {};
+  /// More than `losses` if a checkpoint does not describe all of them: one of an earlier version,
+  /// or of a program with a loss of its own.
+  std::int64_t loss_count = 1;
   std::string images = kImagesAsStored;               ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
@@ -40,9 +46,13 @@ struct ModelSource {
   /// shape.
   std::string input_feature = {};
   model::Shape stored_shape = {};
+  /// If `name` is a TorchScript file: its xxh3-64. Such a source has `inputs` when stored, too.
+  std::optional<std::uint64_t> script = {};
 
+  /// Throws Error (input), and Error (checkpoint) if the TorchScript file is another one now.
   model::Network make() const;
-  /// What checkpoints store under kKey, in addition to the network, which the trainer stores.
+  /// What checkpoints store under kKey, in addition to the network, which the trainer stores. Of a
+  /// TorchScript file: its path and its hash, the inputs and the loss.
   nlohmann::json to_json() const;
   /// The model that a checkpoint's configuration describes, written by `lockstep train` or by a
   /// trainer of the library. `where` is for the message of Error (checkpoint).
@@ -50,13 +60,21 @@ struct ModelSource {
                                       const std::string& where);
 };
 
-/// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).
+/// The network `name` (the value of --model) for samples of `spec`, with `loss` as the first of its
+/// training. Throws Error (input).
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images);
 
 /// The model of the checkpoint `path`, or of the newest checkpoint in the directory `path`. The
-/// chief reads it. Throws Error (checkpoint). Collective.
+/// chief reads it. `script`: where the TorchScript file of its training is now; empty: where it
+/// was. Throws Error (checkpoint), and Error (input) for a `script` that it does not need.
+/// Collective.
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy,
-                                const std::filesystem::path& path);
+                                const std::filesystem::path& path, const std::string& script = {});
+
+/// Throws Error (checkpoint) if a training of `source` would resume from a checkpoint of another
+/// TorchScript file. Collective.
+void check_resumed_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+                          const ModelSource& source);
 
 }  // namespace lockstep::apps

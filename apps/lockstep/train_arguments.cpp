@@ -35,10 +35,10 @@ std::vector<model::OptimizerOptions> optimizers_with(std::string_view hyperparam
 /// "adam, adamw or lamb", with `last` " or ".
 std::string list_optimizers(std::span<const model::OptimizerOptions> optimizers,
                             std::string_view last) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const model::OptimizerOptions& optimizer : optimizers)
     names.push_back(model::name_of(optimizer));
-  return list_names(names, last);
+  return list_names(std::vector<std::string_view>(names.begin(), names.end()), last);
 }
 
 /// "sgd (default 0) and lars (default 0.9)": the optimizers that have a hyperparameter.
@@ -60,12 +60,12 @@ std::string list_defaults(std::string_view hyperparameter) {
 }
 
 model::OptimizerOptions parse_optimizer(std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (const model::OptimizerOptions& optimizer : model::all_optimizers()) {
     if (model::name_of(optimizer) == name) return optimizer;
     names.push_back(model::name_of(optimizer));
   }
-  refuse_name("--optimizer", name, names);
+  refuse_name("--optimizer", name, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
 constexpr auto kFusedStatistics = enum_names<model::FusedStatistics>(
@@ -96,8 +96,11 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
   options.buckets = buckets;
 }
 
-void set_label_smoothing(model::Loss& loss, double smoothing) {
+void set_label_smoothing(LossArguments& arguments, double smoothing) {
   if (smoothing == 0) return;
+  if (arguments.is_named())
+    refuse("expected the setting label_smoothing=S of --loss OUTPUT=LOSS", "got --label-smoothing");
+  model::Loss& loss = arguments.loss;
   for (const auto& [name, value] : model::loss_parameters(loss))
     if (name == "label_smoothing") {
       *value = static_cast<float>(smoothing);
@@ -132,8 +135,9 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
           fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
                       "layers, mobilenet_v2:0.5 a factor on the number of filters, "
                       "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings; "
-                      "FILE.json describes the layers",
+                      "FILE.json describes the layers; FILE.pt is a TorchScript file",
                       list_names(names)))
+      ->type_name("NAME|FILE")
       ->group(kCommonOptions);
   command
       .add_option("--init-from", a.pretrained.path,
@@ -169,11 +173,20 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       ->allow_extra_args(false)
       ->delimiter(',');
   const auto losses = model::loss_names();
-  add_parsed(command, "--loss", a.trainer.loss, model::parse_loss,
-             "sparse-categorical-crossentropy",
-             fmt::format("Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
-                         "binary-crossentropy:label_smoothing=0.1",
-                         list_names(losses)));
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--loss",
+          [&loss = a.loss](const std::vector<std::string>& texts) { loss = parse_losses(texts); },
+          fmt::format(
+              "Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
+              "binary-crossentropy:label_smoothing=0.1. For a network of several outputs, "
+              "OUTPUT=LOSS for each of them, such as price=mse:weight=0.5,target=cost: a factor "
+              "on the loss (default 1), and the target in the data (default: the name of the "
+              "output); OUTPUT=none does not train it",
+              list_names(losses)))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->default_str("sparse-categorical-crossentropy");
   add_metrics_option(command, a.metrics);
   add_between(command, "--label-smoothing", a.label_smoothing, 0.0, 1.0,
               "Fraction of the label that is spread over all classes, 0 to 1")
@@ -585,7 +598,9 @@ void complete(TrainArguments& a) {
   require_given("--data", a.data.data);
   check_schedule_options(a.trainer);
   check_checkpoint_options(a.fit.checkpoint);
-  set_label_smoothing(a.trainer.loss, a.label_smoothing);
+  set_label_smoothing(a.loss, a.label_smoothing);
+  a.trainer.loss = a.loss.loss;
+  a.trainer.losses = a.loss.losses;
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.profile == "-")
     refuse("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");

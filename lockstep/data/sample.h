@@ -316,6 +316,9 @@ class RecordSource {
   virtual std::vector<StoredFile> files() const { return {}; }
   /// Announces that these records will be read soon. Thread-safe; does not block.
   virtual void will_need(Range /*record_ids*/) const {}
+  /// Announces that this thread reads this record a few records later: one that is in memory is
+  /// brought into the processor's caches. Thread-safe; without system calls.
+  virtual void prefetch(std::int64_t /*record_id*/) const {}
   /// Files that are used only up to a damage, if this was requested on opening.
   virtual std::vector<DamagedFile> damage() const { return {}; }
   /// Human-readable, including preparation(): "fashion-mnist train", "12 TFRecord files in data/".

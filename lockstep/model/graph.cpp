@@ -83,8 +83,9 @@ void fuse_addition(const Network& network, Graph& graph, GraphStep& before, Grap
 }
 
 // The layer that writes the input of `reader` also computes its statistics, if `reader` alone reads
-// it.
+// it. A frozen normalization does not use any.
 void fuse_statistics(const Network& network, Graph& graph, const GraphStep& reader) {
+  if (network.is_frozen(network.nodes()[reader.node])) return;
   GraphStep* const writer = writer_of(graph, reader.inputs.front());
   if (writer == nullptr || traits_of(network, *writer).statistics != Traits::Statistics::computes)
     return;

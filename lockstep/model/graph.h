@@ -34,7 +34,8 @@ struct Graph {
 /// fewer elements to process. A ReLU that is the only reader of a layer that can apply it is fused
 /// into that layer. With `additions`, an addition of two inputs is fused into the layer directly
 /// before it, if that layer supports it and the addition is its only reader. With `statistics`, a
-/// convolution without bias and ReLU is marked if a normalization is its only reader.
+/// convolution without bias and ReLU is marked if a normalization that is not frozen is its only
+/// reader.
 Graph make_graph(const Network& network, const Fusions& fusions = {});
 
 }  // namespace lockstep::model

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -39,7 +41,7 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   float sum = 0;
   float shifted_sum = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    const float shifted = outputs[k] - largest;
+    const float shifted = below_largest(outputs[k], largest);
     const float exponential = std::exp(shifted);
     sum += exponential;
     shifted_sum += shifted;
@@ -57,11 +59,11 @@ double cross_entropy(Row outputs, const TrueClasses& classes, float smoothing, f
   // product is NaN.
   double of_classes = 0;
   if (classes.weight > 0)
-    of_classes =
-        static_cast<double>(classes.weight) * static_cast<double>(outputs[classes.label] - largest);
+    of_classes = static_cast<double>(classes.weight) *
+                 static_cast<double>(below_largest(outputs[classes.label], largest));
   if (classes.weight < 1)
     of_classes += static_cast<double>(1 - classes.weight) *
-                  static_cast<double>(outputs[classes.partner] - largest);
+                  static_cast<double>(below_largest(outputs[classes.partner], largest));
   const double loss =
       static_cast<double>(std::log(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   return smoothing == 0
@@ -77,18 +79,17 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
   float sum = 0;
   float total = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
-    sum += std::exp(outputs[k] - largest);
+    sum += std::exp(below_largest(outputs[k], largest));
     total += loss.smoothed(targets[k], width);
   }
   const float log_sum = std::log(sum);
   double result = 0;
   for (std::size_t k = 0; k < outputs.size(); ++k) {
     const float target = loss.smoothed(targets[k], width);
+    const float shifted = below_largest(outputs[k], largest);
     // 0 times minus infinity, an excluded class, is NaN
-    if (target != 0)
-      result += static_cast<double>(target) * static_cast<double>(log_sum - (outputs[k] - largest));
-    if (!gradient.empty())
-      gradient[k] = scale * (std::exp(outputs[k] - largest) / sum * total - target);
+    if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
+    if (!gradient.empty()) gradient[k] = scale * (std::exp(shifted) / sum * total - target);
   }
   return result;
 }
@@ -102,6 +103,10 @@ struct Batch {
   const Targets& targets;
 };
 
+float weight_of(const Targets& targets, std::size_t sample) {
+  return targets.sample_weights.empty() ? 1 : targets.sample_weights[sample];
+}
+
 TrueClasses classes_of(const Targets& targets, std::size_t sample) {
   const auto label = static_cast<std::size_t>(targets.labels[sample]);
   if (targets.partner_labels.empty()) return {.label = label, .partner = label};
@@ -113,11 +118,11 @@ TrueClasses classes_of(const Targets& targets, std::size_t sample) {
 // One sample of a batch.
 struct Sample {
   const Targets& targets;
-  std::size_t samples;  // of the batch
-  std::size_t index;    // in the batch
+  std::size_t index;  // in the batch
   Row outputs;
   std::span<float> gradient;  // or empty
   float scale;                // of the gradient
+  double evaluated;           // the loss, of a CustomLoss
 
   Row values() const { return targets.values.subspan(index * outputs.size(), outputs.size()); }
   float target(std::size_t output) const {
@@ -150,19 +155,10 @@ double evaluate(const T& loss, const Sample& sample) {
   return sum / static_cast<double>(width);
 }
 
-double evaluate(const CustomLossPointer& loss, const Sample& sample) {
-  SampleTargets targets;
-  if (!sample.targets.labels.empty()) {
-    targets.label = sample.targets.labels[sample.index];
-  } else {
-    const std::size_t width = sample.targets.values.size() / sample.samples;
-    targets.values = sample.targets.values.subspan(sample.index * width, width);
-  }
-  if (!sample.gradient.empty()) {
-    loss->gradient(sample.outputs, targets, sample.gradient);
-    for (float& value : sample.gradient) value *= sample.scale;
-  }
-  return loss->value(sample.outputs, targets);
+// CustomLoss::evaluate() has been called for the batch.
+double evaluate(const CustomLossPointer& /*loss*/, const Sample& sample) {
+  for (float& value : sample.gradient) value *= sample.scale;
+  return sample.evaluated;
 }
 
 // The number of classes that are before the true class of a sample.
@@ -181,6 +177,13 @@ std::int64_t rank_in(const BinaryCrossentropy& loss, const Sample& sample) {
   return loss.rank(sample.outputs[0], sample.target(0));
 }
 
+std::int64_t rank_in(const CustomLossPointer& loss, const Sample& sample) {
+  if (loss->activation() == BinaryCrossentropy::kActivation)
+    return rank_in(BinaryCrossentropy(), sample);
+  return sample.targets.labels.empty() ? rank_in(CategoricalCrossentropy(), sample)
+                                       : rank_in(SparseCategoricalCrossentropy(), sample);
+}
+
 template <typename T>
 std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
   return 0;  // has no classes
@@ -190,16 +193,16 @@ template <typename T>
 MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
   MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
                     .has_accuracy = has_classes};
-  const std::span<const float> weights = batch.targets.sample_weights;
+  std::vector<double> evaluated(batch.samples);
+  if constexpr (std::is_same_v<T, CustomLossPointer>)
+    if (batch.samples > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
   for (std::size_t i = 0; i < batch.samples; ++i) {
-    const float weight = weights.empty() ? 1 : weights[i];
+    const float weight = weight_of(batch.targets, i);
     const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
-    const Sample sample{batch.targets,
-                        batch.samples,
-                        i,
-                        row_of(batch.outputs),
-                        batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
-                        batch.scale * weight};
+    const Sample sample{
+        batch.targets,         i,
+        row_of(batch.outputs), batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
+        batch.scale * weight,  evaluated[i]};
     if (weight > 0)
       result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
     else
@@ -214,6 +217,23 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
 }
 
 }  // namespace
+
+void CustomLoss::evaluate(std::span<const float> outputs, const Targets& targets,
+                          std::span<double> losses, std::span<float> gradients) const {
+  const std::size_t width = outputs.size() / losses.size();
+  const std::size_t values = targets.values.size() / losses.size();
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (weight_of(targets, i) == 0) continue;
+    SampleTargets mine;
+    if (targets.labels.empty())
+      mine.values = targets.values.subspan(i * values, values);
+    else
+      mine.label = targets.labels[i];
+    const Row row = outputs.subspan(i * width, width);
+    if (!gradients.empty()) gradient(row, mine, gradients.subspan(i * width, width));
+    losses[i] = value(row, mine);
+  }
+}
 
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
                         const Targets& targets, double divisor, std::span<float> gradient) {

@@ -147,6 +147,10 @@ std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss) {
 void check_options(const Loss& loss) {
   if (const auto* const custom = std::get_if<CustomLossPointer>(&loss); custom && !*custom)
     throw Error(ErrorCategory::input, "loss", "expected a loss", "got a null pointer");
+  const std::string_view activation = activation_of(loss);
+  if (!activation.empty() && activation != "softmax" && activation != "sigmoid")
+    throw Error(ErrorCategory::input, name_of(loss), "expected softmax, sigmoid or no activation",
+                fmt::format("got \"{}\"", activation));
   Loss copy = loss;
   const std::string where = usual_name_of(loss);
   for (const auto& [name, value] : loss_parameters(copy)) {
@@ -167,9 +171,9 @@ std::int64_t class_count(const Loss& loss, std::int64_t outputs) {
 
 std::string_view activation_of(const Loss& loss) {
   return std::visit(
-      []<typename T>(const T&) -> std::string_view {
+      []<typename T>([[maybe_unused]] const T& chosen) -> std::string_view {
         if constexpr (kIsCustom<T>)
-          return "";
+          return chosen ? chosen->activation() : "";
         else
           return T::kActivation;
       },

@@ -16,7 +16,14 @@
 
 namespace lockstep::model {
 
-// With `kActivation` the outputs of the network are logits.
+// With `kActivation` the outputs of the network are logits. Infinite ones have the loss and the
+// gradient of their limit.
+
+/// logit - largest, for a softmax in which no exponential overflows; 0 for the largest logit also
+/// if it is infinite. Equal infinite logits share the probability, as finite ones do.
+constexpr float below_largest(float logit, float largest) {
+  return logit == largest ? 0 : logit - largest;
+}
 
 /// Cross-entropy between softmax(logits) and class labels, with label smoothing: the target of the
 /// true class is 1 - s + s/K, of the others s/K (Szegedy et al., CVPR 2016).
@@ -59,7 +66,9 @@ struct BinaryCrossentropy {
   /// max(z, 0) - z t + log(1 + exp(-|z|)), in which no exponential overflows
   constexpr double value(float output, float target) const {
     const float t = smoothed(target);
-    const float linear = output > 0 ? output * (1 - t) : -output * t;
+    const float factor = output > 0 ? 1 - t : t;
+    // An infinite logit on the side of its target: infinity times 0 is NaN.
+    const float linear = factor == 0 ? 0 : factor * (output > 0 ? output : -output);
     return static_cast<double>(linear) +
            static_cast<double>(std::log1p(std::exp(output > 0 ? -output : output)));
   }
@@ -142,16 +151,27 @@ struct SampleTargets {
   std::span<const float> values = {};  ///< if it has targets
 };
 
+struct Targets;
+
 /// A loss of the user's own. It runs on the CPU only, from several threads.
 class CustomLoss {
  public:
   virtual ~CustomLoss() = default;
   virtual std::string name() const { return "custom_loss"; }  ///< in logs and errors
+  /// What the outputs are, for accuracy and metrics: "softmax" for a logit per class, "sigmoid" for
+  /// logits of "yes", empty for values. Targets of logits are labels, or a value per output.
+  virtual std::string_view activation() const { return {}; }
   /// The loss of one sample with these outputs of the network.
   virtual double value(std::span<const float> outputs, const SampleTargets& targets) const = 0;
   /// Writes d value / d outputs to `gradient`.
   virtual void gradient(std::span<const float> outputs, const SampleTargets& targets,
                         std::span<float> gradient) const = 0;
+  /// The losses of the samples of a batch, and their gradients unless `gradients` is empty: both
+  /// `outputs` and `gradients` are [samples, width]. The results of samples of weight 0 are not
+  /// used. By default calls value() and gradient() of each of the others. Override it for a loss
+  /// that is faster for several samples together; the loss of a sample must not depend on others.
+  virtual void evaluate(std::span<const float> outputs, const Targets& targets,
+                        std::span<double> losses, std::span<float> gradients) const;
 };
 /// Shared by all replicas.
 using CustomLossPointer = std::shared_ptr<const CustomLoss>;

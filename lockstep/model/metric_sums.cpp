@@ -1,6 +1,10 @@
 #include "lockstep/model/metric_sums.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::model {
 
@@ -12,6 +16,12 @@ MetricSums& MetricSums::operator+=(const MetricSums& other) {
   has_accuracy = has_accuracy || other.has_accuracy;
   weight_excess += other.weight_excess;
   return *this;
+}
+
+void require_weights(const MetricSums& sums, std::string_view where) {
+  if (sums.samples > 0 && !(sums.weight_sum() > 0))
+    throw Error(ErrorCategory::data, where, "expected weights whose sum is above 0",
+                fmt::format("got weight 0 for all {} samples", sums.samples));
 }
 
 SummableMetrics::SummableMetrics(std::span<const float, kSize> values)

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <string_view>
 
 namespace lockstep::model {
 
@@ -44,6 +45,10 @@ struct MetricSums {
                                            : std::numeric_limits<double>::quiet_NaN();
   }
 };
+
+/// Throws Error (data) if there are samples, and all have weight 0. `where` is their use, such as
+/// "epoch 2".
+void require_weights(const MetricSums& sums, std::string_view where);
 
 /// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact. The
 /// loss is stored in two floats and keeps about 7 digits after summation.
@@ -87,9 +92,16 @@ struct SummableMetrics {
     values[5] = weight_sum;
     values[6] = non_finite;
   }
-  /// Whether the losses of all parts, and their sum, are finite. `values` is the output of write().
+  /// Whether the losses and weights of all parts, their sums, and gradient_factor() are finite.
+  /// `values` is the output of write().
   static constexpr bool is_finite(const float* values) {
-    return values[kSize - 1] == 0 && values[0] - values[0] == 0;
+    const float factor = gradient_factor(values);
+    return values[kSize - 1] == 0 && values[0] - values[0] == 0 && values[5] - values[5] == 0 &&
+           factor - factor == 0;
+  }
+  /// Whether there are samples, all of weight 0: there is nothing to learn from them.
+  static constexpr bool is_weightless(const float* values) {
+    return values[2] > 0 && !(values[5] > 0);
   }
   /// The factor that turns a gradient over the number of samples into one over the sum of weights:
   /// 1, without rounding, if all weights are 1; 0 if all are 0. `values` is the sum of the output

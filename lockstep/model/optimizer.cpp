@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
+#include <variant>
 
 #include "lockstep/base/error.h"
 
@@ -20,6 +22,31 @@ struct Arrays {
   float* first;   // momentum, m, or null
   float* second;  // v, or null
 };
+
+// One call of a CustomOptimizer for each block of a range: the scaled gradient of a block stays in
+// the first cache.
+void descend(const CustomOptimizer& optimizer, const UpdateRange& range,
+             std::span<float> parameters, std::span<const float> gradients,
+             std::span<std::vector<float>> slots, const UpdateContext& context) {
+  constexpr std::size_t kBlock = 2048;
+  std::array<float, kBlock> scaled;
+  const float decay = range.group.weight_decay.value_or(optimizer.weight_decay());
+  const UpdateNumbers numbers{.learning_rate = context.learning_rate,
+                              .step = context.step,
+                              .weight_decay = range.group.decay ? decay : 0};
+  UpdateElements elements;
+  elements.slots.resize(slots.size());
+  for (std::size_t begin = range.begin; begin < range.end; begin += kBlock) {
+    const std::size_t size = std::min(kBlock, range.end - begin);
+    for (std::size_t i = 0; i < size; ++i)
+      scaled[i] = gradients[begin + i] * context.gradient_scale;
+    elements.values = parameters.subspan(begin, size);
+    elements.gradients = std::span(scaled).first(size);
+    for (std::size_t slot = 0; slot < slots.size(); ++slot)
+      elements.slots[slot] = std::span(slots[slot]).subspan(begin, size);
+    optimizer.update(elements, numbers);
+  }
+}
 
 // A slot that the current formula requires.
 float* kept(float* slot) {
@@ -76,7 +103,8 @@ void descend(const Arrays& arrays, Update c) {
 
 std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
                                        const ParameterTable& table) {
-  const bool join = !is_layer_wise(options);
+  const bool is_custom = std::holds_alternative<CustomOptimizerPointer>(options);
+  const bool join = !is_layer_wise(options) && !is_custom;
   std::vector<UpdateRange> ranges;
   for (const ParameterInfo& entry : table.entries()) {
     // The padding after a parameter belongs to its range, so adjacent ranges touch and can be
@@ -87,10 +115,13 @@ std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
     }
     ranges.back().end = table.flat_size();
   }
+  for (std::size_t i = 0; is_custom && i < ranges.size(); ++i)
+    ranges[i].end = ranges[i].begin + table.entries()[i].count;
   return ranges;
 }
 
-Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table) : options_(options) {
+Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table)
+    : options_(std::move(options)), size_(table.flat_size()) {
   check_options(options_);
   ranges_ = update_ranges(options_, table);
   slots_.assign(slot_names().size(), std::vector<float>(table.flat_size()));
@@ -98,18 +129,22 @@ Optimizer::Optimizer(OptimizerOptions options, const ParameterTable& table) : op
 
 void Optimizer::apply(std::span<float> parameters, std::span<const float> gradients,
                       float learning_rate, std::int64_t step, float gradient_scale) {
-  const std::size_t size = ranges_.empty() ? 0 : ranges_.back().end;
-  LOCKSTEP_CHECK_OP(parameters.size(), ==, size);
-  LOCKSTEP_CHECK_OP(gradients.size(), ==, size);
+  LOCKSTEP_CHECK_OP(parameters.size(), ==, size_);
+  LOCKSTEP_CHECK_OP(gradients.size(), ==, size_);
   LOCKSTEP_CHECK_OP(step, >, 0);
+  const auto* const custom = std::get_if<CustomOptimizerPointer>(&options_);
   for (const UpdateRange& range : ranges_) {
+    const UpdateContext context{learning_rate * range.group.rate_factor, step, gradient_scale,
+                                range.group.decay, range.group.weight_decay};
+    if (custom != nullptr) {
+      descend(**custom, range, parameters, gradients, slots_, context);
+      continue;
+    }
     const auto slot_at = [&](std::size_t index) {
       return index < slots_.size() ? slots_[index].data() + range.begin : nullptr;
     };
     const Arrays arrays{range.end - range.begin, parameters.data() + range.begin,
                         gradients.data() + range.begin, slot_at(0), slot_at(1)};
-    const UpdateContext context{learning_rate * range.group.rate_factor, step, gradient_scale,
-                                range.group.decay, range.group.weight_decay};
     std::visit([&](const auto& update) { descend(arrays, update); }, update_of(options_, context));
   }
 }

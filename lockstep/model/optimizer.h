@@ -20,7 +20,8 @@ struct UpdateRange {
 };
 
 /// The ranges of an update, in flat order: one per parameter for layer-wise optimizers; otherwise
-/// adjacent parameters of the same group are merged.
+/// adjacent parameters of the same group are merged. For a CustomOptimizer one per parameter,
+/// without padding.
 std::vector<UpdateRange> update_ranges(const OptimizerOptions& options,
                                        const ParameterTable& table);
 
@@ -50,6 +51,7 @@ class Optimizer {
 
  private:
   OptimizerOptions options_;
+  std::size_t size_;  // of the flat arrays
   std::vector<UpdateRange> ranges_;
   std::vector<std::vector<float>> slots_;
 };

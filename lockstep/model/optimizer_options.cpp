@@ -3,14 +3,53 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
 namespace {
+
+template <typename T>
+constexpr bool kIsCustomOptimizer = std::is_same_v<T, CustomOptimizerPointer>;
+
+// Names of a CustomOptimizer are part of the names of tensors and of descriptions.
+void need_name(const std::string& what, const std::string& name) {
+  constexpr std::string_view kOthers = "_-.";
+  const auto is_allowed = [&](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           kOthers.find(c) != std::string_view::npos;
+  };
+  if (name.empty() || !std::ranges::all_of(name, is_allowed))
+    throw Error(
+        ErrorCategory::input, "optimizer",
+        fmt::format("expected letters, digits, \"_\", \"-\" and \".\" as the name of {}", what),
+        fmt::format("got \"{}\"", name));
+}
+
+void check(const CustomOptimizerPointer& custom) {
+  if (!custom)
+    throw Error(ErrorCategory::input, "optimizer", "expected an optimizer", "got a null pointer");
+  const std::string name = custom->name();
+  need_name("the optimizer", name);
+  const std::vector<std::string> slots = custom->slots();
+  for (auto slot = slots.begin(); slot != slots.end(); ++slot) {
+    need_name("a slot", *slot);
+    if (*slot == kAverageSlot)
+      throw Error(ErrorCategory::input, name, "expected another name of a slot",
+                  fmt::format("got \"{}\", which is the average of the parameters", *slot));
+    if (std::find(slots.begin(), slot, *slot) != slot)
+      throw Error(ErrorCategory::input, name, "expected slots of different names",
+                  fmt::format("got \"{}\" twice", *slot));
+  }
+  if (const float decay = custom->weight_decay(); !(decay >= 0 && std::isfinite(decay)))
+    throw Error(ErrorCategory::input, name, "expected weight decay of 0 or more",
+                fmt::format("got {}", decay));
+}
 
 void need(bool holds, std::string_view optimizer, std::string_view expected, float actual) {
   if (!holds) throw Error(ErrorCategory::input, optimizer, expected, fmt::format("got {}", actual));
@@ -94,6 +133,16 @@ Hyperparameters hyperparameters(Adagrad& adagrad) {
   return {{"initial_accumulator", &adagrad.initial_accumulator},
           {"epsilon", &adagrad.epsilon},
           {"weight_decay", &adagrad.weight_decay}};
+}
+
+Hyperparameters hyperparameters(CustomOptimizerPointer& /*custom*/) { return {}; }
+
+std::string describe(const CustomOptimizerPointer& custom) {
+  if (!custom) return "custom_optimizer()";
+  std::vector<std::string> values;
+  for (const auto& [name, value] : custom->hyperparameters())
+    values.push_back(fmt::format("{}={}", name, value));
+  return fmt::format("{}({})", custom->name(), fmt::join(values, ", "));
 }
 
 std::string describe(const Sgd& sgd) {
@@ -200,16 +249,26 @@ AdagradUpdate constants(const Adagrad& adagrad, const UpdateContext& context) {
 
 template <typename... Options>
 std::vector<OptimizerOptions> defaults_of(std::variant<Options...>* /*type*/) {
-  return {Options()...};
+  std::vector<OptimizerOptions> all;
+  const auto add = [&]<typename T>(T options) {
+    if constexpr (!kIsCustomOptimizer<T>) all.emplace_back(options);
+  };
+  (add(Options()), ...);
+  return all;
 }
 
 }  // namespace
 
 OptimizerUpdate update_of(const OptimizerOptions& options, const UpdateContext& context) {
   return std::visit(
-      [&](auto chosen) -> OptimizerUpdate {
-        if (context.weight_decay) chosen.weight_decay = *context.weight_decay;
-        return constants(chosen, context);
+      [&]<typename T>(T chosen) -> OptimizerUpdate {
+        if constexpr (kIsCustomOptimizer<T>) {
+          LOCKSTEP_CHECK(false && "a CustomOptimizer has no constants");
+          return {};
+        } else {
+          if (context.weight_decay) chosen.weight_decay = *context.weight_decay;
+          return constants(chosen, context);
+        }
       },
       options);
 }
@@ -218,12 +277,30 @@ std::vector<OptimizerOptions> all_optimizers() {
   return defaults_of(static_cast<OptimizerOptions*>(nullptr));
 }
 
-std::string_view name_of(const OptimizerOptions& options) {
-  return std::visit([](const auto& chosen) { return chosen.kName; }, options);
+std::string name_of(const OptimizerOptions& options) {
+  return std::visit(
+      []<typename T>(const T& chosen) -> std::string {
+        if constexpr (kIsCustomOptimizer<T>)
+          return chosen ? chosen->name() : "custom_optimizer";
+        else
+          return std::string(T::kName);
+      },
+      options);
 }
 
 std::string to_string(const OptimizerOptions& options) {
   return std::visit([](const auto& chosen) { return describe(chosen); }, options);
+}
+
+std::optional<float> learning_rate_of(const OptimizerOptions& options) {
+  return std::visit(
+      []<typename T>(const T& chosen) -> std::optional<float> {
+        if constexpr (kIsCustomOptimizer<T>)
+          return std::nullopt;
+        else
+          return chosen.learning_rate;
+      },
+      options);
 }
 
 float* find_hyperparameter(OptimizerOptions& options, std::string_view name) {
@@ -237,7 +314,16 @@ void check_options(const OptimizerOptions& options) {
   std::visit([](const auto& chosen) { check(chosen); }, options);
 }
 
+void check_runs_on_gpu(const OptimizerOptions& options) {
+  if (std::holds_alternative<CustomOptimizerPointer>(options))
+    throw Error(ErrorCategory::input, name_of(options),
+                "expected an optimizer of the library on a GPU",
+                "got a CustomOptimizer, which runs on the CPU only");
+}
+
 std::vector<std::string> slot_names(const OptimizerOptions& options) {
+  if (const auto* const custom = std::get_if<CustomOptimizerPointer>(&options))
+    return *custom ? (*custom)->slots() : std::vector<std::string>();
   return std::visit(
       [](const auto& update) {
         return std::vector<std::string>(update.kSlots.begin(), update.kSlots.end());
@@ -246,6 +332,7 @@ std::vector<std::string> slot_names(const OptimizerOptions& options) {
 }
 
 bool is_layer_wise(const OptimizerOptions& options) {
+  if (std::holds_alternative<CustomOptimizerPointer>(options)) return false;
   return std::visit([]<typename Update>(const Update&) { return LayerWise<Update>; },
                     update_of(options, {}));
 }

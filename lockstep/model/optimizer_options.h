@@ -1,7 +1,7 @@
 // The optimizers. Each has options, and an update: constants that are computed once per step, on
 // the host (update_of()), and formulas for one element, float arithmetic that CPU loops and GPU
 // kernels share. Names, slots, loops and kernels follow from the two lists of types,
-// OptimizerOptions and OptimizerUpdate.
+// OptimizerOptions and OptimizerUpdate. A CustomOptimizer has an update of its own instead.
 #pragma once
 
 #include <array>
@@ -13,6 +13,8 @@
 #include <string_view>
 #include <variant>
 #include <vector>
+
+#include "lockstep/model/custom_optimizer.h"
 
 namespace lockstep::model {
 
@@ -303,8 +305,10 @@ struct Lamb {
   std::optional<float> learning_rate = {};  ///< peak of the schedule; none: Schedule::peak
 };
 
-/// One of the optimizers with its constants.
-using OptimizerOptions = std::variant<Sgd, Adam, AdamW, Lars, Lamb, RmsProp, Adagrad>;
+/// One of the optimizers with its constants. Those of the library are in the order in which help
+/// texts and errors list them.
+using OptimizerOptions =
+    std::variant<Sgd, Adam, AdamW, Lars, Lamb, RmsProp, Adagrad, CustomOptimizerPointer>;
 /// The constants of one update. The type depends on the options alone.
 using OptimizerUpdate =
     std::variant<SgdUpdate, MomentumUpdate, NesterovUpdate, AdamUpdate, LarsUpdate, LambUpdate,
@@ -323,21 +327,30 @@ constexpr auto at_element(std::size_t i, float* w, float* first, float* second, 
     return function(w[i], first[i], second[i], g[i]);
 }
 
-/// The constants of one update, the same for every backend.
+/// The constants of one update, the same for every backend. Not for a CustomOptimizer.
 OptimizerUpdate update_of(const OptimizerOptions& options, const UpdateContext& context);
 
-/// All optimizers with their defaults, in the order of OptimizerOptions.
+/// All optimizers of the library with their defaults, in the order of OptimizerOptions.
 std::vector<OptimizerOptions> all_optimizers();
-/// The name used by `--optimizer`.
-std::string_view name_of(const OptimizerOptions& options);
+/// The name used by `--optimizer`; of a CustomOptimizer its own.
+std::string name_of(const OptimizerOptions& options);
 /// The name with the hyperparameters: "adam(beta1=0.9, …)".
 std::string to_string(const OptimizerOptions& options);
 
+/// The peak of the schedule, if the options have one.
+std::optional<float> learning_rate_of(const OptimizerOptions& options);
 /// The hyperparameter that is called `name`, such as "weight_decay"; null if the optimizer has
-/// none.
+/// none, and for a CustomOptimizer.
 float* find_hyperparameter(OptimizerOptions& options, std::string_view name);
-/// Throws Error (input) for a constant out of range.
+/// Throws Error (input) for a constant out of range, and for a CustomOptimizer that is null or has
+/// names that checkpoints cannot store.
 void check_options(const OptimizerOptions& options);
+
+/// Throws Error (input) for an optimizer that runs on the CPU only.
+void check_runs_on_gpu(const OptimizerOptions& options);
+
+/// The name of the moving average of the parameters among the slots of an Updater.
+inline constexpr std::string_view kAverageSlot = "average";
 
 /// Names of the arrays stored in addition to the parameters, such as "m" and "v": kSlots of the
 /// update.

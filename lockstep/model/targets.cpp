@@ -62,7 +62,7 @@ void check(const BinaryCrossentropy& loss, std::size_t samples, std::size_t widt
   check_labels(Loss(loss), targets.labels, 2);
 }
 
-void check(const CustomLossPointer& loss, std::size_t samples, std::size_t /*width*/,
+void check(const CustomLossPointer& loss, std::size_t samples, std::size_t width,
            const Targets& targets) {
   const bool fits = targets.labels.empty()
                         ? targets.values.size() % std::max<std::size_t>(samples, 1) == 0
@@ -73,6 +73,11 @@ void check(const CustomLossPointer& loss, std::size_t samples, std::size_t /*wid
         fmt::format("expected a label, or as many target values, for each of {} samples", samples),
         fmt::format("got {} target values and {} labels", targets.values.size(),
                     targets.labels.size()));
+  if (loss->activation().empty()) return;
+  const std::int64_t classes = class_count(Loss(loss), static_cast<std::int64_t>(width));
+  if (targets.labels.empty() || classes == 0)
+    return check_values(Loss(loss), samples, width, targets);
+  check_labels(Loss(loss), targets.labels, static_cast<std::size_t>(classes));
 }
 
 template <typename T>
@@ -124,6 +129,9 @@ void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const
     if (!(weights[k] >= 0 && std::isfinite(weights[k])))
       throw Error(ErrorCategory::input, "class-weights", "expected finite weights of 0 or more",
                   fmt::format("class {} has {}", k, weights[k]));
+  if (std::ranges::count(weights, 0.0F) == std::ssize(weights))
+    throw Error(ErrorCategory::input, "class-weights", "expected a class with a weight above 0",
+                "got 0 for all");
 }
 
 void weigh_by_class(const Targets& targets, std::span<const float> class_weights,

@@ -34,7 +34,8 @@ class HostUpdater final : public Updater {
   void begin(const UpdateRequest& request) override { request_ = request; }
 
   void update(std::span<const float> summable) override {
-    outcome_ = {.applied = SummableMetrics::is_finite(summable.data())};
+    outcome_ = {.applied = SummableMetrics::is_finite(summable.data()) &&
+                           !SummableMetrics::is_weightless(summable.data())};
     const float of_weights = SummableMetrics::gradient_factor(summable.data());
     float scale = of_weights / request_.loss_scale;
     if (outcome_.applied && request_.clip_norm > 0) {

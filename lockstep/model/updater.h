@@ -15,9 +15,6 @@
 
 namespace lockstep::model {
 
-/// The name of the moving average of the parameters among the slots.
-inline constexpr std::string_view kAverageSlot = "average";
-
 /// Follows `value`; with decay 0 it becomes `value` exactly.
 constexpr float follow(float average, float value, float decay) {
   return decay * average + (1 - decay) * value;
@@ -61,7 +58,8 @@ class Updater {
   virtual void begin(const UpdateRequest& request) = 0;
   /// Enqueues the update on the model's stream. `summable` is the sum over all replicas of
   /// SummableMetrics; the gradient is multiplied by its gradient_factor(). The step is not applied
-  /// if their loss or an element of the gradient is not finite, in every precision.
+  /// if their loss or an element of the gradient is not finite, in every precision, or if all
+  /// weights are 0.
   virtual void update(std::span<const float> summable) = 0;
   /// The result of the last update. Waits for it.
   virtual UpdateOutcome outcome() = 0;

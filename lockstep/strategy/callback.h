@@ -118,7 +118,8 @@ struct EpochLogs {
   float learning_rate = 0;                           ///< of the last step
   /// Of TrainerOptions::metrics, over the samples that `metrics` covers, and over all validation
   /// records. A run that resumes within the epoch continues the sums of at most 4096 numbers that
-  /// a checkpoint keeps; other values (auc:exact=true) are of the steps of that run.
+  /// a checkpoint keeps; other values (auc:exact=true) would be of a part of the epoch, and are
+  /// missing.
   std::vector<model::MetricValue> values = {};
   std::vector<model::MetricValue> validation_values = {};  ///< likewise
 

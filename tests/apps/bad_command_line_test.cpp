@@ -401,9 +401,9 @@ INSTANTIATE_TEST_SUITE_P(
             "absent_network_file", "train --model nowhere.json" + kData, 2,
             "model] expected the name of a network or a JSON file that can be read; nowhere.json: "
             "No such file or directory"},
-        Refusal{"script_of_libtorch", "train --model net.pt" + kData, 2,
-                "model] expected the name of a network or a JSON file, got net.pt: a TorchScript "
-                "file is for example_torch_trainer"},
+        Refusal{"absent_script", "train --model nowhere.pt" + kData, 2,
+                "model] expected a TorchScript file that can be read; nowhere.pt: No such file or "
+                "directory"},
         Refusal{"checkpoint_directory_that_cannot_be", kTrain + "--checkpoint-dir /proc/lockstep",
                 3, "/proc/lockstep] expected a directory for checkpoints that can be written"},
         Refusal{"summary_directory_that_cannot_be", kTrain + "--summary-dir /proc/lockstep", 3,

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "lockstep/checkpoint/checkpoint.h"
 #include "lockstep/checkpoint/manifest.h"
@@ -43,6 +44,23 @@ class HostileFiles : public ::testing::Test {
 
   checkpoint::ScratchDirectory scratch_;
 };
+
+TEST_F(HostileFiles, AreNoTorchScript) {
+  const std::string expected =
+      "lockstep: error: [model] expected a TorchScript file, which "
+      "torch.jit.script(module).save(FILE) writes, or torch.jit.trace, got ";
+  overwrite(path("text.pt"), "no archive");
+  overwrite(path("archive"), "PK\x03\x04 net/data.pkl");  // as torch.save begins
+  for (const auto& [name, reason] :
+       {std::pair{"text.pt", ", which is another format\n"},
+        {"archive",
+         ", which has no code: torch.save writes tensors, and a state_dict does not say "
+         "what to compute\n"}}) {
+    const Result refused = run_lockstep("train --data synthetic:4x4x1:4:64 --model " + path(name));
+    EXPECT_EQ(refused.status, 2);
+    EXPECT_EQ(refused.errors, expected + path(name) + reason);
+  }
+}
 
 // ---- 9: special files and links as outputs
 

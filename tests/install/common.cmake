@@ -24,6 +24,14 @@ function(expect_training PROGRAM)
   expect_match("${said}" "trained on 203 samples, 2 replicas")
 endfunction()
 
+# The program loads its plugin for TorchScript files: LibTorch refuses a file that only looks like one.
+function(expect_plugin PROGRAM FOLDER)
+  string(ASCII 3 4 end)
+  file(WRITE ${FOLDER}/pretended.pt "PK${end}/constants.pkl")
+  execute_process(COMMAND ${PROGRAM} train --model ${FOLDER}/pretended.pt --data synthetic:4x4x1:2:8 ERROR_VARIABLE said RESULT_VARIABLE status)
+  expect_match("${status}, ${said}" "^2, .*lockstep: error: .*pretended.pt. expected a TorchScript file for LibTorch [0-9.]+; LibTorch: ")
+endfunction()
+
 # configure_consumer(FOLDER PREFIX OPTION …)
 function(configure_consumer FOLDER PREFIX)
   set(configure ${CMAKE_COMMAND} -S ${TESTS}/consumer -B ${FOLDER} -G ${GENERATOR} -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=${PREFIX}

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "lockstep/device/recording.h"
 #include "lockstep/model/cuda/algorithm_cache.h"
@@ -122,6 +123,22 @@ TEST_F(FusedStatisticsTest, AreNotFoundWhereNobodyWantsThem) {
     EXPECT_EQ(train(with_two_convolutions(), options).found, 0U) << to_string(options.precision);
   EXPECT_EQ(train(with_two_convolutions(2), where_possible()).found, 0U) << "groups";
   EXPECT_EQ(train(with_two_convolutions(1, true), where_possible()).found, 0U) << "bias";
+}
+
+TEST_F(FusedStatisticsTest, AreNotFoundForAFrozenNormalization) {
+  Network network = with_two_convolutions();
+  const std::vector<std::string> first = {"batch_normalization/*"};
+  network.freeze(first);
+  EXPECT_EQ(train(network, where_possible()).found, 1U);
+  const std::vector<std::string> second = {"batch_normalization_1/*"};
+  network.freeze(second);
+  ComputeOptions never = where_possible();
+  never.fused_statistics = FusedStatistics::never;
+  const Training training = train(network, where_possible());
+  const Training expected = train(network, never);
+  EXPECT_EQ(training.found, 0U);
+  EXPECT_EQ(training.losses, expected.losses);
+  EXPECT_EQ(training.buffers, expected.buffers);
 }
 
 TEST_F(FusedStatisticsTest, AreNotFoundInInference) {

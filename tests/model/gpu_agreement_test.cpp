@@ -143,6 +143,17 @@ const AgreementCase kAgreementCases[] = {
      [] {
        return of_layer(UpSampling2D({.size = {3, 2}}));
      }},
+    {"bilinear_up_sampling",
+     [] {
+       return of_layer(UpSampling2D({.size = {3, 2}, .interpolation = Interpolation::bilinear}));
+     }},
+    {"bilinear_up_sampling_of_whole_packs",
+     [] {
+       Network network = image_network({1, 3, 3});
+       network.add(Conv2D({.filters = 8, .kernel = 1}));
+       network.add(UpSampling2D({.size = {2, 5}, .interpolation = Interpolation::bilinear}));
+       return ended(std::move(network));
+     }},
     {"dropout", [] { return of_layer(Dropout({.rate = 0.3f})); }},
     {"batch_normalization", [] { return of_layer(BatchNormalization()); }},
     {"batch_normalization_relu",

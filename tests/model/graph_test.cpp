@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "lockstep/model/layers/layers.h"
 
 namespace lockstep::model {
@@ -166,6 +169,17 @@ TEST(FusedStatistics, AreNotOfWhatChangesBehindTheSums) {
   with_relu.add(ReLU());
   with_relu.add(BatchNormalization());
   EXPECT_THAT(with_statistics(with_relu), IsEmpty());
+}
+
+TEST(FusedStatistics, AreNotForAFrozenNormalization) {
+  Network network({8, 8, 2});
+  network.add(Conv2D({.filters = 2, .use_bias = false}));
+  network.add(BatchNormalization());
+  const NodeId second = network.add(Conv2D({.filters = 2, .use_bias = false}));
+  network.add(BatchNormalization());
+  const std::vector<std::string> frozen = {"batch_normalization/*", "batch_normalization_1/gamma"};
+  network.freeze(frozen);
+  EXPECT_THAT(with_statistics(network), ElementsAre(second)) << "beta is trained";
 }
 
 TEST(FusedStatistics, AreNotOfOtherLayersOrOfTheInput) {

@@ -1,18 +1,22 @@
 #include "lockstep/model/loss.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
 #include <ostream>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
+#include "tests/model/support/reference_file.h"
 
 namespace lockstep::model {
 namespace {
@@ -264,6 +268,33 @@ TEST(MeanSquaredErrorLoss, RefusesMissingTargets) {
             "target values and 2 labels");
 }
 
+// Of weighted samples; scripts/make_reference wrote the file.
+TEST(Loss, AgreesWithPyTorch) {
+  const ReferenceFile reference("layers");
+  const auto array = [&](const std::string& name) {
+    return reference.array("loss/" + name).values;
+  };
+  const Values outputs = array("output");
+  const Values value = array("value");
+  const Values distribution = array("distribution");
+  const Values weight = array("weight");
+  const Labels& label = reference.integers("loss/label");
+  const auto samples = static_cast<std::int64_t>(label.size());
+  for (const std::string name :
+       {"mse", "mae", "huber", "huber:delta=2", "bce", "bce:label_smoothing=0.2", "cross-entropy",
+        "cross-entropy:label_smoothing=0.2", "cce", "cce:label_smoothing=0.2"}) {
+    Targets targets{.sample_weights = weight};
+    if (name.starts_with("cross-entropy"))
+      targets.labels = label;
+    else
+      targets.values = name.starts_with("cce") ? distribution : value;
+    Values gradient(outputs.size());
+    const MetricSums sums = compute_loss(parse_loss(name), outputs, samples, targets, 1, gradient);
+    EXPECT_NEAR(sums.loss_sum, array(name + "/sum")[0], 5e-6) << name;
+    EXPECT_THAT(gradient, Pointwise(FloatNear(1e-6f), array(name + "/gradient"))) << name;
+  }
+}
+
 TEST(Loss, OfNoSamplesIsZero) {
   const MetricSums sums = compute_loss(SparseCategoricalCrossentropy{}, {}, 0, {}, 64, {});
   EXPECT_EQ(sums.loss_sum, 0);
@@ -407,6 +438,51 @@ TEST(CustomLossClass, ComparesOutputsWithTargetsOfAnotherWidth) {
   EXPECT_THAT(input_error_of([] { check_options(CustomLossPointer()); }), HasSubstr("null"));
 }
 
+/// The first output of logits.
+class FirstLogit final : public CustomLoss {
+ public:
+  explicit FirstLogit(std::string_view activation) : activation_(activation) {}
+  std::string name() const override { return "mse"; }
+  std::string_view activation() const override { return activation_; }
+  double value(std::span<const float> outputs, const SampleTargets& /*targets*/) const override {
+    return static_cast<double>(outputs[0]);
+  }
+  void gradient(std::span<const float> /*outputs*/, const SampleTargets& /*targets*/,
+                std::span<float> gradient) const override {
+    std::ranges::fill(gradient, 0.0F);
+    gradient[0] = 1;
+  }
+
+ private:
+  std::string_view activation_;
+};
+
+TEST(CustomLossClass, HasAnAccuracyIfItsOutputsAreLogits) {
+  const Values outputs = {1, 3, 5, 4};
+  const Labels label = {1, 1};
+  const Values dense = {0, 1, 0, 1};
+  const Values wanted = {0, 1, 1, 0};
+  const auto sums = [&](std::string_view activation, const Targets& targets, std::int64_t samples) {
+    return compute_loss(std::make_shared<FirstLogit>(activation), outputs, samples, targets, 1, {});
+  };
+  for (const Targets& targets : {Targets{.labels = label}, Targets{.values = dense}}) {
+    const MetricSums of_classes = sums("softmax", targets, 2);
+    EXPECT_TRUE(of_classes.has_accuracy);
+    EXPECT_EQ(of_classes.correct, 1);
+    EXPECT_EQ(of_classes.correct_top5, 2);
+    EXPECT_EQ(of_classes.loss_sum, 6);
+  }
+  EXPECT_EQ(sums("sigmoid", {.values = wanted}, 4).correct, 2);
+  EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy);
+  const Labels outside = {1, 2};
+  EXPECT_EQ(error_of(ErrorCategory::data, [&] { sums("softmax", {.labels = outside}, 2); }),
+            "[mse] expected labels 0 .. 1 for 2 classes, sample 1 of the batch has label 2");
+  EXPECT_THAT(error_of(ErrorCategory::data, [&] { sums("sigmoid", {.labels = label}, 2); }),
+              HasSubstr("expected 4 target values for 2 samples of 2 outputs"));
+  EXPECT_EQ(input_error_of([] { check_options(std::make_shared<FirstLogit>("tanh")); }),
+            "[mse] expected softmax, sigmoid or no activation, got \"tanh\"");
+}
+
 TEST(BinaryCrossentropyLoss, StaysFiniteForHugeLogits) {
   const auto of = [](float logit, float target) {
     const Values outputs = {logit};
@@ -420,6 +496,44 @@ TEST(BinaryCrossentropyLoss, StaysFiniteForHugeLogits) {
   EXPECT_EQ(of(1000, 1), std::pair(0.0, 0.0f));
   EXPECT_EQ(of(-1000, 1), std::pair(1000.0, -1.0f));
   EXPECT_EQ(of(-1000, 0), std::pair(0.0, 0.0f));
+}
+
+struct InfiniteLogits {
+  const char* loss;
+  Values outputs;
+  Values targets;  // a single one is the label of cross-entropy
+  double value;
+  Values gradient;
+};
+
+TEST(CrossEntropies, OfInfiniteLogitsAreTheirLimits) {
+  constexpr float kBig = std::numeric_limits<float>::infinity();
+  constexpr double kNever = std::numeric_limits<double>::infinity();
+  const std::vector<InfiniteLogits> cases = {
+      {"bce", {kBig}, {1}, 0, {0}},
+      {"bce", {-kBig}, {0}, 0, {0}},
+      {"bce", {kBig}, {0}, kNever, {1}},
+      {"bce", {-kBig}, {1}, kNever, {-1}},
+      {"bce", {kBig}, {0.5f}, kNever, {0.5f}},
+      {"bce:label_smoothing=0.5", {kBig}, {1}, kNever, {0.25f}},
+      {"cross-entropy", {0, kBig, -kBig}, {1}, 0, {0, 0, 0}},
+      {"cross-entropy", {0, kBig, -kBig}, {0}, kNever, {-1, 1, 0}},
+      {"cross-entropy", {0, -kBig}, {0}, 0, {0, 0}},
+      {"cce", {0, kBig, -kBig}, {0, 1, 0}, 0, {0, 0, 0}},
+      {"cce", {0, kBig, -kBig}, {1, 0, 0}, kNever, {-1, 1, 0}},
+      {"cce", {kBig, 0}, {0.5f, 0.5f}, kNever, {0.5f, -0.5f}}};
+  for (const InfiniteLogits& one : cases) {
+    const Loss loss = parse_loss(one.loss);
+    const Labels label = {static_cast<std::int32_t>(one.targets[0])};
+    const bool has_label = std::holds_alternative<SparseCategoricalCrossentropy>(loss);
+    const Targets targets = has_label ? Targets{.labels = label} : Targets{.values = one.targets};
+    const std::string what =
+        fmt::format("{} of {} with {}", one.loss, one.outputs[0], one.targets[0]);
+    EXPECT_EQ(compute_loss(loss, one.outputs, 1, targets, 1, {}).loss_sum, one.value) << what;
+    EXPECT_EQ(gradient_of(loss, one.outputs, 1, targets, 1), one.gradient) << what;
+  }
+  const Values equal = {kBig, kBig, 0};
+  EXPECT_NEAR(entropy(equal, {0}).loss_sum, std::log(2.0), 1e-6) << "they share the probability";
 }
 
 TEST(BinaryCrossentropyLoss, OfOneOutputTakesLabelsAndHasAnAccuracy) {
@@ -502,6 +616,11 @@ TEST(ClassWeights, AreRefusedForOtherClasses) {
             "[class-weights] expected a loss with classes, got mse");
   EXPECT_EQ(refusal(Loss(), 2, {1, -2}),
             "[class-weights] expected finite weights of 0 or more; class 1 has -2");
+  EXPECT_EQ(refusal(Loss(), 2, {std::numeric_limits<float>::infinity(), 1}),
+            "[class-weights] expected finite weights of 0 or more; class 0 has inf");
+  EXPECT_EQ(refusal(Loss(), 2, {0, 0}),
+            "[class-weights] expected a class with a weight above 0, got 0 for all");
+  EXPECT_EQ(refusal(Loss(), 2, {0, 1}), "(no error)");
 }
 
 TEST(Loss, IsParsedFromANameAndParameters) {

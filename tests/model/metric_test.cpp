@@ -1,10 +1,14 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -348,6 +352,66 @@ TEST(Metrics, ThatDoNotFitAreRefused) {
             "f1, f1_per_class, top3");
   EXPECT_EQ(list_metrics(make_metrics("auc,auc_pr:exact=true", kEntropy, 2)),
             "auc, auc_pr (exact)");
+}
+
+/// A loss of the user's own, whatever it is called.
+class NamedLoss final : public CustomLoss {
+ public:
+  NamedLoss(std::string name, std::string activation)
+      : name_(std::move(name)), activation_(std::move(activation)) {}
+  std::string name() const override { return name_; }
+  std::string_view activation() const override { return activation_; }
+  double value(std::span<const float> outputs, const SampleTargets& /*targets*/) const override {
+    return static_cast<double>(outputs[0]);
+  }
+  void gradient(std::span<const float> /*outputs*/, const SampleTargets& /*targets*/,
+                std::span<float> gradient) const override {
+    std::ranges::fill(gradient, 1.0F);
+  }
+
+ private:
+  std::string name_;
+  std::string activation_;
+};
+
+TEST(Metrics, OfACustomLossFitItsActivationWhateverItsNameIs) {
+  struct Case {
+    const char* name;
+    const char* activation;
+    std::int64_t width;
+    const char* fits;
+    const char* refused;
+  };
+  for (const Case& one :
+       {Case{"mse", "softmax", 3, "accuracy,f1,confusion,perplexity", "mse"},
+        Case{"mse", "sigmoid", 1, "auc,f1,confusion", "mae"},
+        Case{"mse", "", 1, "mse,r2", "accuracy"}, Case{"cross-entropy", "", 3, "mae", "accuracy"},
+        Case{"sparse-categorical-crossentropy", "", 3, "rmse", "top5"},
+        Case{"bce", "", 1, "mae", "auc"}}) {
+    const Loss loss = std::make_shared<NamedLoss>(one.name, one.activation);
+    const std::string what = std::string(one.name) + " " + one.activation;
+    EXPECT_NO_THROW(make_metrics(one.fits, loss, one.width)) << what;
+    EXPECT_THROW(make_metrics(one.refused, loss, one.width), Error) << what;
+    const auto of_output = make_loss_metric("price", loss, one.width);
+    EXPECT_EQ(values_of({of_output}, {}).size(), *one.activation == '\0' ? 1U : 2U)
+        << what << ": has an accuracy";
+  }
+}
+
+TEST(Metrics, OfValuesRefuseTargetsThatAreNone) {
+  const Loss loss = std::make_shared<NamedLoss>("mse", "");
+  const std::vector<float> outputs = {1, 2, 3, 4};
+  const std::vector<std::int32_t> labels = {0, 1};
+  for (const std::string name : {"mae", "r2"}) {
+    MetricTotals totals;
+    try {
+      add_batch(make_metrics(name, loss, 2), outputs, {.labels = labels}, 2, totals);
+      ADD_FAILURE() << name;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.what(), "[" + name + "] expected a target value for each output, got 0 " +
+                                  "values and 2 labels, and 4 outputs");
+    }
+  }
 }
 
 }  // namespace

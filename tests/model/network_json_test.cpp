@@ -252,6 +252,8 @@ TEST(NetworkJson, RefusesUnknownWordsInOptions) {
               ::testing::AllOf(
                   HasSubstr("[net.json: layer 0 (conv2d)] expected a known name for \"padding\"; "),
                   HasSubstr("got \"full\"")));
+  EXPECT_THAT(refusal(R"({"type": "up_sampling2d", "interpolation": "cubic"})"),
+              HasSubstr("[interpolation] expected nearest or bilinear, got \"cubic\""));
   EXPECT_THAT(refusal(R"({"type": "conv2d", "filters": 2, "kernel": 1, "initializer": "xavier"})"),
               HasSubstr("expected glorot_uniform, he_normal, he_uniform or zeros, got \"xavier\""));
   EXPECT_THAT(refusal(R"({"type": "flatten", "activation": "rellu"})"),
@@ -467,7 +469,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
     {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
     {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
-    {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1]},
+    {"type": "up_sampling2d", "name": "t", "inputs": ["input"], "size": [2, 1], "interpolation": "bilinear"},
     {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},

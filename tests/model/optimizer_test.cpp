@@ -9,6 +9,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -153,7 +156,10 @@ TEST(Optimizer, AgreesWithPyTorch) {
       {"momentum", Sgd{.momentum = 0.9f, .weight_decay = 0.01f}, 0.1f},
       {"nesterov", Sgd{.momentum = 0.9f, .nesterov = true, .weight_decay = 0.01f}, 0.1f},
       {"adam", Adam{.weight_decay = 0.1f}, 0.01f},
-      {"adamw", AdamW{.weight_decay = 0.1f}, 0.01f}};
+      {"adamw", AdamW{.weight_decay = 0.1f}, 0.01f},
+      {"rmsprop", RmsProp{.weight_decay = 0.1f}, 0.01f},
+      {"rmsprop_momentum", RmsProp{.rho = 0.99f, .momentum = 0.9f}, 0.01f},
+      {"adagrad", Adagrad{.weight_decay = 0.1f}, 0.1f}};
   for (const auto& [name, options, rate] : cases) {
     Optimizer optimizer(options, table);
     std::vector<float> parameters(table.flat_size());
@@ -426,7 +432,7 @@ TEST(Optimizer, ChecksTheSizesItIsGiven) {
 }
 
 TEST(OptimizerOptions, HaveNamesAndHyperparametersByName) {
-  std::vector<std::string_view> names;
+  std::vector<std::string> names;
   for (OptimizerOptions& options : many_options()) {
     names.push_back(name_of(options));
     EXPECT_TRUE(to_string(options).starts_with(fmt::format("{}(", names.back())));
@@ -459,6 +465,107 @@ TEST(OptimizerOptions, ReadsLikeItsConstructor) {
             "rmsprop(rho=0.9, momentum=0, epsilon=1e-07, weight_decay=0)");
   EXPECT_EQ(to_string(OptimizerOptions(Adagrad{})),
             "adagrad(initial_accumulator=0.1, epsilon=1e-07, weight_decay=0)");
+}
+
+/// A CustomOptimizer with these names and this decay, which keeps its arguments and changes
+/// nothing.
+class NamedOptimizer final : public CustomOptimizer {
+ public:
+  NamedOptimizer(std::string name, std::vector<std::string> slots, float decay = 0)
+      : name_(std::move(name)), slots_(std::move(slots)), decay_(decay) {}
+  std::string name() const override { return name_; }
+  std::vector<std::string> slots() const override { return slots_; }
+  std::vector<std::pair<std::string, float>> hyperparameters() const override {
+    return {{"warmth", 0.5F}, {"depth", 3.0F}};
+  }
+  float weight_decay() const override { return decay_; }
+  void update(const UpdateElements& elements, const UpdateNumbers& numbers) const override {
+    sizes.push_back(elements.values.size());
+    gradients.push_back(elements.gradients.front());
+    rates.push_back(numbers.learning_rate);
+    decays.push_back(numbers.weight_decay);
+    steps.push_back(numbers.step);
+  }
+  mutable std::vector<std::size_t> sizes;
+  mutable std::vector<float> gradients;
+  mutable std::vector<float> rates;
+  mutable std::vector<float> decays;
+  mutable std::vector<std::int64_t> steps;
+
+ private:
+  std::string name_;
+  std::vector<std::string> slots_;
+  float decay_;
+};
+
+TEST(CustomOptimizerClass, GetsTheElementsOfEachParameterWithItsNumbers) {
+  ParameterInfo kernel{.name = "kernel", .shape = {5000}, .decay = true, .initializer = {}};
+  ParameterInfo bias{.name = "bias", .shape = {3}, .initializer = {}};
+  ParameterInfo head{.name = "head",
+                     .shape = {7},
+                     .decay = true,
+                     .initializer = {},
+                     .rate_factor = 0.5F,
+                     .weight_decay = 0.25F};
+  bias.decay = false;
+  const ParameterTable table({kernel, bias, head});
+  const auto optimizer =
+      std::make_shared<NamedOptimizer>("named", std::vector<std::string>{"a", "b", "c"}, 0.125F);
+  Optimizer updates(CustomOptimizerPointer(optimizer), table);
+  EXPECT_THAT(updates.slot_names(), ElementsAre("a", "b", "c"));
+  EXPECT_EQ(updates.slot("c").size(), table.flat_size());
+  std::vector<float> parameters(table.flat_size());
+  const std::vector<float> gradients(table.flat_size(), 3.0F);
+  updates.apply(parameters, gradients, 0.5F, 9, 0.5F);
+  std::vector<std::size_t> counts(3);  // elements of each parameter, however they are divided
+  for (std::size_t i = 0; i < optimizer->sizes.size(); ++i) {
+    const std::size_t parameter = optimizer->decays[i] == 0.125F ? 0
+                                  : optimizer->decays[i] == 0    ? 1
+                                                                 : 2;
+    counts[parameter] += optimizer->sizes[i];
+    EXPECT_EQ(optimizer->decays[i], parameter == 2 ? 0.25F : parameter == 1 ? 0 : 0.125F);
+    EXPECT_EQ(optimizer->rates[i], parameter == 2 ? 0.25F : 0.5F);
+  }
+  EXPECT_THAT(counts, ElementsAre(5000, 3, 7)) << "no padding";
+  EXPECT_THAT(optimizer->gradients, Each(1.5F));
+  EXPECT_THAT(optimizer->steps, Each(9));
+}
+
+TEST(CustomOptimizerClass, DescribesItselfAndIsNotOfTheLibrary) {
+  const OptimizerOptions options =
+      std::make_shared<NamedOptimizer>("named", std::vector<std::string>{});
+  EXPECT_EQ(name_of(options), "named");
+  EXPECT_EQ(to_string(options), "named(warmth=0.5, depth=3)");
+  EXPECT_EQ(learning_rate_of(options), std::nullopt);
+  OptimizerOptions copy = options;
+  EXPECT_EQ(find_hyperparameter(copy, "warmth"), nullptr);
+  EXPECT_FALSE(is_layer_wise(options));
+  EXPECT_NO_THROW(check_runs_on_gpu(Sgd{}));
+  EXPECT_EQ(input_error_of([&] { check_runs_on_gpu(options); }),
+            "[named] expected an optimizer of the library on a GPU, got a CustomOptimizer, which "
+            "runs on the CPU only");
+}
+
+TEST(CustomOptimizerClass, IsRefusedWithNamesThatCheckpointsCannotStore) {
+  const auto refusal = [](const CustomOptimizerPointer& optimizer) {
+    return input_error_of([&] { Optimizer(optimizer, ParameterTable()); });
+  };
+  const auto named = [&](const char* name, const std::vector<std::string>& slots, float decay = 0) {
+    return refusal(std::make_shared<NamedOptimizer>(name, slots, decay));
+  };
+  EXPECT_EQ(refusal(nullptr), "[optimizer] expected an optimizer, got a null pointer");
+  const std::string letters =
+      "[optimizer] expected letters, digits, \"_\", \"-\" and \".\" as the ";
+  EXPECT_EQ(named("", {}), letters + "name of the optimizer, got \"\"");
+  EXPECT_EQ(named("my(x)", {}), letters + "name of the optimizer, got \"my(x)\"");
+  EXPECT_EQ(named("my", {"a/b"}), letters + "name of a slot, got \"a/b\"");
+  EXPECT_EQ(named("my", {"a", "b", "a"}),
+            "[my] expected slots of different names, got \"a\" twice");
+  EXPECT_EQ(named("my", {"average"}),
+            "[my] expected another name of a slot, got \"average\", which is the average of the "
+            "parameters");
+  EXPECT_EQ(named("my", {}, -1), "[my] expected weight decay of 0 or more, got -1");
+  EXPECT_EQ(named("My-0.1", {"first_moment"}), "(no error)");
 }
 
 TEST(GlobalNorm, IsEuclidean) {

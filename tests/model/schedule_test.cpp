@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <string>
 #include <utility>
 
 #include "tests/model/support/error_of.h"
+#include "tests/model/support/reference_file.h"
 
 namespace lockstep::model {
 namespace {
@@ -59,6 +62,27 @@ TEST(Schedule, StepDecaysAtMultiplesFromTheStartOfTraining) {
   EXPECT_FLOAT_EQ(schedule.rate(30), 0.1f);
   EXPECT_FLOAT_EQ(schedule.rate(59), 0.1f);
   EXPECT_FLOAT_EQ(schedule.rate(60), 0.01f);
+}
+
+// Each from its first update, without a warm-up; scripts/make_reference wrote the file.
+TEST(Schedule, FollowsThatOfPyTorch) {
+  const ReferenceFile reference("optimizers");
+  const Schedule schedule{.peak = 1,
+                          .total_steps = 20,
+                          .final_fraction = 0,
+                          .step_every = 6,
+                          .step_factor = 0.5f,
+                          .power = 2};
+  for (const std::string name :
+       {"cosine", "linear", "step", "polynomial", "exponential", "one-cycle"}) {
+    Schedule named = schedule;
+    named.kind = parse_schedule(name);
+    if (name == "cosine" || name == "linear") named.final_fraction = 0.1f;
+    std::int64_t step = 0;
+    for (const float rate : reference.array("schedule/" + name).values)
+      EXPECT_NEAR(named.rate(step++), rate, 1e-6) << name << " " << step;
+    EXPECT_GE(step, 20);
+  }
 }
 
 // torch.optim.lr_scheduler.OneCycleLR(optimizer, 1.0, 100), and (…, 1.0, 10, pct_start=0.2), of

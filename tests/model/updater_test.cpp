@@ -140,12 +140,39 @@ const Report kGood = report_of({.loss_sum = 2, .samples = 4});
 /// The gradient is that of the sum over samples / samples; the mean is over the sum of weights.
 TEST_P(UpdaterOn, MultipliesTheGradientBySamplesOverWeights) {
   for (const auto& [excess, clip_norm, step] :
-       {std::tuple(4.0, 0.0, 0.0125F), std::tuple(-2.0, 0.0, 0.05F), std::tuple(-4.0, 0.0, 0.0F),
-        std::tuple(4.0, 1e3, 0.0125F), std::tuple(-4.0, 1e3, 0.0F)}) {
+       {std::tuple(4.0, 0.0, 0.0125F), std::tuple(-2.0, 0.0, 0.05F),
+        std::tuple(4.0, 1e3, 0.0125F)}) {
     UpdaterTrial trial(GetParam(), Sgd{});
     EXPECT_TRUE(trial.update(
         0, 0.25F, report_of({.loss_sum = 2, .samples = 4, .weight_excess = excess}), clip_norm));
     EXPECT_FLOAT_EQ(trial.state()[0], 1.5F - step) << excess;
+  }
+}
+
+/// Neither by momentum nor by decay.
+TEST_P(UpdaterOn, ChangesNothingIfAllWeightsAre0) {
+  for (const OptimizerOptions& options :
+       {OptimizerOptions(Sgd{.momentum = 0.9F, .weight_decay = 0.1F}), OptimizerOptions(AdamW{})})
+    for (const double clip_norm : {0.0, 1.0}) {
+      UpdaterTrial trial(GetParam(), options);
+      EXPECT_TRUE(trial.update(0, 0.25F, kGood, clip_norm));
+      trial.update(0, kNan, kGood, clip_norm);  // skipped: leaves the kept statistics
+      const std::vector<float> before = trial.state();
+      const Report weightless = report_of({.samples = 4, .weight_excess = -4});
+      EXPECT_FALSE(trial.update(0, 0.25F, weightless, clip_norm));
+      EXPECT_EQ(trial.state(), before) << to_string(options);
+    }
+}
+
+/// Whose sum is infinite, or so small that samples / weights is.
+TEST_P(UpdaterOn, SkipsWeightsWithoutAFiniteFactor) {
+  for (const float weights : {kInfinity, 1e-39F}) {
+    UpdaterTrial trial(GetParam(), Sgd{});
+    Report report = kGood;
+    report[5] = weights;
+    const std::vector<float> parameters = trial.state();
+    EXPECT_FALSE(trial.update(0, 0.25F, report, 0)) << weights;
+    EXPECT_EQ(trial.state()[0], parameters[0]);
   }
 }
 

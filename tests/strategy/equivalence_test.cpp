@@ -251,13 +251,6 @@ TEST(ClassWeights, CountByTheirRatios) {
     expect_close(same.losses, plain.losses, 1e-7);
   }
   EXPECT_NE(with({1, 1, 1, 2}).parameter_hash, plain.parameter_hash);
-  const auto zeros = with({0, 0, 0, 0});
-  EXPECT_TRUE(std::ranges::none_of(zeros.steps, &StepLogs::skipped));
-  EXPECT_TRUE(std::ranges::all_of(zeros.losses, [](double loss) { return std::isnan(loss); }));
-  EXPECT_EQ(zeros.parameters, train(2, plain_network(), ragged_data(),
-                                    {.optimizer = model::Sgd{}, .schedule = {.peak = 0}}, fit)
-                                  .parameters)
-      << "no sample counts, so no parameter changes";
 }
 
 TEST(Equivalence, HoldsForABatchSmallerThanTheReplicas) {

@@ -54,6 +54,22 @@ TEST(GpuStrategy, OfOneGpuHasNothingToReduce) {
   EXPECT_EQ(strategy->group(0).allocate(100).device(), pretend::gpus(1, 3).front());
 }
 
+class StandsStill final : public model::CustomOptimizer {
+ public:
+  void update(const model::UpdateElements& /*elements*/,
+              const model::UpdateNumbers& /*numbers*/) const override {}
+};
+
+TEST(GpuStrategy, RefusesAnOptimizerOfTheUsersOwn) {
+  job::Session session(0, nullptr);
+  const auto strategy = make_strategy(session, "auto", pretend::gpus(1));
+  EXPECT_EQ(error_of([&] {
+              Trainer(*strategy, plain_network(), {.optimizer = std::make_shared<StandsStill>()});
+            }),
+            "[custom_optimizer] expected an optimizer of the library on a GPU, got a "
+            "CustomOptimizer, which runs on the CPU only");
+}
+
 TEST(GpuStrategy, ReducesLogicalReplicasOnTheirGpu) {
   job::Session session(0, nullptr);
   for (const char* name : {"auto", "mirrored", "multi-worker-mirrored"}) {

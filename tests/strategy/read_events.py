@@ -1,5 +1,5 @@
 """Prints what TensorBoard's own loader finds below a directory of event files, as JSON: {run: {"scalars": {tag: [[wall_time, step, value]]},
-"texts": {tag: [[step, text]]}}}."""
+"texts": {tag: [[step, text]]}, "images": {tag: [[step, width, height, the first bytes in hexadecimal]]}}}."""
 
 import json
 import sys
@@ -14,14 +14,18 @@ def main(directory):
     for run in multiplexer.Runs():
         by_plugin = {
             plugin: {
-                tag: [(event, tensor_util.make_ndarray(event.tensor_proto).item()) for event in multiplexer.Tensors(run, tag)]
+                tag: [(event, tensor_util.make_ndarray(event.tensor_proto)) for event in multiplexer.Tensors(run, tag)]
                 for tag in multiplexer.PluginRunToTagToContent(plugin).get(run, {})
             }
-            for plugin in ("scalars", "text")
+            for plugin in ("scalars", "text", "images")
         }
         found[run] = {
-            "scalars": {tag: [[e.wall_time, e.step, value] for e, value in events] for tag, events in by_plugin["scalars"].items()},
-            "texts": {tag: [[e.step, value.decode()] for e, value in events] for tag, events in by_plugin["text"].items()},
+            "scalars": {tag: [[e.wall_time, e.step, value.item()] for e, value in events] for tag, events in by_plugin["scalars"].items()},
+            "texts": {tag: [[e.step, value.item().decode()] for e, value in events] for tag, events in by_plugin["text"].items()},
+            "images": {
+                tag: [[e.step, value[0].decode(), value[1].decode(), value[2][:4].hex()] for e, value in events]
+                for tag, events in by_plugin["images"].items()
+            },
         }
     json.dump(found, sys.stdout)
 

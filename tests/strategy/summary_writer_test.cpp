@@ -7,11 +7,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <protozero/pbf_reader.hpp>
 
+#include "lockstep/data/image/decode_image.h"
 #include "lockstep/data/record/record_frame.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
@@ -34,8 +37,10 @@ struct SeenEvent {
   std::string unknown_metadata;
   int dtype = 0;
   int dimensions = -1;
+  std::string shape;
   float scalar = 0;
   std::string text;
+  std::vector<std::string> texts;
 };
 
 void see_tensor(protozero::pbf_reader tensor, SeenEvent& seen) {
@@ -45,13 +50,15 @@ void see_tensor(protozero::pbf_reader tensor, SeenEvent& seen) {
         seen.dtype = tensor.get_enum();
         break;
       case 2:
-        seen.dimensions = static_cast<int>(tensor.get_view().size());
+        seen.shape = tensor.get_bytes();
+        seen.dimensions = static_cast<int>(seen.shape.size());
         break;
       case 5:
         seen.scalar = *tensor.get_packed_float().begin();
         break;
       case 8:
         seen.text = tensor.get_bytes();
+        seen.texts.push_back(seen.text);
         break;
       default:
         ADD_FAILURE() << "tensor field " << tensor.tag();
@@ -197,6 +204,37 @@ TEST(SummaryWriter, MetadataComesWithTheFirstValueOfATag) {
   EXPECT_EQ(events[5].text, "**model** cnn");
 }
 
+/// Two pixels: 1, 2, 3 and 4, 5, 6.
+data::Image small_image() {
+  data::Image image;
+  image.reshape(1, 2, 3);
+  for (int i = 0; i < 6; ++i) image.span().pixels[i] = static_cast<std::uint8_t>(i + 1);
+  return image;
+}
+
+TEST(SummaryWriter, WritesAnImageAsTensorFlowDoes) {
+  const checkpoint::ScratchDirectory scratch;
+  SummaryWriter writer(scratch.path());
+  for (const int step : {4, 5}) writer.image("cells", step, small_image().view());
+  writer.flush();
+  const auto events = events_in(writer.path());
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[1].plugin, "images");
+  EXPECT_EQ(events[2].plugin, "");
+  EXPECT_EQ(events[2].tag, "cells");
+  EXPECT_EQ(events[2].step, 5);
+  EXPECT_EQ(events[2].dtype, 7) << "DT_STRING";
+  EXPECT_EQ(events[2].shape, "\x12\x02\x08\x03") << "one dimension of 3";
+  ASSERT_EQ(events[2].texts.size(), 3u);
+  EXPECT_EQ(events[2].texts[0], "2") << "width";
+  EXPECT_EQ(events[2].texts[1], "1") << "height";
+  data::Image memory;
+  const data::ImageView pixels = data::decode_png(data::bytes_of(events[2].texts[2]), 3, memory);
+  ASSERT_EQ(pixels.height, 1);
+  ASSERT_EQ(pixels.width, 2);
+  EXPECT_THAT(std::vector<int>(pixels.pixels, pixels.pixels + 6), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
 TEST(SummaryWriter, MarksTheBeginningOfARun) {
   const checkpoint::ScratchDirectory scratch;
   SummaryWriter writer(scratch.path());
@@ -325,6 +363,7 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
     SummaryWriter validation(scratch.path() / "validation");
     train.begin_run(0);
     train.text("configuration", 0, "| model | cnn |");
+    train.image("cells", 2, small_image().view());
     for (const int step : {1, 2, 3}) {
       train.scalar("epoch_loss", step, 1.0 / step, 1000.0 + step);
       validation.scalar("epoch_loss", step, 2.0 / step, 1000.0 + step);
@@ -343,6 +382,8 @@ TEST(SummaryWriter, TensorBoardReadsIt) {
             nlohmann::json::parse("[1001.0, 1, 2.0]"));
   EXPECT_EQ(seen["train"]["texts"]["configuration"],
             nlohmann::json::parse(R"([[0, "| model | cnn |"]])"));
+  EXPECT_EQ(seen["train"]["images"]["cells"],
+            nlohmann::json::parse(R"([[2, "2", "1", "89504e47"]])"));
 }
 
 constexpr std::int64_t kStepsPerEpoch = 6;
@@ -411,6 +452,33 @@ TEST(Summaries, OfAKilledTrainingAreReplacedFromTheCheckpointOn) {
   EXPECT_THAT(train.at("batch_loss"), ElementsAre(1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12));
   EXPECT_THAT(train.at("configuration"), ElementsAre(0, 5));
   EXPECT_THAT(points_in(scratch.path() / "validation")["epoch_loss"], ElementsAre(0, 1));
+}
+
+TEST(Summaries, HaveTheConfusionsOfAValidationWithinAnEpoch) {
+  const checkpoint::ScratchDirectory scratch;
+  const model::MetricValue matrix{
+      .name = "kind_confusion", .values = {1, 1, 0, 2}, .shape = {2, 2}};
+  {
+    Summaries summaries(scratch.path(), 1, "");
+    summaries.on_train_begin({});
+    EpochLogs logs;
+    logs.step = 3;
+    logs.validation = metrics_of(4);
+    logs.validation_values = {matrix};
+    summaries.on_validation(logs);
+  }
+  const std::string file = *checkpoint::names_in(scratch.path() / "train").begin();
+  const auto events = events_in(scratch.path() / "train" / file);
+  const auto found =
+      std::ranges::find(events, "evaluation_kind_confusion_vs_iterations", &SeenEvent::tag);
+  ASSERT_NE(found, events.end());
+  EXPECT_EQ(found->step, 3);
+  data::Image memory;
+  const data::ImageView pixels = data::decode_png(data::bytes_of(found->texts.at(2)), 3, memory);
+  ASSERT_EQ(pixels.width, 512);
+  EXPECT_EQ(pixels.at(0, 0)[0], pixels.at(511, 0)[0]) << "each half of the first class";
+  EXPECT_EQ(pixels.at(0, 256)[0], 255);
+  EXPECT_EQ(pixels.at(256, 256)[0], 8);
 }
 
 TEST(Summaries, OfAnEpochWithoutAGoodStepHaveNoLoss) {

@@ -5,7 +5,9 @@
 
 #include <cmath>
 #include <memory>
+#include <random>
 #include <string>
+#include <vector>
 
 #include "lockstep/strategy/trainer.h"
 #include "tests/strategy/training.h"
@@ -51,6 +53,79 @@ TEST(Trainer, EndsWhereNoStepHasAFiniteLoss) {
             "[train] expected finite losses, gradients and parameters; try a lower learning rate, "
             "warm-up or clipping, got 100 skipped steps in a row, the last one (100) for a "
             "non-finite loss on rank 0");
+}
+
+/// Records first, first + 1, …; the weight of those before `first_weighted` is 0.
+data::Dataset weighted_data(int first, int records, int first_weighted) {
+  std::vector<float> features;
+  std::vector<std::int32_t> labels;
+  std::vector<float> weights;
+  for (int id = first; id < first + records; ++id) {
+    std::mt19937 random(static_cast<unsigned>(id));
+    for (int k = 0; k < 16; ++k) features.push_back(static_cast<float>(random() % 100) / 50 - 1);
+    labels.push_back(id % static_cast<int>(kClasses));
+    weights.push_back(id < first_weighted ? 0.0F : 1.0F);
+  }
+  return data::Dataset::from_memory(
+      {std::move(features)}, {std::move(labels)},
+      {.inputs = {{.name = "x", .shape = {16}}},
+       .targets = {{.name = "y", .type = ElementType::int32, .classes = kClasses}},
+       .weighted = true},
+      std::move(weights));
+}
+
+/// As if the step had not been: momentum, decay, bias correction, averages and statistics.
+TEST(Trainer, LearnsNothingFromAStepOfWeight0) {
+  for (const model::OptimizerOptions& optimizer :
+       {model::OptimizerOptions(model::Sgd{.momentum = 0.9F, .weight_decay = 0.1F}),
+        model::OptimizerOptions(model::Adam{})})
+    for (const int replicas : {1, 2, 3}) {
+      const TrainerOptions options{.optimizer = optimizer, .ema = 0.5F};
+      FitOptions fit{.epochs = 1};
+      fit.validation = weighted_data(0, 40, 0).batch(10);
+      const data::Dataset first = weighted_data(0, 10, 0);
+      const data::Dataset rest = weighted_data(20, 20, 0);
+      const Outcome expected =
+          train(replicas, normalized_network(), first.concatenate(rest).batch(10), options, fit);
+      const Outcome outcome = train(
+          replicas, normalized_network(),
+          first.concatenate(weighted_data(10, 10, 20)).concatenate(rest).batch(10), options, fit);
+      EXPECT_EQ(outcome.parameter_hash, expected.parameter_hash)
+          << to_string(optimizer) << replicas;
+      EXPECT_EQ(outcome.buffers, expected.buffers);
+      const EpochLogs& epoch = outcome.history.epochs[0];
+      EXPECT_EQ(epoch.validation->loss_sum, expected.history.epochs[0].validation->loss_sum);
+      ASSERT_EQ(outcome.steps.size(), 4U);
+      EXPECT_FALSE(outcome.steps[1].skipped);
+      EXPECT_TRUE(std::isnan(outcome.losses[1]));
+      EXPECT_EQ(outcome.losses[2], expected.losses[1]);
+      EXPECT_EQ(outcome.history.end.skipped_steps, 0);
+      EXPECT_EQ(epoch.metrics.samples, 40);
+      EXPECT_EQ(epoch.metrics.weight_sum(), 30);
+      EXPECT_EQ(epoch.metrics.loss(), expected.history.epochs[0].metrics.loss());
+    }
+}
+
+TEST(Trainer, RefusesRecordsThatAllHaveWeight0) {
+  const data::Dataset weightless = weighted_data(0, 40, 40).batch(10);
+  const std::string expected =
+      "expected weights whose sum is above 0, got weight 0 for all 40 samples";
+  for (const int replicas : {1, 3}) {
+    EXPECT_EQ(error_of([&] { train(replicas, plain_network(), weightless, {}, {.epochs = 2}); }),
+              "[epoch 1] " + expected);
+    FitOptions fit{.epochs = 1};
+    fit.validation = weightless;
+    EXPECT_EQ(error_of([&] {
+                train(replicas, plain_network(), weighted_data(0, 40, 0).batch(10), {}, fit);
+              }),
+              "[validation] " + expected);
+    job::Session session(0, nullptr, {.quiet = true});
+    const auto strategy = local_strategy(session, replicas);
+    Trainer trainer(*strategy, plain_network(), {});
+    EXPECT_EQ(error_of([&] { trainer.evaluate(weightless); }), "[evaluation] " + expected);
+    EXPECT_EQ(trainer.evaluate(weighted_data(0, 40, 35).batch(10)).weight_sum(), 5)
+        << "usable afterwards";
+  }
 }
 
 TEST(Trainer, GivesTheErrorOfADamagedRecord) {

@@ -31,7 +31,7 @@ LoadedLibrary::LoadedLibrary(LibraryWanted wanted)
     if (handle_ != nullptr) return;
     words += " and " + loader_words();
   }
-  throw Error(ErrorCategory::device, wanted_.name,
+  throw Error(wanted_.category, wanted_.name,
               fmt::format("expected {} for {}", wanted_.file, wanted_.use),
               fmt::format("the loader reported {}: {}, or add its directory to LD_LIBRARY_PATH",
                           words, wanted_.advice));
@@ -39,14 +39,13 @@ LoadedLibrary::LoadedLibrary(LibraryWanted wanted)
 
 void* LoadedLibrary::find(const char* name) const {
   if (void* found = dlsym(handle_, name)) return found;
-  throw Error(ErrorCategory::device, wanted_.name,
-              fmt::format("expected {} in {}", name, wanted_.file),
+  throw Error(wanted_.category, wanted_.name, fmt::format("expected {} in {}", name, wanted_.file),
               fmt::format("the loader reported {}: {}", loader_words(), wanted_.advice));
 }
 
 void LoadedLibrary::check_major_version(int loaded, int needed) const {
   if (loaded >= needed) return;
-  throw Error(ErrorCategory::device, wanted_.name,
+  throw Error(wanted_.category, wanted_.name,
               fmt::format("expected version {} for {}", needed, wanted_.use),
               fmt::format("{} is version {}: {}", wanted_.file, loaded, wanted_.advice));
 }

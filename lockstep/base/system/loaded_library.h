@@ -3,6 +3,8 @@
 
 #include <string>
 
+#include "lockstep/base/error.h"
+
 namespace lockstep {
 
 /// A library to load, and the parts of the error message if it is missing.
@@ -12,23 +14,23 @@ struct LibraryWanted {
   std::string folder;  ///< directory to search after the loader's own, or empty
   std::string use;     ///< purpose: "layers on GPUs"
   std::string advice;  ///< what to do if it is missing: "install cuDNN 9"
+  ErrorCategory category = ErrorCategory::device;  ///< of all errors
 };
 
 /// A library loaded into this process. It is never unloaded, because its threads may run until the
 /// process ends.
 class LoadedLibrary {
  public:
-  /// Throws Error (device) with the loader's message and the advice.
+  /// Throws Error (`category`) with the loader's message and the advice.
   explicit LoadedLibrary(LibraryWanted wanted);
 
-  /// The library's function `name`, which has the type Function. Throws Error (device) if it has
-  /// none.
+  /// The library's function `name`, which has the type Function. Throws Error if it has none.
   template <typename Function>
   Function* function(const char* name) const {
     return reinterpret_cast<Function*>(find(name));
   }
 
-  /// Throws Error (device) if the major version `loaded` is older than `needed`, the version that
+  /// Throws Error if the major version `loaded` is older than `needed`, the version that
   /// this program was compiled for.
   void check_major_version(int loaded, int needed) const;
 

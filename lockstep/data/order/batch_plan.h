@@ -35,6 +35,7 @@ class MicroBatchOrder {
   Range range(std::int64_t number) const;
   /// The position in this order of a sample of the global batch.
   std::int64_t position(std::int64_t sample) const {
+    if (count_ == 1) return sample - samples_.begin;  // without divisions: it is asked per sample
     return range(sample % count_).begin + (sample - samples_.begin) / count_;
   }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <utility>
 
@@ -109,12 +110,24 @@ void BatchReader::fill_part(int replica, Range samples, Batch& part,
   const auto index_of = [&](std::int64_t number) {
     return static_cast<std::size_t>(order.position(part.first_sample + number));
   };
+  // The ids of the next samples. In a shuffled order, a record in memory is in no cache; so many
+  // records ahead, it arrives there while others are read.
+  constexpr std::int64_t kAhead = 16;
+  std::array<std::int64_t, kAhead> next_ids{};
+  const auto look_ahead = [&](std::int64_t number) {
+    if (number >= samples.end) return;
+    const std::int64_t record_id = sequence[first_position + number];
+    next_ids[static_cast<std::size_t>(number % kAhead)] = record_id;
+    pipeline_.source->prefetch(record_id);
+  };
+  for (std::int64_t i = 0; i < kAhead; ++i) look_ahead(samples.begin + i);
   Sample sample = part.sample(index_of(samples.begin));  // others belong to other threads
   for (std::int64_t number = samples.begin; number < samples.end; ++number) {
     if (stop.stop_requested()) return;
     const std::size_t i = index_of(number);
     const std::int64_t position = first_position + number;
-    const std::int64_t record_id = sequence[position];
+    const std::int64_t record_id = next_ids[static_cast<std::size_t>(number % kAhead)];
+    look_ahead(number + kAhead);
     sequence.for_each_block_ahead(position, [&](Range ids) { pipeline_.source->will_need(ids); });
     part.move_to(i, sample);
     sample.weight = 1;

@@ -169,18 +169,26 @@ void CsvSource::use(const NodeData& data, SharedSegment memory) {
   memory_ = std::move(memory);
 }
 
+CsvSource::Piece::Form CsvSource::form_of(const TableFeature& feature) {
+  if (feature.kind == TableFeature::Kind::numeric && !feature.has_indicator)
+    return Piece::Form::copied;
+  if (feature.is_index()) return Piece::Form::index;
+  return feature.output == CategoryOutput::multi_hot ? Piece::Form::set : Piece::Form::expanded;
+}
+
 void CsvSource::set_spec() {
   table_ = std::make_shared<const TableSchema>(schema_);
   pieces_.clear();
   std::size_t width = 0;
   for (std::size_t i = 0; i < schema_.features.size(); ++i) {
     const TableFeature& feature = schema_.features[i];
-    const bool is_copied = feature.kind == TableFeature::Kind::numeric && !feature.has_indicator;
-    if (is_copied && !pieces_.empty() && pieces_.back().is_copied)
-      ++pieces_.back().features;
+    const Piece piece = {form_of(feature), i, width, static_cast<std::size_t>(feature.width())};
+    if (piece.form == Piece::Form::copied && !pieces_.empty() &&
+        pieces_.back().form == Piece::Form::copied)
+      pieces_.back().width += piece.width;
     else
-      pieces_.push_back({.first = i, .offset = width, .is_copied = is_copied});
-    width += static_cast<std::size_t>(feature.width());
+      pieces_.push_back(piece);
+    width += piece.width;
   }
   const std::vector<std::int64_t> shape = {static_cast<std::int64_t>(width)};
   if (has_label_)
@@ -213,23 +221,47 @@ void CsvSource::read(std::int64_t record_id, Sample& sample) const {
   const std::span<const float> stored = rows_.values.subspan(record * stride, stride);
   const std::span<float> features = sample.features();
   std::size_t index = features.empty() ? 0 : 1;  // of the input
-  for (const auto& [first, offset, is_copied, count] : pieces_) {
-    const TableFeature& feature = schema_.features[first];
-    if (is_copied) {
-      std::copy_n(&stored[first], count, &features[offset]);
-    } else if (feature.is_index()) {
-      sample.inputs[index++].as<std::int32_t>()[0] = static_cast<std::int32_t>(stored[first]);
-    } else {
-      const auto part = features.subspan(offset, static_cast<std::size_t>(feature.width()));
-      if (feature.output == CategoryOutput::multi_hot)
-        mark_set(static_cast<std::size_t>(stored[first]), part);
-      else
-        expand(feature, stored[first], part);
+  for (const auto& [form, first, offset, width] : pieces_) {
+    switch (form) {
+      case Piece::Form::copied:
+        std::copy_n(&stored[first], width, &features[offset]);
+        break;
+      case Piece::Form::index:
+        sample.inputs[index++].as<std::int32_t>()[0] = static_cast<std::int32_t>(stored[first]);
+        break;
+      case Piece::Form::set:
+        mark_set(static_cast<std::size_t>(stored[first]), features.subspan(offset, width));
+        break;
+      case Piece::Form::expanded:
+        expand(schema_.features[first], stored[first], features.subspan(offset, width));
+        break;
     }
   }
   std::copy_n(rows_.targets.begin() + static_cast<std::ptrdiff_t>(record * targets_), targets_,
               sample.values().begin());
   if (has_label_) sample.label() = rows_.labels[record];
+}
+
+namespace {
+
+/// Requests the cache lines of `values`; a line that its end shares with other data as well.
+template <typename T>
+void prefetch_lines(std::span<const T> values) {
+  constexpr std::size_t kLineBytes = 64;
+  const std::span<const std::byte> bytes = std::as_bytes(values);
+  for (std::size_t i = 0; i < bytes.size(); i += kLineBytes) __builtin_prefetch(&bytes[i]);
+  if (!bytes.empty()) __builtin_prefetch(&bytes.back());
+}
+
+}  // namespace
+
+/// Without the members of its set, whose place is known only when the row has been read.
+void CsvSource::prefetch(std::int64_t record_id) const {
+  const auto record = static_cast<std::size_t>(record_id);
+  const std::size_t stride = schema_.features.size();
+  prefetch_lines(rows_.values.subspan(record * stride, stride));
+  prefetch_lines(rows_.targets.subspan(record * targets_, targets_));
+  if (has_label_) prefetch_lines(rows_.labels.subspan(record, 1));
 }
 
 void CsvSource::mark_set(std::size_t set, std::span<float> features) const {

@@ -53,6 +53,7 @@ class CsvSource final : public RecordSource {
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t size() const override { return records_; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  void prefetch(std::int64_t record_id) const override;
   /// The path; also that no record has class 0, if the labels are numbers, and the preparation.
   std::string description() const override {
     return file_.string() + label_text_ + schema_.preparation();
@@ -99,11 +100,13 @@ class CsvSource final : public RecordSource {
 
   // Features that are copied together, or one that is expanded.
   struct Piece {
+    enum class Form { copied, index, set, expanded };
+    Form form = Form::copied;
     std::size_t first = 0;   // feature
     std::size_t offset = 0;  // in the sample
-    bool is_copied = false;
-    std::size_t features = 1;
+    std::size_t width = 1;   // there
   };
+  static Piece::Form form_of(const TableFeature& feature);
   std::vector<Piece> pieces_;
 
   TableRows own_;  // what this process has read

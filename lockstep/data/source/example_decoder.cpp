@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 #include <utility>
@@ -126,8 +127,8 @@ std::optional<SampleProblem> decode_weight(const FeatureView& feature, float& we
     return SampleProblem{fmt::format("expected one float in {}", kWeightFeature),
                          values_of(feature)};
   feature.copy_floats({&weight, 1});
-  if (weight >= 0) return std::nullopt;
-  return SampleProblem{fmt::format("expected a weight of 0 or more in {}", kWeightFeature),
+  if (weight >= 0 && std::isfinite(weight)) return std::nullopt;
+  return SampleProblem{fmt::format("expected a finite weight of 0 or more in {}", kWeightFeature),
                        fmt::format("it is {}", weight)};
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <span>
 #include <type_traits>
@@ -75,8 +76,11 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
   const std::size_t weight_count = spec_.weighted ? static_cast<std::size_t>(records_) : 0;
   require_fit(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
               fmt::format("got {}", weights_.size()));
-  require_fit(std::ranges::all_of(weights_, [](float w) { return w >= 0; }),
-              "expected weights of 0 or more", "one is below 0 or not a number");
+  const auto wrong = std::ranges::find_if_not(
+      weights_, [](float weight) { return weight >= 0 && std::isfinite(weight); });
+  if (wrong != weights_.end())
+    throw Error(ErrorCategory::input, kWhere, "expected finite weights of 0 or more",
+                fmt::format("record {} has {}", wrong - weights_.begin(), *wrong));
 }
 
 MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor tensor) const {

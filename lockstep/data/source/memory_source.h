@@ -17,8 +17,8 @@ class MemorySource final : public RecordSource {
   /// One array [N, shape...] for each input and target of the spec, in its order and of its types;
   /// the first input may be uint8 images where the spec has float32. Ragged tensors have the length
   /// of each record. `weights` [N] if the spec is weighted. Throws Error (input) for an invalid
-  /// spec, for types and sizes that do not match it or each other, and for weights below 0; Error
-  /// (data) for a label outside 0 .. classes-1.
+  /// spec, for types and sizes that do not match it or each other, and for weights below 0 or not
+  /// finite; Error (data) for a label outside 0 .. classes-1.
   MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryTensor> targets, SampleSpec spec,
                std::vector<float> weights = {});
   /// The same for one input and one target.

@@ -185,10 +185,13 @@ std::int64_t FilteredSource::size() const {
   return std::visit([](const auto& ids) { return static_cast<std::int64_t>(ids.size()); }, ids_);
 }
 
+std::int64_t FilteredSource::id_of(std::int64_t record_id) const {
+  return std::visit([&](const auto& ids) { return static_cast<std::int64_t>(ids[record_id]); },
+                    ids_);
+}
+
 void FilteredSource::read(std::int64_t record_id, Sample& sample) const {
-  const auto id =
-      std::visit([&](const auto& ids) { return static_cast<std::int64_t>(ids[record_id]); }, ids_);
-  source().read(id, sample);
+  source().read(id_of(record_id), sample);
 }
 
 RenumberedSource::RenumberedSource(std::shared_ptr<const RecordSource> source,

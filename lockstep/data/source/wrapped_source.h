@@ -65,6 +65,7 @@ class PreparedSource final : public WrappedSource {
   void read(std::int64_t record_id, Sample& sample) const override;
   std::vector<StoredFile> files() const override { return source().files(); }
   void will_need(Range record_ids) const override { source().will_need(record_ids); }
+  void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
   std::string description() const override {
     return source().description() + pipeline_.preparation();
   }
@@ -87,6 +88,9 @@ class RangeSource final : public WrappedSource {
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(records_.begin + record_id, sample);
   }
+  void prefetch(std::int64_t record_id) const override {
+    source().prefetch(records_.begin + record_id);
+  }
 
  private:
   Range records_;
@@ -102,6 +106,9 @@ class RepeatedSource final : public WrappedSource {
 
   std::int64_t size() const override { return source().size() * times_; }
   void read(std::int64_t record_id, Sample& sample) const override;
+  void prefetch(std::int64_t record_id) const override {
+    source().prefetch(record_id % source().size());
+  }
 
  private:
   std::int64_t times_;
@@ -117,9 +124,12 @@ class FilteredSource final : public WrappedSource {
 
   std::int64_t size() const override;
   void read(std::int64_t record_id, Sample& sample) const override;
+  void prefetch(std::int64_t record_id) const override { source().prefetch(id_of(record_id)); }
   RecordChanges changes() const override { return {source().changes().images, true}; }
 
  private:
+  std::int64_t id_of(std::int64_t record_id) const;  // in the other source
+
   std::variant<std::vector<std::uint32_t>, std::vector<std::int64_t>> ids_;
 };
 
@@ -140,6 +150,7 @@ class RenumberedSource final : public WrappedSource {
   std::vector<std::string> class_names() const override { return names_; }
   std::vector<StoredFile> files() const override { return source().files(); }
   void will_need(Range record_ids) const override { source().will_need(record_ids); }
+  void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
 
  private:
   std::vector<std::string> names_;
@@ -161,6 +172,7 @@ class PaddedSource final : public WrappedSource {
   void read(std::int64_t record_id, Sample& sample) const override;
   std::vector<StoredFile> files() const override { return source().files(); }
   void will_need(Range record_ids) const override { source().will_need(record_ids); }
+  void prefetch(std::int64_t record_id) const override { source().prefetch(record_id); }
 
  private:
   TensorView& padded(Sample& sample) const {

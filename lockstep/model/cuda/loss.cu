@@ -130,7 +130,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   float sum = 0;
   float shifted_sum = 0;
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-    const float shifted = widen(z[k]) - largest;
+    const float shifted = below_largest(widen(z[k]), largest);
     sum += expf(shifted);
     shifted_sum += shifted;
   }
@@ -141,7 +141,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
     const float normalizer = factor / sum;
     const float off_target = factor * smoothing / width;
     for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-      float value = expf(widen(z[k]) - largest) * normalizer - off_target;
+      float value = expf(below_largest(widen(z[k]), largest)) * normalizer - off_target;
       if (k == classes.label) value -= factor * (1 - smoothing) * classes.weight;
       if (k == classes.partner && classes.weight < 1)
         value -= factor * (1 - smoothing) * (1 - classes.weight);
@@ -155,10 +155,10 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   double of_classes = 0;
   if (classes.weight > 0)
     of_classes = static_cast<double>(classes.weight) *
-                 static_cast<double>(widen(z[classes.label]) - largest);
+                 static_cast<double>(below_largest(widen(z[classes.label]), largest));
   if (classes.weight < 1)
     of_classes += static_cast<double>(1 - classes.weight) *
-                  static_cast<double>(widen(z[classes.partner]) - largest);
+                  static_cast<double>(below_largest(widen(z[classes.partner]), largest));
   double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   if (smoothing != 0)
     loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
@@ -197,7 +197,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   float sum = 0;
   float total = 0;
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-    sum += expf(widen(z[k]) - largest);
+    sum += expf(below_largest(widen(z[k]), largest));
     total += loss.smoothed(targets[k], width);
   }
   sum = warp_sum(sum);
@@ -205,7 +205,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   const float log_sum = logf(sum);
   double result = 0;
   for (std::int64_t k = lane(); k < a.width; k += kWarp) {
-    const float shifted = widen(z[k]) - largest;
+    const float shifted = below_largest(widen(z[k]), largest);
     const float target = loss.smoothed(targets[k], width);
     if (target != 0) result += static_cast<double>(target) * static_cast<double>(log_sum - shifted);
     if (gradient != nullptr)

@@ -184,6 +184,7 @@ class GpuUpdater final : public Updater {
 
 std::unique_ptr<Updater> make_updater(Context& context, const OptimizerOptions& options,
                                       const ParameterTable& table, const UpdateArrays& arrays) {
+  check_runs_on_gpu(options);
   return std::visit(
       [&]<typename Update>(const Update&) -> std::unique_ptr<Updater> {
         return std::make_unique<GpuUpdater<Update>>(context, options, table, arrays);

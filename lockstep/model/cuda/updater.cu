@@ -39,7 +39,8 @@ __global__ void decide_at_once(const float* summable, const double* partials, un
   made.average_decay = numbers->average_decay;
   const double norm =
       sqrt(sum) * static_cast<double>(of_weights) / static_cast<double>(numbers->loss_scale);
-  made.applied = SummableMetrics::is_finite(summable) && norm - norm == 0;  // finite
+  made.applied = SummableMetrics::is_finite(summable) &&
+                 !SummableMetrics::is_weightless(summable) && norm - norm == 0;  // finite
   if (numbers->clip_norm > 0 && made.applied != 0) {
     made.norm = norm;
     if (norm > numbers->clip_norm) made.scale *= static_cast<float>(numbers->clip_norm / norm);

@@ -150,6 +150,10 @@ auto JsonObject::word(const char* key, std::string_view fallback, Parse parse) {
 
 Padding JsonObject::padding(const char* key) { return word(key, "valid", parse_padding); }
 
+Interpolation JsonObject::interpolation(const char* key) {
+  return word(key, "nearest", parse_interpolation);
+}
+
 Initializer::Kind JsonObject::initializer(const char* key) {
   return word(key, "glorot_uniform", parse_initializer);
 }

@@ -42,6 +42,7 @@ class JsonObject {
   std::vector<std::int64_t> counts(const char* key);
   std::vector<std::string> texts(const char* key);
   Padding padding(const char* key);                ///< valid if the key is missing
+  Interpolation interpolation(const char* key);    ///< nearest if the key is missing
   Initializer::Kind initializer(const char* key);  ///< glorot_uniform if the key is missing
 
   /// Refuses keys that were not read.

@@ -13,6 +13,9 @@ namespace {
 constexpr auto kPaddings = enum_names<Padding>(
     {{Padding::valid, "valid"}, {Padding::same, "same"}, {Padding::symmetric, "symmetric"}});
 
+constexpr auto kInterpolations = enum_names<Interpolation>(
+    {{Interpolation::nearest, "nearest"}, {Interpolation::bilinear, "bilinear"}});
+
 struct Axis {
   std::int64_t output = 0;
   std::int64_t before = 0;
@@ -44,6 +47,13 @@ Axis slide(std::int64_t input, std::int64_t kernel, std::int64_t stride, Padding
 
 Padding parse_padding(std::string_view name) { return kPaddings.parse("padding", name); }
 std::string_view to_string(Padding padding) { return kPaddings.name(padding); }
+
+Interpolation parse_interpolation(std::string_view name) {
+  return kInterpolations.parse("interpolation", name);
+}
+std::string_view to_string(Interpolation interpolation) {
+  return kInterpolations.name(interpolation);
+}
 
 WindowGeometry window_geometry(const Shape& input, Extent2D kernel, Extent2D strides,
                                Padding padding) {

@@ -1,4 +1,4 @@
-// Shared by convolution and pooling: a window that slides over height and width.
+// Shared by layers of images: a window that slides over height and width, and interpolation.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +26,15 @@ enum class Padding { valid, same, symmetric };
 
 Padding parse_padding(std::string_view name);  ///< throws Error (input) that lists the names
 std::string_view to_string(Padding padding);   ///< the name that parse_padding() accepts
+
+/// How an image is enlarged. nearest: repeats pixels. bilinear: a mean of the four nearest pixels,
+/// weighted by the distance of their centres; positions beyond the edge have its values (Keras;
+/// PyTorch with align_corners=False).
+enum class Interpolation { nearest, bilinear };
+
+Interpolation parse_interpolation(
+    std::string_view name);                               ///< throws Error (input), lists the names
+std::string_view to_string(Interpolation interpolation);  ///< the name that it accepts
 
 /// A window applied to an image: output extents and the zeros around the input.
 struct WindowGeometry {

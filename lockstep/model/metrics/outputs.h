@@ -19,7 +19,7 @@ enum class OutputKind {
   values,   ///< numbers; targets: numbers
 };
 
-/// The kind of outputs that `loss` is for, by its activation; of a CustomLoss values.
+/// The kind of outputs that `loss` is for, by its activation, whatever its name is.
 OutputKind output_kind(const Loss& loss);
 
 /// Reads the classes of samples.

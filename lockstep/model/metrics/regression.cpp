@@ -1,14 +1,29 @@
 #include "lockstep/model/metrics/regression.h"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
+
+/// A loss of the user's own may have labels, or values of another width.
+void require_values(std::string_view metric, std::span<const float> outputs,
+                    const Targets& targets) {
+  if (targets.values.size() != outputs.size())
+    throw Error(ErrorCategory::data, metric, "expected a target value for each output",
+                fmt::format("got {} and {}, and {}", counted(std::ssize(targets.values), "value"),
+                            counted(std::ssize(targets.labels), "label"),
+                            counted(std::ssize(outputs), "output")));
+}
 
 class MeanError final : public Metric {
  public:
@@ -21,7 +36,7 @@ class MeanError final : public Metric {
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t /*samples*/,
            std::vector<double>& sums) const override {
-    LOCKSTEP_CHECK(targets.values.size() == outputs.size());
+    require_values(name(), outputs, targets);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const double error = static_cast<double>(outputs[i]) - static_cast<double>(targets.values[i]);
       sums[0] += kind_ == ErrorKind::absolute ? std::abs(error) : error * error;
@@ -56,7 +71,7 @@ class R2 final : public Metric {
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    LOCKSTEP_CHECK(targets.values.size() == outputs.size());
+    require_values(name(), outputs, targets);
     sums[0] += static_cast<double>(samples);
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       double* const of_output = &sums[1 + kOfOutput * (i % width_)];

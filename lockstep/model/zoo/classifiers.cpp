@@ -17,6 +17,22 @@ void flatten_if_needed(Network& network) {
   if (network.input_shape().size() > 1) network.add(model::Flatten());
 }
 
+constexpr std::int64_t kFirstFilters = 24;  // twice the number of values in a 2x2x3 patch, as for
+                                            // whitening filters and their negatives
+
+void convolve(Network& network, std::int64_t filters) {
+  network.add(model::Conv2D({.filters = filters,
+                             .kernel = 3,
+                             .padding = model::Padding::symmetric,
+                             .use_bias = false,
+                             .initializer = model::Initializer::Kind::he_normal}));
+}
+
+void normalize_and_activate(Network& network) {
+  network.add(model::BatchNormalization({.momentum = 0.6f, .epsilon = 1e-5f}));
+  network.add(model::ReLU());
+}
+
 }  // namespace
 
 Network linear(Shape input, std::int64_t classes) {
@@ -49,6 +65,25 @@ Network cnn(Shape input, std::int64_t classes) {
   network.add(model::Flatten());
   network.add(model::Dense({.units = 128}));
   network.add(model::ReLU());
+  network.add(model::Dense({.units = classes}));
+  return network;
+}
+
+Network fast_cifar(Shape input, std::int64_t classes, const FastCifarOptions& options) {
+  Network network(std::move(input), "fast_cifar");
+  network.add(model::Conv2D(
+      {.filters = kFirstFilters, .kernel = 2, .initializer = model::Initializer::Kind::he_normal}));
+  network.add(model::ReLU());
+  for (const std::int64_t filters : {options.width, 4 * options.width, 4 * options.width}) {
+    convolve(network, filters);
+    network.add(model::MaxPool2D({.pool = 2}));
+    normalize_and_activate(network);
+    convolve(network, filters);
+    normalize_and_activate(network);
+  }
+  const Shape& last = network.output_shape();
+  network.add(model::MaxPool2D({.pool = {last[0], last[1]}}));
+  network.add(model::Flatten());
   network.add(model::Dense({.units = classes}));
   return network;
 }

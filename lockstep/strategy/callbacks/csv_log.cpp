@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -14,25 +15,20 @@
 #include "lockstep/base/atomic_file.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/data/table/csv_rows.h"
 
 namespace lockstep::strategy {
 namespace {
 
-std::vector<std::string> cells_of(std::string_view line) {
-  std::vector<std::string> cells;
-  for (std::size_t begin = 0; begin <= line.size();) {
-    const std::size_t end = std::min(line.find(',', begin), line.size());
-    cells.emplace_back(line.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return cells;
-}
-
-/// `name` without the characters that a CSV table gives a meaning.
-std::string column_name(std::string name) {
-  std::ranges::replace_if(
-      name, [](char c) { return c == ',' || c == '"' || c == '\n' || c == '\r'; }, '_');
-  return name;
+/// A cell as RFC 4180 writes it. Blanks around other cells are not read back.
+std::string quoted_cell(std::string_view text) {
+  const bool has_blanks = text.starts_with(' ') || text.ends_with(' ') || text.starts_with('\t') ||
+                          text.ends_with('\t');
+  if (!has_blanks && text.find_first_of(",\"\r\n") == std::string_view::npos)
+    return std::string(text);
+  std::string quoted = "\"";
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
 }
 
 }  // namespace
@@ -41,44 +37,50 @@ CsvLog::CsvLog(std::filesystem::path file, std::shared_ptr<Logger> logger)
     : file_(std::move(file)), logger_(logger ? std::move(logger) : make_logger()) {}
 
 void CsvLog::on_train_begin(const TrainBegin& begin) {
-  metrics_ = columns_ = begin.known_metrics;
-  columns_.insert(columns_.end(), {"learning_rate", "samples_per_second", "seconds"});
+  metrics_ = begin.known_metrics;
+  columns_.clear();
   rows_.clear();
   scalars_.clear();
   if (begin.first_step > 0) read(begin.first_step);
+  for (const std::string& metric : metrics_) add_column(metric);
+  for (const char* column : {"learning_rate", "samples_per_second", "seconds"}) add_column(column);
   write();
+}
+
+void CsvLog::add_column(const std::string& column) {
+  if (std::ranges::find(columns_, column) == columns_.end()) columns_.push_back(column);
 }
 
 void CsvLog::read(std::int64_t first_step) {
   std::ifstream in(file_);
-  std::string line;
-  if (!in || !std::getline(in, line)) return;  // the earlier run had none
-  const std::vector<std::string> header = cells_of(line);
-  const auto refuse = [&](std::string_view actual) {
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  data::CsvRows rows(text, file_.string());
+  if (!rows.next()) return;  // the earlier run had none
+  const auto refuse = [&] {
     throw Error(ErrorCategory::data, file_.string(),
                 "expected the CSV log of the training that is resumed, with the columns epoch and "
                 "step first; move the file away to begin another one",
-                fmt::format("got \"{}\"", actual));
+                fmt::format("got \"{}\" in line {}", fmt::join(rows.fields(), ","), rows.line()));
   };
-  if (header.size() < 2 || header[0] != "epoch" || header[1] != "step") refuse(line);
-  for (std::size_t i = 2; i < header.size(); ++i)
-    if (std::ranges::find(columns_, header[i]) == columns_.end()) columns_.push_back(header[i]);
-  while (std::getline(in, line)) {
-    const std::vector<std::string> cells = cells_of(line);
+  const std::vector<std::string> header(rows.fields().begin(), rows.fields().end());
+  if (header.size() < 2 || header[0] != "epoch" || header[1] != "step") refuse();
+  for (std::size_t i = 2; i < header.size(); ++i) add_column(header[i]);
+  while (rows.next()) {
+    const std::vector<std::string_view>& cells = rows.fields();
     const auto epoch = parse_number<std::int64_t>(cells[0]);
     const auto step =
         cells.size() == header.size() ? parse_number<std::int64_t>(cells[1]) : std::nullopt;
-    if (!epoch || !step) refuse(line);
+    if (!epoch || !step) refuse();
     if (*step > first_step) break;  // lost with the earlier run
     Row& row = rows_.emplace_back(Row{.epoch = *epoch, .step = *step, .cells = {}});
     for (std::size_t i = 2; i < cells.size(); ++i) row.cells[header[i]] = cells[i];
   }
 }
 
-void CsvLog::on_scalar(const ScalarLogs& logs) { scalars_[column_name(logs.name)] = logs.value; }
+void CsvLog::on_scalar(const ScalarLogs& logs) { scalars_[logs.name] = logs.value; }
 
 void CsvLog::add(Row& row, const std::string& column, std::optional<double> value) {
-  if (std::ranges::find(columns_, column) == columns_.end()) columns_.push_back(column);
+  add_column(column);
   row.cells[column] = value && std::isfinite(*value) ? fmt::format("{}", *value) : "";
 }
 
@@ -101,13 +103,15 @@ void CsvLog::on_epoch_end(const EpochLogs& logs) {
 }
 
 void CsvLog::write() const {
-  std::string text = fmt::format("epoch,step,{}\n", fmt::join(columns_, ","));
+  std::string text = "epoch,step";
+  for (const std::string& column : columns_) text += ',' + quoted_cell(column);
+  text += '\n';
   for (const Row& row : rows_) {
     text += fmt::format("{},{}", row.epoch, row.step);
     for (const std::string& column : columns_) {
       const auto cell = row.cells.find(column);
       text += ',';
-      if (cell != row.cells.end()) text += cell->second;
+      if (cell != row.cells.end()) text += quoted_cell(cell->second);
     }
     text += '\n';
   }

@@ -17,11 +17,13 @@ namespace lockstep::strategy {
 
 /// Writes a row per epoch, as Keras's CSVLogger does: epoch (from 0), step, the metrics under their
 /// names in JSON events, learning_rate, samples_per_second, seconds, and the scalars that callbacks
-/// logged since the last row. A value that is missing or not finite is an empty cell. Use only on
-/// the chief, after the callbacks that log scalars.
+/// logged since the last row. A value that is missing or not finite is an empty cell. Names with
+/// commas, quotes or line breaks are quoted as in RFC 4180. Use only on the chief, after the
+/// callbacks that log scalars.
 ///
-/// A run that resumes continues the table of the earlier run: an epoch has one row, and rows of
-/// steps that the earlier run lost are removed. Otherwise the file is replaced. It is rewritten
+/// A run that resumes continues the table of the earlier run: an epoch has one row, rows of steps
+/// that the earlier run lost are removed, and the columns stay in their order, with new ones behind
+/// them. Otherwise the file is replaced. It is rewritten
 /// after each epoch, and complete at any moment. A write error does not end the training: the first
 /// one is logged as a warning, and the next epoch tries again.
 class CsvLog final : public Callback {
@@ -44,6 +46,7 @@ class CsvLog final : public Callback {
   };
 
   void read(std::int64_t first_step);
+  void add_column(const std::string& column);  // unless there is one of this name
   void add(Row& row, const std::string& column, std::optional<double> value);
   void write() const;
 

@@ -24,63 +24,51 @@ EarlyStoppingOptions parse_early_stopping(std::string_view text) {
   return options;
 }
 
-EarlyStopping::EarlyStopping(EarlyStoppingOptions options) : options_(std::move(options)) {
-  if (options_.patience < 1)
+EarlyStopping::EarlyStopping(EarlyStoppingOptions options)
+    : monitor_(std::move(options.metric), options.min_delta), patience_(options.patience) {
+  if (patience_ < 1)
     throw Error(ErrorCategory::input, kEarlyStop, "expected a patience of at least 1 epoch",
-                fmt::format("got {}", options_.patience));
+                fmt::format("got {}", patience_));
 }
 
 void EarlyStopping::on_train_begin(const TrainBegin& begin) {
-  options_.metric.check(kEarlyStop, begin.known_metrics);
-  best_.reset();
-  best_step_ = wait_ = 0;
+  monitor_.begin(kEarlyStop, begin.known_metrics);
+  wait_ = 0;
 }
 
 void EarlyStopping::on_epoch_end(const EpochLogs& logs) {
   if (logs.complete) observe(logs);  // a run that resumes reports the others again
 }
 
-void EarlyStopping::on_validation(const EpochLogs& logs) {
-  if (options_.metric.is_of_validation()) observe(logs);
-}
+void EarlyStopping::on_validation(const EpochLogs& logs) { observe(logs); }
 
 void EarlyStopping::observe(const EpochLogs& logs) {
-  const std::optional<double> value = logs.metric(options_.metric.name);
-  if (options_.metric.improves(value, best_, options_.min_delta)) {
-    best_ = value;
-    best_step_ = logs.step;
-    wait_ = 0;
-    return;
-  }
-  ++wait_;
+  const std::optional<bool> is_better = monitor_.observe(logs);
+  if (!is_better) return;
+  wait_ = *is_better ? 0 : wait_ + 1;
   stop_if_exhausted();
 }
 
 void EarlyStopping::stop_if_exhausted() {
-  if (wait_ < options_.patience) return;
-  const std::string& metric = options_.metric.name;
-  request_stop(best_ ? fmt::format("{} has not improved since step {}, when it was {:.6g}", metric,
-                                   best_step_, *best_)
-                     : fmt::format("{} was never finite", metric));
+  if (wait_ < patience_) return;
+  const std::string& metric = monitor_.metric().name;
+  const std::optional<double>& best = monitor_.best();
+  request_stop(best ? fmt::format("{} has not improved since step {}, when it was {:.6g}", metric,
+                                  monitor_.best_step(), *best)
+                    : fmt::format("{} was never finite", metric));
 }
 
-std::string EarlyStopping::name() const { return "early_stopping:" + options_.metric.name; }
+std::string EarlyStopping::name() const { return "early_stopping:" + monitor_.metric().name; }
 
 checkpoint::Configuration EarlyStopping::state() const {
   nlohmann::json state = {{"wait", wait_}};
-  if (best_) {
-    state["best"] = *best_;
-    state["best_step"] = best_step_;
-  }
+  monitor_.save(state);
   return state;
 }
 
 void EarlyStopping::restore(const checkpoint::Configuration& state) {
   wait_ = state->at("wait").get<std::int64_t>();
-  if (state->contains("best")) {
-    best_ = state->at("best").get<double>();
-    best_step_ = state->at("best_step").get<std::int64_t>();
-  }
+  monitor_.restore(*state);
   stop_if_exhausted();
 }
 

@@ -41,16 +41,15 @@ class EarlyStopping final : public Callback {
   /// Requests a stop if the patience is already exhausted.
   void restore(const checkpoint::Configuration& state) override;
 
-  std::optional<double> best() const { return best_; }  ///< best value so far
+  std::optional<double> best() const { return monitor_.best(); }  ///< best value so far
 
  private:
   void observe(const EpochLogs& logs);
   void stop_if_exhausted();
 
-  EarlyStoppingOptions options_;
-  std::optional<double> best_;
-  std::int64_t best_step_ = 0;  // completed steps then
-  std::int64_t wait_ = 0;       // values since the best one
+  MetricMonitor monitor_;
+  int patience_;
+  std::int64_t wait_ = 0;  // values since the best one
 };
 
 }  // namespace lockstep::strategy

@@ -5,16 +5,21 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <utility>
 
 #include "lockstep/base/enum_names.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {
 namespace {
 
 constexpr std::string_view kOfValidation = "validation_";
+constexpr const char* kBest = "best";
+constexpr const char* kBestStep = "best_step";
 
 constexpr auto kMinimized =
     std::to_array<std::string_view>({"loss", "mae", "mse", "rmse", "perplexity"});
@@ -80,6 +85,39 @@ bool MonitoredMetric::is_of_validation() const { return name.starts_with(kOfVali
 std::string MonitoredMetric::text() const {
   if (!direction) return name;
   return name + (*direction == Direction::max ? ":max" : ":min");
+}
+
+MetricMonitor::MetricMonitor(MonitoredMetric metric, double min_delta)
+    : metric_(std::move(metric)), min_delta_(min_delta) {}
+
+void MetricMonitor::begin(std::string_view where, std::span<const std::string> names) {
+  metric_.check(where, names);
+  set_best({}, 0);
+}
+
+std::optional<bool> MetricMonitor::observe(const EpochLogs& logs) {
+  if (!logs.complete && !metric_.is_of_validation()) return std::nullopt;
+  const std::optional<double> value = logs.metric(metric_.name);
+  if (!value) return std::nullopt;
+  const bool is_better = metric_.improves(value, best_, min_delta_);
+  if (is_better) set_best(value, logs.step);
+  return is_better;
+}
+
+void MetricMonitor::set_best(std::optional<double> best, std::int64_t step) {
+  best_ = best;
+  best_step_ = step;
+}
+
+void MetricMonitor::save(nlohmann::json& state) const {
+  if (!best_) return;
+  state[kBest] = *best_;
+  state[kBestStep] = best_step_;
+}
+
+void MetricMonitor::restore(const nlohmann::json& state) {
+  if (state.contains(kBest))
+    set_best(state.at(kBest).get<double>(), state.value(kBestStep, std::int64_t{0}));
 }
 
 double MonitoredOption::number(std::string_view option, std::string_view key, double otherwise,

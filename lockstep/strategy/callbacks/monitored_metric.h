@@ -1,7 +1,9 @@
 // A metric that a decision of a training depends on, and options that begin with one.
 #pragma once
 
+#include <cstdint>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <span>
 #include <string>
@@ -9,6 +11,8 @@
 #include <vector>
 
 namespace lockstep::strategy {
+
+struct EpochLogs;
 
 /// The names of metrics in JSON events, those of the validation with the prefix "validation_".
 /// `further`: beside loss, accuracy and top5_accuracy.
@@ -36,6 +40,38 @@ struct MonitoredMetric {
   std::string text() const;       ///< "validation_loss", or "score:max"
 
   bool operator==(const MonitoredMetric&) const = default;
+};
+
+/// Follows a metric through a training: its best value, and when that was.
+///
+/// A value counts if it is of a whole epoch or of a validation. The training metrics of an epoch
+/// that ended early are of fewer samples, and an epoch that was resumed may lack some
+/// (EpochLogs::values): those do not count.
+class MetricMonitor {
+ public:
+  /// `min_delta`: a smaller change is no improvement.
+  explicit MetricMonitor(MonitoredMetric metric, double min_delta = 0);
+
+  /// Forgets the best value. Throws Error (input) as MonitoredMetric::check().
+  void begin(std::string_view where, std::span<const std::string> names);
+  /// Whether the value in `logs` is better than the best one, which it then becomes; nullopt if
+  /// `logs` have no value that counts. A value that is not finite counts, and is never better.
+  std::optional<bool> observe(const EpochLogs& logs);
+
+  const MonitoredMetric& metric() const { return metric_; }    ///< that it follows
+  const std::optional<double>& best() const { return best_; }  ///< best value so far
+  std::int64_t best_step() const { return best_step_; }        ///< completed steps at that time
+  /// Replaces the best value; nullopt for none.
+  void set_best(std::optional<double> best, std::int64_t step);
+
+  void save(nlohmann::json& state) const;     ///< adds "best" and "best_step", if there is a best
+  void restore(const nlohmann::json& state);  ///< reads what save() has added
+
+ private:
+  MonitoredMetric metric_;
+  double min_delta_;
+  std::optional<double> best_;
+  std::int64_t best_step_ = 0;
 };
 
 /// The parts of "METRIC[:max|:min][:key=value,…]".

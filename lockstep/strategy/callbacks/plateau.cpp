@@ -30,7 +30,8 @@ PlateauOptions parse_plateau(std::string_view text) {
   return options;
 }
 
-ReduceOnPlateau::ReduceOnPlateau(PlateauOptions options) : options_(std::move(options)) {
+ReduceOnPlateau::ReduceOnPlateau(PlateauOptions options)
+    : options_(std::move(options)), monitor_(options_.metric, options_.min_delta) {
   if (options_.patience < 1 || !(options_.factor > 0 && options_.factor < 1))
     throw Error(ErrorCategory::input, kPlateau,
                 "expected a patience of at least 1 epoch and a factor above 0 and below 1",
@@ -38,9 +39,8 @@ ReduceOnPlateau::ReduceOnPlateau(PlateauOptions options) : options_(std::move(op
 }
 
 void ReduceOnPlateau::on_train_begin(const TrainBegin& begin) {
-  options_.metric.check(kPlateau, begin.known_metrics);
+  monitor_.begin(kPlateau, begin.known_metrics);
   factor_ = 1;
-  best_.reset();
   wait_ = cooldown_ = 0;
 }
 
@@ -48,14 +48,12 @@ void ReduceOnPlateau::on_epoch_end(const EpochLogs& logs) {
   if (logs.complete) observe(logs);  // a run that resumes reports the others again
 }
 
-void ReduceOnPlateau::on_validation(const EpochLogs& logs) {
-  if (options_.metric.is_of_validation()) observe(logs);
-}
+void ReduceOnPlateau::on_validation(const EpochLogs& logs) { observe(logs); }
 
 void ReduceOnPlateau::observe(const EpochLogs& logs) {
-  const std::optional<double> value = logs.metric(options_.metric.name);
-  if (options_.metric.improves(value, best_, options_.min_delta)) {
-    best_ = value;
+  const std::optional<bool> is_better = monitor_.observe(logs);
+  if (!is_better) return;
+  if (*is_better) {
     wait_ = 0;
   } else if (cooldown_ == 0) {
     ++wait_;
@@ -77,7 +75,7 @@ std::string ReduceOnPlateau::name() const { return "reduce_on_plateau:" + option
 
 checkpoint::Configuration ReduceOnPlateau::state() const {
   nlohmann::json state = {{"factor", factor_}, {"wait", wait_}, {"cooldown", cooldown_}};
-  if (best_) state["best"] = *best_;
+  monitor_.save(state);
   return state;
 }
 
@@ -85,7 +83,7 @@ void ReduceOnPlateau::restore(const checkpoint::Configuration& state) {
   factor_ = state->at("factor").get<double>();
   wait_ = state->at("wait").get<std::int64_t>();
   cooldown_ = state->at("cooldown").get<std::int64_t>();
-  if (state->contains("best")) best_ = state->at("best").get<double>();
+  monitor_.restore(*state);
 }
 
 }  // namespace lockstep::strategy

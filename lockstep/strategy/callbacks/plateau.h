@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -54,8 +53,8 @@ class ReduceOnPlateau final : public Callback {
   void observe(const EpochLogs& logs);
 
   PlateauOptions options_;
+  MetricMonitor monitor_;
   double factor_ = 1;
-  std::optional<double> best_;
   std::int64_t wait_ = 0;      // values since the best one
   std::int64_t cooldown_ = 0;  // values that do not count yet
 };

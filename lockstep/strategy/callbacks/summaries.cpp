@@ -14,7 +14,9 @@
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/system/host.h"
+#include "lockstep/data/image/encode_png.h"
 #include "lockstep/data/record/record_frame.h"
+#include "lockstep/strategy/callbacks/confusion_image.h"
 
 namespace lockstep::strategy {
 namespace {
@@ -29,6 +31,8 @@ enum class Value : Tag { tag = 1, tensor = 8, metadata = 9 };
 enum class Metadata : Tag { plugin_data = 1 };
 enum class Plugin : Tag { name = 1 };
 enum class Tensor : Tag { dtype = 1, shape = 2, float_val = 5, string_val = 8 };
+enum class TensorShape : Tag { dim = 2 };
+enum class Dim : Tag { size = 1 };
 
 constexpr std::int32_t kFloatType = 1;
 constexpr std::int32_t kStringType = 7;
@@ -132,6 +136,22 @@ void SummaryWriter::text(std::string_view tag, std::int64_t step, std::string_vi
   add(tag, "text", step, bytes, wall_time);
 }
 
+// As tf.summary.image(): the texts of width and height, and one image.
+void SummaryWriter::image(std::string_view tag, std::int64_t step, const data::ImageView& pixels,
+                          std::optional<double> wall_time) {
+  const std::string strings[] = {std::to_string(pixels.width), std::to_string(pixels.height),
+                                 data::to_png(pixels)};
+  std::string bytes;
+  protozero::pbf_builder<Tensor> tensor(bytes);
+  tensor.add_enum(Tensor::dtype, kStringType);
+  {
+    protozero::pbf_builder<TensorShape> shape(tensor, Tensor::shape);
+    protozero::pbf_builder<Dim>(shape, TensorShape::dim).add_int64(Dim::size, std::ssize(strings));
+  }
+  for (const std::string& value : strings) tensor.add_bytes(Tensor::string_val, value);
+  add(tag, "images", step, bytes, wall_time);
+}
+
 void SummaryWriter::add(std::string_view tag, std::string_view plugin, std::int64_t step,
                         std::string_view tensor, std::optional<double> wall_time) {
   std::string bytes;
@@ -203,17 +223,25 @@ void Summaries::attempt(const std::function<void()>& write) {
   }
 }
 
-void Summaries::add(SummaryWriter& writer, const char* tag, std::int64_t step, double value) {
+void Summaries::add(SummaryWriter& writer, std::string_view tag, std::int64_t step, double value) {
   attempt([&] { writer.scalar(tag, step, value); });
+}
+
+void Summaries::add_values(SummaryWriter& writer, std::int64_t step,
+                           std::span<const model::MetricValue> values,
+                           const std::function<std::string(const std::string& name)>& tag) {
+  for (const model::MetricValue& value : values) {
+    if (value.is_single()) add(writer, tag(value.name), step, value.values.front());
+    if (has_image(value))
+      attempt([&] { writer.image(tag(value.name), step, confusion_image(value).view()); });
+  }
 }
 
 void Summaries::add_epoch(SummaryWriter& writer, std::int64_t epoch,
                           const model::MetricSums& metrics,
                           const std::vector<model::MetricValue>& values) {
   if (metrics.samples == 0) return;  // there are no means
-  for (const model::MetricValue& value : values)
-    if (value.is_single())
-      add(writer, ("epoch_" + value.name).c_str(), epoch, value.values.front());
+  add_values(writer, epoch, values, [](const std::string& name) { return "epoch_" + name; });
   add(writer, "epoch_loss", epoch, metrics.loss());
   if (!metrics.has_accuracy) return;
   add(writer, "epoch_accuracy", epoch, metrics.accuracy());
@@ -253,7 +281,9 @@ void Summaries::on_epoch_end(const EpochLogs& logs) {
     });
   if (!validation_) {
     unwritten_ += logs.validation->has_accuracy ? 3 : 1;
-    unwritten_ += std::ranges::count_if(logs.validation_values, &model::MetricValue::is_single);
+    unwritten_ += std::ranges::count_if(
+        logs.validation_values,
+        [](const model::MetricValue& value) { return value.is_single() || has_image(value); });
     return;
   }
   add_epoch(*validation_, logs.epoch, *logs.validation, logs.validation_values);
@@ -267,15 +297,12 @@ void Summaries::on_validation(const EpochLogs& logs) {
   add(train_, "evaluation_loss_vs_iterations", logs.step, metrics.loss());
   if (metrics.has_accuracy)
     add(train_, "evaluation_accuracy_vs_iterations", logs.step, metrics.accuracy());
-  for (const model::MetricValue& value : logs.validation_values)
-    if (value.is_single())
-      add(train_, fmt::format("evaluation_{}_vs_iterations", value.name).c_str(), logs.step,
-          value.values.front());
+  add_values(train_, logs.step, logs.validation_values, [](const std::string& name) {
+    return fmt::format("evaluation_{}_vs_iterations", name);
+  });
 }
 
-void Summaries::on_scalar(const ScalarLogs& logs) {
-  add(train_, logs.name.c_str(), logs.step, logs.value);
-}
+void Summaries::on_scalar(const ScalarLogs& logs) { add(train_, logs.name, logs.step, logs.value); }
 
 void Summaries::on_checkpoint(const CheckpointLogs& /*logs*/) { flush(train_); }
 

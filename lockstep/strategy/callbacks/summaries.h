@@ -9,12 +9,14 @@
 #include <memory>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "lockstep/base/file_descriptor.h"
 #include "lockstep/base/log.h"
+#include "lockstep/data/image/image.h"
 #include "lockstep/strategy/callback.h"
 
 namespace lockstep::strategy {
@@ -46,6 +48,10 @@ class SummaryWriter {
   void text(std::string_view tag, std::int64_t step, std::string_view value,
             std::optional<double> wall_time = {});
 
+  /// Writes an image of 1 or 3 channels, as a PNG file.
+  void image(std::string_view tag, std::int64_t step, const data::ImageView& pixels,
+             std::optional<double> wall_time = {});
+
   /// Writes all pending events to the file. The writer also flushes every second or every 64 KiB. A
   /// failure (such as a full disk) loses the events since the last flush; the file stays readable,
   /// and the next flush tries again.
@@ -70,11 +76,12 @@ class SummaryWriter {
 };
 
 /// Writes DIR/train and, with validation, DIR/validation: epoch_loss, epoch_accuracy,
-/// epoch_top5_accuracy, epoch_NAME of each single number of TrainerOptions::metrics,
-/// epoch_learning_rate and epoch_samples_per_second over epochs; batch_loss,
-/// batch_accuracy and batch_learning_rate over steps; and the configuration as text. An epoch that
-/// the training leaves incomplete has no point, as the run that resumes it writes one; neither has
-/// the loss of an epoch without a good step. Use only on the chief.
+/// epoch_top5_accuracy, epoch_NAME of each single number of TrainerOptions::metrics, and of each
+/// confusion matrix as an image (confusion_image()), epoch_learning_rate and
+/// epoch_samples_per_second over epochs; batch_loss, batch_accuracy and batch_learning_rate over
+/// steps; and the configuration as text. An epoch that the training leaves incomplete has no point,
+/// as the run that resumes it writes one; neither has the loss of an epoch without a good step. Use
+/// only on the chief.
 ///
 /// A write error does not end the training: the first one is logged as a warning, events that
 /// cannot be written are dropped, each flush tries again, and the number of lost events is logged
@@ -92,8 +99,8 @@ class Summaries final : public Callback {
   void on_train_end(const TrainEnd& end) override;  ///< flushes, and logs the number of lost events
   void on_epoch_end(const EpochLogs& logs) override;  ///< writes the curves over epochs
   void on_batch_end(const StepLogs& logs) override;   ///< writes the curves over steps
-  /// Writes evaluation_loss_vs_iterations and evaluation_accuracy_vs_iterations over steps, to
-  /// DIR/train.
+  /// Writes evaluation_loss_vs_iterations, evaluation_accuracy_vs_iterations and
+  /// evaluation_NAME_vs_iterations over steps, to DIR/train.
   void on_validation(const EpochLogs& logs) override;
   void on_scalar(const ScalarLogs& logs) override;  ///< writes the scalar, to DIR/train
   /// Flushes, so that the curves are complete up to the checkpoint.
@@ -103,7 +110,11 @@ class Summaries final : public Callback {
  private:
   /// Calls `write`, and logs the first failure as a warning.
   void attempt(const std::function<void()>& write);
-  void add(SummaryWriter& writer, const char* tag, std::int64_t step, double value);
+  void add(SummaryWriter& writer, std::string_view tag, std::int64_t step, double value);
+  /// A curve for each single number, an image for each confusion matrix. `tag`: of a name.
+  void add_values(SummaryWriter& writer, std::int64_t step,
+                  std::span<const model::MetricValue> values,
+                  const std::function<std::string(const std::string& name)>& tag);
   void add_epoch(SummaryWriter& writer, std::int64_t epoch, const model::MetricSums& metrics,
                  const std::vector<model::MetricValue>& values);
   void flush(SummaryWriter& writer);

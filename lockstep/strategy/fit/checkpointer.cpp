@@ -19,6 +19,11 @@
 
 namespace lockstep::strategy {
 
+Checkpointer::Checkpointer(LocalReplicas& replicas, const CheckpointPlan& plan)
+    : replicas_(replicas), plan_(plan) {
+  if (plan_.keep_best) monitor_.emplace(*plan_.keep_best);
+}
+
 std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
     const checkpoint::TrainingState& start) {
   if (plan_.directory.empty()) return std::nullopt;
@@ -41,15 +46,19 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
 }
 
 void Checkpointer::restore_best(const std::optional<checkpoint::BestMark>& best) {
-  if (best && plan_.keep_best && best->metric == plan_.keep_best->name) best_ = best;
+  if (!best || !monitor_ || best->metric != monitor_->metric().name) return;
+  saved_best_ = best->value;
+  monitor_->set_best(saved_best_, 0);
+}
+
+std::optional<checkpoint::BestMark> Checkpointer::best() const {
+  if (!monitor_ || !monitor_->best()) return std::nullopt;
+  return checkpoint::BestMark{monitor_->metric().name, *monitor_->best()};
 }
 
 void Checkpointer::note(const EpochLogs& logs, bool last_was_skipped) {
-  if (!directory_ || !plan_.keep_best || last_was_skipped || logs.step == 0) return;
-  const std::optional<double> value = logs.metric(plan_.keep_best->name);
-  const auto& before = best();
-  if (plan_.keep_best->improves(value, before ? std::optional(before->value) : std::nullopt))
-    is_best_ = {plan_.keep_best->name, *value};
+  if (!directory_ || !monitor_ || last_was_skipped || logs.step == 0) return;
+  if (monitor_->observe(logs).value_or(false)) is_best_ = true;
 }
 
 bool Checkpointer::must_save(const Position& position, bool is_end, bool last_was_skipped) {
@@ -70,7 +79,7 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
   const checkpoint::ReplicaArrays arrays = replicas_.arrays(true);
   check_finite(arrays, state.step);
   is_due_ = false;
-  const std::optional<checkpoint::BestMark> mark = std::exchange(is_best_, std::nullopt);
+  const auto mark = std::exchange(is_best_, false) ? best() : std::nullopt;
   std::filesystem::path path;
   try {
     // The last checkpoint is not followed by a step that could confirm it.
@@ -78,6 +87,7 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
                             {.healthy = health.is_healthy(), .prune = is_end, .best = mark});
   } catch (const checkpoint::SaveError& error) {
     if (is_end) throw;
+    if (mark) monitor_->set_best(saved_best_, 0);  // no checkpoint has the new one
     if (strategy.is_chief())
       log.warn(
           "step {} was not saved; the training continues, and saves again when the next checkpoint "
@@ -86,7 +96,7 @@ std::optional<std::filesystem::path> Checkpointer::save(const checkpoint::Traini
     return std::nullopt;
   }
   saved_step_ = state.step;
-  if (mark) best_ = mark;
+  if (mark) saved_best_ = mark->value;
   if (health.is_healthy())
     unconfirmed_ = path;
   else if (strategy.is_chief())

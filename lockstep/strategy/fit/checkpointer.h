@@ -23,8 +23,7 @@ class Checkpointer {
  public:
   /// `replicas` must outlive this object. Without a directory in `plan`, nothing is saved or
   /// restored.
-  Checkpointer(LocalReplicas& replicas, const CheckpointPlan& plan)
-      : replicas_(replicas), plan_(plan) {}
+  Checkpointer(LocalReplicas& replicas, const CheckpointPlan& plan);
 
   /// Opens the directory and reads the newest usable checkpoint, if the plan resumes, into the
   /// first replica. `start`: the state to save, to detect now that it cannot be serialized. Throws
@@ -34,11 +33,12 @@ class Checkpointer {
   const std::optional<std::filesystem::path>& restored_from() const { return restored_from_; }
 
   /// The best value of `keep_best` so far, including that of the next checkpoint; for state.json.
-  const std::optional<checkpoint::BestMark>& best() const { return is_best_ ? is_best_ : best_; }
+  std::optional<checkpoint::BestMark> best() const;
   /// Continues from the best value of an earlier run, if it is of the same metric.
   void restore_best(const std::optional<checkpoint::BestMark>& best);
-  /// Notes a value of `keep_best`: must_save() is true if it is the best so far, and save() marks
-  /// the checkpoint. Not after a skipped step, after which nothing is saved.
+  /// Notes the value of `keep_best`, if it counts (MetricMonitor): must_save() is true if it is the
+  /// best so far, and save() marks the checkpoint. Not after a skipped step, after which nothing is
+  /// saved.
   void note(const EpochLogs& logs, bool last_was_skipped);
   /// Saves after the next good step, whatever `save_every` is.
   void request() { is_due_ = true; }
@@ -69,9 +69,10 @@ class Checkpointer {
   std::optional<std::filesystem::path> confirmed_;
   std::optional<std::filesystem::path> unconfirmed_;
   std::int64_t saved_step_ = -1;
-  bool is_due_ = false;                          // waits for the next good step
-  std::optional<checkpoint::BestMark> best_;     // that is saved
-  std::optional<checkpoint::BestMark> is_best_;  // of the checkpoint to save now
+  bool is_due_ = false;                   // waits for the next good step
+  std::optional<MetricMonitor> monitor_;  // of `keep_best`
+  std::optional<double> saved_best_;      // of the checkpoint that is marked
+  bool is_best_ = false;                  // the checkpoint to save now
 };
 
 }  // namespace lockstep::strategy

@@ -5,6 +5,22 @@
 #include "lockstep/strategy/replica/replica.h"
 
 namespace lockstep::strategy {
+namespace {
+
+/// Without the partial ones.
+std::vector<model::MetricValue> whole_values(const model::Metrics& metrics,
+                                             const EpochTotals& totals) {
+  model::Metrics whole;
+  model::MetricTotals sums;
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    if (totals.partial_metrics.contains(metrics[i]->name())) continue;
+    whole.push_back(metrics[i]);
+    sums.push_back(totals.metrics[i]);
+  }
+  return model::values_of(whole, sums);
+}
+
+}  // namespace
 
 void EpochAccount::begin(const Position& position, const data::BatchStream& stream) {
   has_begun_ = true;
@@ -40,7 +56,7 @@ EpochLogs EpochAccount::logs(const Position& position, bool is_complete,
                  .validation = {},
                  .samples = totals_.sums.samples + totals_.skipped_samples,
                  .skipped_samples = totals_.skipped_samples};
-  logs.values = model::values_of(replicas_.metrics(), totals_.metrics);
+  logs.values = whole_values(replicas_.metrics(), totals_);
   if (has_begun_) {
     logs.seconds = seconds_since(start_) - paused_;
     logs.samples_per_second = static_cast<double>(samples_of_run_) / logs.seconds;

@@ -3,6 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "lockstep/strategy/fit/fit_plan.h"
@@ -14,6 +17,8 @@ namespace lockstep::strategy {
 struct EpochTotals {
   model::MetricSums sums = {};       ///< over the good steps
   model::MetricTotals metrics = {};  ///< of TrainerOptions::metrics, over the same samples
+  /// Names of those whose totals of an earlier run are lost: they are over a part of the samples.
+  std::set<std::string, std::less<>> partial_metrics = {};
   std::int64_t skipped_samples = 0;  ///< of the skipped steps
 };
 

@@ -1,5 +1,6 @@
 #include "lockstep/strategy/fit/fit_loop.h"
 
+#include <fmt/format.h>
 #include <spdlog/logger.h>
 
 #include <algorithm>
@@ -222,7 +223,7 @@ void FitLoop::train_step() {
   const StepResult& result = steps_.run(position_, rate_, stop_.received());
   buckets_.add_step(steps_.seconds());
   ++position_.step;
-  if (result.applied) ++position_.updates;
+  if (result.applied && !result.weightless) ++position_.updates;
   end_step(result);
   const std::int64_t every = plan_.fit.check_replicas;
   if (every > 0 && position_.step % every == 0) replicas_.check_agreement(position_.step);
@@ -244,7 +245,7 @@ void FitLoop::end_step(const StepResult& result) {
   const auto diverged = health_.add(result, position_.step, replicas_[0].loss_scaler().scale());
   if (!result.applied) warn_of_values(steps_.parts());
   if (diverged) checkpoints_.throw_diverged(*diverged);
-  if (result.applied) epoch_.pause(checkpoints_.confirm());
+  if (result.applied && !result.weightless) epoch_.pause(checkpoints_.confirm());
   const StepLogs logs = steps_.logs(position_);
   notify([&](Callback& callback) { callback.on_batch_end(logs); });
   stop_.after_step();
@@ -258,6 +259,8 @@ void FitLoop::agree_on_requests() {
 
 void FitLoop::end_epoch(bool is_complete) {
   EpochLogs logs = epoch_.logs(position_, is_complete, steps_.stream());
+  if (is_complete)
+    model::require_weights(logs.metrics, fmt::format("epoch {}", position_.epochs_done + 1));
   logs.learning_rate = rate_;
   if (!validate(logs)) return;
   checkpoints_.note(logs, health_.last_was_skipped());
@@ -284,6 +287,7 @@ bool FitLoop::validate(EpochLogs& logs) {
     stop_.agree_on_signal();
     return false;
   }
+  model::require_weights(*validation, "validation");
   logs.validation = *validation;
   logs.validation_values = validation->values;
   logs.validation_seconds = seconds_since(start);
@@ -306,8 +310,7 @@ void FitLoop::validate_within_epoch() {
   logs.learning_rate = rate_;
   if (!validate(logs)) return;
   position_.validated_step = position_.step;
-  if (plan_.fit.checkpoint.keep_best && plan_.fit.checkpoint.keep_best->is_of_validation())
-    checkpoints_.note(logs, health_.last_was_skipped());
+  checkpoints_.note(logs, health_.last_was_skipped());
   notify([&](Callback& callback) { callback.on_validation(logs); });
   agree_on_requests();
   if (epoch_.has_begun()) epoch_.pause(seconds_since(start));

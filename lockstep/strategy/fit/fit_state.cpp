@@ -232,19 +232,35 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
 }
 
+/// The name of a loss and its hyperparameters.
+void add_loss(nlohmann::json& object, model::Loss loss) {
+  object["loss"] = model::name_of(loss);
+  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
+}
+
 void describe_network(nlohmann::json& configuration, const model::Network& network,
                       const model::TotalLoss& losses) {
-  const model::Loss& loss = losses[0].loss;
   const auto description = model::network_to_json(network);
   if (!description) return;
-  if (std::holds_alternative<model::CustomLossPointer>(loss)) return;
-  model::Loss copy = loss;
+  const auto is_custom = [](const model::LossTerm& term) {
+    return std::holds_alternative<model::CustomLossPointer>(term.loss);
+  };
+  if (is_custom(losses[0])) return;
   nlohmann::json& network_and_loss = configuration[kNetworkKey];
   network_and_loss = {{"description", *description},
-                      {"loss", model::name_of(loss)},
                       {"label_smoothing", 0}};  // earlier versions require it
+  add_loss(network_and_loss, losses[0].loss);
+  // Earlier versions refuse to evaluate more than one.
   if (losses.terms().size() > 1) network_and_loss["losses"] = losses.terms().size();
-  for (const auto& [name, value] : model::loss_parameters(copy)) network_and_loss[name] = *value;
+  if (std::ranges::any_of(losses.terms(), is_custom)) return;
+  nlohmann::json& all = network_and_loss[kOutputLossesKey] = nlohmann::json::array();
+  for (const model::LossTerm& term : losses.terms()) {
+    nlohmann::json& one =
+        all.emplace_back(nlohmann::json{{"output", network.outputs()[term.output].name},
+                                        {"target", term.target},
+                                        {"weight", term.weight}});
+    add_loss(one, term.loss);
+  }
 }
 
 /// What the evaluation of a checkpoint repeats, or cannot.
@@ -260,25 +276,30 @@ void describe_changes(nlohmann::json& configuration, const FitPlan& plan) {
 }
 
 /// The sums of the epoch's metrics by name. No lists: they grow with the samples.
-nlohmann::json metrics_to_json(const model::Metrics& metrics, const model::MetricTotals& totals) {
+nlohmann::json metrics_to_json(const model::Metrics& metrics, const EpochTotals& epoch) {
   constexpr std::size_t kMaxSums = 4096;
   auto json = nlohmann::json::object();
-  for (std::size_t i = 0; i < totals.size(); ++i)
-    if (metrics[i]->sums() > 0 && totals[i].size() <= kMaxSums &&
-        std::ranges::all_of(totals[i], [](double sum) { return std::isfinite(sum); }))
-      json[metrics[i]->name()] = totals[i];
+  for (std::size_t i = 0; i < epoch.metrics.size(); ++i) {
+    const std::vector<double>& sums = epoch.metrics[i];
+    const std::string name = metrics[i]->name();
+    if (metrics[i]->sums() > 0 && sums.size() <= kMaxSums &&
+        !epoch.partial_metrics.contains(name) &&
+        std::ranges::all_of(sums, [](double sum) { return std::isfinite(sum); }))
+      json[name] = sums;
+  }
   return json;
 }
 
-/// What a checkpoint has of them; the others begin at 0.
-model::MetricTotals metrics_of_json(const model::Metrics& metrics, const nlohmann::json& json) {
-  model::MetricTotals totals;
+/// Sets the sums that a checkpoint has; the others begin at 0, and are partial if the epoch has.
+void read_metrics(const model::Metrics& metrics, const nlohmann::json& json, EpochTotals& epoch) {
   for (const auto& metric : metrics) {
-    totals.emplace_back(metric->sums());
+    epoch.metrics.emplace_back(metric->sums());
     const auto saved = json.value(metric->name(), std::vector<double>());
-    if (saved.size() == totals.back().size()) totals.back() = saved;
+    if (metric->sums() > 0 && saved.size() == metric->sums())
+      epoch.metrics.back() = saved;
+    else if (epoch.sums.samples > 0)
+      epoch.partial_metrics.insert(metric->name());
   }
-  return totals;
 }
 
 /// The numbers of a checkpoint; one that is missing is 0.
@@ -350,7 +371,7 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
     configuration[kFrozenKey] = std::move(frozen);
   if (!state.epoch.metrics.empty())
-    configuration[kMetricsKey] = metrics_to_json(replicas.metrics(), state.epoch.metrics);
+    configuration[kMetricsKey] = metrics_to_json(replicas.metrics(), state.epoch);
   describe_network(configuration, replicas.network(), replicas.loss());
   return written;
 }
@@ -386,8 +407,8 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .has_accuracy = replicas.has_accuracy(),
                           .weight_excess = numbers.number(kEpochWeightKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
-  if (saved.configuration->contains(kMetricsKey))
-    state.epoch.metrics = metrics_of_json(replicas.metrics(), saved.configuration->at(kMetricsKey));
+  read_metrics(replicas.metrics(),
+               saved.configuration->value(kMetricsKey, nlohmann::json::object()), state.epoch);
   if (saved.metrics.contains(kGoodStepsKey))
     replicas.run([&, good_steps = numbers.count(kGoodStepsKey)](Replica& replica, int) {
       replica.loss_scaler().restore(static_cast<float>(saved.loss_scale), good_steps);

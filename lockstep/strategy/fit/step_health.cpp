@@ -17,6 +17,7 @@ bool is_power_of_ten(std::int64_t count) {
 
 std::optional<std::string> StepHealth::add(const StepResult& result, std::int64_t step,
                                            float next_scale) {
+  if (result.weightless) return std::nullopt;
   last_was_skipped_ = !result.applied;
   if (result.applied) {
     skips_in_a_row_ = 0;

@@ -126,6 +126,8 @@ LocalReplicas::LocalReplicas(Strategy& strategy, std::shared_ptr<const model::Ne
       replicas_(static_cast<std::size_t>(strategy.local_replicas())) {
   // Throw before threads start.
   static_cast<void>(options.normalization.members(strategy_.num_replicas_in_sync()));
+  model::check_options(options.optimizer);
+  if (strategy_.has_gpu()) model::check_runs_on_gpu(options.optimizer);
   for (const model::LossTerm& term : options.loss.terms()) {
     model::check_options(term.loss);
     if (strategy_.has_gpu()) model::check_runs_on_gpu(term.loss);

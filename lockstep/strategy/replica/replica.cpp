@@ -172,17 +172,19 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const model::UpdateOutcome outcome = updater_->outcome();
   const model::MetricSums mine = model_.backend().read_sums();
   if (timing_ != nullptr) timing_->end_step();
-  result.applied = outcome.applied;
+  const model::MetricSums& all = result.report.metrics;
+  result.weightless = result.report.is_finite && all.samples > 0 && !(all.weight_sum() > 0);
+  result.applied = outcome.applied || result.weightless;
   result.loss_scale = loss_scaler_.scale();
   if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
   if (!result.report.is_finite)
     result.failed = replicas_with(model::SummableMetrics(mine).non_finite > 0, group_);
-  else
+  else if (!result.weightless)
     result.overflow = loss_scaler_.update(result.applied);
   if (!result.applied) return result;
   metrics_ += mine;
   if (!options_.metrics.empty()) add_metrics(part, model_.kept_outputs(), metric_totals_);
-  moving_statistics_->add_samples(part.samples);
+  if (!result.weightless) moving_statistics_->add_samples(part.samples);
   return result;
 }
 

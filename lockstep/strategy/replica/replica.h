@@ -70,8 +70,11 @@ struct StepRequest {
 
 /// The result of a step; the same on all replicas.
 struct StepResult {
-  StepReport report;        ///< summed over all replicas
-  bool applied = true;      ///< false: skipped; parameters and moving statistics are unchanged
+  StepReport report;    ///< summed over all replicas
+  bool applied = true;  ///< false: skipped; parameters and moving statistics are unchanged
+  /// All samples have weight 0: like a skipped step it changes nothing, and is no update; but it is
+  /// not counted as one, and its samples count in the metrics.
+  bool weightless = false;
   std::vector<int> failed;  ///< replicas whose loss was not finite
   bool overflow = false;  ///< skipped because the loss scale was too large; the next one is smaller
   float loss_scale = 1;   ///< of this step
@@ -158,9 +161,10 @@ class Replica {
 
   /// Sums of loss and metrics in inference mode. Adds those of ReplicaOptions::metrics to `totals`.
   model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
-  /// Each output [samples, shape...] in inference mode; valid until the next call.
-  std::vector<std::span<const float>> predict(const data::Batch& part) {
-    return model_.predict_outputs(micro_batches_.view(part));
+  /// Each output [samples, shape...] for the samples `range` of `part` in inference mode; valid
+  /// until the next call.
+  std::vector<std::span<const float>> predict(const data::Batch& part, data::Range range) {
+    return model_.predict_outputs(micro_batches_.view(part, range));
   }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "lockstep/data/image/encode_png.h"
 #include "tests/data/image/encode.h"
 #include "tests/data/support.h"
 
@@ -15,6 +16,19 @@ TEST(DecodePng, GivesThePixelsBack) {
     EXPECT_EQ(read_png_header(bytes), (ImageHeader{13, 17, channels}));
     Image memory;
     EXPECT_EQ(pixels_of(decode_png(bytes, channels, memory)), pixels_of(original.view()));
+  }
+}
+
+TEST(ToPng, IsReadBackWhateverTheStrideIs) {
+  for (const int channels : {1, 3}) {
+    const Image original = noisy_image(13, 17, channels);
+    const Rectangle part{.x = 2, .y = 3, .width = 7, .height = 5};
+    for (const ImageView& view : {original.view(), original.view().crop(part)}) {
+      const std::string file = to_png(view);
+      EXPECT_EQ(read_png_header(bytes_of(file)), (ImageHeader{view.height, view.width, channels}));
+      Image memory;
+      EXPECT_EQ(pixels_of(decode_png(bytes_of(file), channels, memory)), pixels_of(view));
+    }
   }
 }
 

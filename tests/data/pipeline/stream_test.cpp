@@ -259,6 +259,47 @@ TEST(Stream, AppliesMapsInTheirOrderWithTheSampleKey) {
   }
 }
 
+/// Counts the records that are read without having been announced. For one thread at a time.
+class AnnouncedSource final : public CountingSource {
+ public:
+  using CountingSource::CountingSource;
+  void prefetch(std::int64_t record_id) const override { announced_.insert(record_id); }
+  void read(std::int64_t record_id, Sample& sample) const override {
+    const auto found = announced_.find(record_id);
+    if (found == announced_.end())
+      ++unannounced_;
+    else
+      announced_.erase(found);
+    CountingSource::read(record_id, sample);
+  }
+
+  void forget() const {
+    announced_.clear();
+    unannounced_ = 0;
+  }
+  std::size_t unread() const { return announced_.size(); }
+  std::int64_t unannounced() const { return unannounced_; }
+
+ private:
+  mutable std::multiset<std::int64_t> announced_;
+  mutable std::int64_t unannounced_ = 0;
+};
+
+TEST(Stream, AnnouncesEachRecordBeforeItReadsIt) {
+  const auto source = std::make_shared<const AnnouncedSource>(60);
+  const Dataset all = Dataset::from_source(source);
+  const auto double_it = [](Sample& sample, const SampleKey&) { sample.features()[0] *= 2; };
+  const auto is_even = [](const Sample& sample) { return sample.label() % 2 == 0; };
+  for (const Dataset& dataset : {all, all.skip(3).take(50), all.repeat(2), all.filter(is_even, 1),
+                                 all.map(double_it).take(40)}) {
+    source->forget();
+    const Dataset shuffled = dataset.shuffle().batch(25);
+    EXPECT_FALSE(ids_of(shuffled, epochs(shuffled, 2)).empty());
+    EXPECT_EQ(source->unannounced(), 0);
+    EXPECT_EQ(source->unread(), 0U);
+  }
+}
+
 TEST(Stream, RefusesOptionsThatCannotBe) {
   const Dataset dataset = counting(10, 5);
   const auto message = [&](auto change) {

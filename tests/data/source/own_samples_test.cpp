@@ -220,6 +220,22 @@ TEST(NamedTensors, OfOtherNamesOrTypesAreRefusedWithWhatThereIs) {
                                  "price [], weighted"));
 }
 
+TEST(NamedTensors, InMemoryHaveWeightsThatAreFinite) {
+  const auto message = [](const std::vector<float>& weights) {
+    return input_error_of([&] {
+      Dataset::from_memory(
+          {std::vector<float>{1, 2}}, {std::vector<float>{3, 4}},
+          {.inputs = {{.name = "x", .shape = {1}}}, .targets = {{.name = "y"}}, .weighted = true},
+          weights);
+    });
+  };
+  EXPECT_EQ(message({1}), "[samples in memory] expected 2 weights, got 1");
+  const std::string expected = "[samples in memory] expected finite weights of 0 or more; record ";
+  EXPECT_EQ(message({1, -0.5F}), expected + "1 has -0.5");
+  EXPECT_EQ(message({std::numeric_limits<float>::infinity(), 1}), expected + "0 has inf");
+  EXPECT_EQ(message({1, std::numeric_limits<float>::quiet_NaN()}), expected + "1 has nan");
+}
+
 TEST(NamedTensors, AreCheckedOnce) {
   const auto message = [](SampleSpec spec) {
     return input_error_of(

@@ -6,11 +6,14 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <limits>
+#include <utility>
 
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/dataset_json.h"
+#include "lockstep/data/source/example_decoder.h"
 #include "lockstep/data/source/memory_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "tests/data/support.h"
@@ -158,6 +161,27 @@ TEST_F(ShardsTest, OfSeveralTensorsHaveAFeatureForEach) {
       EXPECT_EQ(batch.weights, expected.weights) << dataset.description();
       EXPECT_EQ(batch.pixels().empty(), !pixels);
     }
+  }
+}
+
+TEST(ExampleWeights, AreFinite) {
+  const SampleSpec spec = {.inputs = {{.name = "x", .shape = {1}}}, .weighted = true};
+  const ExampleDecoder decoder(spec, InputKind::floats, {"x", kWeightFeature});
+  Batch batch(spec, 1);
+  const auto problem = [&](float weight) {
+    Sample sample = batch.sample();
+    return decoder.decode(
+        serialize_example({{"x", FloatList{1}}, {kWeightFeature, FloatList{weight}}}), sample);
+  };
+  EXPECT_FALSE(problem(0));
+  for (const auto& [weight, text] :
+       {std::pair(-1.0F, "it is -1"),
+        std::pair(std::numeric_limits<float>::infinity(), "it is inf"),
+        std::pair(std::numeric_limits<float>::quiet_NaN(), "it is nan")}) {
+    const auto wrong = problem(weight);
+    ASSERT_TRUE(wrong) << text;
+    EXPECT_EQ(wrong->expected, "expected a finite weight of 0 or more in sample_weight");
+    EXPECT_EQ(wrong->actual, text);
   }
 }
 

@@ -5,6 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "lockstep/model/layers/elementwise/elementwise.h"
 #include "tests/model/support/error_of.h"
@@ -110,6 +114,25 @@ TEST(BatchNormalization, UsesItsMovingStatisticsInInferenceAndLeavesThem) {
     }
     EXPECT_THAT(mean, ::testing::ElementsAreArray(before));
   }
+}
+
+// Training then computes what inference does, to the bit; the statistics are constants in backward.
+TEST(BatchNormalization, UsesItsMovingStatisticsWhereItIsFrozen) {
+  const auto seen = std::make_shared<Recording>();
+  Network network({3, 2, 4});
+  network.add(Shift());
+  network.add(BatchNormalization(kOptions));
+  network.add(Probe(seen));
+  const std::vector<std::string> frozen = {"batch_normalization/*"};
+  network.freeze(frozen);
+  Trial trial(network, 3);
+  const std::vector<float> expected = trial.predict();
+  const std::vector<float> before(trial.model().buffers().begin(), trial.model().buffers().end());
+  trial.train();
+  ASSERT_TRUE(seen->training);
+  EXPECT_EQ(seen->values, expected);
+  EXPECT_THAT(trial.model().buffers(), ::testing::ElementsAreArray(before));
+  expect_gradients_match_differences(std::move(network));
 }
 
 TEST(BatchNormalization, WorksOnVectors) {

@@ -20,36 +20,48 @@ using ::testing::HasSubstr;
 
 constexpr std::size_t kDimension = 3;
 
-Network of_words(const Shape& shape, std::int64_t vocabulary = 6) {
+Network of_words(const Shape& shape, std::int64_t vocabulary = 6,
+                 std::int64_t dimension = kDimension) {
   Network network({{.name = "words", .shape = shape, .type = ElementType::int32}}, "text");
-  network.add(Embedding({.vocabulary = vocabulary, .dimension = kDimension}));
+  network.add(Embedding({.vocabulary = vocabulary, .dimension = dimension}));
   return network;
 }
 
+// Some are constants of the CPU's loops.
+class EmbeddingOfDimension : public ::testing::TestWithParam<std::size_t> {};
+
+INSTANTIATE_TEST_SUITE_P(Dimensions, EmbeddingOfDimension,
+                         ::testing::Values(1, 2, kDimension, 4, 8, 16, 32, 40),
+                         ::testing::PrintToStringParamName());
+
 // Row i of values is row indices[i] of the table, and the gradient of a row of the table is the sum
 // over its places, in their order.
-TEST(Embedding, TakesARowForEachIndex) {
+TEST_P(EmbeddingOfDimension, TakesARowForEachIndex) {
+  const std::size_t dimension = GetParam();
+  const auto of_shape = [&](const Shape& shape) {
+    return of_words(shape, 6, static_cast<std::int64_t>(dimension));
+  };
   if (const auto reason = why_no_bfloat16(); !reason) {
-    Trial rounded(of_words({4}), 5, 1, Precision::bfloat16);
+    Trial rounded(of_shape({4}), 5, 1, Precision::bfloat16);
     const auto table = rounded.parameter("embedding/embeddings");
     const std::vector<float> outputs = rounded.predict();
     for (std::size_t i = 0; i < outputs.size(); ++i)
       EXPECT_NEAR(outputs[i],
-                  table[static_cast<std::size_t>(rounded.indices()[i / kDimension]) * kDimension +
-                        i % kDimension],
+                  table[static_cast<std::size_t>(rounded.indices()[i / dimension]) * dimension +
+                        i % dimension],
                   1.0f / 256);
   }
   for (const Shape& shape : {Shape{}, Shape{4}, Shape{2, 2}}) {
     SCOPED_TRACE(to_string(shape));
-    Trial trial(of_words(shape), 5);
+    Trial trial(of_shape(shape), 5);
     Shape expected_shape = shape;
-    expected_shape.push_back(kDimension);
+    expected_shape.push_back(static_cast<std::int64_t>(dimension));
     EXPECT_EQ(trial.network().output_shape(), expected_shape);
     const auto table = trial.parameter("embedding/embeddings");
     std::vector<float> expected;
     for (const std::int32_t index : trial.indices())
-      for (std::size_t d = 0; d < kDimension; ++d)
-        expected.push_back(table[static_cast<std::size_t>(index) * kDimension + d]);
+      for (std::size_t d = 0; d < dimension; ++d)
+        expected.push_back(table[static_cast<std::size_t>(index) * dimension + d]);
     EXPECT_THAT(trial.predict(), ElementsAreArray(expected));
 
     trial.train();
@@ -57,10 +69,10 @@ TEST(Embedding, TakesARowForEachIndex) {
     compute_loss(MeanSquaredError{}, expected, 5, {.values = trial.targets()}, 5, rows);
     std::vector<float> sums(table.size());
     for (std::size_t i = 0; i < rows.size(); ++i)
-      sums[static_cast<std::size_t>(trial.indices()[i / kDimension]) * kDimension +
-           i % kDimension] += rows[i];
+      sums[static_cast<std::size_t>(trial.indices()[i / dimension]) * dimension + i % dimension] +=
+          rows[i];
     EXPECT_THAT(trial.gradient("embedding/embeddings"), ElementsAreArray(sums));
-    const std::size_t unused = 5 * kDimension;  // the indices of a trial are below 5
+    const std::size_t unused = 5 * dimension;  // the indices of a trial are below 5
     EXPECT_THAT(trial.gradient("embedding/embeddings").subspan(unused), Each(0.0f));
   }
 }

@@ -199,6 +199,29 @@ TEST(UpSampling2D, HasTheGradientsOfItsInput) {
             "[layer up_sampling2d (up_sampling2d)] expected a positive size, got 0x1");
 }
 
+// torch.nn.functional.interpolate(x, scale_factor=(2, 3), mode="bilinear") of [[0, 3], [6, 12]].
+TEST(UpSampling2D, InterpolatesBetweenTheCentresOfPixels) {
+  Network network({2, 2, 1});
+  network.add(UpSampling2D({.size = {2, 3}, .interpolation = Interpolation::bilinear}));
+  Trial trial(std::move(network), 1);
+  trial.features() = {0, 3, 6, 12};
+  EXPECT_THAT(trial.predict(),
+              Pointwise(FloatNear(1e-6f), {0.0f, 0.0f, 1.0f,  2.0f,  3.0f,  3.0f,   //
+                                           1.5f, 1.5f, 2.75f, 4.0f,  5.25f, 5.25f,  //
+                                           4.5f, 4.5f, 6.25f, 8.0f,  9.75f, 9.75f,  //
+                                           6.0f, 6.0f, 8.0f,  10.0f, 12.0f, 12.0f}));
+}
+
+TEST(UpSampling2D, HasTheGradientsOfWhatItInterpolates) {
+  for (const Extent2D size : {Extent2D(2, 3), Extent2D(1, 4), Extent2D(5, 1)})
+    for (const Shape& shape : {Shape{3, 2, 2}, Shape{1, 4, 3}}) {
+      Network network(shape);
+      network.add(Shift());
+      network.add(UpSampling2D({.size = size, .interpolation = Interpolation::bilinear}));
+      expect_gradients_match_differences(std::move(network));
+    }
+}
+
 TEST(Pooling2D, NeedsAnImageAsLargeAsItsWindow) {
   EXPECT_EQ(input_error_of([] {
               Network({1, 1, 4}).add(MaxPool2D());

@@ -90,6 +90,19 @@ TEST(ConcatenateLayer, JoinsAlongAnyAxis) {
   EXPECT_THAT(shaped(std::move(network)), ElementsAre(0, 0, 1, 2, 1, 2, 0, 0, 3, 4, 3, 4));
 }
 
+TEST(ConcatenateLayer, JoinsRowsOfAnyLength) {
+  for (const std::size_t length : {1, 7, 8, 19, 127, 128, 300}) {
+    SCOPED_TRACE(length);
+    Network network({2, static_cast<std::int64_t>(length)});
+    network.add(Concatenate(), {kInput, kInput});
+    std::vector<float> expected;
+    for (const std::size_t row : {0, 0, 1, 1})
+      for (std::size_t i = 0; i < length; ++i)
+        expected.push_back(static_cast<float>(row * length + i + 1));
+    EXPECT_EQ(shaped(std::move(network)), expected);
+  }
+}
+
 TEST(ConcatenateLayer, RefusesInputsThatDifferElsewhere) {
   Network network({2, 3});
   const NodeId other = network.add(Permute({.dims = {2, 1}}));

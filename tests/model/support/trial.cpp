@@ -83,7 +83,7 @@ void expect_gradients_match_differences(Network network, const DifferenceCheck& 
     parameter = kept;
     return loss;
   };
-  for (const ParameterInfo& entry : trial.model().parameter_table().entries()) {
+  for (const ParameterInfo& entry : trial.model().trained_table().entries()) {
     const auto expected = ParameterTable::slice(std::span(gradients), entry);
     double largest = check.floor;
     for (const float gradient : expected)

@@ -51,8 +51,8 @@ class Trial {
 };
 
 /// Compares gradients of the mean loss with central differences, for up to 40 elements of every
-/// parameter. The tolerance is relative to the largest gradient of the parameter, or to `floor`
-/// where that is smaller.
+/// trained parameter. The tolerance is relative to the largest gradient of the parameter, or to
+/// `floor` where that is smaller.
 struct DifferenceCheck {
   std::int64_t samples = 3;
   std::uint64_t seed = 1;

@@ -4,10 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <string>
@@ -173,6 +177,182 @@ TEST(Control, KeepsTheBestCheckpointBesideTheNewest) {
   EXPECT_EQ(kept.parameter_hash, one.parameter_hash) << "restore_best";
 }
 
+/// Ends the training after a step.
+class StopAfter final : public Callback {
+ public:
+  explicit StopAfter(std::int64_t step) : step_(step) {}
+  void on_batch_end(const StepLogs& logs) override {
+    if (logs.step == step_) request_stop();
+  }
+
+ private:
+  std::int64_t step_;
+};
+
+/// The number of samples.
+class SampleCount final : public model::Metric {
+ public:
+  std::string name() const override { return "count"; }
+  std::size_t sums() const override { return 1; }
+  void add(std::span<const float> /*outputs*/, const model::Targets& /*targets*/,
+           std::int64_t samples, std::vector<double>& sums) const override {
+    sums[0] += static_cast<double>(samples);
+  }
+  std::vector<model::MetricValue> values(std::span<const double> sums) const override {
+    return {{.name = name(), .values = {sums[0]}}};
+  }
+};
+
+TEST(KeepBest, CountsNoTrainingMetricOfAnEpochThatIsCut) {
+  TrainerOptions trainer;
+  trainer.metrics = {std::make_shared<SampleCount>()};
+  for (const int replicas : {1, 2, 3}) {
+    for (const bool by_callback : {false, true}) {
+      const checkpoint::ScratchDirectory directory;
+      const auto fit = [&](std::int64_t last) {
+        FitOptions options{.epochs = 3, .steps = by_callback ? 0 : last};
+        options.checkpoint = {
+            .directory = directory.path(),
+            .keep = 1,
+            .keep_best = MonitoredMetric{.name = "count", .direction = Direction::min}};
+        if (by_callback && last > 0) options.callbacks = {std::make_shared<StopAfter>(last)};
+        const Outcome outcome = train(replicas, plain_network(), shuffled_data(), trainer, options);
+        EXPECT_EQ(checkpoint::resolve_best(directory.path().native() + ":best").filename(),
+                  "step-00000006")
+            << replicas << by_callback << last;
+        return outcome.history.epochs;
+      };
+      const std::vector<EpochLogs> cut = fit(8);
+      ASSERT_EQ(cut.size(), 2U);
+      EXPECT_FALSE(cut[1].complete);
+      EXPECT_EQ(cut[0].metric("count"), 203);
+      EXPECT_EQ(cut[1].metric("count"), 80) << "less, if it counted";
+      EXPECT_EQ(fit(0).front().metric("count"), 203) << "resumed";
+    }
+  }
+}
+
+TEST(KeepBest, CountsTheValidationAtTheEndOfAnyTraining) {
+  const checkpoint::ScratchDirectory directory;
+  FitOptions fit{.epochs = 3, .steps = 8, .validation = small_data(20).batch(8)};
+  fit.checkpoint = {.directory = directory.path(),
+                    .keep_best = MonitoredMetric{.name = "validation_loss"}};
+  const Outcome cut = train(2, plain_network(), shuffled_data(), {}, fit);
+  const auto& epochs = cut.history.epochs;
+  ASSERT_EQ(epochs.size(), 2U);
+  const bool is_better = epochs[1].metric("validation_loss") < epochs[0].metric("validation_loss");
+  EXPECT_EQ(checkpoint::resolve_best(directory.path().native() + ":best").filename(),
+            is_better ? "step-00000008" : "step-00000006");
+}
+
+TEST(MetricMonitor, CountsWholeEpochsAndValidations) {
+  const auto logs_of = [](bool complete, double loss, double validation_loss, std::int64_t step) {
+    EpochLogs logs = epoch_with(0, validation_loss);
+    logs.step = step;
+    logs.complete = complete;
+    logs.metrics = {.loss_sum = loss, .samples = 1};
+    return logs;
+  };
+  MetricMonitor training({.name = "loss"}, 0.5);
+  training.begin("test", metric_names(true, true));
+  EXPECT_EQ(training.observe(logs_of(false, 1, 9, 5)), std::nullopt);
+  EXPECT_EQ(training.best(), std::nullopt);
+  EXPECT_EQ(training.observe(logs_of(true, 2, 9, 10)), true);
+  EXPECT_EQ(training.observe(logs_of(true, 1.75, 9, 20)), false) << "min_delta";
+  EXPECT_EQ(training.observe(logs_of(true, NAN, 9, 30)), false);
+  EXPECT_EQ(training.best(), 2);
+  EXPECT_EQ(training.best_step(), 10);
+  nlohmann::json state;
+  training.save(state);
+  MetricMonitor resumed({.name = "loss"}, 0.5);
+  resumed.restore(state);
+  EXPECT_EQ(resumed.best(), 2);
+  EXPECT_EQ(resumed.best_step(), 10);
+
+  MetricMonitor validation({.name = "validation_loss"});
+  EXPECT_EQ(validation.observe(logs_of(false, 1, 9, 5)), true);
+  EXPECT_EQ(validation.observe(logs_of(true, 1, 9, 5)), false);
+  MetricMonitor missing({.name = "auc"});
+  EXPECT_EQ(missing.observe(logs_of(true, 1, 9, 5)), std::nullopt);
+}
+
+TEST(Control, CountsNoTrainingMetricOfAnIncompleteEpoch) {
+  EpochLogs cut = epoch_with(0, 1);
+  cut.complete = false;
+  cut.metrics = {.loss_sum = 1, .samples = 1};
+  EarlyStopping stopping({.metric = {.name = "loss"}, .patience = 1});
+  ReduceOnPlateau plateau({.metric = {.name = "loss"}, .factor = 0.5, .patience = 1});
+  for (Callback* const callback : std::initializer_list<Callback*>{&stopping, &plateau}) {
+    callback->on_train_begin(begin_with_validation());
+    for (int i = 0; i < 5; ++i) {
+      callback->on_epoch_end(cut);
+      callback->on_validation(cut);
+    }
+  }
+  EXPECT_EQ(stopping.best(), std::nullopt);
+  EXPECT_FALSE(stopping.stop_requested());
+  EXPECT_EQ(plateau.factor(), 1);
+}
+
+model::Network two_class_network() {
+  model::Network network({16}, "two");
+  network.add(model::Dense({.units = 2}));
+  return network;
+}
+
+TEST(ExactAuc, OfAnEpochThatWasResumedWithinIsMissing) {
+  TrainerOptions options;
+  options.metrics = model::make_metrics("auc:exact=true,f1", options.loss, 2);
+  const data::Dataset data = data::Dataset::synthetic({16}, 2, 203).shuffle().batch(40);
+  for (const int replicas : {1, 2, 3}) {
+    const auto fit = [&](const checkpoint::ScratchDirectory& directory, std::int64_t steps) {
+      FitOptions how{.epochs = 3, .steps = steps};
+      how.checkpoint = {.directory = directory.path(),
+                        .save_every = 2,
+                        .keep_best = MonitoredMetric{.name = "auc", .direction = Direction::max}};
+      // Counts neither the epoch that is cut nor the one that is resumed.
+      how.callbacks = {std::make_shared<EarlyStopping>(
+          EarlyStoppingOptions{.metric = {.name = "auc"}, .patience = 2, .min_delta = 1e9})};
+      return train(replicas, two_class_network(), data, options, how).history;
+    };
+    const checkpoint::ScratchDirectory straight;
+    const std::vector<EpochLogs> expected = fit(straight, 0).epochs;
+    ASSERT_EQ(expected.size(), 3U);
+    for (const EpochLogs& epoch : expected) EXPECT_TRUE(epoch.metric("auc"));
+
+    const checkpoint::ScratchDirectory directory;
+    fit(directory, 8);
+    fit(directory, 10);  // what it saves has no whole value either
+    const History resumed = fit(directory, 0);
+    ASSERT_EQ(resumed.epochs.size(), 2U);
+    EXPECT_EQ(resumed.epochs[0].metric("auc"), std::nullopt) << replicas;
+    EXPECT_EQ(resumed.epochs[0].metric("f1"), expected[1].metric("f1"));
+    EXPECT_EQ(resumed.epochs[1].values, expected[2].values);
+    EXPECT_FALSE(resumed.end.stopped) << "one value since the best of the first epoch";
+
+    const checkpoint::ScratchDirectory between;
+    fit(between, 6);
+    const History whole = fit(between, 0);
+    EXPECT_EQ(whole.epochs[0].values, expected[1].values) << "resumed between two epochs";
+  }
+}
+
+TEST(ResumedMetrics, ThatWereAddedBeginWithTheNextEpoch) {
+  const checkpoint::ScratchDirectory directory;
+  const auto fit = [&](const char* metrics, std::int64_t steps) {
+    TrainerOptions options;
+    options.metrics = model::make_metrics(metrics, options.loss, kClasses);
+    FitOptions how{.epochs = 3, .steps = steps};
+    how.checkpoint.directory = directory.path();
+    return train(2, plain_network(), shuffled_data(), options, how).history.epochs;
+  };
+  fit("", 7);
+  fit("f1", 9);
+  const auto epochs = fit("f1", 0);
+  EXPECT_FALSE(epochs[0].metric("f1")) << "its sums are of the steps since the 7th";
+  EXPECT_TRUE(epochs[1].metric("f1"));
+}
+
 class ValidatedSteps final : public Callback {
  public:
   void on_validation(const EpochLogs& logs) override {
@@ -266,6 +446,49 @@ TEST(CsvLogTest, HasARowPerEpochAfterAnyInterruption) {
   checkpoint::overwrite(directory.path() / "resumed.csv", "a,b\n1,2\n");
   EXPECT_THAT(error_of([&] { run("resumed", 0, 0); }),
               HasSubstr("resumed.csv] expected the CSV log of the training that is resumed"));
+}
+
+EpochLogs epoch_of(std::int64_t epoch, std::vector<model::MetricValue> values) {
+  EpochLogs logs;
+  logs.epoch = epoch;
+  logs.step = 10 * (epoch + 1);
+  logs.metrics = {.loss_sum = 0.5, .samples = 1};
+  logs.values = std::move(values);
+  logs.learning_rate = 0.25F;
+  logs.samples_per_second = 8;
+  logs.seconds = 2;
+  return logs;
+}
+
+TEST(CsvLogTest, QuotesNamesAndKeepsTheColumnsOfTheEarlierRun) {
+  const checkpoint::ScratchDirectory directory;
+  const std::filesystem::path file = directory.path() / "log.csv";
+  const auto run = [&](std::int64_t epoch, std::vector<std::string> known,
+                       std::vector<model::MetricValue> values, const char* scalar) {
+    CsvLog log(file);
+    TrainBegin begin;
+    begin.first_step = 10 * epoch;
+    begin.known_metrics = std::move(known);
+    log.on_train_begin(begin);
+    log.on_scalar({.step = 10 * epoch, .name = scalar, .value = 3});
+    log.on_epoch_end(epoch_of(epoch, std::move(values)));
+    return checkpoint::contents_of(file);
+  };
+  const std::string header =
+      "epoch,step,loss,\"a,b_loss\",\"the \"\"x\"\"_loss\",\"two\nlines\",learning_rate,"
+      "samples_per_second,seconds,\" x,y\"";
+  const std::string row = "0,10,0.5,1,2,,0.25,8,2,3";
+  EXPECT_EQ(
+      run(0, {"loss", "a,b_loss", "the \"x\"_loss", "two\nlines"},
+          {{.name = "a,b_loss", .values = {1}}, {.name = "the \"x\"_loss", .values = {2}}}, " x,y"),
+      header + "\n" + row + "\n");
+  // The next run knows its metrics in another order, and one more.
+  EXPECT_EQ(run(1, {"f1", "two\nlines", "loss"},
+                {{.name = "f1", .values = {5}}, {.name = "two\nlines", .values = {4}}}, " x,y"),
+            header + ",f1\n" + row + ",\n" + "1,20,0.5,,,4,0.25,8,2,3,5\n");
+  checkpoint::overwrite(file, "epoch,step,\"loss\n1,2,3\n");
+  EXPECT_THAT(error_of([&] { run(1, {"loss"}, {}, "x"); }),
+              HasSubstr("expected a quote that closes the field"));
 }
 
 /// Fails in the third step, and keeps the error that it is told of.

@@ -5,7 +5,12 @@
 #include <spdlog/logger.h>
 #include <spdlog/sinks/ringbuffer_sink.h>
 
+#include <algorithm>
+#include <utility>
+
+#include "lockstep/data/image/encode_png.h"
 #include "lockstep/model/metrics/make_metrics.h"
+#include "lockstep/strategy/callbacks/confusion_image.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 
@@ -28,12 +33,33 @@ TEST(Summaries, AreWrittenForTrainingAndValidation) {
   options.metrics = model::make_metrics("f1,confusion", options.loss, kClasses);
   train(2, plain_network(), small_data().batch(40), options, fit);
   const std::string training = events_below(directory.path() / "run" / "train");
-  for (const char* text : {"configuration", "model = plain", "epoch_loss", "epoch_accuracy",
-                           "epoch_f1", "epoch_learning_rate", "batch_loss", "batch_accuracy"})
+  for (const char* text :
+       {"configuration", "model = plain", "epoch_loss", "epoch_accuracy", "epoch_f1",
+        "epoch_confusion", "epoch_learning_rate", "batch_loss", "batch_accuracy"})
     EXPECT_THAT(training, HasSubstr(text));
-  EXPECT_THAT(training, ::testing::Not(HasSubstr("epoch_confusion")));
   const std::string validation = events_below(directory.path() / "run" / "validation");
-  for (const char* text : {"epoch_accuracy", "epoch_f1"}) EXPECT_THAT(validation, HasSubstr(text));
+  for (const char* text : {"epoch_accuracy", "epoch_f1", "epoch_confusion"})
+    EXPECT_THAT(validation, HasSubstr(text));
+}
+
+TEST(Summaries, HaveTheConfusionsOfEachOutputAsImages) {
+  TrainerOptions options = house_options();
+  options.losses[0].metrics = model::make_metrics("confusion", options.losses[0].loss, 3);
+  for (const int replicas : {1, 2, 3}) {
+    const checkpoint::ScratchDirectory directory;
+    FitOptions fit{.epochs = 1, .validation = house_data(41).batch(10)};
+    fit.callbacks = {std::make_shared<Summaries>(directory.path(), 0, "")};
+    const Outcome outcome = train(replicas, house_network(), house_data().batch(40), options, fit);
+    const EpochLogs& logs = outcome.history.epochs.front();
+    for (const auto& [run, values] :
+         {std::pair("train", &logs.values), std::pair("validation", &logs.validation_values)}) {
+      const auto matrix = std::ranges::find(*values, "kind_confusion", &model::MetricValue::name);
+      ASSERT_NE(matrix, values->end());
+      const std::string events = events_below(directory.path() / run);
+      EXPECT_THAT(events, HasSubstr("epoch_kind_confusion")) << run;
+      EXPECT_THAT(events, HasSubstr(data::to_png(confusion_image(*matrix).view()))) << run;
+    }
+  }
 }
 
 TEST(Summaries, HaveNoValidationWhereThereIsNone) {

@@ -1,12 +1,40 @@
 #include <Eigen/Core>
 #include <algorithm>
-#include <cstring>
+#include <type_traits>
 
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/embedding/embedding.h"
 
 namespace lockstep::model::cpu {
 namespace {
+
+template <int kSize>
+using RowSize = std::integral_constant<int, kSize>;
+
+template <typename T, int kSize>
+using EmbeddingRow = Eigen::Map<Eigen::Array<T, kSize, 1>>;
+
+// Calls use(size) with the dimension as a constant where it is a usual one: a row is then a few
+// instructions, in place of a call or a loop.
+template <typename Use>
+void with_row_size(std::size_t dimension, const Use& use) {
+  switch (dimension) {
+    case 1:
+      return use(RowSize<1>());
+    case 2:
+      return use(RowSize<2>());
+    case 4:
+      return use(RowSize<4>());
+    case 8:
+      return use(RowSize<8>());
+    case 16:
+      return use(RowSize<16>());
+    case 32:
+      return use(RowSize<32>());
+    default:
+      return use(RowSize<Eigen::Dynamic>());
+  }
+}
 
 class EmbeddingOperation final : public Operation {
  public:
@@ -16,13 +44,10 @@ class EmbeddingOperation final : public Operation {
   Needs needs() const override { return {.output_in_backward = false}; }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    const TensorView& table = t.weights[0];
-    const std::size_t row = dimension_ * element_bytes(table.type());
-    for (std::size_t i = 0; i < t.indices.size(); ++i)
-      std::memcpy(static_cast<std::byte*>(t.output.data()) + i * row,
-                  static_cast<const std::byte*>(table.data()) +
-                      static_cast<std::size_t>(t.indices[i]) * row,
-                  row);
+    if (t.output.type() == Precision::float32)
+      copy_rows<float>(t);
+    else
+      copy_rows<Eigen::bfloat16>(t);
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
@@ -34,18 +59,38 @@ class EmbeddingOperation final : public Operation {
   }
 
  private:
+  template <typename T>
+  void copy_rows(const Operands& t) const {
+    auto* const table = static_cast<T*>(t.weights[0].data());
+    auto* const output = static_cast<T*>(t.output.data());
+    with_row_size(dimension_, [&]<int kSize>(RowSize<kSize>) {
+      for_each_row(t.indices, [&](std::size_t place, std::size_t in_table, Eigen::Index size) {
+        EmbeddingRow<T, kSize>(output + place, size) =
+            EmbeddingRow<T, kSize>(table + in_table, size);
+      });
+    });
+  }
+
   // In the order of the batch.
   template <typename T>
   void add_rows(const Operands& t) const {
-    using Row = Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>;
-    using Sum = Eigen::Map<Eigen::Array<float, Eigen::Dynamic, 1>>;
-    const auto size = static_cast<Eigen::Index>(dimension_);
     auto* const gradients = static_cast<T*>(t.output_gradient.data());
-    for (std::size_t i = 0; i < t.indices.size(); ++i) {
-      const auto index = static_cast<std::size_t>(t.indices[i]);
-      Sum(t.parameter_gradients[0].data() + index * dimension_, size) +=
-          Row(gradients + i * dimension_, size).template cast<float>();
-    }
+    float* const sums = t.parameter_gradients[0].data();
+    with_row_size(dimension_, [&]<int kSize>(RowSize<kSize>) {
+      for_each_row(t.indices, [&](std::size_t place, std::size_t in_table, Eigen::Index size) {
+        EmbeddingRow<float, kSize>(sums + in_table, size) +=
+            EmbeddingRow<T, kSize>(gradients + place, size).template cast<float>();
+      });
+    });
+  }
+
+  // Calls use(place, in_table, size) with where each row begins in the batch and in the table.
+  template <typename Indices, typename Use>
+  void for_each_row(const Indices& indices, const Use& use) const {
+    const std::size_t dimension = dimension_;
+    for (std::size_t i = 0; i < indices.size(); ++i)
+      use(i * dimension, static_cast<std::size_t>(indices[i]) * dimension,
+          static_cast<Eigen::Index>(dimension));
   }
 
   std::size_t dimension_;

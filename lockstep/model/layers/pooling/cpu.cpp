@@ -3,6 +3,7 @@
 
 #include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/pooling/bilinear.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
 namespace lockstep::model::cpu {
@@ -121,6 +122,69 @@ class UpSampling2DOperation final : public Operation {
   Eigen::ArrayXf sum_;
 };
 
+template <typename T>
+class BilinearOperation final : public Operation {
+ public:
+  explicit BilinearOperation(const BilinearSpec& spec) : s_(spec), sum_(spec.channels) {}
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = false};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    auto* to = static_cast<T*>(t.output.data());
+    for (std::int64_t image = 0; image < s_.batch; ++image) {
+      const T* const from =
+          static_cast<const T*>(t.inputs[0].data()) + image * s_.vertical.extent * input_row();
+      for (std::uint32_t y = 0; y < s_.output_height(); ++y) {
+        const auto [top, bottom, down] = s_.vertical.sources(y);
+        for (std::uint32_t x = 0; x < s_.output_width(); ++x, to += s_.channels) {
+          const auto [left, right, along] = s_.horizontal.sources(x);
+          const auto between = [&, left = left, right = right, along = along](std::uint32_t row) {
+            const T* const pixels = from + row * input_row();
+            return pixel(pixels + left * s_.channels) * (1 - along) +
+                   pixel(pixels + right * s_.channels) * along;
+          };
+          Eigen::Map<Pixel>(to, s_.channels) =
+              (between(top) * (1 - down) + between(bottom) * down).template cast<T>();
+        }
+      }
+    }
+  }
+
+  // Every input gathers from the outputs that read it.
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (t.input_gradients[0].empty()) return;
+    auto* to = static_cast<T*>(t.input_gradients[0].data());
+    for (std::int64_t image = 0; image < s_.batch; ++image) {
+      const T* const from = static_cast<const T*>(t.output_gradient.data()) +
+                            image * s_.output_height() * output_row();
+      for (std::uint32_t y = 0; y < s_.vertical.extent; ++y)
+        for (std::uint32_t x = 0; x < s_.horizontal.extent; ++x, to += s_.channels) {
+          sum_.setZero();
+          for (std::uint32_t row = s_.vertical.begin(y); row < s_.vertical.end(y); ++row) {
+            const float down = s_.vertical.share(row, y);
+            for (std::uint32_t k = s_.horizontal.begin(x); k < s_.horizontal.end(x); ++k)
+              sum_ += pixel(from + row * output_row() + k * s_.channels) *
+                      (down * s_.horizontal.share(k, x));
+          }
+          Eigen::Map<Pixel>(to, s_.channels) = sum_.template cast<T>();
+        }
+    }
+  }
+
+ private:
+  using Pixel = Eigen::Array<T, Eigen::Dynamic, 1>;
+
+  auto pixel(const T* at) const {
+    return Eigen::Map<const Pixel>(at, s_.channels).template cast<float>();
+  }
+  std::int64_t input_row() const { return s_.horizontal.extent * s_.channels; }
+  std::int64_t output_row() const { return s_.output_width() * s_.channels; }
+
+  BilinearSpec s_;
+  Eigen::ArrayXf sum_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cpu
 
@@ -133,8 +197,14 @@ std::unique_ptr<Operation> Pool2D::compile_cpu(const CompileContext& context,
 
 std::unique_ptr<Operation> UpSampling2D::compile_cpu(const CompileContext& context,
                                                      cpu::Context& cpu) const {
+  const bool is_bfloat16 = cpu.type == cpu::memory::data_type::bf16;
+  if (options_.interpolation == Interpolation::bilinear) {
+    const BilinearSpec spec = bilinear_spec(context.batch, context.inputs.front(), options_.size);
+    if (is_bfloat16) return std::make_unique<cpu::BilinearOperation<Eigen::bfloat16>>(spec);
+    return std::make_unique<cpu::BilinearOperation<float>>(spec);
+  }
   const WindowGeometry window = reversed_up_sampling(context.output, options_.size);
-  if (cpu.type == cpu::memory::data_type::bf16)
+  if (is_bfloat16)
     return std::make_unique<cpu::UpSampling2DOperation<Eigen::bfloat16>>(context.batch, window);
   return std::make_unique<cpu::UpSampling2DOperation<float>>(context.batch, window);
 }

@@ -1,4 +1,5 @@
 #include "lockstep/model/cuda/context.h"
+#include "lockstep/model/layers/pooling/bilinear_kernels.h"
 #include "lockstep/model/layers/pooling/kernels.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 
@@ -70,6 +71,27 @@ class UpSampling2DOperation final : public Operation {
   float area_;
 };
 
+class BilinearOperation final : public Operation {
+ public:
+  BilinearOperation(Context& context, const BilinearSpec& spec) : context_(context), spec_(spec) {}
+  Needs needs() const override {
+    return {.inputs_in_backward = false, .output_in_backward = false};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    bilinear_forward(o.inputs[0], spec_, o.output, context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    if (!o.input_gradients[0].empty())
+      bilinear_backward(o.output_gradient, spec_, o.input_gradients[0], context_.native());
+  }
+
+ private:
+  Context& context_;
+  BilinearSpec spec_;
+};
+
 }  // namespace
 }  // namespace lockstep::model::cuda
 
@@ -82,6 +104,9 @@ std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext& context,
 
 std::unique_ptr<Operation> UpSampling2D::compile_gpu(const CompileContext& context,
                                                      cuda::Context& gpu) const {
+  if (options_.interpolation == Interpolation::bilinear)
+    return std::make_unique<cuda::BilinearOperation>(
+        gpu, bilinear_spec(context.batch, context.inputs.front(), options_.size));
   return std::make_unique<cuda::UpSampling2DOperation>(
       gpu, context.batch, reversed_up_sampling(context.output, options_.size));
 }

@@ -84,11 +84,13 @@ WindowGeometry reversed_up_sampling(const Shape& output, Extent2D size) {
 
 std::shared_ptr<const Layer> UpSampling2D::read(JsonObject& object, const DataShape& /*data*/) {
   return std::make_shared<const UpSampling2D>(
-      Options{.size = object.extent("size", Options{}.size)});
+      Options{.size = object.extent("size", Options{}.size),
+              .interpolation = object.interpolation("interpolation")});
 }
 
 void UpSampling2D::write(nlohmann::json& object) const {
   write_extent(object, "size", options_.size);
+  object["interpolation"] = to_string(options_.interpolation);
 }
 
 }  // namespace lockstep::model

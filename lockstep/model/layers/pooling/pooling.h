@@ -104,12 +104,14 @@ class GlobalAveragePooling2D final : public GlobalPool2D {
   Pool2DSpec spec(const CompileContext& context) const override;
 };
 
-/// Repeats each pixel: [H, W, C] to [size.height * H, size.width * W, C].
+/// Enlarges an image: [H, W, C] to [size.height * H, size.width * W, C].
 class UpSampling2D final : public BuiltinLayer {
  public:
   /// Options, as in Keras.
   struct Options {
-    Extent2D size = 2;  ///< repetitions of each row and column
+    Extent2D size = 2;  ///< factors on height and width
+    /// Repeats pixels, or interpolates between them.
+    Interpolation interpolation = Interpolation::nearest;
   };
   UpSampling2D() : options_() {}
   /// The size is checked when the layer is added to a network.

@@ -11,6 +11,20 @@
 namespace lockstep::model::cpu {
 namespace {
 
+// A call of memmove costs more than a short run, such as a row of an embedding.
+template <typename T>
+void copy_run(const T* from, std::int64_t count, T* to) {
+  constexpr std::int64_t kLongRun = 128;
+  constexpr std::int64_t kChunk = 8;
+  if (count >= kLongRun) {
+    std::copy_n(from, count, to);
+    return;
+  }
+  for (; count >= kChunk; count -= kChunk, from += kChunk, to += kChunk)
+    std::memcpy(to, from, kChunk * sizeof(T));
+  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i];
+}
+
 // The elements from axis `axis` on; `from` and `to` are the places of the first.
 template <typename T>
 void copy_axes(const StridedCopy& copy, int axis, const T* from, T* to) {
@@ -21,7 +35,7 @@ void copy_axes(const StridedCopy& copy, int axis, const T* from, T* to) {
     for (std::int64_t i = 0; i < extent; ++i)
       copy_axes(copy, axis + 1, from + i * source, to + i * target);
   } else if (source == 1 && target == 1) {
-    std::copy_n(from, extent, to);
+    copy_run(from, extent, to);
   } else {
     for (std::int64_t i = 0; i < extent; ++i) to[i * target] = from[i * source];
   }

@@ -1,0 +1,142 @@
+#include "apps/lockstep/torchscript.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <memory>
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/base/system/loaded_library.h"
+#include "lockstep/checkpoint/files.h"
+#include "lockstep/interop/torch/torchscript_plugin.h"
+
+namespace lockstep::apps {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kZipBegin = "PK\x03\x04";
+/// A file in every archive of torch.jit.save, and in none of torch.save.
+constexpr std::string_view kScriptMember = "/constants.pkl";
+
+[[noreturn]] void refuse(std::string_view expected, const std::string& actual) {
+  throw Error(ErrorCategory::input, "model", expected, actual);
+}
+
+struct Contents {
+  std::uint64_t hash = 0;  ///< xxh3-64
+  bool is_zip = false;
+  std::string end;  ///< at least 1 MiB, or all: there an archive has the names of its members
+};
+
+Contents read_contents(const fs::path& file) try {
+  constexpr std::size_t kPiece = std::size_t{1} << 20;
+  const InputFile input(file, ErrorCategory::input);
+  checkpoint::Hasher hasher;
+  Contents contents;
+  std::string piece(kPiece, '\0');
+  std::uint64_t bytes = 0;
+  while (const std::size_t got = input.read_at(bytes, piece.data(), piece.size())) {
+    const std::string_view read = std::string_view(piece).substr(0, got);
+    if (bytes == 0) contents.is_zip = read.starts_with(kZipBegin);
+    hasher.add(read);
+    contents.end.erase(0, contents.end.size() - std::min(contents.end.size(), kPiece));
+    contents.end += read;
+    bytes += got;
+  }
+  contents.hash = hasher.value();
+  return contents;
+} catch (const Error& error) {
+  refuse("expected a TorchScript file that can be read",
+         fmt::format("{}: {}", file.string(), error.message().actual));
+}
+
+LoadedLibrary load_plugin(const fs::path& file) {
+  LoadedLibrary loaded({.name = "model",
+                        .file = file.string(),
+                        .folder = "",
+                        .use = "TorchScript files",
+                        .advice = "install the LibTorch that it was built with",
+                        .category = ErrorCategory::input});
+  const std::string version = loaded.function<torch::PluginVersion>(torch::kPluginVersionName)();
+  if (version != LOCKSTEP_VERSION)
+    refuse(
+        fmt::format("expected {} of Lockstep {}", file.string(), LOCKSTEP_VERSION),
+        fmt::format("got version {}: install lockstep and lockstep-torch of one version", version));
+  return loaded;
+}
+
+const LoadedLibrary& plugin() {
+  static const LoadedLibrary loaded = [] {
+    std::error_code unknown;
+    const fs::path here = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+    const std::array folders = {here, (here / "../lib/lockstep").lexically_normal()};
+    for (const fs::path& folder : folders)
+      if (const fs::path file = folder / torch::kTorchScriptPlugin; fs::exists(file, unknown))
+        return load_plugin(file);
+    refuse(
+        "expected the package lockstep-torch to be installed, or a build with LibTorch "
+        "(LOCKSTEP_TORCH=ON), for a TorchScript file",
+        fmt::format("there is no {} in {} or {}", torch::kTorchScriptPlugin, folders[0].string(),
+                    folders[1].string()));
+  }();
+  return loaded;
+}
+
+}  // namespace
+
+bool is_torchscript(const std::string& name) {
+  for (const char* extension : {".pt", ".pth", ".ts"})
+    if (name.ends_with(extension)) return true;
+  // Not a file that has the name of a network.
+  std::error_code unknown;
+  if (name.find_first_of("./") == std::string::npos || !fs::is_regular_file(name, unknown))
+    return false;
+  std::array<char, kZipBegin.size()> begin{};
+  std::ifstream(name, std::ios::binary).read(begin.data(), begin.size());
+  return std::string_view(begin.data(), begin.size()) == kZipBegin;
+}
+
+std::uint64_t hash_torchscript(const fs::path& file) {
+  const Contents contents = read_contents(file);
+  constexpr const char* kExpected =
+      "expected a TorchScript file, which torch.jit.script(module).save(FILE) writes, or "
+      "torch.jit.trace";
+  if (!contents.is_zip)
+    refuse(kExpected, fmt::format("got {}, which is another format", file.string()));
+  if (contents.end.find(kScriptMember) == std::string::npos)
+    refuse(kExpected, fmt::format("got {}, which has no code: torch.save writes tensors, and a "
+                                  "state_dict does not say what to compute",
+                                  file.string()));
+  return contents.hash;
+}
+
+model::Network torchscript_network(const fs::path& file, std::span<const zoo::DataInput> inputs) {
+  std::vector<model::NetworkInput> read;
+  std::vector<model::NodeId> ids;
+  for (const zoo::DataInput& input : inputs) {
+    ids.push_back(model::kInput - static_cast<model::NodeId>(read.size()));
+    read.push_back(input.input);
+    // Pixels are converted when they are read.
+    if (read.back().type == ElementType::uint8) read.back().type = ElementType::float32;
+  }
+  const std::string name = file.stem().string();
+  const bool reads_numbers = read.front().type == ElementType::float32;
+  // Like a network of --model NAME, the only input is that of the data, whatever its name.
+  model::Network network = read.size() == 1 && reads_numbers
+                               ? model::Network(read.front().shape, name)
+                               : model::Network(std::span<const model::NetworkInput>(read), name);
+  std::shared_ptr<const model::Layer> layer;
+  plugin().function<torch::MakeScriptLayer>(torch::kMakeScriptLayerName)(
+      file, reads_numbers ? 0 : inputs.front().categories, layer);
+  network.add_node(std::move(layer), std::move(ids), "");
+  return network;
+}
+
+}  // namespace lockstep::apps

@@ -1,0 +1,29 @@
+// TorchScript files as networks. The program is not linked with LibTorch, so that it starts fast
+// and runs where LibTorch is absent: lockstep_torchscript.so is, and is loaded for such a file. It
+// is looked for in the program's folder and in ../lib/lockstep, nowhere else.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "lockstep/model/network.h"
+#include "lockstep/model/zoo/zoo.h"
+
+namespace lockstep::apps {
+
+/// Whether `name`, a value of --model, is for a TorchScript file: it ends in .pt, .pth or .ts, or
+/// is the path of a zip archive.
+bool is_torchscript(const std::string& name);
+
+/// xxh3-64 of a TorchScript file. Throws Error (input) if it cannot be read, and for files that
+/// torch.save wrote, and others.
+std::uint64_t hash_torchscript(const std::filesystem::path& file);
+
+/// A network of one layer, the module of `file`, whose arguments are `inputs` in this order. Throws
+/// Error (input), also if there is no plugin.
+model::Network torchscript_network(const std::filesystem::path& file,
+                                   std::span<const zoo::DataInput> inputs);
+
+}  // namespace lockstep::apps

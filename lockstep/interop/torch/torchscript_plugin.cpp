@@ -1,0 +1,33 @@
+#include "lockstep/interop/torch/torchscript_plugin.h"
+
+#include <torch/version.h>
+
+#include <string>
+#include <string_view>
+
+#include "lockstep/base/error.h"
+#include "lockstep/interop/torch/module_layer.h"
+
+namespace lockstep::torch {
+
+extern "C" PluginVersion lockstep_torchscript_version;
+extern "C" MakeScriptLayer lockstep_torchscript_layer;
+
+const char* lockstep_torchscript_version() { return LOCKSTEP_VERSION; }
+
+void lockstep_torchscript_layer(const std::filesystem::path& script, std::int64_t index_count,
+                                std::shared_ptr<const model::Layer>& layer) {
+  try {
+    layer = std::make_shared<const ModuleLayer>(script, ModuleOptions{.index_count = index_count});
+  } catch (const Error& error) {
+    std::string reason = error.message().actual;
+    // A file of another version fails an assertion of LibTorch.
+    constexpr std::string_view kAssertion = "please report a bug to PyTorch. ";
+    if (const std::size_t at = reason.find(kAssertion); at != std::string::npos)
+      reason = "LibTorch: " + reason.substr(at + kAssertion.size());
+    throw Error(ErrorCategory::input, script.string(),
+                "expected a TorchScript file for LibTorch " TORCH_VERSION, reason);
+  }
+}
+
+}  // namespace lockstep::torch

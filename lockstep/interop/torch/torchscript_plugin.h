@@ -1,0 +1,26 @@
+// The two functions of lockstep_torchscript.so, which the program loads for a TorchScript file. It
+// resolves the names of Lockstep in the program, so both must be of one build.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "lockstep/model/layers/layer.h"
+
+namespace lockstep::torch {
+
+/// The file name of the plugin.
+inline constexpr const char* kTorchScriptPlugin = "lockstep_torchscript.so";
+
+/// The version of Lockstep that the plugin was built for.
+inline constexpr const char* kPluginVersionName = "lockstep_torchscript_version";
+using PluginVersion = const char*();
+
+/// Sets `layer` to the module of the TorchScript file `script` (ModuleLayer). `index_count` as in
+/// ModuleOptions. Throws Error (input) if this LibTorch cannot read the file.
+inline constexpr const char* kMakeScriptLayerName = "lockstep_torchscript_layer";
+using MakeScriptLayer = void(const std::filesystem::path& script, std::int64_t index_count,
+                             std::shared_ptr<const model::Layer>& layer);
+
+}  // namespace lockstep::torch

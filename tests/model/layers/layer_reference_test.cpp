@@ -1,0 +1,169 @@
+// Single layers: the same input and parameters as in PyTorch give the same output and gradients;
+// scripts/make_reference wrote them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <ostream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "lockstep/model/layers/layers.h"
+#include "tests/model/support/reference_file.h"
+#include "tests/model/support/test_layers.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::FloatNear;
+using ::testing::Pointwise;
+
+constexpr std::int64_t kReferenceSamples = 2;
+
+// The arrays of one layer in the file.
+class LayerFile {
+ public:
+  explicit LayerFile(std::string name) : name_(std::move(name)) {}
+
+  const ReferenceFile::Array& array(const std::string& key) const {
+    return file_.array(name_ + "/" + key);
+  }
+  const std::vector<std::int32_t>& integers(const std::string& key) const {
+    return file_.integers(name_ + "/" + key);
+  }
+  /// Calls visit(NAME, array) with each array "GROUP/NAME".
+  template <typename Visit>
+  void each(const std::string& group, Visit visit) const {
+    const std::string prefix = name_ + "/" + group + "/";
+    for (const std::string& key : file_.names(prefix))
+      visit(key.substr(prefix.size()), file_.array(key));
+  }
+
+ private:
+  ReferenceFile file_{"layers"};
+  std::string name_;
+};
+
+void expect_the_reference(const LayerFile& file, Trial& trial) {
+  const auto fill = [](const ParameterTable& table, const std::string& name,
+                       const ReferenceFile::Array& array, std::span<float> values) {
+    EXPECT_EQ(table.find(name)->shape, array.shape) << name;
+    std::ranges::copy(array.values, values.begin());
+  };
+  CompiledModel& model = trial.model();
+  file.each("parameter", [&](const std::string& name, const ReferenceFile::Array& array) {
+    fill(model.parameter_table(), name, array, trial.parameter(name));
+  });
+  file.each("buffer", [&](const std::string& name, const ReferenceFile::Array& array) {
+    fill(model.buffer_table(), name, array, trial.buffer(name));
+  });
+  model.parameters_changed();
+  trial.targets() = file.array("target").values;
+
+  const ReferenceFile::Array& output = file.array("output");
+  EXPECT_EQ(trial.network().output_shape(), Shape(output.shape.begin() + 1, output.shape.end()));
+  EXPECT_THAT(trial.predict(), Pointwise(FloatNear(1e-5f), output.values));
+  trial.train();
+  std::size_t compared = 0;
+  file.each("gradient", [&](const std::string& name, const ReferenceFile::Array& array) {
+    ++compared;
+    EXPECT_THAT(trial.gradient(name), Pointwise(FloatNear(1e-6f), array.values)) << name;
+  });
+  EXPECT_EQ(compared, model.trained_table().entries().size());
+}
+
+struct LayerCase {
+  const char* name;
+  std::function<void(Network&)> add;
+};
+
+template <typename L>
+LayerCase layer_case(const char* name, L layer) {
+  return {name, [layer](Network& network) { network.add(layer); }};
+}
+
+/// `layer` of the input and its hyperbolic tangent.
+template <typename L>
+LayerCase of_two(const char* name, L layer) {
+  return {name, [layer](Network& network) {
+            const NodeId input = network.last();
+            network.add(layer, {input, network.add(Tanh())});
+          }};
+}
+
+std::ostream& operator<<(std::ostream& out, const LayerCase& one) { return out << one.name; }
+std::string name_of_layer(const ::testing::TestParamInfo<LayerCase>& info) {
+  return info.param.name;
+}
+
+class LayerReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  const LayerFile file(GetParam().name);
+  const ReferenceFile::Array& input = file.array("input");
+  Network network(Shape(input.shape.begin() + 1, input.shape.end()));
+  network.add(Shift());
+  GetParam().add(network);
+  Trial trial(std::move(network), kReferenceSamples);
+  trial.features() = input.values;
+  expect_the_reference(file, trial);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, LayerReference,
+    ::testing::Values(
+        layer_case("conv1d", Conv1D({.filters = 6,
+                                     .kernel = 3,
+                                     .strides = 2,
+                                     .padding = Padding::symmetric,
+                                     .groups = 2})),
+        layer_case("depthwise_conv2d", DepthwiseConv2D({.kernel = 3,
+                                                        .strides = 2,
+                                                        .padding = Padding::symmetric,
+                                                        .depth_multiplier = 2})),
+        layer_case("conv2d_transpose",
+                   Conv2DTranspose(
+                       {.filters = 5, .kernel = 3, .strides = 2, .padding = Padding::symmetric})),
+        LayerCase{"batch_normalization",
+                  [](Network& network) {
+                    network.add(BatchNormalization());
+                    const std::vector<std::string> all = {"batch_normalization/*"};
+                    network.freeze(all);
+                  }},
+        layer_case("layer_normalization", LayerNormalization()),
+        layer_case("average_pool2d",
+                   AveragePool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric})),
+        layer_case("max_pool2d",
+                   MaxPool2D({.pool = 3, .strides = 2, .padding = Padding::symmetric})),
+        layer_case("global_average_pooling2d", GlobalAveragePooling2D()),
+        layer_case("global_max_pooling2d", GlobalMaxPooling2D()),
+        layer_case("up_sampling2d", UpSampling2D({.size = {2, 3}})),
+        layer_case("bilinear_up_sampling2d",
+                   UpSampling2D({.size = {2, 3}, .interpolation = Interpolation::bilinear})),
+        layer_case("zero_padding2d", ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})),
+        layer_case("permute", Permute({.dims = {3, 1, 2}})),
+        layer_case("reshape", Reshape({.shape = {10, 12}})),
+        of_two("concatenate", Concatenate({.axis = 1})), of_two("multiply", Multiply()),
+        of_two("add", Add()), layer_case("relu", ReLU()), layer_case("relu6", ReLU6()),
+        layer_case("leaky_relu", LeakyReLU()), layer_case("gelu", GELU()),
+        layer_case("approximate_gelu", GELU({.approximate = true})), layer_case("silu", SiLU()),
+        layer_case("sigmoid", Sigmoid()), layer_case("softmax", Softmax()),
+        layer_case("tanh", Tanh())),
+    name_of_layer);
+
+TEST(EmbeddingReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  const LayerFile file("embedding");
+  Network network({{.name = "words", .shape = {3}, .type = ElementType::int32}});
+  network.add(Embedding({.vocabulary = 7, .dimension = 4}));
+  Trial trial(std::move(network), kReferenceSamples);
+  trial.indices() = file.integers("input");
+  expect_the_reference(file, trial);
+}
+
+}  // namespace
+}  // namespace lockstep::model
