@@ -5,7 +5,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <ostream>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/network_json.h"
@@ -17,8 +22,13 @@
 namespace lockstep::model {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Each;
 using ::testing::FloatNear;
+using ::testing::Ge;
+using ::testing::IsNan;
+using ::testing::Le;
+using ::testing::Not;
 using ::testing::Pointwise;
 
 constexpr std::int64_t kSteps = 4;
@@ -226,6 +236,27 @@ TEST(RecurrentLayers, ReadOneStep) {
   for (const char* kind : {"lstm", "gru", "simple_rnn"})
     expect_gradients_match_differences(
         RecurrentCase{kind, {.units = 2, .return_sequences = true}}.network({1, 1}));
+}
+
+TEST(RecurrentLayers, DoNotHideNaN) {
+  for (const char* kind : {"lstm", "gru", "simple_rnn"}) {
+    Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSamples);
+    trial.features()[1] = std::numeric_limits<float>::quiet_NaN();
+    const std::vector<float> outputs = trial.predict();
+    EXPECT_THAT(std::span(outputs).first(16), Each(IsNan())) << kind;
+    EXPECT_THAT(std::span(outputs).subspan(16), Each(Not(IsNan()))) << kind;
+  }
+}
+
+TEST(RecurrentLayers, SaturateWithoutOverflow) {
+  for (const char* kind : {"lstm", "gru", "simple_rnn"})
+    for (const float input : {-1e30f, 1e30f}) {
+      Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSamples);
+      std::ranges::fill(trial.features(), input);
+      EXPECT_THAT(trial.predict(), Each(AllOf(Ge(-1.0f), Le(1.0f)))) << kind;
+      trial.train();
+      EXPECT_THAT(trial.gradient(std::string(kind) + "/recurrent_kernel"), Each(Not(IsNan())));
+    }
 }
 
 TEST(RecurrentLayers, BeginAsInKeras) {
