@@ -55,7 +55,9 @@ class Recurrent : public BuiltinLayer {
   std::int64_t flop(const CompileContext& context) const override;
 
  protected:
+  /// Options are checked when the layer is added to a network.
   Recurrent(RecurrentCell cell, const RecurrentOptions& options) : cell_(cell), options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
   static RecurrentOptions read_options(JsonObject& object);
 
  private:
@@ -85,14 +87,14 @@ using LSTM = RecurrentOf<RecurrentCell::lstm>;             ///< long short-term 
 /// which they are read, so that the samples of one step are the rows of one product. "Direction" 1
 /// is that of the parameters "backward_…".
 struct RecurrentSpec {
-  RecurrentCell cell = RecurrentCell::lstm;
-  std::int64_t batch = 0;   ///< samples
-  std::int64_t rows = 0;    ///< of a step in memory: those after the batch are 0
-  std::int64_t steps = 0;   ///< T
-  std::int64_t inputs = 0;  ///< F
-  std::int64_t units = 0;   ///< outputs per step and direction
-  int directions = 1;       ///< 1 or 2
-  bool go_backwards = false;
+  RecurrentCell cell = RecurrentCell::lstm;  ///< of the layer
+  std::int64_t batch = 0;                    ///< samples
+  std::int64_t rows = 0;                     ///< of a step in memory: those after the batch are 0
+  std::int64_t steps = 0;                    ///< T
+  std::int64_t inputs = 0;                   ///< F
+  std::int64_t units = 0;                    ///< outputs per step and direction
+  int directions = 1;                        ///< 1 or 2
+  bool go_backwards = false;    ///< whether the only direction reads the last position first
   bool sequences = false;       ///< whether all steps are outputs, or the last
   bool bias = true;             ///< whether to add biases
   bool training = false;        ///< whether a backward pass follows
@@ -134,7 +136,7 @@ class MemoryParts {
     bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
     return begin;
   }
-  std::size_t bytes() const { return bytes_; }
+  std::size_t bytes() const { return bytes_; }  ///< of all parts
 
  private:
   static constexpr std::size_t kAlignment = 64;
