@@ -93,9 +93,14 @@ using model::Flatten;
 using model::GELU;
 using model::GlobalAveragePooling2D;
 using model::GlobalMaxPooling2D;
+<<<<<<< HEAD
+using model::GRU;
+=======
 using model::Interpolation;
+>>>>>>> main
 using model::LayerNormalization;
 using model::LeakyReLU;
+using model::LSTM;
 using model::MaxPool2D;
 using model::Multiply;
 using model::Padding;
@@ -108,6 +113,7 @@ using model::RMSNormalization;
 using model::row_width;
 using model::Sigmoid;
 using model::SiLU;
+using model::SimpleRNN;
 using model::Softmax;
 using model::Tanh;
 using model::TiedDense;

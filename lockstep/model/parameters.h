@@ -25,6 +25,9 @@ struct Initializer {
     he_normal,       ///< N(0, 2 / fan_in): He et al., ICCV 2015
     he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
     uniform,         ///< U(-value, value); has no name in descriptions
+    /// Random columns of length 1 that are orthogonal, of a matrix [rows, fan_in] with at least as
+    /// many rows: Saxe et al., arXiv 1312.6120. Has no name in descriptions.
+    orthogonal,
   };
   Kind kind = Kind::constant;  ///< the distribution
   float value = 0;             ///< value of kind `constant`, limit of kind `uniform`

@@ -43,6 +43,16 @@ Network of_layer(L layer, Shape shape = {7, 5, 3}) {
   return ended(std::move(network));
 }
 
+// The first layer has a gradient to give, to one before it.
+template <typename First, typename Second>
+Network recurrent_network(First first, Second second) {
+  Network network({6, 3});
+  network.add(LayerNormalization());
+  network.add(std::move(first));
+  network.add(std::move(second));
+  return ended(std::move(network));
+}
+
 // Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on
 // one side.
 Network normalized_convolutions() {
@@ -311,6 +321,22 @@ const AgreementCase kAgreementCases[] = {
        network.add(PositionalEmbedding());
        network.add(Add(), {network.last(), rows});
        return ended(std::move(network));
+       return ended(std::move(network));
+     }},
+    {"lstm",
+     [] {
+       return recurrent_network(LSTM({.units = 5, .return_sequences = true, .bidirectional = true}),
+                                LSTM({.units = 8}));
+     }},
+    {"gru",
+     [] {
+       return recurrent_network(GRU({.units = 5, .return_sequences = true, .bidirectional = true}),
+                                GRU({.units = 8}));
+     }},
+    {"simple_rnn",
+     [] {
+       return recurrent_network(SimpleRNN({.units = 7, .return_sequences = true}),
+                                SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false}));
      }},
     {"named_inputs_and_outputs",
      [] {

@@ -25,6 +25,7 @@
 #include "lockstep/model/layers/embedding/positional_embedding.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
+#include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/layers/shape/shape.h"
 
 namespace lockstep::model {
@@ -86,6 +87,9 @@ inline constexpr std::tuple kLayers{
     Registration<Attention>{"attention"},
     Registration<PositionalEmbedding>{"positional_embedding"},
     Registration<TiedDense>{"tied_dense"},
+    Registration<LSTM>{"lstm"},
+    Registration<GRU>{"gru"},
+    Registration<SimpleRNN>{"simple_rnn"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Reshape>{"reshape"},

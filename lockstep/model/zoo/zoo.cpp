@@ -20,13 +20,14 @@ using model::NodeId;
 using model::Shape;
 
 constexpr std::string_view kWideDeep = "wide_deep";
+constexpr std::string_view kLstm = "lstm";
 
 struct Recipe {
   std::string_view name;
   Network (*make)(Shape input, std::int64_t classes);
 };
 
-const std::array<Recipe, 11> kRecipes = {{
+const std::array<Recipe, 12> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -45,6 +46,7 @@ const std::array<Recipe, 11> kRecipes = {{
     {"mobilenet_v2",
      [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
     {kWideDeep, nullptr},  // it reads several inputs
+    {kLstm, nullptr},      // it also reads int32
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
@@ -82,21 +84,20 @@ double width_of(std::string_view name) {
   return *width;
 }
 
-/// Parses the options in "wide_deep:256x128,embedding=16"; either may be absent.
-WideDeepOptions wide_deep_options(std::string_view name) {
+/// Parses what follows the network's name in "wide_deep:256x128,embedding=16"; the sizes or the
+/// embedding may be absent. `options` are those without it.
+WideDeepOptions sizes_of(std::string_view name, std::string_view expected,
+                         WideDeepOptions options) {
   constexpr std::string_view kEmbedding = "embedding=";
-  WideDeepOptions options;
-  if (name == kWideDeep) return options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
   const auto size_in = [&](std::string_view text) {
     const auto size = parse_number<std::int64_t>(text);
     if (!size || *size < 1)
-      throw Error(ErrorCategory::input, "model",
-                  "expected sizes of hidden layers and of embeddings, such as "
-                  "wide_deep:256x128,embedding=16",
-                  fmt::format("got \"{}\"", name));
+      throw Error(ErrorCategory::input, "model", expected, fmt::format("got \"{}\"", name));
     return *size;
   };
-  std::string_view sizes = name.substr(kWideDeep.size() + 1);
+  std::string_view sizes = name.substr(colon + 1);
   const std::size_t place = sizes.find(kEmbedding);
   if (place != std::string_view::npos) {
     options.embedding = size_in(sizes.substr(place + kEmbedding.size()));
@@ -111,6 +112,25 @@ WideDeepOptions wide_deep_options(std::string_view name) {
     if (end == std::string_view::npos) break;
   }
   return options;
+}
+
+WideDeepOptions wide_deep_options(std::string_view name) {
+  return sizes_of(name,
+                  "expected sizes of hidden layers and of embeddings, such as "
+                  "wide_deep:256x128,embedding=16",
+                  {});
+}
+
+LstmOptions lstm_options(std::string_view name) {
+  constexpr std::string_view kExpected =
+      "expected a number of layers, their units and the dimension of the embedding, such as "
+      "lstm:2x256,embedding=64";
+  const LstmOptions plain;
+  const WideDeepOptions sizes = sizes_of(
+      name, kExpected, {.hidden = {plain.layers, plain.units}, .embedding = plain.embedding});
+  if (sizes.hidden.size() != 2)
+    throw Error(ErrorCategory::input, "model", kExpected, fmt::format("got \"{}\"", name));
+  return {.layers = sizes.hidden[0], .units = sizes.hidden[1], .embedding = sizes.embedding};
 }
 
 }  // namespace
@@ -139,15 +159,18 @@ Network features_of(const Network& network) {
 }
 
 Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes) {
-  if (name.substr(0, name.find(':')) == kWideDeep)
-    return wide_deep(inputs, classes, wide_deep_options(name));
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind == kWideDeep) return wide_deep(inputs, classes, wide_deep_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
+  if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
-  throw Error(ErrorCategory::input, "model",
-              "expected wide_deep or a FILE.json for data with several inputs, or with indices",
-              fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
+  throw Error(
+      ErrorCategory::input, "model",
+      "expected wide_deep or a FILE.json for data with several inputs, or one of them or lstm "
+      "for data with indices",
+      fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
 Network make(std::string_view name, Shape input, std::int64_t classes) {
@@ -155,7 +178,10 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
     name.remove_suffix(kFeatures.size());
     return features_of(make(name, std::move(input), 1));
   }
-  if (name.substr(0, name.find(':')) == kWideDeep)
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind == kLstm)
+    return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
+  if (kind == kWideDeep)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
@@ -166,7 +192,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::vector<std::string_view> known = names();
   throw Error(ErrorCategory::input, "model",
               fmt::format("expected one of {}, or a FILE.json", list_names(known)),
-              got_name(name.substr(0, name.find(':')), known));
+              got_name(kind, known));
 }
 
 }  // namespace lockstep::zoo

@@ -128,19 +128,33 @@ struct WideDeepOptions {
 model::Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
                          const WideDeepOptions& options = {});
 
+/// Options of lstm().
+struct LstmOptions {
+  std::int64_t layers = 2;       ///< one after another
+  std::int64_t units = 128;      ///< of each
+  std::int64_t embedding = 128;  ///< dimension of the embedding of numbers
+};
+
+/// For sequences: LSTM layers, and one dense layer that reads the last output of the last of them.
+/// The input is [positions, features]; other axes are features too, as the pixels of the rows of an
+/// image; or int32 [positions] of known categories, such as the numbers of words, which it reads
+/// through an embedding. Its name is that for make(): "lstm", or "lstm:1x256,embedding=64" with
+/// options. Throws Error (input) for other inputs.
+model::Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options = {});
+
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", or a wide_deep with options. After any of
-/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
-/// Throws Error (input) for an unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", or a wide_deep or lstm with options. After
+/// any of them, ":features" leaves out the head, as features_of() does, and `classes` does not
+/// matter. Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep alone reads several.
+/// The same for data with any inputs; wide_deep alone reads several, it and lstm read int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

@@ -28,7 +28,8 @@ constexpr std::int64_t kReferenceSamples = 2;
 // The arrays of one layer in the file.
 class LayerFile {
  public:
-  explicit LayerFile(std::string name) : name_(std::move(name)) {}
+  explicit LayerFile(std::string name, const std::string& file = "layers")
+      : file_(file), name_(std::move(name)) {}
 
   const ReferenceFile::Array& array(const std::string& key) const {
     return file_.array(name_ + "/" + key);
@@ -45,7 +46,7 @@ class LayerFile {
   }
 
  private:
-  ReferenceFile file_{"layers"};
+  ReferenceFile file_;
   std::string name_;
 };
 
@@ -101,17 +102,21 @@ std::string name_of_layer(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
 }
 
-class LayerReference : public ::testing::TestWithParam<LayerCase> {};
-
-TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
-  const LayerFile file(GetParam().name);
+// Of floats, behind a layer that shows their gradient.
+void expect_the_reference_of_features(const LayerFile& file, const LayerCase& layer) {
   const ReferenceFile::Array& input = file.array("input");
   Network network(Shape(input.shape.begin() + 1, input.shape.end()));
   network.add(Shift());
-  GetParam().add(network);
+  layer.add(network);
   Trial trial(std::move(network), kReferenceSamples);
   trial.features() = input.values;
   expect_the_reference(file, trial);
+}
+
+class LayerReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  expect_the_reference_of_features(LayerFile(GetParam().name), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -155,6 +160,20 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("sigmoid", Sigmoid()), layer_case("softmax", Softmax()),
         layer_case("tanh", Tanh())),
     name_of_layer);
+
+class RecurrentReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(RecurrentReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  expect_the_reference_of_features(LayerFile(GetParam().name, "recurrent_layers"), GetParam());
+}
+
+constexpr RecurrentOptions kBothDirections{
+    .units = 3, .return_sequences = true, .bidirectional = true};
+INSTANTIATE_TEST_SUITE_P(All, RecurrentReference,
+                         ::testing::Values(layer_case("lstm", LSTM(kBothDirections)),
+                                           layer_case("gru", GRU(kBothDirections)),
+                                           layer_case("simple_rnn", SimpleRNN(kBothDirections))),
+                         name_of_layer);
 
 TEST(EmbeddingReference, HasTheOutputAndTheGradientsOfPyTorch) {
   const LayerFile file("embedding");

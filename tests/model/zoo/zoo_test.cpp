@@ -219,10 +219,51 @@ TEST(WideDeep, RefusesOtherInputsAndOptions) {
                   name + "\"");
 }
 
+TEST(Lstm, ReadsPositionsOfFeatures) {
+  const Network network = make("lstm:3x16", {20, 5}, 4);
+  EXPECT_EQ(network.name(), "lstm:3x16");
+  EXPECT_EQ(network.output_shape(), Shape({4}));
+  EXPECT_EQ(shape_of(network, "lstm_1"), Shape({20, 16}));
+  EXPECT_EQ(shape_of(network, "lstm_2"), Shape({16}));
+  EXPECT_EQ(network.parameters().element_count(),
+            4u * 16 * (5 + 16 + 1) + 2 * 4 * 16 * (16 + 16 + 1) + 17 * 4);
+  EXPECT_EQ(shape_of(make("lstm", {28, 28, 3}, 10), "reshape"), Shape({28, 28 * 3}))
+      << "a row of an image is a position";
+  EXPECT_EQ(make("lstm:1x8:features", {20, 5}, 0).output_shape(), Shape({8}));
+}
+
+TEST(Lstm, ReadsNumbersThroughAnEmbedding) {
+  const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 100}};
+  const Network network = make("lstm:1x16,embedding=8", words, 4);
+  EXPECT_EQ(network.name(), "lstm:1x16,embedding=8");
+  EXPECT_EQ(network.inputs().front().name, "words");
+  EXPECT_EQ(network.parameters().find("embedding/embeddings")->shape, Shape({100, 8}));
+  EXPECT_EQ(network.parameters().element_count(), 100u * 8 + 4 * 16 * (8 + 16 + 1) + 17 * 4);
+  EXPECT_EQ(make("lstm", words, 4).name(), "lstm");
+  EXPECT_EQ(make("lstm:embedding=8", words, 4).name(), "lstm:2x128,embedding=8");
+}
+
+TEST(Lstm, RefusesOtherInputsAndOptions) {
+  EXPECT_EQ(input_error_of([] { make("lstm", {7}, 3); }),
+            "[lstm] expected floats [positions, features], or numbers [positions] of categories, "
+            "got features [7]");
+  const DataInput unknown{{.name = "words", .shape = {7}, .type = ElementType::int32}};
+  EXPECT_EQ(input_error_of([&] { lstm(unknown, 3); }),
+            "[lstm] expected floats [positions, features], or numbers [positions] of categories, "
+            "got words [7] of unknown categories");
+  for (const char* name : {"lstm:", "lstm:2", "lstm:0x8", "lstm:2x8x8", "lstm:2x8,embedding=0"})
+    EXPECT_EQ(input_error_of([&] {
+                make(name, {7, 2}, 3);
+              }),
+              std::string("[model] expected a number of layers, their units and the dimension of "
+                          "the embedding, such as lstm:2x256,embedding=64, got \"") +
+                  name + "\"");
+}
+
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
-            "[model] expected wide_deep or a FILE.json for data with several inputs, or with "
-            "indices, got \"mlp\" for features, city, city x color");
+            "[model] expected wide_deep or a FILE.json for data with several inputs, or one of "
+            "them or lstm for data with indices, got \"mlp\" for features, city, city x color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
 }
 
@@ -281,9 +322,8 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
               make("resnet-18", {28, 28, 1}, 10);
             }),
             "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, or a FILE.json, got \"resnet-18\" (did "
-            "you mean "
-            "resnet18?)");
+            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, or a FILE.json, got "
+            "\"resnet-18\" (did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {
