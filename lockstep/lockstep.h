@@ -93,11 +93,8 @@ using model::Flatten;
 using model::GELU;
 using model::GlobalAveragePooling2D;
 using model::GlobalMaxPooling2D;
-<<<<<<< HEAD
 using model::GRU;
-=======
 using model::Interpolation;
->>>>>>> main
 using model::LayerNormalization;
 using model::LeakyReLU;
 using model::LSTM;

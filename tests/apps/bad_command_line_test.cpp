@@ -71,8 +71,7 @@ INSTANTIATE_TEST_SUITE_P(
             "misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
             "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
             "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, or a FILE.json, got \"mpl\" (did "
-            "you "
-            "mean mlp?)"},
+            "you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
                 "none"},

@@ -31,16 +31,16 @@ using ::testing::Le;
 using ::testing::Not;
 using ::testing::Pointwise;
 
-constexpr std::int64_t kSteps = 4;
+constexpr std::int64_t kPositions = 4;
 constexpr std::int64_t kFeatures = 3;
 constexpr std::int64_t kUnits = 5;
-constexpr std::int64_t kSamples = 3;
+constexpr std::int64_t kSequences = 3;
 
 struct RecurrentCase {
   std::string kind;
   RecurrentOptions options;
 
-  Network network(Shape shape = {kSteps, kFeatures}) const {
+  Network network(Shape shape = {kPositions, kFeatures}) const {
     Network made(std::move(shape));
     made.add(Shift());  // shows the gradient of the input
     add_to(made);
@@ -79,10 +79,10 @@ std::vector<RecurrentCase> recurrent_cases() {
   return cases;
 }
 
-double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double logistic(double x) { return 1 / (1 + std::exp(-x)); }
 
-// The outputs [kSteps][kUnits] for one sample, from its first step on: the formulas of the cells,
-// element by element in double.
+// The outputs [kPositions][kUnits] for one sample, from its first step on: the formulas of the
+// cells, element by element in double.
 std::vector<std::vector<double>> outputs_of(Trial& trial, const RecurrentCase& test,
                                             const std::string& prefix,
                                             const std::vector<std::vector<double>>& inputs) {
@@ -120,11 +120,11 @@ std::vector<std::vector<double>> outputs_of(Trial& trial, const RecurrentCase& t
       if (test.kind == "simple_rnn") {
         next[u] = std::tanh(of_both(0));
       } else if (test.kind == "gru") {
-        const double z = sigmoid(of_both(1));
-        next[u] = (1 - z) * std::tanh(of_input(2) + sigmoid(of_both(0)) * of_output(2)) + z * h[u];
+        const double z = logistic(of_both(1));
+        next[u] = (1 - z) * std::tanh(of_input(2) + logistic(of_both(0)) * of_output(2)) + z * h[u];
       } else {
-        c[u] = sigmoid(of_both(1)) * c[u] + sigmoid(of_both(0)) * std::tanh(of_both(2));
-        next[u] = sigmoid(of_both(3)) * std::tanh(c[u]);
+        c[u] = logistic(of_both(1)) * c[u] + logistic(of_both(0)) * std::tanh(of_both(2));
+        next[u] = logistic(of_both(3)) * std::tanh(c[u]);
       }
     }
     h = next;
@@ -135,8 +135,8 @@ std::vector<std::vector<double>> outputs_of(Trial& trial, const RecurrentCase& t
 
 std::vector<float> expected_outputs(Trial& trial, const RecurrentCase& test) {
   std::vector<float> expected;
-  for (std::int64_t n = 0; n < kSamples; ++n) {
-    std::vector<std::vector<double>> inputs(kSteps, std::vector<double>(kFeatures));
+  for (std::int64_t n = 0; n < kSequences; ++n) {
+    std::vector<std::vector<double>> inputs(kPositions, std::vector<double>(kFeatures));
     const auto offset = trial.parameter("shift/offset");
     for (std::size_t i = 0; i < offset.size(); ++i)
       inputs[i / kFeatures][i % kFeatures] =
@@ -147,10 +147,10 @@ std::vector<float> expected_outputs(Trial& trial, const RecurrentCase& test) {
       std::ranges::reverse(inputs);
       auto others = outputs_of(trial, test, "backward_", inputs);
       if (test.options.return_sequences) std::ranges::reverse(others);
-      for (std::size_t t = 0; t < kSteps; ++t)
+      for (std::size_t t = 0; t < kPositions; ++t)
         outputs[t].insert(outputs[t].end(), others[t].begin(), others[t].end());
     }
-    for (std::size_t t = test.options.return_sequences ? 0 : kSteps - 1; t < kSteps; ++t)
+    for (std::size_t t = test.options.return_sequences ? 0 : kPositions - 1; t < kPositions; ++t)
       expected.insert(expected.end(), outputs[t].begin(), outputs[t].end());
   }
   return expected;
@@ -159,10 +159,10 @@ std::vector<float> expected_outputs(Trial& trial, const RecurrentCase& test) {
 class RecurrentLayer : public testing::TestWithParam<RecurrentCase> {};
 
 TEST_P(RecurrentLayer, ComputesTheFormulasOfItsCell) {
-  Trial trial(GetParam().network(), kSamples);
+  Trial trial(GetParam().network(), kSequences);
   const std::int64_t outputs = (GetParam().options.bidirectional ? 2 : 1) * kUnits;
   EXPECT_EQ(trial.network().output_shape(),
-            GetParam().options.return_sequences ? Shape({kSteps, outputs}) : Shape({outputs}));
+            GetParam().options.return_sequences ? Shape({kPositions, outputs}) : Shape({outputs}));
   const std::vector<float> expected = expected_outputs(trial, GetParam());
   EXPECT_THAT(trial.predict(), Pointwise(FloatNear(2e-6f), expected));
   EXPECT_THAT(trial.predict(), Pointwise(FloatNear(2e-6f), expected)) << "again";
@@ -174,11 +174,11 @@ TEST_P(RecurrentLayer, HasTheGradientsOfDifferences) {
 
 TEST_P(RecurrentLayer, RoundsToBfloat16) {
   if (const auto reason = why_no_bfloat16()) GTEST_SKIP() << *reason;
-  Network network({{.name = "words", .shape = {kSteps}, .type = ElementType::int32}});
+  Network network({{.name = "words", .shape = {kPositions}, .type = ElementType::int32}});
   network.add(Embedding({.vocabulary = 5, .dimension = kFeatures}));
   GetParam().add_to(network);
-  Trial exact(network, kSamples);
-  Trial rounded(network, kSamples, 1, Precision::bfloat16);
+  Trial exact(network, kSequences);
+  Trial rounded(network, kSequences, 1, Precision::bfloat16);
   EXPECT_THAT(rounded.predict(), Pointwise(FloatNear(0.03f), exact.predict()));
   exact.train();
   rounded.train();
@@ -189,7 +189,7 @@ TEST_P(RecurrentLayer, RoundsToBfloat16) {
 }
 
 TEST_P(RecurrentLayer, IsReadBackFromItsDescription) {
-  Network network({kSteps, kFeatures});
+  Network network({kPositions, kFeatures});
   GetParam().add_to(network);
   const auto described = network_to_json(network);
   ASSERT_TRUE(described);
@@ -202,7 +202,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RecurrentLayer, testing::ValuesIn(recurrent_case
                          [](const auto& test) { return test.param.name(); });
 
 TEST(RecurrentLayers, HaveTheGradientsOfDifferencesWhenStacked) {
-  Network network({kSteps, kFeatures});
+  Network network({kPositions, kFeatures});
   network.add(LSTM({.units = 4, .return_sequences = true}));
   network.add(GRU({.units = 3, .return_sequences = true, .bidirectional = true}));
   network.add(SimpleRNN({.units = 2}));
@@ -212,13 +212,13 @@ TEST(RecurrentLayers, HaveTheGradientsOfDifferencesWhenStacked) {
 
 TEST(RecurrentLayers, HaveTheSameGradientsWhereOthersAreFrozen) {
   const RecurrentCase test{"gru", {.units = kUnits, .bidirectional = true}};
-  Trial whole(test.network(), kSamples);
+  Trial whole(test.network(), kSequences);
   whole.train();
   for (const char* frozen : {"gru/*", "gru/backward_kernel", "gru/kernel", "shift/*"}) {
     SCOPED_TRACE(frozen);
     Network network = test.network();
     network.freeze(std::vector<std::string>{frozen});
-    Trial trial(std::move(network), kSamples);
+    Trial trial(std::move(network), kSequences);
     for (const ParameterInfo& entry : trial.model().parameter_table().entries())
       std::ranges::copy(whole.parameter(entry.name), trial.parameter(entry.name).begin());
     trial.model().parameters_changed();
@@ -240,7 +240,7 @@ TEST(RecurrentLayers, ReadOneStep) {
 
 TEST(RecurrentLayers, DoNotHideNaN) {
   for (const char* kind : {"lstm", "gru", "simple_rnn"}) {
-    Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSamples);
+    Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSequences);
     trial.features()[1] = std::numeric_limits<float>::quiet_NaN();
     const std::vector<float> outputs = trial.predict();
     EXPECT_THAT(std::span(outputs).first(16), Each(IsNan())) << kind;
@@ -251,7 +251,7 @@ TEST(RecurrentLayers, DoNotHideNaN) {
 TEST(RecurrentLayers, SaturateWithoutOverflow) {
   for (const char* kind : {"lstm", "gru", "simple_rnn"})
     for (const float input : {-1e30f, 1e30f}) {
-      Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSamples);
+      Trial trial(RecurrentCase{kind, {.units = 16}}.network(), kSequences);
       std::ranges::fill(trial.features(), input);
       EXPECT_THAT(trial.predict(), Each(AllOf(Ge(-1.0f), Le(1.0f)))) << kind;
       trial.train();
@@ -260,7 +260,7 @@ TEST(RecurrentLayers, SaturateWithoutOverflow) {
 }
 
 TEST(RecurrentLayers, BeginAsInKeras) {
-  Network network({kSteps, kFeatures});
+  Network network({kPositions, kFeatures});
   network.add(LSTM({.units = 8, .return_sequences = true, .bidirectional = true}));
   network.add(GRU({.units = 4}));
   Trial trial(std::move(network), 1);
