@@ -25,6 +25,7 @@ constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
 constexpr const char* kTableKey = "table_schema";
+constexpr const char* kTextKey = "text_schema";
 
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
 /// empty for other data.
@@ -172,7 +173,8 @@ DataNames DataNames::of(const data::Dataset& dataset) {
   return {.classes = dataset.source().class_names(),
           .features = dataset.source().feature_names(),
           .targets = dataset.source().target_names(),
-          .table = dataset.source().table()};
+          .table = dataset.source().table(),
+          .text = dataset.source().text()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -188,10 +190,15 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
   if (const auto stored = configuration->find(kTableKey); stored != configuration->end())
     table = std::make_shared<const data::TableSchema>(
         data::TableSchema::from_checkpoint(*stored, kTableKey));
+  std::shared_ptr<const data::TextSchema> text;
+  if (const auto stored = configuration->find(kTextKey); stored != configuration->end())
+    text = std::make_shared<const data::TextSchema>(
+        data::TextSchema::from_checkpoint(*stored, kTextKey));
   return {.classes = names(kClassesKey),
           .features = names(kFeaturesKey),
           .targets = names(kTargetsKey),
-          .table = std::move(table)};
+          .table = std::move(table),
+          .text = std::move(text)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
@@ -199,9 +206,16 @@ void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
   if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
   if (table) (*configuration)[kTableKey] = table->to_json();
+  if (text) (*configuration)[kTextKey] = text->to_json();
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
+  if (const auto text = dataset.source().text();
+      trained.text && text && !trained.text->agrees_with(*text))
+    throw Error(ErrorCategory::data, dataset.description(),
+                fmt::format("expected the tokenizer of the training data, {} with the hash {}",
+                            trained.text->name(), trained.text->hash),
+                fmt::format("got {} with the hash {}", text->name(), text->hash));
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
   if (!other) {
