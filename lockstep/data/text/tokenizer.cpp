@@ -55,7 +55,11 @@ CharsTokenizer::CharsTokenizer(std::string_view vocabulary) {
 }
 
 void CharacterSet::add(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) has_[next_code_point(text, at)] = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t code = next_code_point(text, at);
+    if (code >= has_.size()) has_.resize(code + 1);
+    has_[code] = true;
+  }
 }
 
 std::string CharacterSet::vocabulary() const {

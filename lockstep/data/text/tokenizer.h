@@ -37,7 +37,7 @@ class CharacterSet {
   std::string vocabulary() const;   ///< in ascending order, as UTF-8
 
  private:
-  std::vector<bool> has_ = std::vector<bool>(0x110000);  // by code point
+  std::vector<bool> has_;  // by code point, up to the highest one
 };
 
 /// Unicode code points.
