@@ -256,7 +256,7 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.classes() == 0 || highest_label + 1 >= outputs ||
+  if (spec.classes() == 0 || !spec.targets.front().shape.empty() || highest_label + 1 >= outputs ||
       (spec.classes() == outputs && !dataset.source().counts_classes()))
     return "";
   return fmt::format(

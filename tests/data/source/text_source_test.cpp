@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "tests/data/support.h"
 
 namespace lockstep::data {
@@ -128,6 +129,30 @@ TEST_F(TextSourceTest, ReadsOtherTextsAsTheTrainingText) {
   EXPECT_THAT(input_error_of([&] { source("ab", {.tokenizer = "bytes", .schema = schema}); }),
               HasSubstr("expected the tokenizer of the training, chars with the hash " +
                         schema->hash + ", got bytes with the hash "));
+}
+
+TEST_F(TextSourceTest, IsTheSameInShards) {
+  for (const auto documents : {TextDocuments::files, TextDocuments::lines}) {
+    const TextSource text = source("ab\ncde\nfghi", {.length = 4, .documents = documents});
+    const PartDescription part =
+        write_shards(text, {.directory = directory_ / "shards", .shards = 2, .overwrite = true});
+    ASSERT_TRUE(part.text.has_value());
+    EXPECT_EQ(read_dataset_json(directory_ / "shards")->at("train"), part);
+    const Dataset shards = open_data((directory_ / "shards").string());
+    EXPECT_EQ(shards.spec(), text.spec());
+    EXPECT_EQ(*shards.source().text(), *text.text());
+    ASSERT_EQ(shards.size(), text.size());
+    for (std::int64_t i = 0; i < text.size(); ++i) {
+      EXPECT_EQ(read(shards.source(), i).memory.inputs, read(text, i).memory.inputs);
+      EXPECT_EQ(read(shards.source(), i).memory.targets, read(text, i).memory.targets);
+    }
+  }
+  write_bytes(
+      directory_ / "shards" / "dataset.json",
+      R"({"lockstep_dataset": 1, "parts": {"train": {"records": 1, "files": [], "inputs": [)"
+      R"({"name": "tokens", "type": "int32", "shape": [4]}], "targets": [], "text": 1}}})");
+  EXPECT_THAT(data_error_of([&] { read_dataset_json(directory_ / "shards"); }),
+              HasSubstr("dataset.json] expected the description of a tokenizer; it is 1"));
 }
 
 TEST_F(TextSourceTest, NamesFileAndOffset) {
