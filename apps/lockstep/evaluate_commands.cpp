@@ -98,6 +98,7 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const strategy::DataNames& names) {
   data.open.table = names.table;
+  data.open.text = names.text;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
   data.open.tfrecord.trained_input = source.input_feature;
   data.open.tfrecord.trained_shape = source.stored_shape;

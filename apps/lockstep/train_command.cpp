@@ -110,6 +110,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   }
   same.bad_records.reset();  // each record counts once
   same.open.table = training.source().table();
+  same.open.text = training.source().text();
   same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
@@ -128,6 +129,7 @@ std::optional<allreduce::Route> remembered_route(const job::Session& session,
 void require_classes(const data::Dataset& dataset, const TrainArguments& arguments) {
   constexpr std::int64_t kPlausibleClasses = 1000;
   const std::int64_t classes = dataset.spec().classes();
+  if (classes > 0 && !dataset.spec().targets.front().shape.empty()) return;  // tokens
   if (arguments.data.open.tfrecord.classes == 0 && dataset.source().class_names().empty() &&
       classes > std::max(dataset.size(), kPlausibleClasses))
     throw Error(ErrorCategory::data, dataset.description(),

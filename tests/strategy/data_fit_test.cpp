@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/data/open_data.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
@@ -184,6 +185,29 @@ TEST(DataNames, AreOfATableWithItsSchema) {
   EXPECT_THAT(error_of([&] { DataNames::of(stored); }),
               HasSubstr("[table_schema] expected the description of a table; feature 1: expected "
                         "\"divisor\" to be at least 0"));
+}
+
+TEST(DataNames, AreOfATextWithItsTokenizer) {
+  const checkpoint::ScratchDirectory directory;
+  const auto text = [&](const std::string& content, const data::DataSpecOptions& options = {}) {
+    const auto file = directory.path() / "a.txt";
+    std::ofstream(file) << content;
+    return data::open_data("text:" + file.string(), options);
+  };
+  const DataNames trained = DataNames::of(text("abc"));
+  checkpoint::Configuration stored;
+  trained.add_to(stored);
+  const DataNames restored = DataNames::of(stored);
+  ASSERT_NE(restored.text, nullptr);
+  EXPECT_EQ(*restored.text, *trained.text);
+  EXPECT_NO_THROW(matched(text("cb", {.text = restored.text}), restored));
+  EXPECT_THAT(error_of([&] { matched(text("abcd"), restored); }),
+              HasSubstr("expected the tokenizer of the training data, chars with the hash " +
+                        restored.text->hash + ", got chars with the hash "));
+  (*stored)["text_schema"]["vocabulary"] = "abd";
+  EXPECT_THAT(error_of([&] { DataNames::of(stored); }),
+              HasSubstr("[text_schema] expected the description of a tokenizer; its vocabulary has "
+                        "another hash"));
 }
 
 TEST(DataFit, NeedsTwoClassesToTrainOn) {

@@ -20,6 +20,7 @@
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/table/schema.h"
+#include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::data {
 
@@ -271,6 +272,14 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
                       "others with CsvOptions::schema or like= the first), as {}",
                       inputs_.front()->description()),
           fmt::format("those of {} differ", input->description()));
+    const auto text = input->text();
+    const auto first_text = inputs_.front()->text();
+    if (text && first_text && !text->agrees_with(*first_text))
+      throw Error(ErrorCategory::input, word,
+                  fmt::format("expected texts of one tokenizer (read the others with "
+                              "TextOptions::schema of the first), as {}",
+                              inputs_.front()->description()),
+                  fmt::format("that of {} differs", input->description()));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() &&
                   input->normalization() == inputs_.front()->normalization();

@@ -30,6 +30,7 @@ class WrappedSource : public RecordSource {
   std::vector<std::string> feature_names() const override { return source_->feature_names(); }
   std::vector<std::string> target_names() const override { return source_->target_names(); }
   std::shared_ptr<const TableSchema> table() const override { return source_->table(); }
+  std::shared_ptr<const TextSchema> text() const override { return source_->text(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
@@ -201,6 +202,7 @@ class JoinedSource : public RecordSource {
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
   std::shared_ptr<const TableSchema> table() const override { return inputs_.front()->table(); }
+  std::shared_ptr<const TextSchema> text() const override { return inputs_.front()->text(); }
   std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;

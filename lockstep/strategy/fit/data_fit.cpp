@@ -26,6 +26,7 @@ constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
 constexpr const char* kTargetKey = "named_target";
 constexpr const char* kTableKey = "table_schema";
+constexpr const char* kTextKey = "text_schema";
 
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
 /// empty for other data.
@@ -203,7 +204,8 @@ DataNames DataNames::of(const data::Dataset& dataset) {
           .features = dataset.source().feature_names(),
           .targets = dataset.source().target_names(),
           .table = dataset.source().table(),
-          .target = all_targets.empty() ? "" : all_targets.front().name};
+          .target = all_targets.empty() ? "" : all_targets.front().name,
+          .text = dataset.source().text()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -220,11 +222,16 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
   if (const auto stored = configuration->find(kTableKey); stored != configuration->end())
     table = std::make_shared<const data::TableSchema>(
         data::TableSchema::from_checkpoint(*stored, kTableKey));
+  std::shared_ptr<const data::TextSchema> text;
+  if (const auto stored = configuration->find(kTextKey); stored != configuration->end())
+    text = std::make_shared<const data::TextSchema>(
+        data::TextSchema::from_checkpoint(*stored, kTextKey));
   return {.classes = names(kClassesKey),
           .features = names(kFeaturesKey),
           .targets = names(kTargetsKey),
           .table = std::move(table),
-          .target = target.is_string() ? target.get<std::string>() : ""};
+          .target = target.is_string() ? target.get<std::string>() : "",
+          .text = std::move(text)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
@@ -234,9 +241,16 @@ void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (table) (*configuration)[kTableKey] = table->to_json();
   if (!target.empty() && !(classes.empty() && targets.empty()))
     (*configuration)[kTargetKey] = target;
+  if (text) (*configuration)[kTextKey] = text->to_json();
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
+  if (const auto text = dataset.source().text();
+      trained.text && text && !trained.text->agrees_with(*text))
+    throw Error(ErrorCategory::data, dataset.description(),
+                fmt::format("expected the tokenizer of the training data, {} with the hash {}",
+                            trained.text->name(), trained.text->hash),
+                fmt::format("got {} with the hash {}", text->name(), text->hash));
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
   if (!other) {
@@ -277,7 +291,7 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.classes() == 0 || highest_label + 1 >= outputs ||
+  if (spec.classes() == 0 || !spec.targets.front().shape.empty() || highest_label + 1 >= outputs ||
       (spec.classes() == outputs && !dataset.source().counts_classes()))
     return "";
   return fmt::format(

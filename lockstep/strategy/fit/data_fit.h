@@ -8,6 +8,7 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/table/schema.h"
+#include "lockstep/data/text/tokenizer.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 
@@ -38,8 +39,8 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
 /// error. Collective.
 std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset);
 
-/// The names of classes, features and targets, and the meaning of a table's columns, which belong
-/// to a trained model.
+/// The names of classes, features and targets, the meaning of a table's columns and the tokenizer
+/// of a text, which belong to a trained model.
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
@@ -47,6 +48,7 @@ struct DataNames {
   std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
   /// The first target, which `classes` or `targets` are of; empty if unknown.
   std::string target = {};
+  std::shared_ptr<const data::TextSchema> text = {};    ///< RecordSource::text(); null if unknown
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a
@@ -58,7 +60,7 @@ struct DataNames {
 
 /// Throws Error (data) that names the first difference if `dataset` has other features than
 /// `trained`, or the same in another order, or if it is a table that is scaled otherwise. Unknown
-/// names match all others.
+/// names match all others. The same for a text of another tokenizer.
 void check_same_features(const data::Dataset& dataset, const DataNames& trained);
 
 /// `dataset` with the class numbers of `trained`, of whose classes it may lack some, and which it

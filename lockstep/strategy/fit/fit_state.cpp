@@ -195,6 +195,10 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
   if (saved.table && given.table && !saved.table->agrees_with(*given.table))
     refuse(fmt::format("expected the statistics and values of the table of {}", path),
            "others: the table has changed");
+  if (saved.text && given.text && !saved.text->agrees_with(*given.text))
+    refuse(fmt::format("expected the tokenizer of {}, {} with the hash {}", path,
+                       saved.text->name(), saved.text->hash),
+           fmt::format("{} with the hash {}", given.text->name(), given.text->hash));
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
