@@ -99,13 +99,16 @@ using model::MaxPool2D;
 using model::Multiply;
 using model::Padding;
 using model::Permute;
+using model::PositionalEmbedding;
 using model::ReLU;
 using model::ReLU6;
 using model::Reshape;
+using model::RMSNormalization;
 using model::Sigmoid;
 using model::SiLU;
 using model::Softmax;
 using model::Tanh;
+using model::TiedDense;
 using model::UpSampling2D;
 using model::ZeroPadding2D;
 

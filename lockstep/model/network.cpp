@@ -134,7 +134,7 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
     shapes.push_back(shape(input));
   }
   check_types(*layer, where, inputs, inputs_);
-  BuildContext context(name, kind, std::move(shapes));
+  BuildContext context(name, kind, std::move(shapes), shareable());
   Shape output = layer->build(context);
   if (inputs.empty())
     throw Error(ErrorCategory::input, where, "expected at least one input", "got none");
@@ -144,11 +144,25 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
                     .output_shape = std::move(output),
                     .parameters = {},
                     .buffers = {}});
+  const auto owner = std::ranges::find(nodes_, context.owner(), &Node::name);
+  if (owner != nodes_.end()) nodes_.back().owner = static_cast<NodeId>(owner - nodes_.begin());
   node_parameters_.push_back(context.take_parameters());
   node_buffers_.push_back(context.take_buffers());
   if (!has_named_outputs_) outputs_ = {{.name = nodes_.back().name, .node = last()}};
   lay_out();
   return last();
+}
+
+// The parameters that another layer may share: only one, because the layer that declared it is the
+// only one that adds to a gradient.
+std::vector<SharedParameter> Network::shareable() const {
+  std::vector<SharedParameter> shareable;
+  for (std::size_t i = 0; i < nodes_.size(); ++i)
+    if (nodes_[i].layer->traits().shares_parameter &&
+        std::ranges::find(nodes_, std::optional(static_cast<NodeId>(i)), &Node::owner) ==
+            nodes_.end())
+      shareable.push_back({nodes_[i].name, node_parameters_[i].front().shape});
+  return shareable;
 }
 
 void Network::freeze(std::span<const std::string> patterns) {
@@ -194,10 +208,11 @@ void Network::lay_out() {
     for (std::size_t i = nodes_.size(); i-- > 0;) {
       Node& node = nodes_[i];
       const std::vector<ParameterInfo>& declared = node_parameters_[i];
-      node.parameters.resize(declared.size());
+      const std::size_t first = node.owner ? 1 : 0;  // after the shared one
+      node.parameters.resize(first + declared.size());
       for (std::size_t p = 0; p < declared.size(); ++p) {
         if (declared[p].trained == frozen) continue;
-        node.parameters[p] = parameters.size();
+        node.parameters[first + p] = parameters.size();
         parameters.push_back(declared[p]);
       }
       const bool keeps_buffers = node.layer->traits().keeps_buffers_if_frozen &&
@@ -214,6 +229,8 @@ void Network::lay_out() {
     trained = parameters;
     changing_buffers_ = ParameterTable(buffers).flat_size();
   }
+  for (Node& node : nodes_)
+    if (node.owner) node.parameters.front() = nodes_[*node.owner].parameters.front();
   parameters_ = ParameterTable(std::move(parameters));
   trained_ = ParameterTable(std::move(trained));
   buffers_ = ParameterTable(std::move(buffers));
@@ -227,7 +244,7 @@ std::string Network::summary() const {
                         to_string(input.shape), input.type == ElementType::int32 ? "int32" : "");
   for (const Node& node : nodes_) {
     std::size_t count = 0;
-    for (const std::size_t p : node.parameters) count += parameters_.entries()[p].count;
+    for (const std::size_t p : node.own_parameters()) count += parameters_.entries()[p].count;
     text += fmt::format("{:<32} {:<20} {:>12}\n", node.name, to_string(node.output_shape),
                         count ? fmt::format("{}", count) : "");
   }

@@ -45,12 +45,20 @@ struct NetworkOutput {
 
 /// A layer in the graph, with its inputs and its output shape.
 struct Node {
-  std::string name;                     ///< unique: "conv2d", "conv2d_1", or as given
-  std::shared_ptr<const Layer> layer;   ///< shared by all networks that contain it
-  std::vector<NodeId> inputs;           ///< the nodes whose outputs it reads
-  Shape output_shape;                   ///< without the batch
-  std::vector<std::size_t> parameters;  ///< indices into Network::parameters().entries()
-  std::vector<std::size_t> buffers;     ///< indices into Network::buffers().entries()
+  std::string name;                    ///< unique: "conv2d", "conv2d_1", or as given
+  std::shared_ptr<const Layer> layer;  ///< shared by all networks that contain it
+  std::vector<NodeId> inputs;          ///< the nodes whose outputs it reads
+  Shape output_shape;                  ///< without the batch
+  /// Indices into Network::parameters().entries().
+  std::vector<std::size_t> parameters;
+  std::vector<std::size_t> buffers;  ///< indices into Network::buffers().entries()
+  /// The earlier layer whose parameter 0 is also that of this one.
+  std::optional<NodeId> owner = {};
+
+  /// Of `parameters`, those that the layer itself has declared.
+  std::span<const std::size_t> own_parameters() const {
+    return std::span(parameters).subspan(owner ? 1 : 0);
+  }
 };
 
 /// Built layer by layer; the last one added is the output, unless output() names others.
@@ -159,6 +167,7 @@ class Network {
  private:
   void change(std::string_view where, const std::string& pattern,
               const std::function<void(ParameterInfo&)>& change);
+  std::vector<SharedParameter> shareable() const;
   void lay_out();
 
   std::string name_;

@@ -98,10 +98,10 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
       output.needs_gradient |= value(input).needs_gradient;
     }
     const bool input_gradients = output.needs_gradient;
-    std::ranges::copy_if(step.node->parameters, std::back_inserter(step.trained),
-                         [&](std::size_t p) { return p < trained_; });
+    const auto is_trained = [&](std::size_t p) { return p < trained_; };
+    std::ranges::copy_if(step.node->own_parameters(), std::back_inserter(step.trained), is_trained);
     step.frozen = network.is_frozen(*step.node);
-    output.needs_gradient |= !step.trained.empty();
+    output.needs_gradient |= std::ranges::any_of(step.node->parameters, is_trained);
     if (step.graph.absorbed) continue;
     const NodeId first_input = step.graph.inputs.front();
     const bool is_read_later = std::any_of(
@@ -149,9 +149,22 @@ void Plan::pad_input(NodeId node, std::int64_t channels, std::int64_t padded) {
       input.elements * element_bytes(backend_.precision());
 }
 
-// Backward of a step runs if the step or a step before it has trained parameters.
+// Backward of a step runs if the step or a step before it has trained parameters. The layer that
+// declared a shared parameter runs backward after the one that shares it, and adds to its gradient.
 void Plan::mark_gradients() {
-  for (Step& step : steps_) step.runs_backward = training_ && value(step.graph.node).needs_gradient;
+  for (Step& step : steps_) {
+    step.runs_backward = training_ && value(step.graph.node).needs_gradient;
+    if (!step.node->parameters.empty())
+      step.operands.add_parameter_gradient =
+          !step.node->owner && is_shared(step.node->parameters.front());
+  }
+}
+
+// Whether a step uses it that has not declared it.
+bool Plan::is_shared(std::size_t parameter) const {
+  return std::ranges::any_of(steps_, [&](const Step& step) {
+    return step.node->owner && step.node->parameters.front() == parameter;
+  });
 }
 
 Plan::StorageId Plan::new_storage(std::size_t bytes, int first, int last) {
@@ -427,12 +440,13 @@ void Plan::backward(const PassContext& pass, std::span<float> gradients,
     for (; told < end; ++told)
       if (ready) ready(told);
   };
-  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0
-  // and is reported in order.
+  // Parameters of layers that the output does not depend on belong to no step. Their gradient is 0,
+  // unless another layer shares them, and is reported in order.
   std::size_t written = 0;
   const auto pass_over_until = [&](std::size_t end) {
     for (; written < end; ++written)
-      backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[written]));
+      if (!is_shared(written))
+        backend_.fill_with_zeros(ParameterTable::slice(gradients, parameter_entries_[written]));
   };
   for (std::size_t i = steps_.size(); i-- > 0;) {
     Step& step = steps_[i];

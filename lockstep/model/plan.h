@@ -90,7 +90,7 @@ class Plan {
     bool runs_backward = false;
     bool frozen = false;               // Network::is_frozen()
     StorageId discarded = kNone;       // gradients of frozen parameters that nobody reads
-    std::vector<std::size_t> trained;  // of node->parameters, ascending and without gaps
+    std::vector<std::size_t> trained;  // of node->own_parameters(), ascending and without gaps
     // Per input: where its gradient is written before it is added, if another reader has already
     // written a gradient.
     std::vector<StorageId> addends;
@@ -116,6 +116,7 @@ class Plan {
   void place_inputs(const Network& network);
   void compile_steps(const Network& network, Graph graph, bool training);
   void mark_gradients();
+  bool is_shared(std::size_t parameter) const;
   void assign_storage();
   void assign_gradients();
   void assign_workspace();

@@ -88,7 +88,7 @@ std::vector<Wanted> all_wanted(const model::Network& network, Names names,
   std::vector<Wanted> all;
   for (std::size_t n = 0; n < network.nodes().size(); ++n) {
     const model::Node& node = network.nodes()[n];
-    for (const std::size_t i : node.parameters)
+    for (const std::size_t i : node.own_parameters())
       all.push_back(
           wanted_of(node.name, network.parameters().entries()[i], names, flattened[n], parameters));
     for (const std::size_t i : node.buffers)

@@ -30,14 +30,19 @@ std::unique_ptr<Operation> Conv2DTranspose::compile_gpu(const CompileContext&,
                                                         cuda::Context&) const {
   return nullptr;
 }
-std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext&, cuda::Context&) const {
+std::unique_ptr<Operation> FullyConnected::compile_gpu(const CompileContext&,
+                                                       cuda::Context&) const {
   return nullptr;
 }
 std::unique_ptr<Operation> Embedding::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
-std::unique_ptr<Operation> LayerNormalization::compile_gpu(const CompileContext&,
-                                                           cuda::Context&) const {
+std::unique_ptr<Operation> PositionalEmbedding::compile_gpu(const CompileContext&,
+                                                            cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> RowNormalization::compile_gpu(const CompileContext&,
+                                                         cuda::Context&) const {
   return nullptr;
 }
 std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Context&) const {

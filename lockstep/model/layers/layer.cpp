@@ -6,11 +6,16 @@
 #include <limits>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 
-BuildContext::BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs)
-    : layer_(std::move(layer)), kind_(std::move(kind)), inputs_(std::move(inputs)) {}
+BuildContext::BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs,
+                           std::vector<SharedParameter> shared)
+    : layer_(std::move(layer)),
+      kind_(std::move(kind)),
+      inputs_(std::move(inputs)),
+      shared_(std::move(shared)) {}
 
 const Shape& BuildContext::input() const {
   if (inputs_.size() != 1) refuse("expected one input", fmt::format("got {}", inputs_.size()));
@@ -29,6 +34,22 @@ Shape BuildContext::within_limits(Shape output) const {
   if (std::ranges::any_of(output, [](std::int64_t extent) { return extent > kMax; }))
     refuse("expected extents of less than 2^31", fmt::format("got {}", to_string(output)));
   return output;
+}
+
+const Shape& BuildContext::shared_parameter(std::string_view owner) {
+  LOCKSTEP_CHECK(owner_.empty());
+  const auto found = std::ranges::find(shared_, owner, &SharedParameter::owner);
+  if (found != shared_.end()) {
+    owner_ = owner;
+    return found->shape;
+  }
+  std::vector<std::string_view> known;
+  for (const SharedParameter& parameter : shared_) known.push_back(parameter.owner);
+  if (known.empty())
+    refuse("expected an earlier embedding that no other layer shares",
+           fmt::format("got \"{}\", and there is none", owner));
+  refuse("expected an earlier embedding that no other layer shares: " + list_names(known),
+         got_name(owner, known));
 }
 
 void BuildContext::parameter(std::string_view name, Shape shape, Initializer initializer,

@@ -25,12 +25,19 @@ struct DataShape {
   std::optional<std::int64_t> classes;  ///< replaces "classes" in a layer with "units": "classes"
 };
 
+/// Parameter 0 of an earlier layer, which one later layer may use as well.
+struct SharedParameter {
+  std::string owner;  ///< name of the layer that declared it
+  Shape shape;        ///< of the array
+};
+
 /// What a layer reads and declares while the network is built.
 class BuildContext {
  public:
   /// For the layer `layer` of kind `kind`; `inputs` are the shapes of its inputs, without the
-  /// batch.
-  BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs);
+  /// batch. `shared` is what shared_parameter() finds.
+  BuildContext(std::string layer, std::string kind, std::vector<Shape> inputs,
+               std::vector<SharedParameter> shared = {});
 
   /// Shapes of the layer's inputs, without the batch.
   const std::vector<Shape>& inputs() const { return inputs_; }
@@ -41,6 +48,10 @@ class BuildContext {
   /// `output`; refuses extents of 2^31 or more, which only an invalid description has.
   Shape within_limits(Shape output) const;
 
+  /// Makes parameter 0 of the earlier layer `owner`, which has Traits::shares_parameter, parameter
+  /// 0 of this layer, too: it comes before those that this layer declares. Returns its shape.
+  /// Refuses other layers, and one whose parameter a layer already shares.
+  const Shape& shared_parameter(std::string_view owner);
   /// Declares a trainable array. Its full name is "LAYER/NAME".
   void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);
   /// Declares an array that is stored but not trained, such as a moving mean.
@@ -51,6 +62,8 @@ class BuildContext {
   /// Throws Error (input) `[layer (kind)] expected …, got …`.
   [[noreturn]] void refuse(std::string_view expected, std::string_view actual) const;
 
+  /// The layer whose parameter this one shares; empty if there is none.
+  const std::string& owner() const { return owner_; }
   /// Moves out the declared trainable arrays, in order. Called once, by the network.
   std::vector<ParameterInfo> take_parameters() { return std::move(parameters_); }
   /// Moves out the declared buffers, in order. Called once, by the network.
@@ -60,6 +73,8 @@ class BuildContext {
   std::string layer_;
   std::string kind_;
   std::vector<Shape> inputs_;
+  std::vector<SharedParameter> shared_;
+  std::string owner_;
   std::vector<ParameterInfo> parameters_;
   std::vector<ParameterInfo> buffers_;
 };
@@ -90,6 +105,9 @@ struct Operands {
   std::vector<std::span<float>> parameters;  ///< read only, in declaration order
   /// Written by backward. All empty if no parameter is trained, with Needs::skips_frozen.
   std::vector<std::span<float>> parameter_gradients;
+  /// Backward adds to parameter_gradients[0], which the layer that shares the parameter has
+  /// written, instead of writing it. Only with Traits::shares_parameter.
+  bool add_parameter_gradient = false;
   /// With Needs::narrow_gradient: backward writes the gradient of parameter 0 here, in the plan's
   /// precision, and not to parameter_gradients[0].
   TensorView narrow_gradient;
@@ -190,6 +208,9 @@ struct Traits {
   /// Nonzero: input 0 is an int32 input of the network, with values from 0 to index_count - 1, and
   /// is read as Operands::indices. Each batch is checked before its pass.
   std::int64_t index_count = 0;
+  /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
+  /// Operands::add_parameter_gradient.
+  bool shares_parameter = false;
 };
 
 /// Fusions that the operations of a device support.

@@ -21,6 +21,7 @@
 #include "lockstep/model/layers/elementwise/silu.h"
 #include "lockstep/model/layers/elementwise/tanh.h"
 #include "lockstep/model/layers/embedding/embedding.h"
+#include "lockstep/model/layers/embedding/positional_embedding.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 #include "lockstep/model/layers/shape/shape.h"
@@ -71,6 +72,7 @@ inline constexpr std::tuple kLayers{
     Registration<Dense>{"dense"},
     Registration<BatchNormalization>{"batch_normalization"},
     Registration<LayerNormalization>{"layer_normalization"},
+    Registration<RMSNormalization>{"rms_normalization"},
     Registration<ReLU>{.name = "relu", .is_activation = true},
     Registration<ReLU6>{.name = "relu6", .is_activation = true},
     Registration<LeakyReLU>{.name = "leaky_relu", .is_activation = true},
@@ -80,6 +82,8 @@ inline constexpr std::tuple kLayers{
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Embedding>{"embedding"},
+    Registration<PositionalEmbedding>{"positional_embedding"},
+    Registration<TiedDense>{"tied_dense"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Reshape>{"reshape"},

@@ -13,12 +13,12 @@ namespace {
 class DenseOperation final : public Operation {
  public:
   DenseOperation(Context& context, const DenseSpec& spec) : spec_(spec) {
-    const memory::desc source = matrix(context.type, spec.batch, spec.inputs);
+    const memory::desc source = matrix(context.type, spec.rows, spec.inputs);
     const memory::desc weights = matrix(context.type, spec.units, spec.inputs);
     const memory::desc weights_gradient = matrix(memory::data_type::f32, spec.units, spec.inputs);
     const memory::desc bias =
         spec.bias ? vector(memory::data_type::f32, spec.units) : memory::desc();
-    const memory::desc target = matrix(context.type, spec.batch, spec.units);
+    const memory::desc target = matrix(context.type, spec.rows, spec.units);
 
     dnnl::primitive_attr attributes = user_scratchpad();
     if (spec.relu) append_relu(attributes);
@@ -33,7 +33,7 @@ class DenseOperation final : public Operation {
                          forward.scratchpad_desc());
     if (!spec.training) return;
 
-    if (spec.relu) relu_ = Relu(context, spec.batch * spec.units, true);
+    if (spec.relu) relu_ = Relu(context, spec.rows * spec.units, true);
     const auto hint = describe_forward(context.engine, kind, arrays, user_scratchpad());
     const auto gradient = describe_backward_weights(
         context.engine, {source, weights_gradient, bias, target}, user_scratchpad(), hint);
@@ -99,8 +99,8 @@ class DenseOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Dense::compile_cpu(const CompileContext& context,
-                                              cpu::Context& cpu) const {
+std::unique_ptr<Operation> FullyConnected::compile_cpu(const CompileContext& context,
+                                                       cpu::Context& cpu) const {
   return std::make_unique<cpu::DenseOperation>(cpu, spec(context));
 }
 

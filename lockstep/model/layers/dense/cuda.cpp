@@ -16,25 +16,25 @@ class DenseOperation final : public Operation {
   DenseOperation(Context& context, const DenseSpec& spec)
       : context_(context),
         spec_(spec),
-        forward_(context, {.rows = spec.batch,
+        forward_(context, {.rows = spec.rows,
                            .inner = spec.inputs,
                            .columns = spec.units,
                            .right_is_transposed = true,
                            .bias = spec.bias,
                            .relu = spec.relu}),
-        outputs_(channel_layout(spec.batch, spec.units, context.options().precision,
+        outputs_(channel_layout(spec.rows, spec.units, context.options().precision,
                                 context.multiprocessors())) {
     std::size_t workspace = forward_.workspace_bytes();
     if (spec.training) {
       weights_.emplace(context, ProductSpec{.rows = spec.units,
-                                            .inner = spec.batch,
+                                            .inner = spec.rows,
                                             .columns = spec.inputs,
                                             .left_is_transposed = true,
                                             .result_is_float32 = true});
       workspace = std::max(workspace, weights_->workspace_bytes());
       if (spec.input_gradient) {
         data_.emplace(context,
-                      ProductSpec{.rows = spec.batch, .inner = spec.units, .columns = spec.inputs});
+                      ProductSpec{.rows = spec.rows, .inner = spec.units, .columns = spec.inputs});
         workspace = std::max(workspace, data_->workspace_bytes());
       }
       if (spec.bias) partials_at_ = scratch_.add(partial_bytes(outputs_));
@@ -88,8 +88,8 @@ class DenseOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> Dense::compile_gpu(const CompileContext& context,
-                                              cuda::Context& gpu) const {
+std::unique_ptr<Operation> FullyConnected::compile_gpu(const CompileContext& context,
+                                                       cuda::Context& gpu) const {
   return std::make_unique<cuda::DenseOperation>(gpu, spec(context));
 }
 

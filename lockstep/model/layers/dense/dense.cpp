@@ -9,31 +9,43 @@
 namespace lockstep::model {
 
 Shape Dense::build(BuildContext& context) const {
-  const Shape& input = context.input();
-  if (input.size() != 1)
-    context.refuse("expected an input [features]",
-                   fmt::format("got {}; add a flatten layer before it", to_string(input)));
+  Shape output = context.input();
+  const std::int64_t inputs = output.back();
   if (options_.units <= 0)
     context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
-  context.parameter("kernel", {options_.units, input[0]},
-                    {.kind = options_.initializer, .fan_in = input[0], .fan_out = options_.units});
+  context.parameter("kernel", {options_.units, inputs},
+                    {.kind = options_.initializer, .fan_in = inputs, .fan_out = options_.units});
   if (options_.use_bias) context.parameter("bias", {options_.units}, {}, false);
-  return {options_.units};
+  output.back() = options_.units;
+  return output;
 }
 
-DenseSpec Dense::spec(const CompileContext& context) const {
-  return {.batch = context.batch,
-          .inputs = context.inputs.front().front(),
-          .units = options_.units,
-          .bias = options_.use_bias,
+Shape TiedDense::build(BuildContext& context) const {
+  Shape output = context.input();
+  const Shape& table = context.shared_parameter(options_.to);
+  if (output.back() != table[1])
+    context.refuse(fmt::format("expected an input [..., {}], the dimension of the embedding {}",
+                               table[1], options_.to),
+                   fmt::format("got {}", to_string(output)));
+  output.back() = table[0];
+  if (options_.use_bias) context.parameter("bias", {output.back()}, {}, false);
+  return output;
+}
+
+DenseSpec FullyConnected::spec(const CompileContext& context) const {
+  const Shape& input = context.inputs.front();
+  return {.rows = context.batch * element_count(input) / input.back(),
+          .inputs = input.back(),
+          .units = context.output.back(),
+          .bias = use_bias_,
           .relu = context.fused_relu,
           .training = context.has_backward(),
           .input_gradient = context.input_gradients};
 }
 
-std::int64_t Dense::flop(const CompileContext& context) const {
+std::int64_t FullyConnected::flop(const CompileContext& context) const {
   const DenseSpec dense = spec(context);
-  return 2 * dense.batch * dense.inputs * dense.units;
+  return 2 * dense.rows * dense.inputs * dense.units;
 }
 
 std::shared_ptr<const Layer> Dense::read(JsonObject& object, const DataShape& data) {
@@ -51,6 +63,16 @@ void Dense::write(nlohmann::json& object) const {
   object["units"] = options_.units;
   object["use_bias"] = options_.use_bias;
   object["initializer"] = to_string(options_.initializer);
+}
+
+std::shared_ptr<const Layer> TiedDense::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const TiedDense>(
+      Options{.to = object.text("to"), .use_bias = object.flag("use_bias", false)});
+}
+
+void TiedDense::write(nlohmann::json& object) const {
+  object["to"] = options_.to;
+  object["use_bias"] = options_.use_bias;
 }
 
 }  // namespace lockstep::model

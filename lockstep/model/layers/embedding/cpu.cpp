@@ -1,9 +1,12 @@
 #include <Eigen/Core>
 #include <algorithm>
+#include <memory>
 #include <type_traits>
+#include <vector>
 
 #include "lockstep/model/cpu/onednn.h"
 #include "lockstep/model/layers/embedding/embedding.h"
+#include "lockstep/model/layers/embedding/positional_embedding.h"
 
 namespace lockstep::model::cpu {
 namespace {
@@ -51,7 +54,7 @@ class EmbeddingOperation final : public Operation {
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
-    std::ranges::fill(t.parameter_gradients[0], 0.0f);
+    if (!t.add_parameter_gradient) std::ranges::fill(t.parameter_gradients[0], 0.0f);
     if (t.output_gradient.type() == Precision::float32)
       add_rows<float>(t);
     else
@@ -96,6 +99,61 @@ class EmbeddingOperation final : public Operation {
   std::size_t dimension_;
 };
 
+// Adds the same table to each sample.
+template <typename T>
+class PositionalEmbeddingOperation final : public Operation {
+ public:
+  PositionalEmbeddingOperation(const PositionalEmbeddingSpec& spec, const std::vector<float>& table)
+      : spec_(spec), table_(table.begin(), table.end()) {}
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .in_place = true,
+            .skips_frozen = true};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    const T* const table =
+        table_.empty() ? static_cast<const T*>(t.weights[0].data()) : table_.data();
+    for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
+      of_sample(t.output, sample) =
+          (of_sample(t.inputs[0], sample).template cast<float>() +
+           Eigen::Map<const Row>(table, spec_.elements).template cast<float>())
+              .template cast<T>();
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (!t.parameter_gradients.empty() && !t.parameter_gradients[0].empty()) sum_samples(t);
+    if (!t.input_gradients[0].empty() && t.input_gradients[0].data() != t.output_gradient.data())
+      std::copy_n(static_cast<const T*>(t.output_gradient.data()), t.output_gradient.size(),
+                  static_cast<T*>(t.input_gradients[0].data()));
+  }
+
+ private:
+  using Row = Eigen::Array<T, Eigen::Dynamic, 1>;
+
+  auto of_sample(const TensorView& view, std::int64_t sample) const {
+    return Eigen::Map<Row>(static_cast<T*>(view.data()) + sample * spec_.elements, spec_.elements);
+  }
+
+  // In the order of the batch; a part of the table at a time, which stays in the cache.
+  void sum_samples(const Operands& t) const {
+    constexpr std::int64_t kPart = 4096;
+    Eigen::Map<Eigen::ArrayXf> sums(t.parameter_gradients[0].data(), spec_.elements);
+    for (std::int64_t begin = 0; begin < spec_.elements; begin += kPart) {
+      const std::int64_t count = std::min(kPart, spec_.elements - begin);
+      auto part = sums.segment(begin, count);
+      part.setZero();
+      for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
+        part += of_sample(t.output_gradient, sample).segment(begin, count).template cast<float>();
+    }
+  }
+
+  PositionalEmbeddingSpec spec_;
+  std::vector<T> table_;  // empty if it is a parameter
+};
+
 }  // namespace
 }  // namespace lockstep::model::cpu
 
@@ -104,6 +162,15 @@ namespace lockstep::model {
 std::unique_ptr<Operation> Embedding::compile_cpu(const CompileContext& context,
                                                   cpu::Context& /*cpu*/) const {
   return std::make_unique<cpu::EmbeddingOperation>(spec(context));
+}
+
+std::unique_ptr<Operation> PositionalEmbedding::compile_cpu(const CompileContext& context,
+                                                            cpu::Context& cpu) const {
+  if (cpu.type == dnnl::memory::data_type::bf16)
+    return std::make_unique<cpu::PositionalEmbeddingOperation<Eigen::bfloat16>>(
+        spec(context), fixed_table(context.output));
+  return std::make_unique<cpu::PositionalEmbeddingOperation<float>>(spec(context),
+                                                                    fixed_table(context.output));
 }
 
 }  // namespace lockstep::model

@@ -1,6 +1,12 @@
+#include <algorithm>
+
+#include "lockstep/device/host_view.h"
+#include "lockstep/model/cuda/bias.h"
 #include "lockstep/model/cuda/context.h"
+#include "lockstep/model/cuda/elementwise.h"
 #include "lockstep/model/layers/embedding/embedding.h"
 #include "lockstep/model/layers/embedding/kernels.h"
+#include "lockstep/model/layers/embedding/positional_embedding.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -21,12 +27,74 @@ class EmbeddingOperation final : public Operation {
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
     sum_rows(o.output_gradient, o.indices, spec_.dimension, o.parameter_gradients[0],
-             o.scratch.data(), context_.native());
+             o.add_parameter_gradient, o.scratch.data(), context_.native());
   }
 
  private:
   Context& context_;
   EmbeddingSpec spec_;
+};
+
+class PositionalEmbeddingOperation final : public Operation {
+ public:
+  // `table`: empty if it is a parameter.
+  PositionalEmbeddingOperation(Context& context, const PositionalEmbeddingSpec& spec,
+                               const std::vector<float>& table)
+      : context_(context),
+        layout_(channel_layout(spec.samples, spec.elements, context.options().precision,
+                               context.multiprocessors())),
+        partials_at_(scratch_.add(spec.training && table.empty() ? partial_bytes(layout_) : 0)) {
+    if (!table.empty()) keep(table);
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = false,
+            .output_in_backward = false,
+            .in_place = true,
+            .skips_frozen = true,
+            .scratch_bytes = scratch_.bytes()};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    add_table(o.inputs[0], fixed_.empty() ? o.weights[0] : fixed_, o.output, context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    if (!o.parameter_gradients.empty() && !o.parameter_gradients[0].empty())
+      column_sums(o.output_gradient, layout_, part_of(o.scratch, partials_at_),
+                  o.parameter_gradients[0].data(), context_.native());
+    if (!o.input_gradients[0].empty() && o.input_gradients[0].data() != o.output_gradient.data())
+      device::cuda::check(cudaMemcpyAsync(o.input_gradients[0].data(), o.output_gradient.data(),
+                                          o.output_gradient.size_bytes(), cudaMemcpyDeviceToDevice,
+                                          context_.native()),
+                          "the gradient of a sum");
+  }
+
+ private:
+  // Copies `table` to the GPU, in the type of the activations.
+  void keep(const std::vector<float>& table) {
+    const Precision type = context_.options().precision;
+    device::Buffer wide = context_.allocator().allocate(table.size() * sizeof(float));
+    device::HostView view(wide.as<float>(), context_.stream());
+    std::ranges::copy(table, view.values().begin());
+    view.write_back(context_.stream());
+    if (type != Precision::float32) {
+      table_ = context_.allocator().allocate(table.size() * element_bytes(type));
+      fixed_ = {table_.data(), table.size(), type};
+      convert(wide.as<float>(), fixed_, context_.native());
+      context_.stream().synchronize();
+      return;
+    }
+    table_ = std::move(wide);
+    fixed_ = table_.as<float>();
+  }
+
+  Context& context_;
+  ChannelLayout layout_;
+  ScratchPlan scratch_;
+  std::size_t partials_at_;
+  device::Buffer table_;
+  TensorView fixed_;
 };
 
 }  // namespace
@@ -37,6 +105,12 @@ namespace lockstep::model {
 std::unique_ptr<Operation> Embedding::compile_gpu(const CompileContext& context,
                                                   cuda::Context& gpu) const {
   return std::make_unique<cuda::EmbeddingOperation>(gpu, spec(context));
+}
+
+std::unique_ptr<Operation> PositionalEmbedding::compile_gpu(const CompileContext& context,
+                                                            cuda::Context& gpu) const {
+  return std::make_unique<cuda::PositionalEmbeddingOperation>(gpu, spec(context),
+                                                              fixed_table(context.output));
 }
 
 }  // namespace lockstep::model

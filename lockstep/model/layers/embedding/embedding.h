@@ -10,7 +10,8 @@ namespace lockstep::model {
 struct EmbeddingSpec;
 
 /// A trained row for each index: an int32 input of the network, [...] to [..., dimension]. Array
-/// "embeddings" [vocabulary, dimension], at first uniform in (-0.05, 0.05), as in Keras.
+/// "embeddings" [vocabulary, dimension], at first uniform in (-0.05, 0.05), as in Keras, which a
+/// TiedDense may share.
 class Embedding final : public BuiltinLayer {
  public:
   /// Both are required.
@@ -34,7 +35,8 @@ class Embedding final : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   Traits traits() const override {
-    return {.index_count = std::max<std::int64_t>(options_.vocabulary, 1)};
+    return {.index_count = std::max<std::int64_t>(options_.vocabulary, 1),
+            .shares_parameter = true};
   }
 
  private:

@@ -73,7 +73,7 @@ __global__ void sort_chunks(Key* keys, std::size_t first_run, std::size_t last_r
 // lanes.
 template <typename T>
 __global__ void add_rows(const Key* keys, std::size_t count, const T* rows, std::size_t dimension,
-                         float* sums) {
+                         bool add, float* sums) {
   __shared__ float of_lanes[kLanes][kColumns];
   const std::size_t begin = blockIdx.x;
   const Key index = keys[begin] >> 32;
@@ -89,7 +89,20 @@ __global__ void add_rows(const Key* keys, std::size_t count, const T* rows, std:
   __syncthreads();
   if (lane > 0 || column >= dimension) return;
   for (unsigned other = 1; other < kLanes; ++other) sum += of_lanes[other][of_block];
-  sums[index * dimension + column] = sum;
+  float* const place = sums + index * dimension + column;
+  *place = add ? *place + sum : sum;
+}
+
+template <typename T, int kWidth>
+__global__ void add_table_packs(const T* input, const T* table, std::size_t table_packs,
+                                std::size_t packs, T* output) {
+  for (std::size_t i = first_index(); i < packs; i += index_stride()) {
+    Values<T, kWidth> values = load<T, kWidth>(input + i * kWidth);
+    const Values<T, kWidth> added = load<T, kWidth>(table + i % table_packs * kWidth);
+#pragma unroll
+    for (int k = 0; k < kWidth; ++k) values.elements[k] += added.elements[k];
+    store<T, kWidth>(output + i * kWidth, values);
+  }
 }
 
 }  // namespace
@@ -110,8 +123,9 @@ std::size_t sum_rows_bytes(std::int64_t count) {
 }
 
 void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std::int64_t dimension,
-              std::span<float> sums, std::byte* workspace, cudaStream_t stream) {
-  device::cuda::check(cudaMemsetAsync(sums.data(), 0, sums.size_bytes(), stream), "zeros");
+              std::span<float> sums, bool add, std::byte* workspace, cudaStream_t stream) {
+  if (!add)
+    device::cuda::check(cudaMemsetAsync(sums.data(), 0, sums.size_bytes(), stream), "zeros");
   auto* const keys = reinterpret_cast<Key*>(workspace);
   const std::size_t count = key_count(indices.size());
   const auto chunks = static_cast<unsigned>(count / kChunk);
@@ -127,8 +141,19 @@ void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std
                     (static_cast<unsigned>(dimension) + kColumns - 1) / kColumns);
   with_type(rows.type(), [&]<typename T>(T) {
     launch(add_rows<T>, blocks, kColumns * kLanes, stream, keys, indices.size(), data<T>(rows),
-           static_cast<std::size_t>(dimension), sums.data());
+           static_cast<std::size_t>(dimension), add, sums.data());
   });
+}
+
+void add_table(const TensorView& input, const TensorView& table, const TensorView& output,
+               cudaStream_t stream) {
+  with_width(input.type(), static_cast<std::int64_t>(table.size()),
+             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+               const std::size_t packs = input.size() / kWidth;
+               launch(add_table_packs<T, kWidth>, blocks_for(packs), kThreads, stream,
+                      data<T>(input), data<T>(table), table.size() / kWidth, packs,
+                      data<T>(output));
+             });
 }
 
 }  // namespace lockstep::model::cuda

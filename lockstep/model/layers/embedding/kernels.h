@@ -17,9 +17,14 @@ void gather_rows(const TensorView& table, std::span<const std::int32_t> indices,
 
 /// Bytes of workspace for sum_rows() of `count` indices.
 std::size_t sum_rows_bytes(std::int64_t count);
-/// sums[v] = sum of rows[i] over the i with indices[i] = v, 0 without any. The order of the sum
-/// depends on the indices alone: the same bits in every run.
+/// sums[v] = sum of rows[i] over the i with indices[i] = v, 0 without any; with `add`, sums[v] is
+/// increased by it. The order of the sum depends on the indices alone: the same bits in every run.
 void sum_rows(const TensorView& rows, std::span<const std::int32_t> indices, std::int64_t dimension,
-              std::span<float> sums, std::byte* workspace, cudaStream_t stream);
+              std::span<float> sums, bool add, std::byte* workspace, cudaStream_t stream);
+
+/// output[i] = input[i] + table[i % elements of the table]; the output may alias the input. All
+/// have one type.
+void add_table(const TensorView& input, const TensorView& table, const TensorView& output,
+               cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

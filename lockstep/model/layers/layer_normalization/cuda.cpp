@@ -5,9 +5,9 @@
 namespace lockstep::model::cuda {
 namespace {
 
-class LayerNormalizationOperation final : public Operation {
+class RowNormalizationOperation final : public Operation {
  public:
-  LayerNormalizationOperation(Context& context, const LayerNormalizationSpec& spec)
+  RowNormalizationOperation(Context& context, const RowNormalizationSpec& spec)
       : context_(context),
         spec_(spec),
         layout_(channel_layout(spec.rows, spec.width, context.options().precision,
@@ -17,20 +17,23 @@ class LayerNormalizationOperation final : public Operation {
   Needs needs() const override {
     return {.inputs_in_backward = true,
             .output_in_backward = false,
+            .skips_frozen = true,
             .saved_bytes =
                 spec_.training ? static_cast<std::size_t>(spec_.rows) * sizeof(RowStatistics) : 0,
             .scratch_bytes = scratch_.bytes()};
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    normalize_samples(o.inputs[0], spec_, o.parameters[0].data(), o.parameters[1].data(), o.output,
-                      statistics(o), context_.native());
+    normalize_samples(o.inputs[0], spec_, o.parameters[0].data(),
+                      spec_.centers ? o.parameters[1].data() : nullptr, o.output, statistics(o),
+                      context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
-    scale_gradients(o.inputs[0], o.output_gradient, statistics(o), layout_,
-                    part_of(o.scratch, partials_at_), o.parameter_gradients[0].data(),
-                    o.parameter_gradients[1].data(), context_.native());
+    if (!o.parameter_gradients[0].empty())
+      scale_gradients(o.inputs[0], o.output_gradient, statistics(o), layout_,
+                      part_of(o.scratch, partials_at_), o.parameter_gradients[0].data(),
+                      spec_.centers ? o.parameter_gradients[1].data() : nullptr, context_.native());
     if (!o.input_gradients[0].empty())
       sample_gradients(o.inputs[0], o.output_gradient, statistics(o), spec_, o.parameters[0].data(),
                        o.input_gradients[0], context_.native());
@@ -43,7 +46,7 @@ class LayerNormalizationOperation final : public Operation {
   }
 
   Context& context_;
-  LayerNormalizationSpec spec_;
+  RowNormalizationSpec spec_;
   ChannelLayout layout_;
   ScratchPlan scratch_;
   std::size_t partials_at_;
@@ -54,9 +57,9 @@ class LayerNormalizationOperation final : public Operation {
 
 namespace lockstep::model {
 
-std::unique_ptr<Operation> LayerNormalization::compile_gpu(const CompileContext& context,
-                                                           cuda::Context& gpu) const {
-  return std::make_unique<cuda::LayerNormalizationOperation>(gpu, spec(context));
+std::unique_ptr<Operation> RowNormalization::compile_gpu(const CompileContext& context,
+                                                         cuda::Context& gpu) const {
+  return std::make_unique<cuda::RowNormalizationOperation>(gpu, spec(context));
 }
 
 }  // namespace lockstep::model

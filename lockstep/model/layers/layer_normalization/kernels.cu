@@ -23,14 +23,17 @@ __device__ inline float sum_for_all(float value) {
 // A block processes one row at a time.
 template <typename T>
 __global__ void normalize_each_row(const T* input, const float* gamma, const float* beta,
-                                   LayerNormalizationSpec spec, T* output,
+                                   RowNormalizationSpec spec, T* output,
                                    RowStatistics* statistics) {
   const auto width = static_cast<float>(spec.width);
   for (std::int64_t row = blockIdx.x; row < spec.rows; row += gridDim.x) {
     const T* const from = input + row * spec.width;
-    float sum = 0;
-    for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) sum += widen(from[i]);
-    const float mean = sum_for_all(sum) / width;
+    float mean = 0;
+    if (spec.centers) {
+      float sum = 0;
+      for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) sum += widen(from[i]);
+      mean = sum_for_all(sum) / width;
+    }
     float squares = 0;
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x) {
       const float centered = widen(from[i]) - mean;
@@ -39,7 +42,7 @@ __global__ void normalize_each_row(const T* input, const float* gamma, const flo
     const float inverse = 1 / sqrtf(sum_for_all(squares) / width + spec.epsilon);
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
       output[row * spec.width + i] =
-          narrow<T>((widen(from[i]) - mean) * inverse * gamma[i] + beta[i]);
+          narrow<T>((widen(from[i]) - mean) * inverse * gamma[i] + (spec.centers ? beta[i] : 0.0f));
     if (threadIdx.x == 0 && statistics != nullptr) statistics[row] = {mean, inverse};
   }
 }
@@ -47,7 +50,7 @@ __global__ void normalize_each_row(const T* input, const float* gamma, const flo
 template <typename T>
 __global__ void gradient_of_each_row(const T* input, const T* output_gradient,
                                      const RowStatistics* statistics, const float* gamma,
-                                     LayerNormalizationSpec spec, T* input_gradient) {
+                                     RowNormalizationSpec spec, T* input_gradient) {
   const auto width = static_cast<float>(spec.width);
   for (std::int64_t row = blockIdx.x; row < spec.rows; row += gridDim.x) {
     const RowStatistics of_row = statistics[row];
@@ -65,7 +68,7 @@ __global__ void gradient_of_each_row(const T* input, const T* output_gradient,
       sum += g;
       products += g * normalized(i);
     }
-    const float mean = sum_for_all(sum) / width;
+    const float mean = spec.centers ? sum_for_all(sum) / width : 0.0f;
     const float slope = sum_for_all(products) / width;
     for (std::int64_t i = threadIdx.x; i < spec.width; i += blockDim.x)
       input_gradient[begin + i] =
@@ -110,24 +113,24 @@ __global__ void __launch_bounds__(kSumThreads)
                         float* beta_gradient) {
   const WidePair sum = sum_partials(partials, layout);
   if (!has_sum(layout.channels)) return;
-  beta_gradient[summed_channel()] = static_cast<float>(sum.first);
+  if (beta_gradient != nullptr) beta_gradient[summed_channel()] = static_cast<float>(sum.first);
   gamma_gradient[summed_channel()] = static_cast<float>(sum.second);
 }
 
-unsigned row_blocks(const LayerNormalizationSpec& spec) {
+unsigned row_blocks(const RowNormalizationSpec& spec) {
   constexpr std::int64_t kMaxBlocks = 4096;
   return static_cast<unsigned>(std::min(spec.rows, kMaxBlocks));
 }
 
 // Whole warps, no more than a row needs.
-unsigned row_threads(const LayerNormalizationSpec& spec) {
+unsigned row_threads(const RowNormalizationSpec& spec) {
   const std::int64_t warps = (spec.width + kWarp - 1) / kWarp;
   return static_cast<unsigned>(std::min<std::int64_t>(warps * kWarp, kThreads));
 }
 
 }  // namespace
 
-void normalize_samples(const TensorView& input, const LayerNormalizationSpec& spec,
+void normalize_samples(const TensorView& input, const RowNormalizationSpec& spec,
                        const float* gamma, const float* beta, const TensorView& output,
                        RowStatistics* statistics, cudaStream_t stream) {
   with_type(input.type(), [&]<typename T>(T) {
@@ -150,7 +153,7 @@ void scale_gradients(const TensorView& input, const TensorView& output_gradient,
 }
 
 void sample_gradients(const TensorView& input, const TensorView& output_gradient,
-                      const RowStatistics* statistics, const LayerNormalizationSpec& spec,
+                      const RowStatistics* statistics, const RowNormalizationSpec& spec,
                       const float* gamma, const TensorView& input_gradient, cudaStream_t stream) {
   with_type(input.type(), [&]<typename T>(T) {
     launch(gradient_of_each_row<T>, row_blocks(spec), row_threads(spec), stream, data<T>(input),

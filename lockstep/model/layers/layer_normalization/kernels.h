@@ -1,5 +1,6 @@
-// Kernels of layer normalization over [rows, width]. All functions return when the work is enqueued
-// on `stream`. The order of summation depends only on the layout: the same bits in every run.
+// Kernels of the normalization of rows, [rows, width]. All functions return when the work is
+// enqueued on `stream`. The order of summation depends only on the layout: the same bits in every
+// run.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,20 +12,21 @@
 namespace lockstep::model::cuda {
 
 /// output = (input - mean) * inverse_deviation * gamma + beta, each row with its own statistics,
-/// which are written to `statistics` [rows] unless it is null.
-void normalize_samples(const TensorView& input, const LayerNormalizationSpec& spec,
+/// which are written to `statistics` [rows] unless it is null. Unless spec.centers, the mean is
+/// taken as 0 and `beta` is null.
+void normalize_samples(const TensorView& input, const RowNormalizationSpec& spec,
                        const float* gamma, const float* beta, const TensorView& output,
                        RowStatistics* statistics, cudaStream_t stream);
 
-/// The gradients of gamma and beta [width]. `layout` is that of [rows, width], `partials` scratch
-/// of partial_bytes(layout).
+/// The gradients of gamma and, unless `beta_gradient` is null, of beta, [width]. `layout` is that
+/// of [rows, width], `partials` scratch of partial_bytes(layout).
 void scale_gradients(const TensorView& input, const TensorView& output_gradient,
                      const RowStatistics* statistics, const ChannelLayout& layout, void* partials,
                      float* gamma_gradient, float* beta_gradient, cudaStream_t stream);
 
 /// The gradient of the input; may alias the output's.
 void sample_gradients(const TensorView& input, const TensorView& output_gradient,
-                      const RowStatistics* statistics, const LayerNormalizationSpec& spec,
+                      const RowStatistics* statistics, const RowNormalizationSpec& spec,
                       const float* gamma, const TensorView& input_gradient, cudaStream_t stream);
 
 }  // namespace lockstep::model::cuda

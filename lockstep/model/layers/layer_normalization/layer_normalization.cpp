@@ -8,23 +8,26 @@
 
 namespace lockstep::model {
 
-Shape LayerNormalization::build(BuildContext& context) const {
+Shape RowNormalization::build(BuildContext& context) const {
   const Shape& input = context.input();
-  if (!(options_.epsilon > 0))
-    context.refuse("expected a positive epsilon", fmt::format("got {}", options_.epsilon));
+  if (!(epsilon_ > 0))
+    context.refuse("expected a positive epsilon", fmt::format("got {}", epsilon_));
   context.parameter("gamma", {input.back()}, {.kind = Initializer::Kind::constant, .value = 1},
                     false);
-  context.parameter("beta", {input.back()}, {}, false);
+  if (centers_) context.parameter("beta", {input.back()}, {}, false);
   return input;
 }
 
-LayerNormalizationSpec LayerNormalization::spec(const CompileContext& context) const {
+RowNormalizationSpec RowNormalization::spec(const CompileContext& context) const {
   const Shape& input = context.inputs.front();
   return {.rows = context.batch * element_count(input) / input.back(),
           .width = input.back(),
-          .epsilon = options_.epsilon,
+          .epsilon = epsilon_,
+          .centers = centers_,
           .training = context.training};
 }
+
+void RowNormalization::write(nlohmann::json& object) const { object["epsilon"] = epsilon_; }
 
 std::shared_ptr<const Layer> LayerNormalization::read(JsonObject& object,
                                                       const DataShape& /*data*/) {
@@ -32,8 +35,9 @@ std::shared_ptr<const Layer> LayerNormalization::read(JsonObject& object,
       Options{.epsilon = object.number("epsilon", Options{}.epsilon)});
 }
 
-void LayerNormalization::write(nlohmann::json& object) const {
-  object["epsilon"] = options_.epsilon;
+std::shared_ptr<const Layer> RMSNormalization::read(JsonObject& object, const DataShape& /*data*/) {
+  return std::make_shared<const RMSNormalization>(
+      Options{.epsilon = object.number("epsilon", Options{}.epsilon)});
 }
 
 }  // namespace lockstep::model

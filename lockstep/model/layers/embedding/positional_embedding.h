@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "lockstep/model/layers/builtin_layer.h"
+
+namespace lockstep::model {
+
+struct PositionalEmbeddingSpec;
+
+/// Adds a row to each position of a sequence: [T, D] to [T, D]. Learned: an array "embeddings"
+/// [T, D], at first uniform in (-0.05, 0.05). Sinusoidal: no parameters; position t has
+/// sin(t / 10000^(2i/D)) in element 2i and cos of the same in element 2i + 1 (Vaswani et al., arXiv
+/// 1706.03762).
+class PositionalEmbedding final : public BuiltinLayer {
+ public:
+  /// Where the rows are from.
+  enum class Kind { learned, sinusoidal };
+  /// Options.
+  struct Options {
+    Kind kind = Kind::learned;  ///< trained, or given by a formula
+  };
+  PositionalEmbedding() : options_() {}
+  /// The input's shape is checked when the layer is added to a network.
+  explicit PositionalEmbedding(const Options& options) : options_(options) {}
+
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override { return "positional_embedding"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+
+ private:
+  PositionalEmbeddingSpec spec(const CompileContext& context) const;
+  // [T, D] for the output's shape; empty if it is learned.
+  std::vector<float> fixed_table(const Shape& shape) const;
+
+  Options options_;
+};
+
+/// A positional embedding for one batch size.
+struct PositionalEmbeddingSpec {
+  std::int64_t samples = 0;   ///< of the batch
+  std::int64_t elements = 0;  ///< T x D
+  bool training = false;      ///< whether a backward pass follows
+};
+
+}  // namespace lockstep::model
