@@ -41,8 +41,8 @@ std::vector<model::NetworkInput> network_inputs(std::span<const DataInput> input
 }
 
 // Checks the options and the inputs.
-void check(std::string_view kind, std::span<const DataInput> inputs,
-           const TransformerOptions& options) {
+void check_reads_tokens(std::string_view kind, std::span<const DataInput> inputs,
+                        const TransformerOptions& options) {
   if (options.layers < 1 || options.width < 1)
     throw Error(ErrorCategory::input, kind, "expected at least one layer and a width of at least 1",
                 fmt::format("got {} and {}", options.layers, options.width));
@@ -92,10 +92,10 @@ class Transformer {
   }
   // The sum of the tokens' rows and the positions' rows.
   NodeId embed(std::int64_t vocabulary, std::string tokens, std::string positions) {
-    const NodeId rows = add(model::Embedding({.vocabulary = vocabulary,
-                                              .dimension = options_.width,
-                                              .stddev = kDeviation}),
-                            {model::kInput}, std::move(tokens));
+    const NodeId rows =
+        add(model::Embedding(
+                {.vocabulary = vocabulary, .dimension = options_.width, .stddev = kDeviation}),
+            {model::kInput}, std::move(tokens));
     return add(model::PositionalEmbedding({.stddev = kDeviation}), {rows}, std::move(positions));
   }
   Network take() { return std::move(network_); }
@@ -110,7 +110,7 @@ class Transformer {
 
 Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options) {
   constexpr float kEpsilon = 1e-5f;
-  check("gpt", inputs, options);
+  check_reads_tokens("gpt", inputs, options);
   const std::int64_t width = options.width;
   // A sum of 2 * layers residuals has then the variance of one.
   const float residual = kDeviation / std::sqrt(2 * static_cast<float>(options.layers));
@@ -135,7 +135,7 @@ Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options
 Network bert(std::span<const DataInput> inputs, std::int64_t classes,
              const TransformerOptions& options) {
   constexpr float kEpsilon = 1e-12f;
-  check("bert", inputs, options);
+  check_reads_tokens("bert", inputs, options);
   const std::int64_t width = options.width;
   Transformer t("bert", inputs, options);
   NodeId x = t.embed(inputs.front().categories, "embeddings.word_embeddings",

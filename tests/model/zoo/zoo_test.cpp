@@ -247,15 +247,14 @@ TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
               HasSubstr("expected an image of at least 2x2"));
 }
 
-const DataInput kTokens[] = {
-    {{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65},
-    {{.name = "segments", .shape = {8}, .type = ElementType::int32}, 0}};
+const DataInput kTokens[] = {{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65},
+                             {{.name = "segments", .shape = {8}, .type = ElementType::int32}, 0}};
 
 TEST(Make, KnowsEveryName) {
   for (const std::string_view name : names()) {
     const bool reads_tokens = name == "gpt" || name == "bert";
-    const Network network = reads_tokens ? make(name, std::span(kTokens).first(1), 10)
-                                         : make(name, {28, 28, 1}, 10);
+    const Network network =
+        reads_tokens ? make(name, std::span(kTokens).first(1), 10) : make(name, {28, 28, 1}, 10);
     EXPECT_EQ(network.name(), std::string(name) + (reads_tokens ? ":12x768" : ""));
     EXPECT_EQ(network.output_shape(), name == "gpt" ? Shape({8, 65}) : Shape({10})) << name;
   }
@@ -318,7 +317,9 @@ TEST(Transformers, AttendWithinSegmentsIfTheDataHaveSome) {
 
 TEST(Transformers, RefuseOtherInputsAndOptions) {
   for (const std::string kind : {"gpt", "bert"}) {
-    EXPECT_EQ(input_error_of([&] { make(kind, {28, 28, 1}, 10); }),
+    EXPECT_EQ(input_error_of([&] {
+                make(kind, {28, 28, 1}, 10);
+              }),
               "[" + kind +
                   "] expected tokens of a vocabulary, one int32 for each position of a text, and "
                   "optionally the segments of the same positions, got features [28, 28, 1]");

@@ -13,11 +13,10 @@ Shape Dense::build(BuildContext& context) const {
   const std::int64_t inputs = output.back();
   if (options_.units <= 0)
     context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
-  context.parameter(
-      "kernel", {options_.units, inputs},
-      context.normal_or(
-          options_.stddev,
-          {.kind = options_.initializer, .fan_in = inputs, .fan_out = options_.units}));
+  context.parameter("kernel", {options_.units, inputs},
+                    context.normal_or(options_.stddev, {.kind = options_.initializer,
+                                                        .fan_in = inputs,
+                                                        .fan_out = options_.units}));
   if (options_.use_bias) context.parameter("bias", {options_.units}, {}, false);
   output.back() = options_.units;
   return output;

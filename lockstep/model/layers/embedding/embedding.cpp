@@ -27,10 +27,9 @@ EmbeddingSpec Embedding::spec(const CompileContext& context) const {
 }
 
 std::shared_ptr<const Layer> Embedding::read(JsonObject& object, const DataShape& /*data*/) {
-  return std::make_shared<const Embedding>(
-      Options{.vocabulary = object.count("vocabulary"),
-              .dimension = object.count("dimension"),
-              .stddev = object.number("stddev", 0)});
+  return std::make_shared<const Embedding>(Options{.vocabulary = object.count("vocabulary"),
+                                                   .dimension = object.count("dimension"),
+                                                   .stddev = object.number("stddev", 0)});
 }
 
 void Embedding::write(nlohmann::json& object) const {

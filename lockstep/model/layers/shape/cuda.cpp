@@ -36,8 +36,8 @@ class CopyOperation final : public Operation {
  private:
   void clear_gaps(std::span<const StridedCopy> copies, const TensorView& target) const {
     if (leaves_gaps(copies, target))
-      device::cuda::check(
-          cudaMemsetAsync(target.data(), 0, target.size_bytes(), context_.native()), "zeros");
+      device::cuda::check(cudaMemsetAsync(target.data(), 0, target.size_bytes(), context_.native()),
+                          "zeros");
   }
 
   Context& context_;

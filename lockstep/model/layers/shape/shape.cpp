@@ -211,8 +211,7 @@ std::vector<StridedCopy> Cropping1D::copies(const CompileContext& context) const
 
 std::shared_ptr<const Layer> Cropping1D::read(JsonObject& object, const DataShape& /*data*/) {
   if (!object.has("cropping")) return std::make_shared<const Cropping1D>();
-  const auto [before, after] =
-      read_sides(object, object.required("cropping"), kExpectedCropping);
+  const auto [before, after] = read_sides(object, object.required("cropping"), kExpectedCropping);
   return std::make_shared<const Cropping1D>(Options{.before = before, .after = after});
 }
 
