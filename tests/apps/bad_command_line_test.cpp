@@ -140,6 +140,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --data; it was not given"},
         Refusal{"generate_without_checkpoint", "generate --prompt a", 2,
                 "command line] expected --checkpoint DIR; it was not given"},
+        Refusal{"tokens_by_another_name", "generate --max-new-tokens 5", 2,
+                "command line] expected an option or command of lockstep generate (`lockstep "
+                "generate --help` lists them), got \"--max-new-tokens\" (did you mean --tokens?)"},
         Refusal{"temperature_below_zero", "generate --checkpoint run --temperature -1", 2,
                 "command line] expected --temperature to be at least 0, got -1"},
         Refusal{"top_p_above_one", "generate --checkpoint run --top-p 1.5", 2,
