@@ -21,13 +21,16 @@ using model::Shape;
 
 constexpr std::string_view kWideDeep = "wide_deep";
 constexpr std::string_view kLstm = "lstm";
+constexpr std::string_view kGpt = "gpt";
+constexpr std::string_view kBert = "bert";
+constexpr std::string_view kVit = "vit";
 
 struct Recipe {
   std::string_view name;
-  Network (*make)(Shape input, std::int64_t classes);
+  Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 12> kRecipes = {{
+const std::array<Recipe, 15> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -47,6 +50,9 @@ const std::array<Recipe, 12> kRecipes = {{
      [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
     {kWideDeep, nullptr},  // it reads several inputs
     {kLstm, nullptr},      // it also reads int32
+    {kGpt, nullptr},
+    {kBert, nullptr},
+    {kVit, [](Shape input, std::int64_t classes) { return vit(std::move(input), classes); }},
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
@@ -133,6 +139,56 @@ LstmOptions lstm_options(std::string_view name) {
   return {.layers = sizes.hidden[0], .units = sizes.hidden[1], .embedding = sizes.embedding};
 }
 
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Parses the options in "gpt:4x128x2,dropout=0.1"; all but the first two numbers may be absent.
+TransformerOptions transformer_options(std::string_view name) {
+  constexpr std::string_view kDropout = "dropout=";
+  constexpr std::string_view kPatch = "patch=";
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return {};
+  const std::string_view kind = name.substr(0, colon);
+  const bool has_patch = kind == kVit;
+  const auto count = [&](std::string_view text) -> std::int64_t {
+    const auto number = parse_number<std::int32_t>(text);
+    if (number && *number > 0) return *number;
+    throw Error(ErrorCategory::input, "model",
+                fmt::format("expected the number of layers and the width, such as {0}:4x128, and "
+                            "optionally the number of heads{1} and a dropout below 1, such as "
+                            "{0}:4x128x2{2},dropout=0.1",
+                            kind, has_patch ? ", the side of the squares" : "",
+                            has_patch ? ",patch=4" : ""),
+                fmt::format("got \"{}\"", name));
+  };
+  const auto refuse = [&] { count(""); };
+  TransformerOptions options;
+  const auto settings = split(name.substr(colon + 1), ',');
+  const auto sizes = split(settings.front(), 'x');
+  if (sizes.size() < 2 || sizes.size() > 3) refuse();
+  options.layers = count(sizes[0]);
+  options.width = count(sizes[1]);
+  if (sizes.size() == 3) options.heads = count(sizes[2]);
+  for (const std::string_view setting : std::span(settings).subspan(1)) {
+    if (setting.starts_with(kDropout)) {
+      options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
+      if (!(options.dropout >= 0 && options.dropout < 1)) refuse();
+    } else if (has_patch && setting.starts_with(kPatch)) {
+      options.patch = count(setting.substr(kPatch.size()));
+    } else {
+      refuse();
+    }
+  }
+  return options;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -153,14 +209,20 @@ Network features_of(const Network& network) {
                 "expected a network of layers with parameters one after another, the last of which "
                 "is its head",
                 fmt::format("got {}", network.name()));
-  Network features(network.input_shape(), fmt::format("{}{}", network.name(), kFeatures));
+  Network features(network.inputs(), fmt::format("{}{}", network.name(), kFeatures));
   for (const model::Node& node : kept) features.add_node(node.layer, node.inputs, node.name);
   return features;
 }
 
 Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes) {
+  if (name.ends_with(kFeatures)) {
+    name.remove_suffix(kFeatures.size());
+    return features_of(make(name, inputs, 1));
+  }
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind == kWideDeep) return wide_deep(inputs, classes, wide_deep_options(name));
+  if (kind == kGpt) return gpt(inputs, transformer_options(name));
+  if (kind == kBert) return bert(inputs, classes, transformer_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
   if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
@@ -168,8 +230,8 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(
       ErrorCategory::input, "model",
-      "expected wide_deep or a FILE.json for data with several inputs, or one of them or lstm "
-      "for data with indices",
+      "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or one of them or "
+      "lstm for data with indices",
       fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -181,9 +243,10 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind == kLstm)
     return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
-  if (kind == kWideDeep)
+  if (kind == kWideDeep || kind == kGpt || kind == kBert)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
+  if (kind == kVit) return vit(std::move(input), classes, transformer_options(name));
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
   if (name.starts_with(kSizedMobileNet))
     return mobilenet_v2(std::move(input), classes, {.width = width_of(name)});

@@ -142,19 +142,65 @@ struct LstmOptions {
 /// options. Throws Error (input) for other inputs.
 model::Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options = {});
 
+/// Options of gpt(), bert() and vit(). The defaults are the sizes of the smallest published ones.
+struct TransformerOptions {
+  std::int64_t layers = 12;  ///< blocks
+  std::int64_t width = 768;  ///< elements of a position
+  /// Of the attention; each has width / heads elements. 0: as many of 64 or more as divide the
+  /// width.
+  std::int64_t heads = 0;
+  float dropout = 0;  ///< rate after the embedding, and at the end of each residual
+  /// Of vit() alone: the side of the squares. 0: 4 for images up to 64x64, else 16.
+  std::int64_t patch = 0;
+};
+
+// The first input of a transformer are tokens, int32 [T] with `categories`, its vocabulary. The
+// second, if there is one, are segments, int32 [T]: the document of each position, from 1, or 0 for
+// padding. Positions attend to their own document. T is the longest text that it reads.
+
+/// A language model: tokens [T] to logits [T, vocabulary] of the token after each position (Radford
+/// et al., "Language models are unsupervised multitask learners", 2019). Structure, names
+/// ("h.0.attn.c_attn") and initialization are those of GPT-2: normalization before each residual,
+/// learned positions, a hidden layer of 4 * width with GELU, and the embedding as the last kernel.
+/// It has vocabulary * width + T * width + layers * (12 * width^2 + 13 * width) + 2 * width
+/// parameters: 124,439,808 for 12 layers of 768, a vocabulary of 50257 and T = 1024. Its name is
+/// that for make(), such as "gpt:4x128". Throws Error (input) for other inputs.
+model::Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options = {});
+
+/// A classifier of texts: tokens [T] to [classes] (Devlin et al., "BERT", arXiv 1810.04805).
+/// Structure and names ("encoder.layer.0.attention.self.query") are those of Hugging Face's BERT
+/// without token types: normalization after each residual, and the first position, through a dense
+/// layer with tanh, is what the classifier reads. It has (vocabulary + T + 2) * width + layers *
+/// (12 * width^2 + 13 * width) + width^2 + width + (width + 1) * classes parameters. Its name is
+/// that for make(), such as "bert:4x128". Throws Error (input) for other inputs.
+model::Network bert(std::span<const DataInput> inputs, std::int64_t classes,
+                    const TransformerOptions& options = {});
+
+/// A classifier of images, whose positions are squares (Dosovitskiy et al., arXiv 2010.11929): a
+/// strided convolution, learned positions, blocks that normalize before each residual, and the mean
+/// of all positions, as in Beyer et al., arXiv 2205.01580. Names ("blocks.0.attn.qkv") follow timm,
+/// with global average pooling. For squares of P in an image of N squares and C channels, it has
+/// (P^2 * C + 1 + N) * width + layers * (12 * width^2 + 13 * width) + 2 * width + (width + 1) *
+/// classes parameters. `input` is [height, width, channels], multiples of P. Its name is that for
+/// make(), such as "vit:6x192,patch=8".
+model::Network vit(model::Shape input, std::int64_t classes,
+                   const TransformerOptions& options = {});
+
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", or a wide_deep or lstm with options. After
-/// any of them, ":features" leaves out the head, as features_of() does, and `classes` does not
-/// matter. Throws Error (input) for an unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
+/// gpt, bert or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them, ":features"
+/// leaves out the head, as features_of() does, and `classes` does not matter. Throws Error (input)
+/// for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep alone reads several, it and lstm read int32.
+/// The same for data with any inputs; wide_deep, gpt and bert alone read several; they and lstm read
+/// int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo
