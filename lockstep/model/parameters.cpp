@@ -98,8 +98,7 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
          [limit](const Words& words) { return uniform(words, static_cast<float>(limit)); });
   };
   const auto fill_normal = [&](double deviation) {
-    fill(seed, name, values,
-         [deviation](const Words& words) { return normal(words, deviation); });
+    fill(seed, name, values, [deviation](const Words& words) { return normal(words, deviation); });
   };
   switch (initializer.kind) {
     case Initializer::Kind::constant:

@@ -35,7 +35,8 @@ struct Initializer {
                                ///< standard deviation of kind `normal`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
-  /// If given, writes the values for a seed, instead of a distribution. Called from several threads.
+  /// If given, writes the values for a seed, instead of a distribution. Called from several
+  /// threads.
   std::function<void(std::uint64_t seed, std::span<float> values)> draw = {};
 };
 

@@ -228,11 +228,11 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
-  throw Error(
-      ErrorCategory::input, "model",
-      "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or one of them or "
-      "lstm for data with indices",
-      fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
+  throw Error(ErrorCategory::input, "model",
+              "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or one "
+              "of them or "
+              "lstm for data with indices",
+              fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
 Network make(std::string_view name, Shape input, std::int64_t classes) {
