@@ -136,7 +136,7 @@ struct MeasuredOutput {
   std::vector<std::string_view> asked = {};
 
   model::Metrics metrics() const {
-    return model::make_metrics(list_names(asked, ","), loss, width);
+    return model::make_metrics(fmt::format("{}", fmt::join(asked, ",")), loss, width);
   }
 };
 

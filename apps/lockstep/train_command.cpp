@@ -147,6 +147,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   require_classes(dataset, arguments);
   ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss.of_classes(),
                                     arguments.data.images.value_or(kImagesAsStored));
+  source.losses = arguments.loss.losses;
   if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
     source.input_feature = records->decoder().input_feature();
     source.stored_shape = records->spec().shape();
@@ -165,7 +166,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset);
   const auto strategy =
       strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
-  check_resumed_script(*strategy, fit.checkpoint, source);
+  check_script(*strategy, fit.checkpoint, source);
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it

@@ -25,7 +25,7 @@ class GradientArrays {
   const GradientLayout& layout() const { return layout_; }
   /// Owns all gradients.
   std::shared_ptr<const void> memory() const { return memory_; }
-  /// The float32 gradients and, behind them, the scalars.
+  /// The float32 gradients and, after them, the scalars.
   std::span<float> with_scalars() const;
   std::span<double> wide() const;  ///< all float64 gradients
 

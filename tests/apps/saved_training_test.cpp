@@ -931,6 +931,29 @@ TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
             "output");
 }
 
+TEST(ModelOfACheckpoint, OfATorchScriptFileHasTheTargetOfItsLoss) {
+  ModelSource trained;
+  trained.name = "net.pt";
+  trained.inputs = {{.input = {.name = "x", .shape = {4}}, .categories = 0}};
+  trained.outputs = 1;
+  trained.loss = model::Huber{.delta = 2};
+  trained.script = 7;
+  const auto stored = [&] {
+    return ModelSource::of_configuration({{"model", trained.to_json()}}, "state.json");
+  };
+  EXPECT_TRUE(stored().losses.empty());
+  EXPECT_EQ(std::get<model::Huber>(stored().loss).delta, 2);
+  trained.losses = {
+      {.output = "torch", .target = "cost", .loss = model::Huber{.delta = 3}, .weight = 0.5F}};
+  const std::vector<strategy::OutputLoss> losses = stored().losses;
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].output + " " + losses[0].target, "torch cost");
+  EXPECT_EQ(losses[0].weight, 0.5F);
+  EXPECT_EQ(std::get<model::Huber>(losses[0].loss).delta, 3);
+  trained.losses[0].target = "";
+  EXPECT_EQ(stored().losses.at(0).target, "torch") << "the default";
+}
+
 TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {
   nlohmann::json configuration = nlohmann::json::parse(R"({
     "model": {"images": "cifar10"},

@@ -30,9 +30,8 @@ struct FunctionLossOptions {
 ///
 /// The function gets the outputs [samples, values] of a part of a batch, and the targets: float32
 /// [samples, values], or int64 class numbers [samples]. It returns a loss for each sample,
-/// [samples,
-/// ...], whose further dimensions are averaged: `reduction` is none. Weights of samples and
-/// classes, the mean over the global batch, and micro-batches are the trainer's. The loss of a
+/// [samples, ...], whose further dimensions are averaged: `reduction` is none. Weights of samples
+/// and classes, the mean over the global batch, and micro-batches are the trainer's. The loss of a
 /// sample must not depend on other samples of the part, which are others for each number of
 /// replicas.
 class FunctionLoss final : public model::CustomLoss {

@@ -232,12 +232,6 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
 }
 
-/// The name of a loss and its hyperparameters.
-void add_loss(nlohmann::json& object, model::Loss loss) {
-  object["loss"] = model::name_of(loss);
-  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
-}
-
 void describe_network(nlohmann::json& configuration, const model::Network& network,
                       const model::TotalLoss& losses) {
   const auto description = model::network_to_json(network);
@@ -322,6 +316,11 @@ struct Numbers {
 };
 
 }  // namespace
+
+void add_loss(nlohmann::json& object, model::Loss loss) {
+  object["loss"] = model::name_of(loss);
+  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
+}
 
 checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
                                             LocalReplicas& replicas) {

@@ -173,7 +173,9 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const model::MetricSums mine = model_.backend().read_sums();
   if (timing_ != nullptr) timing_->end_step();
   const model::MetricSums& all = result.report.metrics;
-  result.weightless = result.report.is_finite && all.samples > 0 && !(all.weight_sum() > 0);
+  // What the updater has decided: the sum of tiny weights is above 0, but rounded to 0 here.
+  result.weightless =
+      result.report.is_finite && !outcome.applied && all.samples > 0 && !(all.weight_sum() > 0);
   result.applied = outcome.applied || result.weightless;
   result.loss_scale = loss_scaler_.scale();
   if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
