@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <unordered_map>
 
-#include "lockstep/data/text/tokenizer_file.h"
+#include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::data {
 

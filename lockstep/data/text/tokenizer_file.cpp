@@ -272,32 +272,4 @@ std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
   }
 }
 
-void AddedTokens::add(std::string text, std::int32_t number) {
-  auto& tokens = by_first_[static_cast<unsigned char>(text.front())];
-  const auto place = std::ranges::find_if(
-      tokens, [&](const auto& token) { return token.first.size() < text.size(); });
-  tokens.emplace(place, std::move(text), number);
-}
-
-void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
-                        const std::function<void(std::string_view)>& piece) const {
-  std::size_t first = 0;  // of the piece
-  const auto end_piece = [&](std::size_t end) {
-    if (end > first) piece(text.substr(first, end - first));
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const auto& tokens = by_first_[static_cast<unsigned char>(text[at])];
-    const auto found = std::ranges::find_if(
-        tokens, [&](const auto& known) { return text.substr(at).starts_with(known.first); });
-    if (found == tokens.end()) {
-      ++at;
-      continue;
-    }
-    end_piece(at);
-    token(found->second);
-    first = at += found->first.size();
-  }
-  end_piece(text.size());
-}
-
 }  // namespace lockstep::data

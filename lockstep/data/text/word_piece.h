@@ -6,7 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
-#include "lockstep/data/text/tokenizer_file.h"
+#include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::data {
 
