@@ -2,8 +2,14 @@
 // learners", 2019).
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "lockstep/data/text/tokenizer.h"
 

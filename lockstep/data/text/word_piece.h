@@ -2,9 +2,14 @@
 // language understanding", 2019).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
 #include "lockstep/data/text/tokenizer.h"
 
