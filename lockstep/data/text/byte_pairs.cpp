@@ -1,8 +1,10 @@
 #include "lockstep/data/text/byte_pairs.h"
 
-#include <algorithm>
+#include <functional>
+#include <memory>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/data/text/unicode.h"
 
