@@ -83,6 +83,7 @@ using model::Concatenate;
 using model::Conv1D;
 using model::Conv2D;
 using model::Conv2DTranspose;
+using model::Cropping1D;
 using model::CustomLayer;
 using model::Dense;
 using model::DepthwiseConv2D;

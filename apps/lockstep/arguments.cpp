@@ -225,7 +225,8 @@ void add_metrics_option(CLI::App& command, std::string& metrics) {
           "--metrics", metrics,
           fmt::format("Further metrics, such as auc,confusion: {}. top5 may have any number; "
                       "precision, recall and f1 take :average=binary, macro or none (each "
-                      "class), auc and auc_pr take :exact=true (default: none)",
+                      "class), auc and auc_pr take :exact=true. With several outputs, "
+                      "OUTPUT:NAME is of one, NAME of each that it fits (default: none)",
                       model::metric_names()))
       ->type_name("LIST")
       ->group("Model");

@@ -104,6 +104,14 @@ void list_tensors(const fs::path& path, bool json, std::ostream& out) {
   }
 }
 
+/// "kind [3], price [1]"
+std::string outputs_text(const model::Network& network) {
+  std::vector<std::string> texts;
+  for (const model::NetworkOutput& output : network.outputs())
+    texts.push_back(output.name + " " + model::to_string(network.shape(output.node)));
+  return fmt::format("{}", fmt::join(texts, ", "));
+}
+
 /// "  network mlp:32,16, 2756 parameters, 2 classes: apple, pear"; empty if the checkpoint does not
 /// describe its network.
 std::string network_text(const checkpoint::TrainingState& state) {
@@ -113,12 +121,35 @@ std::string network_text(const checkpoint::TrainingState& state) {
     const model::Network network = source.make();
     const bool has_classes = model::activation_of(source.loss) == "softmax";
     const auto classes = strategy::DataNames::of(state.configuration).classes;
+    if (source.losses.size() > 1)
+      return fmt::format(
+          "  network {}, {}, outputs {}\n", network.name(),
+          counted(static_cast<std::int64_t>(network.parameters().element_count()), "parameter"),
+          outputs_text(network));
     const bool lists_classes = has_classes && !classes.empty() && classes.size() <= kMaxNames;
     return fmt::format(
         "  network {}, {}, {}{}{}\n", network.name(),
         counted(static_cast<std::int64_t>(network.parameters().element_count()), "parameter"),
         has_classes ? fmt::format("{} classes", source.outputs) : counted(source.outputs, "target"),
         lists_classes ? ": " : "", fmt::join(lists_classes ? classes : decltype(classes){}, ", "));
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+/// A line for each loss, "  loss of price: mse, weight 0.5, target cost"; of a single one of the
+/// first output, "  loss function mse". Empty if the checkpoint does not describe its network.
+std::string losses_text(const checkpoint::TrainingState& state) {
+  try {
+    const ModelSource source = ModelSource::of_configuration(*state.configuration, "network");
+    std::string text;
+    for (const strategy::OutputLoss& one : source.losses)
+      text += fmt::format("  loss of {}: {}, weight {}, target {}\n", one.output,
+                          model::to_string(one.loss), one.weight, one.target);
+    if (!text.empty()) return text;
+    return fmt::format(
+        "  loss function {}{}\n", model::to_string(source.loss),
+        source.loss_count > 1 ? fmt::format(", the first of {}", source.loss_count) : "");
   } catch (const Error&) {
     return {};
   }
@@ -170,7 +201,7 @@ void inspect_one(const fs::path& path, bool json, std::ostream& out) {
     fmt::print(out, "{}: step {}, epoch {}, seed {}, global batch {}, {}\n", path.string(),
                parsed.step, parsed.epoch, parsed.seed, parsed.global_batch, parsed.precision);
     fmt::print(out, "{}{}", network_text(parsed), progress_text(parsed));
-    fmt::print(out, "{}{}", optimizer_text(parsed), metrics_text(parsed));
+    fmt::print(out, "{}{}{}", optimizer_text(parsed), losses_text(parsed), metrics_text(parsed));
   }
   list_tensors(path, json, out);
 }

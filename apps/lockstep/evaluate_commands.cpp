@@ -15,6 +15,7 @@
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
+#include "apps/lockstep/output_arguments.h"
 #include "apps/lockstep/prediction_file.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -23,7 +24,6 @@
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
-#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/callbacks/json_events.h"
 #include "lockstep/strategy/callbacks/metric_text.h"
@@ -102,7 +102,8 @@ data::Dataset open_test_data(DataArguments data, const ModelSource& source,
   data.open.tfrecord.trained_input = source.input_feature;
   data.open.tfrecord.trained_shape = source.stored_shape;
   std::int64_t& classes = data.open.tfrecord.classes;
-  if (classes == 0 && std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
+  if (classes == 0 && source.loss_count == 1 &&
+      std::holds_alternative<model::SparseCategoricalCrossentropy>(source.loss)) {
     classes = source.outputs;
     data.open.tfrecord.classes_by_name = !names.classes.empty();
   }
@@ -151,12 +152,9 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
       job::choose_devices(session, place.devices, place.options.share_gpus), place.options);
   ModelSource source = model_of_checkpoint(*strategy, arguments.checkpoint, arguments.script);
   model::Network network = source.make();
-  const model::Loss loss = source.loss;
-  const strategy::TrainerOptions options{
-      .loss = loss,
-      .metrics = model::make_metrics(arguments.metrics, loss,
-                                     model::element_count(network.output_shape())),
-      .precision = arguments.precision};
+  strategy::TrainerOptions options{
+      .loss = source.loss, .losses = source.losses, .precision = arguments.precision};
+  add_metrics(arguments.metrics, network, options);
   auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
   auto names = strategy::DataNames::of(checkpoint.state.configuration);
@@ -212,11 +210,12 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {
   const Restored restored = restore(session, arguments);
-  if (restored.source.losses > 1)
-    throw Error(ErrorCategory::checkpoint, arguments.checkpoint, "expected a model with one loss",
-                fmt::format("it was trained with {}, for outputs that only its program knows: "
-                            "evaluate it there",
-                            restored.source.losses));
+  if (const ModelSource& source = restored.source; source.loss_count > 1 && source.losses.empty())
+    throw Error(ErrorCategory::checkpoint, arguments.checkpoint,
+                "expected a checkpoint that describes its losses",
+                fmt::format("it describes one of {}: an earlier version wrote it, or its program "
+                            "has a loss of its own; evaluate it there",
+                            source.loss_count));
   const strategy::Evaluation sums =
       restored.trainer->evaluate(restored.dataset, read_options(arguments.data));
   if (!session.is_chief()) return 0;
@@ -234,6 +233,7 @@ struct PredictArguments {
   PredictionOptions file;
   std::string format = "auto";
   std::string outputs = "probabilities";
+  std::string select;  ///< names of outputs; empty: all
 };
 
 void report_predictions(const PredictArguments& arguments, const Restored& restored,
@@ -261,10 +261,13 @@ int predict(job::Session& session, const PredictArguments& arguments) {
   if (images != nullptr)
     file_names = [images](std::int64_t record) { return images->name_of(record); };
   std::optional<PredictionFile> file;
-  if (session.is_chief())
-    file.emplace(arguments.file, model::element_count(restored.trainer->network().output_shape()),
-                 arguments.restored.embeddings ? model::MeanSquaredError() : restored.source.loss,
-                 restored.names, std::move(file_names));
+  const bool embeddings = arguments.restored.embeddings;
+  const std::vector<strategy::OutputLoss> none;
+  auto outputs = predicted_outputs(
+      restored.trainer->network(), embeddings ? model::MeanSquaredError() : restored.source.loss,
+      embeddings ? none : restored.source.losses, restored.names, arguments.select);
+  check_predictions(arguments.file, outputs);
+  if (session.is_chief()) file.emplace(arguments.file, std::move(outputs), std::move(file_names));
   restored.trainer->predict(
       restored.dataset, [&](const strategy::Predictions& predictions) { file->add(predictions); },
       read_options(arguments.restored.data));
@@ -311,6 +314,11 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
       ->add_flag("--embeddings", arguments->restored.embeddings,
                  "Write the input of the last layer with parameters instead of predictions")
       ->group(kCommonOptions);
+  command
+      ->add_option("--select", arguments->select,
+                   "Outputs of the network to write, by name: OUTPUT[,OUTPUT...] (default: all)")
+      ->type_name("LIST")
+      ->group("Output");
   add_one_of(*command, "--format", arguments->format, {"auto", "csv", "jsonl", "tfrecord"},
              "Format of the file: csv, jsonl, tfrecord, or auto, by its extension")
       ->type_name("FORMAT")
@@ -320,7 +328,7 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
              "outputs of the network")
       ->type_name("VALUES")
       ->group("Output");
-  add_at_least(*command, "--top", arguments->file.top, 1,
+  add_at_least(*command, "--top", arguments->file.style.top, 1,
                "Write only the K most probable classes of each record (default: all outputs)")
       ->type_name("K")
       ->group("Output");
@@ -329,7 +337,10 @@ void add_predict_command(CLI::App& program, const Invocation& invocation, int& s
     PredictionOptions& file = arguments->file;
     require_given("--output FILE.csv, FILE.jsonl or FILE.tfrecord", file.path);
     file.format = prediction_format(arguments->format, file.path, arguments->restored.output.json);
-    file.logits = arguments->outputs == "logits";
+    file.style.logits = arguments->outputs == "logits";
+    if (arguments->restored.embeddings && !arguments->select.empty())
+      throw Error(ErrorCategory::input, "command line", "expected --select without --embeddings",
+                  "got both");
     arguments->restored.data.open.may_lack_labels = true;
     status = run_restored(invocation, arguments->restored,
                           [&](job::Session& session) { return predict(session, *arguments); });

@@ -1,6 +1,8 @@
 #include "apps/lockstep/model_source.h"
 
 #include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <system_error>
@@ -62,6 +64,25 @@ model::Loss read_loss(const json& object) {
   return loss;
 }
 
+/// All losses of named outputs; empty if there is only one, of the first output and target. Throws
+/// std::invalid_argument.
+std::vector<strategy::OutputLoss> read_losses(const json& stored, const model::Network& network) {
+  std::vector<strategy::OutputLoss> losses;
+  if (!stored.contains(strategy::kOutputLossesKey)) return losses;
+  for (const json& one : json_member<json::array_t>(stored, strategy::kOutputLossesKey)) {
+    losses.push_back({.output = json_member<std::string>(one, "output"),
+                      .target = json_member<std::string>(one, "target"),
+                      .loss = read_loss(one),
+                      .weight = json_member<float>(one, "weight")});
+    if (std::ranges::find(network.outputs(), losses.back().output, &model::NetworkOutput::name) ==
+        network.outputs().end())
+      throw std::invalid_argument(
+          fmt::format("it has a loss of {}, which is no output", losses.back().output));
+  }
+  if (losses.size() == 1 && losses.front().target.empty()) losses.clear();
+  return losses;
+}
+
 /// The model as the program stored it until the trainer stored the network.
 ModelSource read_version_0_1(const json& model) {
   return {.name = json_member<std::string>(model, "name"),
@@ -110,11 +131,17 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
   ModelSource source{
       .name = where,
       .description = dump_json(json(json_member<json::object_t>(stored, "description"))),
-      .loss = read_loss(stored),
-      .losses = stored.value("losses", std::int64_t{1})};
+      .loss = read_loss(stored)};
   const model::Network network = model::network_from_json(source.description, where);
+  source.losses = read_losses(stored, network);
+  source.loss_count = stored.contains("losses") ? json_member<std::int64_t>(stored, "losses") : 1;
   source.input_shape = network.input_shape();
   source.outputs = model::element_count(network.output_shape());
+  if (!source.losses.empty()) {
+    const auto first = std::ranges::find(network.outputs(), source.losses.front().output,
+                                         &model::NetworkOutput::name);
+    source.outputs = model::element_count(network.shape(first->node));
+  }
   return source;
 }
 
@@ -192,11 +219,14 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images) {
   const bool is_script = is_torchscript(name);
   if (!name.ends_with(".json")) data::check_fixed_sizes(spec.inputs, "model " + name);
+  std::int64_t classes = spec.classes();
+  // "classes" of a description may be those of any target.
+  for (const data::TensorSpec& target : spec.targets)
+    if (classes == 0 && name.ends_with(".json")) classes = target.classes;
   // Two classes may be one logit.
-  const std::int64_t outputs = spec.classes() == 0 ? spec.target_count()
-                               : std::holds_alternative<model::BinaryCrossentropy>(loss)
-                                   ? 1
-                                   : spec.classes();
+  const std::int64_t outputs = classes == 0 ? spec.target_count()
+                               : std::holds_alternative<model::BinaryCrossentropy>(loss) ? 1
+                                                                                         : classes;
   ModelSource source{.name = name,
                      .description = {},
                      .input_shape = spec.shape(),

@@ -30,8 +30,13 @@ struct ModelSource {
   model::Shape input_shape = {};  ///< of the first input
   std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
   std::int64_t outputs = 0;                 ///< classes, or targets of a regression
-  model::Loss loss = {};                    ///< the first of `losses`
-  std::int64_t losses = 1;  ///< in the training; of more than one, a checkpoint has only the first
+  model::Loss loss = {};                    ///< the first of the training
+  /// All losses of the training, of named outputs; empty if `loss` is the only one, of the first
+  /// output.
+  std::vector<strategy::OutputLoss> losses = {};
+  /// More than `losses` if a checkpoint does not describe all of them: one of an earlier version,
+  /// or of a program with a loss of its own.
+  std::int64_t loss_count = 1;
   std::string images = kImagesAsStored;               ///< of the training
   std::optional<data::ImageRecipe> test_images = {};  ///< the recipe, if the checkpoint has one
   /// How the training data were changed in ways that only their program can repeat: "2 maps"; empty
@@ -55,7 +60,8 @@ struct ModelSource {
                                       const std::string& where);
 };
 
-/// The network `name` (the value of --model) for samples of `spec`. Throws Error (input).
+/// The network `name` (the value of --model) for samples of `spec`, with `loss` as the first of its
+/// training. Throws Error (input).
 ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
                          const model::Loss& loss, const std::string& images);
 

@@ -9,9 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "apps/lockstep/predicted_output.h"
 #include "lockstep/base/atomic_file.h"
-#include "lockstep/model/loss.h"
-#include "lockstep/strategy/fit/data_fit.h"
 #include "lockstep/strategy/trainer_options.h"
 
 namespace lockstep::apps {
@@ -25,8 +24,7 @@ PredictionFormat prediction_format(std::string_view name, const std::string& pat
 struct PredictionOptions {
   std::string path;  ///< "-" is standard output
   PredictionFormat format = PredictionFormat::csv;
-  bool logits = false;   ///< in CSV and TFRecord the outputs of the network, not probabilities
-  std::int64_t top = 0;  ///< only the most probable classes, this many; 0: all outputs
+  PredictionStyle style = {};
 };
 
 /// The file name of a record.
@@ -35,18 +33,20 @@ using FileNames = std::function<std::string(std::int64_t record)>;
 /// Predictions in record order, one line or tf.train.Example per record: its id; for a classifier,
 /// the predicted class, probabilities, in JSON also the logits, which differ where probabilities
 /// are rounded to 0 or 1, and the name of the predicted class if it is known; otherwise the
-/// outputs, in columns with the names of the targets if they are known. The file appears only when
-/// it is complete, unless it is standard output. Throws Error (data) with the path.
+/// outputs, in columns with the names of the targets if they are known. Several outputs of the
+/// network have columns and features OUTPUT.NAME, and in JSON an object each. The file appears only
+/// when it is complete, unless it is standard output. Throws Error (data) with the path.
 ///
 ///     record,predicted,probability_0,probability_1,file,class
 ///     {"record":0,"predicted":1,"probability":0.75,"probabilities":[0.25,0.75],
 ///      "logits":[-1.5,-0.4],"file":"1.jpg","class":"pear"}
+///     record,kind.predicted,kind.probability_0,kind.probability_1,price.output_0
+///     {"record":0,"kind":{"predicted":1,"probability":0.75,…},"price":{"outputs":[2.5]}}
 class PredictionFile {
  public:
-  /// `width`: outputs per record. `names`: of the training data. `file_names`: null if records are
-  /// no files. Throws Error (input) for `top` if there are no classes.
-  PredictionFile(const PredictionOptions& options, std::int64_t width, const model::Loss& loss,
-                 const strategy::DataNames& names, FileNames file_names);
+  /// `file_names`: null if records are no files. Throws the errors of check_predictions().
+  PredictionFile(const PredictionOptions& options, std::vector<PredictedOutput> outputs,
+                 FileNames file_names);
 
   void add(const strategy::Predictions& predictions);
   /// Renames the temporary file to its final name.
@@ -57,22 +57,23 @@ class PredictionFile {
 
  private:
   struct Row;
-  Row row_of(std::int64_t record, std::span<const float> outputs) const;
   void write(const std::string& text);
-  std::string header(std::int64_t width) const;
+  /// "" of a single output, else "OUTPUT.".
+  std::string prefix(const PredictedOutput& output) const;
+  std::string header() const;
   std::string csv_line(const Row& row) const;
   std::string json_line(const Row& row) const;
   std::string example(const Row& row) const;
-  std::string class_text(std::int64_t number) const;
 
   PredictionOptions options_;
-  std::int64_t classes_;              // 0: no classifier
-  std::string_view activation_;       // of the loss
-  std::vector<std::string> names_;    // of the classes; empty if unknown
-  std::vector<std::string> targets_;  // of the training data
+  std::vector<PredictedOutput> outputs_;
   FileNames file_names_;
   std::unique_ptr<AtomicFile> file_;  // null: standard output
   std::int64_t records_ = 0;
 };
+
+/// Throws Error (input) for `top` if no output has classes, and for outputs whose names JSON lines
+/// have already. The same on all ranks.
+void check_predictions(const PredictionOptions& options, std::span<const PredictedOutput> outputs);
 
 }  // namespace lockstep::apps

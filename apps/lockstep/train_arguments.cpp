@@ -96,8 +96,11 @@ void set_bucket_size(strategy::TrainerOptions& options, const std::string& mebib
   options.buckets = buckets;
 }
 
-void set_label_smoothing(model::Loss& loss, double smoothing) {
+void set_label_smoothing(LossArguments& arguments, double smoothing) {
   if (smoothing == 0) return;
+  if (arguments.is_named())
+    refuse("expected the setting label_smoothing=S of --loss OUTPUT=LOSS", "got --label-smoothing");
+  model::Loss& loss = arguments.loss;
   for (const auto& [name, value] : model::loss_parameters(loss))
     if (name == "label_smoothing") {
       *value = static_cast<float>(smoothing);
@@ -131,7 +134,8 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
           "--model", a.model,
           fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
                       "layers, mobilenet_v2:0.5 a factor on the number of filters, "
-                      "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings; "
+                      "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings, "
+                      "gpt:4x128x2,dropout=0.1 the layers, the width, the heads and the dropout; "
                       "FILE.json describes the layers; FILE.pt is a TorchScript file",
                       list_names(names)))
       ->type_name("NAME|FILE")
@@ -170,11 +174,20 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
       ->allow_extra_args(false)
       ->delimiter(',');
   const auto losses = model::loss_names();
-  add_parsed(command, "--loss", a.trainer.loss, model::parse_loss,
-             "sparse-categorical-crossentropy",
-             fmt::format("Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
-                         "binary-crossentropy:label_smoothing=0.1",
-                         list_names(losses)));
+  command
+      .add_option_function<std::vector<std::string>>(
+          "--loss",
+          [&loss = a.loss](const std::vector<std::string>& texts) { loss = parse_losses(texts); },
+          fmt::format(
+              "Loss function: {}. Parameters follow a colon: huber:delta=2 (default 1), "
+              "binary-crossentropy:label_smoothing=0.1. For a network of several outputs, "
+              "OUTPUT=LOSS for each of them, such as price=mse:weight=0.5,target=cost: a factor "
+              "on the loss (default 1), and the target in the data (default: the name of the "
+              "output); OUTPUT=none does not train it",
+              list_names(losses)))
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->allow_extra_args(false)
+      ->default_str("sparse-categorical-crossentropy");
   add_metrics_option(command, a.metrics);
   add_between(command, "--label-smoothing", a.label_smoothing, 0.0, 1.0,
               "Fraction of the label that is spread over all classes, 0 to 1")
@@ -586,7 +599,9 @@ void complete(TrainArguments& a) {
   require_given("--data", a.data.data);
   check_schedule_options(a.trainer);
   check_checkpoint_options(a.fit.checkpoint);
-  set_label_smoothing(a.trainer.loss, a.label_smoothing);
+  set_label_smoothing(a.loss, a.label_smoothing);
+  a.trainer.loss = a.loss.loss;
+  a.trainer.losses = a.loss.losses;
   a.trainer.class_weights = class_weights_of(a.class_weights);
   if (a.fit.profile == "-")
     refuse("expected --profile FILE, such as /dev/stderr for the screen", "got \"-\"");

@@ -9,6 +9,7 @@
 
 #include "apps/lockstep/arguments.h"
 #include "apps/lockstep/model_source.h"
+#include "apps/lockstep/output_arguments.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/plateau.h"
 #include "lockstep/strategy/trainer_options.h"
@@ -31,7 +32,9 @@ struct TrainArguments {
 
   std::string model;
   OptimizerArguments optimizer;
-  strategy::TrainerOptions trainer;  ///< complete() sets the optimizer and the class weights
+  LossArguments loss;
+  /// complete() sets the losses, the optimizer and the class weights.
+  strategy::TrainerOptions trainer;
   double label_smoothing = 0;
   std::string class_weights;  ///< "auto": as balanced_class_weights(); else also in `trainer`
 

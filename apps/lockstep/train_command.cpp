@@ -16,13 +16,13 @@
 #include "apps/lockstep/command_line.h"
 #include "apps/lockstep/commands.h"
 #include "apps/lockstep/model_source.h"
+#include "apps/lockstep/output_arguments.h"
 #include "apps/lockstep/process_setup.h"
 #include "apps/lockstep/train_arguments.h"
 #include "lockstep/data/source/tfrecord_source.h"
 #include "lockstep/job/delayed_termination.h"
 #include "lockstep/job/device_share.h"
 #include "lockstep/job/launcher.h"
-#include "lockstep/model/metrics/make_metrics.h"
 #include "lockstep/strategy/callbacks/csv_log.h"
 #include "lockstep/strategy/callbacks/early_stopping.h"
 #include "lockstep/strategy/callbacks/json_events.h"
@@ -145,7 +145,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   data::Dataset dataset =
       open_dataset(arguments.data, arguments.data.data, "train", arguments.trainer.seed);
   require_classes(dataset, arguments);
-  ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.trainer.loss,
+  ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss.of_classes(),
                                     arguments.data.images.value_or(kImagesAsStored));
   if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
     source.input_feature = records->decoder().input_feature();
@@ -153,8 +153,8 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   }
   model::Network network = source.make();
   strategy::TrainerOptions options_of_trainer = arguments.trainer;
-  options_of_trainer.metrics = model::make_metrics(arguments.metrics, arguments.trainer.loss,
-                                                   model::element_count(network.output_shape()));
+  check_losses(arguments.loss, network);
+  add_metrics(arguments.metrics, network, options_of_trainer);
   if (arguments.shuffle) dataset = dataset.shuffle();
   dataset = dataset.mixup(arguments.mixup);
   dataset = dataset.batch(arguments.data.global_batch).shard(arguments.shard_policy);

@@ -2,8 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include "lockstep/base/system/host.h"
 #include "lockstep/job/session.h"
@@ -14,6 +17,48 @@ namespace {
 // The first byte of what a rank sends of its work.
 constexpr char kDone = '+';
 constexpr char kFailed = '-';
+
+std::vector<std::string_view> lines_of(std::string_view text) {
+  std::vector<std::string_view> lines;
+  while (!text.empty()) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    lines.push_back(text.substr(0, end));
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return lines;
+}
+
+/// A value, and the ranks that have it.
+struct Holders {
+  std::string_view value;
+  std::vector<std::size_t> ranks;
+
+  /// "ranks 1, 3 have VALUE"
+  std::string text() const {
+    constexpr std::size_t kListed = 8;
+    std::string list;
+    for (std::size_t i = 0; i < std::min(ranks.size(), kListed); ++i)
+      list += fmt::format("{}{}", i == 0 ? "" : ", ", ranks[i]);
+    if (ranks.size() > kListed) list += fmt::format(" and {} more", ranks.size() - kListed);
+    return ranks.size() == 1 ? fmt::format("rank {} has {}", list, value)
+                             : fmt::format("ranks {} have {}", list, value);
+  }
+};
+
+/// "rank 0 has A; ranks 1, 3 have B; rank 2 has C". Of the ranks that have A only rank 0 is listed.
+std::string list_values(const std::vector<std::string_view>& of_rank) {
+  std::vector<Holders> all;
+  for (std::size_t rank = 0; rank < of_rank.size(); ++rank) {
+    const auto found = std::ranges::find(all, of_rank[rank], &Holders::value);
+    if (found == all.end())
+      all.push_back({of_rank[rank], {rank}});
+    else if (found != all.begin())
+      found->ranks.push_back(rank);
+  }
+  std::string text;
+  for (const Holders& holders : all) text += (text.empty() ? "" : "; ") + holders.text();
+  return text;
+}
 
 }  // namespace
 
@@ -56,6 +101,28 @@ std::vector<std::string> Agreement::all_or_none(ErrorCategory category, std::str
 void Agreement::require_same(std::string_view where, std::string_view what,
                              const std::string& mine) const {
   require_same(where, what, gather(mine));
+}
+
+void Agreement::require_same_lines(std::string_view where, const std::string& mine) const {
+  const std::vector<std::string> all = gather(mine);
+  std::vector<std::vector<std::string_view>> lines;
+  std::size_t most = 0;
+  for (const std::string& text : all)
+    most = std::max(most, lines.emplace_back(lines_of(text)).size());
+  for (std::size_t i = 0; i < most; ++i) {
+    std::string_view what = "options";
+    std::vector<std::string_view> values;
+    for (const std::vector<std::string_view>& of_rank : lines) {
+      const std::string_view line = i < of_rank.size() ? of_rank[i] : "none";
+      const std::size_t colon = line.find(": ");
+      if (colon != std::string_view::npos) what = line.substr(0, colon);
+      values.push_back(colon == std::string_view::npos ? line : line.substr(colon + 2));
+    }
+    if (std::ranges::all_of(values, [&](std::string_view value) { return value == values[0]; }))
+      continue;
+    throw Error(ErrorCategory::input, where, fmt::format("expected the same {} on all ranks", what),
+                list_values(values));
+  }
 }
 
 void Agreement::require_same(std::string_view where, std::string_view what,

@@ -50,7 +50,11 @@ class Agreement {
   /// Throws the same Error (input) on all ranks unless `mine` is the same on all: "[`where`]
   /// expected the same `what` on all ranks; rank 0 has …; rank 2 has …".
   void require_same(std::string_view where, std::string_view what, const std::string& mine) const;
-  /// The same for texts that are gathered already.
+  /// The same for several lines "WHAT: VALUE", of which the error names the first that differs:
+  /// "[`where`] expected the same WHAT on all ranks; rank 0 has …; ranks 1, 3 have …; rank 2 has
+  /// …".
+  void require_same_lines(std::string_view where, const std::string& mine) const;
+  /// require_same() for texts that are gathered already.
   static void require_same(std::string_view where, std::string_view what,
                            const std::vector<std::string>& all);
 

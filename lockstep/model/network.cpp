@@ -258,4 +258,16 @@ std::string Network::summary() const {
   return text;
 }
 
+std::string_view final_activation(const Network& network, NodeId node) {
+  while (!is_input(node)) {
+    const Node& last = network.nodes()[static_cast<std::size_t>(node)];
+    const std::string kind = last.layer->kind();
+    if (kind == "softmax") return "softmax";
+    if (kind == "sigmoid") return "sigmoid";
+    if (kind != "flatten" && kind != "reshape" && kind != "dropout") break;
+    node = last.inputs.front();
+  }
+  return {};
+}
+
 }  // namespace lockstep::model

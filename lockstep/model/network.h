@@ -183,4 +183,8 @@ class Network {
   std::size_t changing_buffers_ = 0;
 };
 
+/// The activation in which the layer `node` ends: "softmax", "sigmoid", or empty for any other.
+/// Layers after it that keep the values, such as Flatten, do not count.
+std::string_view final_activation(const Network& network, NodeId node);
+
 }  // namespace lockstep::model

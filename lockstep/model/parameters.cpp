@@ -74,6 +74,10 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
     fill(seed, name, values,
          [limit](const Words& words) { return uniform(words, static_cast<float>(limit)); });
   };
+  const auto fill_normal = [&](double deviation) {
+    fill(seed, name, values,
+         [deviation](const Words& words) { return normal(words, deviation); });
+  };
   switch (initializer.kind) {
     case Initializer::Kind::constant:
       std::ranges::fill(values, initializer.value);
@@ -85,11 +89,10 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
       return fill_uniform(static_cast<double>(initializer.value));
     case Initializer::Kind::he_uniform:
       return fill_uniform(std::sqrt(6.0 / checked_fan(initializer.fan_in)));
-    case Initializer::Kind::he_normal: {
-      const double deviation = std::sqrt(2.0 / checked_fan(initializer.fan_in));
-      return fill(seed, name, values,
-                  [deviation](const Words& words) { return normal(words, deviation); });
-    }
+    case Initializer::Kind::he_normal:
+      return fill_normal(std::sqrt(2.0 / checked_fan(initializer.fan_in)));
+    case Initializer::Kind::normal:
+      return fill_normal(static_cast<double>(initializer.value));
   }
 }
 

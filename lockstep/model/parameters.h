@@ -15,7 +15,7 @@
 namespace lockstep::model {
 
 /// How a parameter is initialized. `fan_in` and `fan_out` are numbers of connections; kinds
-/// `constant` and `uniform` ignore them.
+/// `constant`, `uniform` and `normal` ignore them.
 struct Initializer {
   /// The distribution. The Glorot and He distributions are scaled by the fans below.
   enum class Kind {
@@ -25,9 +25,11 @@ struct Initializer {
     he_normal,       ///< N(0, 2 / fan_in): He et al., ICCV 2015
     he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
     uniform,         ///< U(-value, value); has no name in descriptions
+    normal,          ///< N(0, value^2); in descriptions "stddev" of some layers
   };
   Kind kind = Kind::constant;  ///< the distribution
-  float value = 0;             ///< value of kind `constant`, limit of kind `uniform`
+  float value = 0;             ///< value of kind `constant`, limit of kind `uniform`,
+                               ///< standard deviation of kind `normal`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
   /// If given, writes the values for a seed, instead of a distribution. Called from several threads.

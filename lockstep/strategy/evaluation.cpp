@@ -12,12 +12,51 @@
 namespace lockstep::strategy {
 namespace {
 
+/// Samples of one pass of predict(), a function of the global batch alone. A product of few rows is
+/// rounded otherwise than one of many, so all passes have the same size: the outputs for a record
+/// are then the same bits in every part, on any number of replicas.
+std::int64_t samples_of_pass(const data::Dataset& dataset) {
+  constexpr std::int64_t kPasses = 8;  // of a whole global batch
+  constexpr std::int64_t kLeast = 16;
+  return std::max(kLeast, (dataset.global_batch() + kPasses - 1) / kPasses);
+}
+
+/// Appends samples of zeros to the arrays of `part`, up to a multiple of `samples`.
+void fill_up(data::Batch& part, std::int64_t samples) {
+  const std::int64_t filled = (part.samples + samples - 1) / samples * samples;
+  const auto fill = [&](auto& values) {
+    values.resize(values.size() / static_cast<std::size_t>(part.samples) *
+                  static_cast<std::size_t>(filled));
+  };
+  for (auto* arrays : {&part.inputs, &part.targets})
+    for (data::TensorArray& array : *arrays) fill(array.bytes);
+  fill(part.weights);
+}
+
+/// The outputs of `replica` for all samples of `part`, in passes of `samples`.
+std::vector<std::vector<float>> predict_part(Replica& replica, data::Batch& part,
+                                             std::int64_t samples, std::size_t output_count) {
+  std::vector<std::vector<float>> outputs(output_count);
+  if (part.samples == 0) return outputs;
+  fill_up(part, samples);
+  for (std::int64_t begin = 0; begin < part.samples; begin += samples) {
+    const auto pass = replica.predict(part, {begin, begin + samples});
+    const auto used = static_cast<std::size_t>(std::min(samples, part.samples - begin));
+    for (std::size_t k = 0; k < output_count; ++k) {
+      const std::size_t width = pass[k].size() / static_cast<std::size_t>(samples);
+      const auto values = pass[k].first(used * width);
+      outputs[k].insert(outputs[k].end(), values.begin(), values.end());
+    }
+  }
+  return outputs;
+}
+
 /// Serializes record ids and outputs of one part: count, ids, each output.
 std::vector<std::byte> pack(const data::Batch& part,
-                            const std::vector<std::span<const float>>& outputs) {
+                            const std::vector<std::vector<float>>& outputs) {
   const std::int64_t samples = part.samples;
   std::size_t output_bytes = 0;
-  for (const std::span<const float> output : outputs) output_bytes += output.size_bytes();
+  for (const std::vector<float>& output : outputs) output_bytes += output.size() * sizeof(float);
   std::vector<std::byte> bytes(sizeof(samples) + part.record_ids.size() * sizeof(std::int64_t) +
                                output_bytes);
   std::byte* place = bytes.data();
@@ -27,7 +66,8 @@ std::vector<std::byte> pack(const data::Batch& part,
   };
   put(&samples, sizeof(samples));
   put(part.record_ids.data(), part.record_ids.size() * sizeof(std::int64_t));
-  for (const std::span<const float> output : outputs) put(output.data(), output.size_bytes());
+  for (const std::vector<float>& output : outputs)
+    put(output.data(), output.size() * sizeof(float));
   return bytes;
 }
 
@@ -115,14 +155,16 @@ void predict(LocalReplicas& replicas, const data::Dataset& dataset,
   std::vector<Gathered> outputs;
   for (const model::NetworkOutput& output : network.outputs())
     outputs.push_back({.width = model::element_count(network.shape(output.node))});
+  const std::int64_t samples = samples_of_pass(dataset);
   const bool is_chief = replicas.strategy().is_chief();
   std::vector<data::Batch> parts;
   std::vector<std::int64_t> ids;
   std::vector<OutputValues> all;
   const std::function<void(int)> body = [&](int local) {
-    const data::Batch& part = parts[local];
+    data::Batch& part = parts[static_cast<std::size_t>(local)];
     Replica& replica = replicas[local];
-    const auto parts_of_all = replica.group().all_gather(pack(part, replica.predict(part)));
+    const auto parts_of_all = replica.group().all_gather(
+        pack(part, predict_part(replica, part, samples, network.outputs().size())));
     if (local != 0 || !is_chief) return;
     for (const auto& bytes : parts_of_all) append_unpacked(bytes, ids, outputs);
   };

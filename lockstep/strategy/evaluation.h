@@ -28,7 +28,8 @@ std::optional<Evaluation> evaluate(LocalReplicas& replicas, const data::Dataset&
                                    std::int32_t* highest_label = nullptr);
 
 /// Computes the outputs for all records of `dataset` (batched), and passes them to `sink` on the
-/// chief in record order. Collective.
+/// chief in record order. The same bits on any number of replicas, of one kind of device.
+/// Collective.
 void predict(LocalReplicas& replicas, const data::Dataset& dataset,
              const data::StreamOptions& stream, const PredictionSink& sink);
 

@@ -54,6 +54,13 @@ ReplicaOptions replica_options(const TrainerOptions& options, const model::Netwo
           .records_steps = options.records_steps};
 }
 
+/// `options`, which must be the same on all ranks: else parameters would differ from the first step
+/// on, or a rank would refuse what the others wait for. Collective.
+const TrainerOptions& agreed(const TrainerOptions& options, const Strategy& strategy) {
+  job::Agreement(strategy.ranks()).require_same_lines("ranks", describe(options));
+  return options;
+}
+
 bool shows_progress(const job::Session& session, const FitOptions& options) {
   return options.progress && session.is_chief() &&
          session.logger()->should_log(spdlog::level::info) &&
@@ -65,7 +72,7 @@ bool shows_progress(const job::Session& session, const FitOptions& options) {
 }  // namespace
 
 Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options)
-    : options_(options),
+    : options_(agreed(options, strategy)),
       network_(std::make_shared<const model::Network>(prepared(std::move(network), options))),
       replicas_(
           std::make_unique<LocalReplicas>(strategy, network_, replica_options(options, *network_))),
@@ -106,10 +113,7 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
   replicas_->strategy().require_usable();
   const data::Dataset records = matched(dataset, *names_);
   check_data_fits(records, *network_, replicas_->loss(), DataUse::evaluation);
-  std::string plan = describe_plan(records);
-  if (!replicas_->metrics().empty())
-    plan += fmt::format(", metrics {}", model::list_metrics(replicas_->metrics()));
-  job::Agreement(replicas_->strategy().ranks()).require_same("ranks", "data and options", plan);
+  job::Agreement(replicas_->strategy().ranks()).require_same_lines("ranks", describe_plan(records));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   std::int32_t highest_label = -1;
   const auto sums = strategy::evaluate(
@@ -132,8 +136,7 @@ void Trainer::predict(const data::Dataset& dataset, const PredictionSink& sink,
   replicas_->strategy().require_usable();
   check_data_fits(dataset, *network_, replicas_->loss(), DataUse::prediction);
   check_same_features(dataset, *names_);
-  job::Agreement(replicas_->strategy().ranks())
-      .require_same("ranks", "data and options", describe_plan(dataset));
+  job::Agreement(replicas_->strategy().ranks()).require_same_lines("ranks", describe_plan(dataset));
   replicas_->run([](Replica& replica, int) { replica.install_mean_statistics(); });
   strategy::predict(
       *replicas_, dataset,

@@ -22,7 +22,8 @@ class LocalReplicas;
 ///     trainer.fit(train.shuffle().batch(64), {.epochs = 5, .validation = test.batch(64)});
 class Trainer {
  public:
-  /// All replicas start with the same initial parameters, generated from `options.seed`.
+  /// All replicas start with the same initial parameters, generated from `options.seed`. Throws
+  /// Error (input) that names the first option that is not the same on all ranks. Collective.
   Trainer(Strategy& strategy, model::Network network, const TrainerOptions& options = {});
   Trainer(const Trainer&) = delete;
   Trainer& operator=(const Trainer&) = delete;

@@ -39,6 +39,64 @@ float peak_rate(const TrainerOptions& options) {
   return rate.value_or(peak);
 }
 
+/// "none" for an empty list.
+std::string list_or_none(const std::vector<std::string>& texts) {
+  return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
+}
+
+/// "mse of price (target cost, weight 0.5)", or the loss of the first output.
+std::string describe_losses(const TrainerOptions& options) {
+  if (options.losses.empty()) return model::to_string(options.loss);
+  std::vector<std::string> texts;
+  for (const OutputLoss& one : options.losses)
+    texts.push_back(fmt::format("{} of {} (target {}, weight {})", model::to_string(one.loss),
+                                one.output, one.target.empty() ? one.output : one.target,
+                                one.weight));
+  return list_or_none(texts);
+}
+
+/// "auc (exact), f1 of kind"
+std::string describe_metrics(const TrainerOptions& options) {
+  std::vector<std::string> texts;
+  if (!options.metrics.empty()) texts.push_back(model::list_metrics(options.metrics));
+  for (const OutputLoss& one : options.losses)
+    if (!one.metrics.empty())
+      texts.push_back(fmt::format("{} of {}", model::list_metrics(one.metrics), one.output));
+  return list_or_none(texts);
+}
+
+std::string describe_schedule(const TrainerOptions& options) {
+  const model::Schedule& schedule = options.schedule;
+  const std::optional<float> rate = model::learning_rate_of(options.optimizer);
+  return fmt::format(
+      "{} (peak {}, {} warm-up steps, {} steps, final fraction {}, factor {} every {} steps, power "
+      "{})",
+      to_string(schedule.kind), rate.value_or(schedule.peak), schedule.warmup_steps,
+      schedule.total_steps, schedule.final_fraction, schedule.step_factor, schedule.step_every,
+      schedule.power);
+}
+
+std::string describe_scaling(const LossScaling& scaling) {
+  switch (scaling.kind) {
+    case LossScaling::Kind::none:
+      return "none";
+    case LossScaling::Kind::fixed:
+      return fmt::format("{}", scaling.scale);
+    case LossScaling::Kind::dynamic:
+      break;
+  }
+  return fmt::format("dynamic from {}, doubled after {} good steps", scaling.scale,
+                     scaling.steps_to_double);
+}
+
+std::string describe_rate_scaling(const TrainerOptions& options) {
+  return options.rate_scaling == RateScaling::none
+             ? "none"
+             : fmt::format("{} from a batch of {}",
+                           options.rate_scaling == RateScaling::linear ? "linear" : "sqrt",
+                           options.base_batch);
+}
+
 }  // namespace
 
 RateScaling parse_rate_scaling(std::string_view name) {
@@ -71,6 +129,37 @@ model::Network prepared(model::Network network, const TrainerOptions& options) {
   }
   network.freeze(options.freeze);
   return network;
+}
+
+std::string describe(const TrainerOptions& options) {
+  std::vector<std::string> groups;
+  for (const ParameterGroup& group : options.groups) groups.push_back(to_string(group));
+  std::vector<std::string> class_weights;
+  for (const float weight : options.class_weights)
+    class_weights.push_back(fmt::format("{}", weight));
+  const std::pair<const char*, std::string> lines[] = {
+      {"seed", fmt::format("{}", options.seed)},
+      {"losses", describe_losses(options)},
+      {"class weights", list_or_none(class_weights)},
+      {"metrics", describe_metrics(options)},
+      {"optimizer", to_string(options.optimizer)},
+      {"learning-rate schedule", describe_schedule(options)},
+      {"scaling of the learning rate", describe_rate_scaling(options)},
+      {"moving average of the parameters", fmt::format("{}", options.ema)},
+      {"frozen parameters", list_or_none(options.freeze)},
+      {"groups of parameters", list_or_none(groups)},
+      {"maximum gradient norm", fmt::format("{}", options.clip_norm)},
+      {"micro-batches per step", fmt::format("{}", options.accumulate)},
+      {"precision", to_string(options.precision)},
+      {"loss scale", describe_scaling(loss_scaling_for(options.loss_scaling, options.precision))},
+      {"scope of normalization", to_string(options.normalization)},
+      {"gradient buckets",
+       fmt::format("{} bytes as {}{}", options.buckets.bytes, to_string(options.buckets.wire),
+                   options.tune_buckets ? ", tuned" : "")},
+      {"recording of steps", options.records_steps ? "on" : "off"}};
+  std::string text;
+  for (const auto& [name, value] : lines) text += fmt::format("{}: {}\n", name, value);
+  return text;
 }
 
 LossPlan loss_plan(const TrainerOptions& options, const model::Network& network) {

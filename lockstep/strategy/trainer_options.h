@@ -120,6 +120,10 @@ struct TrainerOptions {
 /// `network` with the groups and the frozen parameters of `options`. Throws Error (input).
 model::Network prepared(model::Network network, const TrainerOptions& options);
 
+/// The options that all ranks must have in common, as lines "OPTION: VALUE", for
+/// job::Agreement::require_same_lines(). Of metrics and losses of the user's own the names.
+std::string describe(const TrainerOptions& options);
+
 /// What a training with some TrainerOptions minimizes and reports.
 struct LossPlan {
   model::TotalLoss loss;                  ///< a term for each loss

@@ -70,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
             "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, or a FILE.json, got \"mpl\" (did you "
-            "mean mlp?)"},
+            "resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert, or a FILE.json, got \"mpl\" "
+            "(did you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
                 "none"},
@@ -137,12 +137,23 @@ INSTANTIATE_TEST_SUITE_P(
                 "'train-*.tfrecord', "},
         Refusal{"without_data", "train --model cnn", 2,
                 "command line] expected --data; it was not given"},
+        Refusal{"generate_without_checkpoint", "generate --prompt a", 2,
+                "command line] expected --checkpoint DIR; it was not given"},
+        Refusal{"temperature_below_zero", "generate --checkpoint run --temperature -1", 2,
+                "command line] expected --temperature to be at least 0, got -1"},
+        Refusal{"top_p_above_one", "generate --checkpoint run --top-p 1.5", 2,
+                "command line] expected --top-p to be from 0 to 1, got 1.5"},
+        Refusal{"top_k_of_none", "generate --checkpoint run --top-k 0", 2,
+                "command line] expected --top-k to be at least 1, got 0"},
+        Refusal{"no_tokens", "generate --checkpoint run --tokens 0", 2,
+                "command line] expected --tokens to be at least 1, got 0"},
         Refusal{"without_model", "train" + kData, 2,
                 "command line] expected --model NAME or --model FILE.json; it was not given"},
         Refusal{
             "unknown_model", "train --model mpl" + kData, 2,
             "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
-            "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, or a FILE.json, got \"mpl\""},
+            "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert, or a FILE.json, "
+            "got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected --global-batch to be a whole number, written in digits, "
                 "got \"x\""},

@@ -38,8 +38,8 @@ std::ptrdiff_t width_of(const std::string& text) {
 
 class HelpOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
-                         ::testing::Values("train", "evaluate", "predict", "data", "data convert",
-                                           "data convert idx", "data convert csv",
+                         ::testing::Values("train", "evaluate", "predict", "generate", "data",
+                                           "data convert", "data convert idx", "data convert csv",
                                            "data convert images", "data index", "data inspect",
                                            "data verify", "data benchmark", "checkpoint",
                                            "checkpoint inspect", "checkpoint verify",

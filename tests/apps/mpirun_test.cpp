@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/apps/houses.h"
 #include "tests/apps/program.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 
@@ -113,6 +114,23 @@ TEST_P(Mpirun, EvaluatesAndPredictsAsOneProcess) {
   }
 }
 
+TEST(MpirunPredictions, AreTheSameBytesOnAnyNumberOfRanks) {
+  const ScratchDirectory directory;
+  const std::string run_directory = directory.path() / "run";
+  const std::string train = write_houses(directory.path()) + kHouseLosses;
+  ASSERT_EQ(run_lockstep(train + "--checkpoint-dir " + run_directory).status, 0);
+  for (const std::string name : {"p.csv", "p.jsonl", "p.tfrecord"}) {
+    const std::string predict =
+        fmt::format("predict --global-batch 14 --checkpoint {} --data {} --output ", run_directory,
+                    (directory.path() / "shards").string());
+    const std::string alone = directory.path() / ("1_" + name);
+    const std::string together = directory.path() / ("3_" + name);
+    ASSERT_EQ(run_lockstep(predict + alone).status, 0);
+    ASSERT_EQ(run(mpirun(3, predict + together)).status, 0);
+    EXPECT_EQ(checkpoint::read_small_file(together), checkpoint::read_small_file(alone)) << name;
+  }
+}
+
 TEST_P(Mpirun, KilledInMidEpochAndStartedAgainEndsAlike) {
   const ScratchDirectory directory;
   const std::string run_path = directory.path() / "run";
@@ -198,6 +216,20 @@ TEST(MpirunFailure, OfOneRankBeforeTheSessionIsPrintedByThatRank) {
   EXPECT_EQ(result.status, 2) << result.errors;
   EXPECT_EQ(occurrences(result.errors, "lockstep: error: rank 1: "), 1U) << result.errors;
   EXPECT_THAT(result.errors, HasSubstr("--no-such-option"));
+}
+
+TEST(MpirunFailure, OfOptionsThatAreNotTheSameNamesTheFirst) {
+  for (const auto& [options, message] : std::vector<std::pair<std::string, std::string>>{
+           {"--loss huber", "expected the same losses on all ranks; rank 0 has cross-entropy"},
+           {"--seed 5 --global-batch 50",
+            "expected the same seed on all ranks; rank 0 has 1; rank 1 has 5"},
+           {"--global-batch 50",
+            "expected the same global batch on all ranks; rank 0 has 100; rank 1 has 50"}}) {
+    const Result result = with_rank_1(options);
+    EXPECT_EQ(result.status, 2) << result.errors;
+    EXPECT_EQ(occurrences(result.errors, "lockstep: error: "), 1U) << result.errors;
+    EXPECT_THAT(result.errors, HasSubstr("[ranks] " + message));
+  }
 }
 
 TEST(MpirunFailure, OfOneRankEndsTheJob) {

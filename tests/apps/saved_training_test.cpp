@@ -559,6 +559,8 @@ TEST_F(Saved, TellTheirNetworkAndHowFarTheyAre) {
               HasSubstr("\n  network mlp:32,16, 2676 parameters, 4 classes\n"
                         "  step 16 of 24, 1 epoch completed\n"
                         "  optimizer adam("));
+  EXPECT_THAT(run_lockstep(inspect + "/step-00000016").output,
+              HasSubstr(")\n  loss function cross-entropy\n"));
   const std::string last = run_lockstep(inspect + "/step-00000024").output;
   EXPECT_THAT(last, ContainsRegex("\n  loss [0-9.]+ over 200 samples of the epoch\n"));
   EXPECT_THAT(last, Not(HasSubstr("epoch_")));
@@ -675,7 +677,7 @@ TEST_F(Saved, ByAProgramOfTheLibraryAreEvaluated) {
                                                     "confusion .rows: labels, columns: pred"));
 }
 
-TEST_F(Saved, OfSeveralLossesAreEvaluatedByTheirProgram) {
+TEST_F(Saved, OfSeveralLossesNeedATargetForEach) {
   model::Network network({2, 2, 1}, "two");
   const model::NodeId flat = network.add(model::Flatten());
   network.output("kind", network.add(model::Dense({.units = 2}), {flat}));
@@ -699,7 +701,8 @@ TEST_F(Saved, OfSeveralLossesAreEvaluatedByTheirProgram) {
   const std::string on_data = " --data synthetic:2x2x1:2:4 --checkpoint " + directory();
   const Result refused = run_lockstep("evaluate" + on_data);
   EXPECT_EQ(refused.status, 3);
-  EXPECT_THAT(refused.errors, HasSubstr("expected a model with one loss; it was trained with 2"));
+  EXPECT_THAT(refused.errors,
+              HasSubstr("expected a target kind for the output kind of model two, got label"));
   EXPECT_EQ(run_lockstep("predict --output -" + on_data).status, 0);
 }
 
@@ -842,6 +845,31 @@ TEST(ModelOfACheckpoint, IsTheOneThatATrainerOfTheLibraryStores) {
     EXPECT_EQ(std::get<model::SparseCategoricalCrossentropy>(source.loss).label_smoothing, 0.25F);
     EXPECT_EQ(source.make().nodes().front().name, "out");
   }
+}
+
+TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
+  nlohmann::json stored = nlohmann::json::parse(R"({
+    "description": {"input": [4], "layers": [{"type": "dense", "name": "out", "units": 3},
+                    {"type": "dense", "name": "price", "units": 1}], "outputs": ["out", "price"]},
+    "loss": "sparse-categorical-crossentropy", "label_smoothing": 0, "losses": 2})");
+  const auto source_of = [&] {
+    return ModelSource::of_configuration({{"network", stored}}, "state.json");
+  };
+  EXPECT_EQ(source_of().loss_count, 2) << "of an earlier version, which had only the first";
+  EXPECT_TRUE(source_of().losses.empty());
+  stored["output_losses"] = nlohmann::json::parse(R"([
+    {"output": "out", "target": "kind", "weight": 1, "loss": "sparse-categorical-crossentropy",
+     "label_smoothing": 0.25},
+    {"output": "price", "target": "cost", "weight": 0.5, "loss": "huber", "delta": 2}])");
+  const std::vector<strategy::OutputLoss> losses = source_of().losses;
+  ASSERT_EQ(losses.size(), 2U);
+  EXPECT_EQ(losses[1].output + losses[1].target, "pricecost");
+  EXPECT_EQ(losses[1].weight, 0.5F);
+  EXPECT_EQ(std::get<model::Huber>(losses[1].loss).delta, 2);
+  stored["output_losses"][1]["output"] = "cost";
+  EXPECT_EQ(checkpoint::checkpoint_error([&] { source_of(); }),
+            "[state.json] expected the description of a model; it has a loss of cost, which is no "
+            "output");
 }
 
 TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {

@@ -253,6 +253,14 @@ const AgreementCase kAgreementCases[] = {
      }},
     {"zero_padding",
      [] { return of_layer(ZeroPadding2D({.top = 1, .bottom = 2, .left = 0, .right = 3})); }},
+    {"cropping",
+     [] {
+       Network network = image_network();
+       network.add(Conv2D({.filters = 8, .kernel = 1}));
+       network.add(Reshape({.shape = {35, 8}}));
+       network.add(Cropping1D({.before = 3, .after = 5}));
+       return ended(std::move(network));
+     }},
     {"embedding",
      [] {
        Network network({{.name = "words", .shape = {6}, .type = ElementType::int32}});

@@ -63,6 +63,12 @@ TEST(Initializer, HeNormalHasTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(moment(values, 4, kDeviation), 3, 5 * std::sqrt(96.0 / kMany));
 }
 
+TEST(Initializer, NormalHasTheGivenDeviation) {
+  const auto values = drawn({.kind = Initializer::Kind::normal, .value = 0.5f}, kMany);
+  EXPECT_NEAR(moment(values, 1, 0.5), 0, 5 * std::sqrt(1.0 / kMany));
+  EXPECT_NEAR(moment(values, 2, 0.5), 1, 5 * std::sqrt(2.0 / kMany));
+}
+
 TEST(Initializer, NeighboursAreNotCorrelated) {
   const auto values = drawn(kHeNormal, kMany);
   for (std::size_t lag = 1; lag <= 4; ++lag) {

@@ -312,27 +312,83 @@ TEST(MpiTrainer, RefusesRanksWithDifferentData) {
   if (job::mpi_session().size() == 1) return;
   auto strategy = ranks_with(1);
   Trainer trainer(strategy, plain_network());
-  const data::Dataset dataset = small_data(is_last_rank() ? 50 : 49).batch(10);
-  const std::string error = error_of([&] { trainer.fit(dataset); });
-  EXPECT_THAT(error, HasSubstr("[ranks] expected the same data and options on all ranks; rank 0 "
-                               "has 49 records of [16] in 4 classes, global batch 10"));
-  EXPECT_THAT(error,
-              HasSubstr(fmt::format("rank {} has 50 records", job::mpi_session().size() - 1)));
+  const int last = job::mpi_session().size() - 1;
+  const auto error = [&](const data::Dataset& dataset, FitOptions fit = {}) {
+    return error_of([&] { trainer.fit(dataset, fit); });
+  };
+  EXPECT_EQ(error(small_data(is_last_rank() ? 50 : 49).batch(10)),
+            fmt::format("[ranks] expected the same data on all ranks; rank 0 has 49 records of "
+                        "[16] in 4 classes; rank {} has 50 records of [16] in 4 classes",
+                        last));
+  EXPECT_EQ(error(small_data(49).batch(is_last_rank() ? 5 : 10)),
+            fmt::format("[ranks] expected the same global batch on all ranks; rank 0 has 10; rank "
+                        "{} has 5",
+                        last));
+  EXPECT_EQ(error(small_data(49).batch(10), {.steps = is_last_rank() ? 1 : 2}),
+            fmt::format("[ranks] expected the same number of steps on all ranks; rank 0 has 2; "
+                        "rank {} has 1",
+                        last));
 }
 
-TEST(MpiTrainer, RefusesRanksWithDifferentMetricsOrClassWeights) {
+TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
   if (job::mpi_session().size() == 1) return;
-  const data::Dataset dataset = small_data(49).batch(10);
   model::Network network({16}, "one");
   network.output("kind", network.add(model::Dense({.units = kClasses})));
-  TrainerOptions metrics{.losses = {{.output = "kind", .target = "label"}}};
-  metrics.losses[0].metrics = model::make_metrics(is_last_rank() ? "f1" : "top2", {}, kClasses);
-  const TrainerOptions weights{.class_weights = {1, 1, 1, is_last_rank() ? 2.0F : 1.0F}};
-  for (const auto& [options, given] :
-       {std::pair(metrics, "metrics kind_top2"), std::pair(weights, "class weights 1 1 1 1")}) {
+  const bool is_last = is_last_rank();
+  const OutputLoss kind{.output = "kind", .target = "label"};
+  OutputLoss measured = kind;
+  measured.metrics = model::make_metrics(is_last ? "f1" : "top2", {}, kClasses);
+  OutputLoss weighed = kind;
+  weighed.weight = is_last ? 2 : 0.5F;
+  const std::vector<std::string> frozen = {"*/bias"};
+  const ParameterGroup group{.pattern = "*/bias", .learning_rate = is_last ? 0.5F : 0.25F};
+  model::Schedule schedule;
+  schedule.warmup_steps = is_last ? 2 : 1;
+  using model::MeanSquaredError;
+  using model::SparseCategoricalCrossentropy;
+  struct Case {
+    TrainerOptions options;
+    const char* what;
+    const char* first;  // what rank 0 has, or its beginning
+    const char* other;
+  };
+  const std::vector<Case> cases = {
+      {{.loss = is_last ? model::Loss(MeanSquaredError{}) : SparseCategoricalCrossentropy{}},
+       "losses",
+       "cross-entropy",
+       "mse"},
+      {{.losses = {weighed}},
+       "losses",
+       "cross-entropy of kind (target label, weight 0.5)",
+       "cross-entropy of kind (target label, weight 2)"},
+      {{.losses = {measured}}, "metrics", "top2 of kind", "f1 of kind"},
+      {{.class_weights = {1, 1, 1, is_last ? 2.0F : 1.0F}},
+       "class weights",
+       "1, 1, 1, 1",
+       "1, 1, 1, 2"},
+      {{.optimizer = is_last ? model::OptimizerOptions(model::Sgd{}) : model::Adam{}},
+       "optimizer",
+       "adam(",
+       "sgd("},
+      {{.schedule = schedule},
+       "learning-rate schedule",
+       "constant (peak 0.001, 1 warm-up steps",
+       "constant (peak 0.001, 2 warm-up steps"},
+      {{.freeze = is_last ? frozen : std::vector<std::string>()},
+       "frozen parameters",
+       "none",
+       "*/bias"},
+      {{.groups = {group}}, "groups of parameters", "*/bias:lr=0.25", "*/bias:lr=0.5"},
+      {{.accumulate = is_last ? 2 : 1}, "micro-batches per step", "1", "2"},
+      {{.seed = is_last ? 8U : 7U}, "seed", "7", "8"}};
+  for (const auto& [options, what, first, other] : cases) {
     auto strategy = ranks_with(1);
-    Trainer trainer(strategy, network, options);
-    EXPECT_THAT(error_of([&] { trainer.fit(dataset); }), HasSubstr(given));
+    const std::string error = error_of([&] { Trainer(strategy, network, options); });
+    EXPECT_THAT(error,
+                HasSubstr(fmt::format("[ranks] expected the same {} on all ranks; rank 0 has {}",
+                                      what, first)));
+    EXPECT_THAT(error,
+                HasSubstr(fmt::format("; rank {} has {}", job::mpi_session().size() - 1, other)));
   }
 }
 

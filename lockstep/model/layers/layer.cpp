@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "lockstep/base/error.h"
@@ -50,6 +51,13 @@ const Shape& BuildContext::shared_parameter(std::string_view owner) {
            fmt::format("got \"{}\", and there is none", owner));
   refuse("expected an earlier embedding that no other layer shares: " + list_names(known),
          got_name(owner, known));
+}
+
+Initializer BuildContext::normal_or(float stddev, Initializer otherwise) const {
+  if (!(stddev >= 0) || !std::isfinite(stddev))
+    refuse("expected stddev to be 0 or a standard deviation", fmt::format("got {}", stddev));
+  if (stddev > 0) return {.kind = Initializer::Kind::normal, .value = stddev};
+  return otherwise;
 }
 
 void BuildContext::parameter(std::string_view name, Shape shape, Initializer initializer,

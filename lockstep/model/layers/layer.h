@@ -52,6 +52,9 @@ class BuildContext {
   /// 0 of this layer, too: it comes before those that this layer declares. Returns its shape.
   /// Refuses other layers, and one whose parameter a layer already shares.
   const Shape& shared_parameter(std::string_view owner);
+  /// N(0, stddev^2), or `otherwise` if `stddev` is 0. Refuses other numbers than standard
+  /// deviations.
+  Initializer normal_or(float stddev, Initializer otherwise) const;
   /// Declares a trainable array. Its full name is "LAYER/NAME".
   void parameter(std::string_view name, Shape shape, Initializer initializer, bool decay = true);
   /// Declares an array that is stored but not trained, such as a moving mean.

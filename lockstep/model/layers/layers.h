@@ -89,6 +89,7 @@ inline constexpr std::tuple kLayers{
     Registration<Reshape>{"reshape"},
     Registration<Permute>{"permute"},
     Registration<ZeroPadding2D>{"zero_padding2d"},
+    Registration<Cropping1D>{"cropping1d"},
     Registration<Concatenate>{"concatenate"},
     Registration<Multiply>{"multiply"},
     Registration<Add>{"add"},

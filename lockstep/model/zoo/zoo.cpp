@@ -20,13 +20,15 @@ using model::NodeId;
 using model::Shape;
 
 constexpr std::string_view kWideDeep = "wide_deep";
+constexpr std::string_view kGpt = "gpt";
+constexpr std::string_view kBert = "bert";
 
 struct Recipe {
   std::string_view name;
-  Network (*make)(Shape input, std::int64_t classes);
+  Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 11> kRecipes = {{
+const std::array<Recipe, 13> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -44,7 +46,9 @@ const std::array<Recipe, 11> kRecipes = {{
      [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
     {"mobilenet_v2",
      [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
-    {kWideDeep, nullptr},  // it reads several inputs
+    {kWideDeep, nullptr},
+    {kGpt, nullptr},
+    {kBert, nullptr},
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
@@ -113,6 +117,42 @@ WideDeepOptions wide_deep_options(std::string_view name) {
   return options;
 }
 
+/// Parses the options in "gpt:4x128x2,dropout=0.1"; the last two may be absent.
+TransformerOptions transformer_options(std::string_view name) {
+  constexpr std::string_view kDropout = ",dropout=";
+  TransformerOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  const auto refuse = [&](std::string_view kind) {
+    throw Error(ErrorCategory::input, "model",
+                fmt::format("expected the number of layers and the width, such as {0}:4x128, and "
+                            "optionally the number of heads and a dropout below 1, such as "
+                            "{0}:4x128x2,dropout=0.1",
+                            kind),
+                fmt::format("got \"{}\"", name));
+  };
+  std::string_view sizes = name.substr(colon + 1);
+  if (const std::size_t place = sizes.find(kDropout); place != std::string_view::npos) {
+    const auto rate = parse_number<float>(sizes.substr(place + kDropout.size()));
+    if (!rate || !(*rate >= 0 && *rate < 1)) refuse(name.substr(0, colon));
+    options.dropout = *rate;
+    sizes = sizes.substr(0, place);
+  }
+  std::vector<std::int64_t> numbers;
+  for (std::size_t end = 0; end != std::string_view::npos; sizes.remove_prefix(end + 1)) {
+    end = sizes.find('x');
+    const auto number = parse_number<std::int32_t>(sizes.substr(0, end));
+    if (!number || *number < 1) refuse(name.substr(0, colon));
+    numbers.push_back(*number);
+    if (end == std::string_view::npos) break;
+  }
+  if (numbers.size() < 2 || numbers.size() > 3) refuse(name.substr(0, colon));
+  options.layers = numbers[0];
+  options.width = numbers[1];
+  if (numbers.size() == 3) options.heads = numbers[2];
+  return options;
+}
+
 }  // namespace
 
 std::vector<std::string_view> names() {
@@ -133,20 +173,27 @@ Network features_of(const Network& network) {
                 "expected a network of layers with parameters one after another, the last of which "
                 "is its head",
                 fmt::format("got {}", network.name()));
-  Network features(network.input_shape(), fmt::format("{}{}", network.name(), kFeatures));
+  Network features(network.inputs(), fmt::format("{}{}", network.name(), kFeatures));
   for (const model::Node& node : kept) features.add_node(node.layer, node.inputs, node.name);
   return features;
 }
 
 Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes) {
-  if (name.substr(0, name.find(':')) == kWideDeep)
-    return wide_deep(inputs, classes, wide_deep_options(name));
+  if (name.ends_with(kFeatures)) {
+    name.remove_suffix(kFeatures.size());
+    return features_of(make(name, inputs, 1));
+  }
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind == kWideDeep) return wide_deep(inputs, classes, wide_deep_options(name));
+  if (kind == kGpt) return gpt(inputs, transformer_options(name));
+  if (kind == kBert) return bert(inputs, classes, transformer_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(ErrorCategory::input, "model",
-              "expected wide_deep or a FILE.json for data with several inputs, or with indices",
+              "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or with "
+              "indices",
               fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -155,7 +202,8 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
     name.remove_suffix(kFeatures.size());
     return features_of(make(name, std::move(input), 1));
   }
-  if (name.substr(0, name.find(':')) == kWideDeep)
+  const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind == kWideDeep || kind == kGpt || kind == kBert)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));

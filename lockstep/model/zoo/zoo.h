@@ -128,19 +128,52 @@ struct WideDeepOptions {
 model::Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
                          const WideDeepOptions& options = {});
 
+/// Options of gpt() and bert(). The defaults are the sizes of the smallest published ones.
+struct TransformerOptions {
+  std::int64_t layers = 12;  ///< blocks
+  std::int64_t width = 768;  ///< elements of a position
+  /// Of the attention; each has width / heads elements. 0: as many of 64 or more as divide the
+  /// width.
+  std::int64_t heads = 0;
+  float dropout = 0;  ///< rate after the embedding, and at the end of each residual
+};
+
+// The first input of a transformer are tokens, int32 [T] with `categories`, its vocabulary. The
+// second, if there is one, are segments, int32 [T]: the document of each position, from 1, or 0 for
+// padding. Positions attend to their own document. T is the longest text that it reads.
+
+/// A language model: tokens [T] to logits [T, vocabulary] of the token after each position (Radford
+/// et al., "Language models are unsupervised multitask learners", 2019). Structure, names
+/// ("h.0.attn.c_attn") and initialization are those of GPT-2: normalization before each residual,
+/// learned positions, a hidden layer of 4 * width with GELU, and the embedding as the last kernel.
+/// It has vocabulary * width + T * width + layers * (12 * width^2 + 13 * width) + 2 * width
+/// parameters: 124,439,808 for 12 layers of 768, a vocabulary of 50257 and T = 1024. Its name is
+/// that for make(), such as "gpt:4x128". Throws Error (input) for other inputs.
+model::Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options = {});
+
+/// A classifier of texts: tokens [T] to [classes] (Devlin et al., "BERT", arXiv 1810.04805).
+/// Structure and names ("encoder.layer.0.attention.self.query") are those of Hugging Face's BERT
+/// without token types: normalization after each residual, and the first position, through a dense
+/// layer with tanh, is what the classifier reads. It has (vocabulary + T + 2) * width + layers *
+/// (12 * width^2 + 13 * width) + width^2 + width + (width + 1) * classes parameters. Its name is
+/// that for make(), such as "bert:4x128". Throws Error (input) for other inputs.
+model::Network bert(std::span<const DataInput> inputs, std::int64_t classes,
+                    const TransformerOptions& options = {});
+
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", or a wide_deep with options. After any of
-/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
-/// Throws Error (input) for an unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep with options, or a gpt or bert of
+/// another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them, ":features" leaves out
+/// the head, as features_of() does, and `classes` does not matter. Throws Error (input) for an
+/// unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep alone reads several.
+/// The same for data with any inputs; wide_deep, gpt and bert alone read several, or indices.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

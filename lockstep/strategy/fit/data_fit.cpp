@@ -24,6 +24,7 @@ namespace {
 constexpr const char* kClassesKey = "class_names";
 constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
+constexpr const char* kTargetKey = "named_target";
 constexpr const char* kTableKey = "table_schema";
 
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
@@ -179,10 +180,12 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
 }
 
 DataNames DataNames::of(const data::Dataset& dataset) {
+  const std::vector<data::TensorSpec>& all_targets = dataset.spec().targets;
   return {.classes = dataset.source().class_names(),
           .features = dataset.source().feature_names(),
           .targets = dataset.source().target_names(),
-          .table = dataset.source().table()};
+          .table = dataset.source().table(),
+          .target = all_targets.empty() ? "" : all_targets.front().name};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -194,6 +197,7 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
                          });
     return is_list ? value.get<std::vector<std::string>>() : std::vector<std::string>();
   };
+  const nlohmann::json target = configuration->value(kTargetKey, nlohmann::json());
   std::shared_ptr<const data::TableSchema> table;
   if (const auto stored = configuration->find(kTableKey); stored != configuration->end())
     table = std::make_shared<const data::TableSchema>(
@@ -201,7 +205,8 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
   return {.classes = names(kClassesKey),
           .features = names(kFeaturesKey),
           .targets = names(kTargetsKey),
-          .table = std::move(table)};
+          .table = std::move(table),
+          .target = target.is_string() ? target.get<std::string>() : ""};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
@@ -209,6 +214,8 @@ void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
   if (!targets.empty()) (*configuration)[kTargetsKey] = targets;
   if (table) (*configuration)[kTableKey] = table->to_json();
+  if (!target.empty() && !(classes.empty() && targets.empty()))
+    (*configuration)[kTargetKey] = target;
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
@@ -468,8 +475,8 @@ std::string describe_plan(const data::Dataset& dataset) {
   const std::string samples = spec.is_single()
                                   ? fmt::format("{} {}", model::to_string(spec.shape()), labels)
                                   : data::to_string(spec);
-  return fmt::format("{} records of {}{}, global batch {}", dataset.size(), samples,
-                     dataset.preparation(), dataset.global_batch());
+  return fmt::format("global batch: {}\ndata: {} records of {}{}\n", dataset.global_batch(),
+                     dataset.size(), samples, dataset.preparation());
 }
 
 }  // namespace lockstep::strategy

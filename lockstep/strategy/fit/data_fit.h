@@ -43,6 +43,8 @@ struct DataNames {
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
   std::vector<std::string> targets;   ///< RecordSource::target_names(); empty if unknown
   std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
+  /// The first target, which `classes` or `targets` are of; empty if unknown.
+  std::string target = {};
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a
@@ -82,8 +84,9 @@ void warn_of_scales(const Strategy& strategy, const data::Dataset& dataset);
 std::string not_finite_text(const data::RecordSource& source,
                             const std::vector<data::Batch>& parts);
 
-/// Describes everything about a data set that must be the same on all ranks: "60000 records of [28,
-/// 28, 1] in 10 classes, global batch 64".
+/// Describes everything about a data set that must be the same on all ranks, as lines for
+/// job::Agreement::require_same_lines(): "global batch: 64", "data: 60000 records of [28, 28, 1] in
+/// 10 classes".
 std::string describe_plan(const data::Dataset& dataset);
 
 }  // namespace lockstep::strategy

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "lockstep/base/error.h"
@@ -60,6 +62,14 @@ data::ReplicaLayout layout_of(const Strategy& strategy, data::ShardPolicy policy
   return {strategy.num_replicas_in_sync(), least == most ? least : strategy.num_replicas_in_sync()};
 }
 
+std::string describe_weights(const Pretrained& weights) {
+  std::string text =
+      fmt::format("{}{}{}", weights.path.string(), weights.reset_head ? " without the head" : "",
+                  weights.partial ? " that fit" : "");
+  for (const NameMap& rule : weights.map) text += fmt::format(", {} as {}", rule.from, rule.to);
+  return text;
+}
+
 std::vector<std::string> single_metrics(const model::Metrics& metrics) {
   std::vector<std::string> names;
   for (const model::MetricValue& value : model::values_of(metrics, {}))
@@ -88,7 +98,7 @@ void FitPlan::agree(const LocalReplicas& replicas) {
   }
   check_monitoring(fit, known_metrics(replicas));
   last_step = planned_steps(fit, steps_per_epoch);
-  job::Agreement(strategy.ranks()).require_same("ranks", "data and options", describe(replicas));
+  job::Agreement(strategy.ranks()).require_same_lines("ranks", describe());
   schedule = effective_schedule(trainer, dataset.global_batch(), last_step);
 }
 
@@ -97,38 +107,28 @@ std::vector<std::string> FitPlan::known_metrics(const LocalReplicas& replicas) c
                       single_metrics(replicas.metrics()));
 }
 
-std::string FitPlan::describe(const LocalReplicas& replicas) const {
+std::string FitPlan::describe() const {
   const CheckpointPlan& saving = fit.checkpoint;
-  std::string plan =
-      fmt::format("{}, {} steps, seed {}, {} micro-batches, {}, {} normalization",
-                  describe_plan(dataset), last_step, trainer.seed, trainer.accumulate,
-                  to_string(trainer.precision), to_string(trainer.normalization));
-  if (!trainer.records_steps) plan += ", steps not recorded";
-  if (!replicas.metrics().empty())
-    plan += fmt::format(", metrics {}", model::list_metrics(replicas.metrics()));
-  if (!trainer.class_weights.empty())
-    plan += fmt::format(", class weights {}", fmt::join(trainer.class_weights, " "));
-  for (const OutputLoss& one : trainer.losses)
-    plan += fmt::format(", {} of {} times {}", model::to_string(one.loss), one.output, one.weight);
-  plan += fmt::format(", {}, shard policy {}", dataset.order(layout),
-                      to_string(dataset.shard_policy()));
-  if (const auto allowed = dataset.bad_records_allowed())
-    plan += fmt::format(", up to {} bad records", *allowed);
-  if (validation) plan += fmt::format(", validation on {}", describe_plan(*validation));
-  if (fit.pretrained) {
-    plan += fmt::format(", weights of {}{}{}", fit.pretrained->path.string(),
-                        fit.pretrained->reset_head ? " without the head" : "",
-                        fit.pretrained->partial ? " that fit" : "");
-    for (const NameMap& rule : fit.pretrained->map)
-      plan += fmt::format(", {} as {}", rule.from, rule.to);
-  }
-  for (const ParameterGroup& group : trainer.groups) plan += ", group " + to_string(group);
-  if (trainer.ema > 0) plan += fmt::format(", moving average {}", trainer.ema);
-  if (!fit.profile.empty()) plan += ", a profile";
-  if (!saving.directory.empty())
-    plan += fmt::format(", a checkpoint every {} steps (0: every epoch)", saving.save_every);
-  if (saving.keep_best) plan += fmt::format(", the best {} kept", saving.keep_best->text());
-  if (fit.validate_every > 0) plan += fmt::format(", validated every {} steps", fit.validate_every);
+  const auto allowed = dataset.bad_records_allowed();
+  std::string plan = describe_plan(dataset);
+  const auto add = [&](std::string_view what, const std::string& value) {
+    plan += fmt::format("{}: {}\n", what, value);
+  };
+  add("order of records", dataset.order(layout));
+  add("shard policy", std::string(to_string(dataset.shard_policy())));
+  add("bad records", allowed ? fmt::format("up to {}", *allowed) : "none");
+  add("number of steps", fmt::format("{}", last_step));
+  // One line, whatever it has.
+  std::string evaluated = validation ? describe_plan(*validation) : "none";
+  std::ranges::replace(evaluated, '\n', ' ');
+  add("validation", evaluated);
+  add("steps between validations", fmt::format("{} (0: none)", fit.validate_every));
+  add("initial weights", fit.pretrained ? describe_weights(*fit.pretrained) : "random");
+  add("checkpoints", saving.directory.empty()
+                         ? "none"
+                         : fmt::format("every {} steps (0: every epoch)", saving.save_every));
+  add("best checkpoint", saving.keep_best ? saving.keep_best->text() : "none");
+  add("profile", fit.profile.empty() ? "none" : "a file");
   return plan;
 }
 

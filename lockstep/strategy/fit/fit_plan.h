@@ -58,8 +58,9 @@ struct FitPlan {
   model::Schedule schedule;
 
  private:
-  /// A human-readable description of all options that must be the same on all ranks.
-  std::string describe(const LocalReplicas& replicas) const;
+  /// All that must be the same on all ranks beside the TrainerOptions, as lines for
+  /// job::Agreement::require_same_lines().
+  std::string describe() const;
 };
 
 }  // namespace lockstep::strategy

@@ -232,19 +232,35 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
 }
 
+/// The name of a loss and its hyperparameters.
+void add_loss(nlohmann::json& object, model::Loss loss) {
+  object["loss"] = model::name_of(loss);
+  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
+}
+
 void describe_network(nlohmann::json& configuration, const model::Network& network,
                       const model::TotalLoss& losses) {
-  const model::Loss& loss = losses[0].loss;
   const auto description = model::network_to_json(network);
   if (!description) return;
-  if (std::holds_alternative<model::CustomLossPointer>(loss)) return;
-  model::Loss copy = loss;
+  const auto is_custom = [](const model::LossTerm& term) {
+    return std::holds_alternative<model::CustomLossPointer>(term.loss);
+  };
+  if (is_custom(losses[0])) return;
   nlohmann::json& network_and_loss = configuration[kNetworkKey];
   network_and_loss = {{"description", *description},
-                      {"loss", model::name_of(loss)},
                       {"label_smoothing", 0}};  // earlier versions require it
+  add_loss(network_and_loss, losses[0].loss);
+  // Earlier versions refuse to evaluate more than one.
   if (losses.terms().size() > 1) network_and_loss["losses"] = losses.terms().size();
-  for (const auto& [name, value] : model::loss_parameters(copy)) network_and_loss[name] = *value;
+  if (std::ranges::any_of(losses.terms(), is_custom)) return;
+  nlohmann::json& all = network_and_loss[kOutputLossesKey] = nlohmann::json::array();
+  for (const model::LossTerm& term : losses.terms()) {
+    nlohmann::json& one =
+        all.emplace_back(nlohmann::json{{"output", network.outputs()[term.output].name},
+                                        {"target", term.target},
+                                        {"weight", term.weight}});
+    add_loss(one, term.loss);
+  }
 }
 
 /// What the evaluation of a checkpoint repeats, or cannot.

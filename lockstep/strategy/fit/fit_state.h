@@ -14,6 +14,10 @@ namespace lockstep::strategy {
 /// model: the network's "description" (network_json.h), the name of the "loss" and the
 /// "label_smoothing". Absent if the network has no description.
 inline constexpr const char* kNetworkKey = "network";
+/// Within kNetworkKey: a list of all losses, each with its "output", "target" (empty: the first),
+/// "weight", name and hyperparameters. Absent in checkpoints of earlier versions, and if the user's
+/// own program has one of them.
+inline constexpr const char* kOutputLossesKey = "output_losses";
 /// The recipe of test images, ImageRecipe::to_json(): that of the validation data, else the
 /// training's without its random choices.
 inline constexpr const char* kImageRecipeKey = "image_recipe";

@@ -161,9 +161,10 @@ class Replica {
 
   /// Sums of loss and metrics in inference mode. Adds those of ReplicaOptions::metrics to `totals`.
   model::MetricSums evaluate(const data::Batch& part, model::MetricTotals& totals);
-  /// Each output [samples, shape...] in inference mode; valid until the next call.
-  std::vector<std::span<const float>> predict(const data::Batch& part) {
-    return model_.predict_outputs(micro_batches_.view(part));
+  /// Each output [samples, shape...] for the samples `range` of `part` in inference mode; valid
+  /// until the next call.
+  std::vector<std::span<const float>> predict(const data::Batch& part, data::Range range) {
+    return model_.predict_outputs(micro_batches_.view(part, range));
   }
 
  private:

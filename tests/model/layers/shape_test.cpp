@@ -136,6 +136,30 @@ TEST(ZeroPadding2DLayer, AddsZerosOnEachSide) {
             "1, -1 and 1");
 }
 
+TEST(Cropping1DLayer, LeavesOutPositionsAtBothEnds) {
+  Network network({4, 2});
+  network.add(Cropping1D({.before = 1, .after = 2}));
+  EXPECT_EQ(network.output_shape(), Shape({1, 2}));
+  EXPECT_THAT(shaped(std::move(network)), ElementsAre(3, 4));
+  EXPECT_EQ(Network({3, 2}).add(Cropping1D()), 0);
+  EXPECT_EQ(input_error_of([] {
+              Network({3, 2}).add(Cropping1D({.before = 3, .after = 0}));
+            }),
+            "[layer cropping1d (cropping1d)] expected to leave at least one of 3 positions, got a "
+            "cropping of 3 and 0");
+  EXPECT_EQ(input_error_of([] { Network({6}).add(Cropping1D()); }),
+            "[layer cropping1d (cropping1d)] expected an input [positions, channels], got [6]");
+}
+
+TEST(Cropping1DLayer, HasTheGradientOfItsInput) {
+  Network network({5, 3});
+  network.add(Shift());
+  network.add(Cropping1D({.before = 1, .after = 2}));
+  network.add(Flatten());
+  network.add(Dense({.units = 3}));
+  expect_gradients_match_differences(std::move(network));
+}
+
 TEST(ShapeLayers, HaveTheGradientsOfTheirInputs) {
   Network network({3, 2, 4});
   const NodeId shifted = network.add(Shift());

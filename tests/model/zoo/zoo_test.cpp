@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "lockstep/model/layers/layers.h"
 #include "tests/model/support/error_of.h"
@@ -221,8 +222,8 @@ TEST(WideDeep, RefusesOtherInputsAndOptions) {
 
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
-            "[model] expected wide_deep or a FILE.json for data with several inputs, or with "
-            "indices, got \"mlp\" for features, city, city x color");
+            "[model] expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or "
+            "with indices, got \"mlp\" for features, city, city x color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
 }
 
@@ -246,12 +247,105 @@ TEST(FastCifar, TakesImagesOfOtherSizesAndWidths) {
               HasSubstr("expected an image of at least 2x2"));
 }
 
+const DataInput kTokens[] = {{{.name = "tokens", .shape = {8}, .type = ElementType::int32}, 65},
+                             {{.name = "segments", .shape = {8}, .type = ElementType::int32}, 0}};
+
 TEST(Make, KnowsEveryName) {
   for (const std::string_view name : names()) {
-    const Network network = make(name, {28, 28, 1}, 10);
-    EXPECT_EQ(network.name(), name);
-    EXPECT_EQ(network.output_shape(), Shape({10})) << name;
+    const bool reads_tokens = name == "gpt" || name == "bert";
+    const Network network =
+        reads_tokens ? make(name, std::span(kTokens).first(1), 10) : make(name, {28, 28, 1}, 10);
+    EXPECT_EQ(network.name(), std::string(name) + (reads_tokens ? ":12x768" : ""));
+    EXPECT_EQ(network.output_shape(), name == "gpt" ? Shape({8, 65}) : Shape({10})) << name;
   }
+}
+
+TEST(Gpt, HasTheSizeOfGpt2) {
+  const DataInput words[] = {
+      {{.name = "tokens", .shape = {1024}, .type = ElementType::int32}, 50257}};
+  const Network network = make("gpt:12x768", words, 50257);
+  EXPECT_EQ(network.parameters().element_count(), 124'439'808u);
+  EXPECT_EQ(network.output_shape(), Shape({1024, 50257}));
+  EXPECT_EQ(shape_of(network, "h.11.attn.c_attn"), Shape({1024, 3 * 768}));
+  EXPECT_EQ(shape_of(network, "h.11.mlp.c_fc"), Shape({1024, 4 * 768}));
+  EXPECT_EQ(shape_of(network, "h.12.ln_1"), Shape());
+}
+
+TEST(Gpt, HasTheSizesAskedFor) {
+  constexpr std::size_t kVocabulary = 65;
+  for (const auto& [name, layers, width] : {std::tuple{"gpt:2x32", 2u, 32u},
+                                            {"gpt:3x48x6", 3u, 48u},
+                                            {"gpt:1x200,dropout=0.1", 1u, 200u}}) {
+    const Network network = make(name, std::span(kTokens).first(1), 65);
+    EXPECT_EQ(network.name(), name);
+    EXPECT_EQ(network.parameters().element_count(),
+              (kVocabulary + 8) * width + layers * (12 * width * width + 13 * width) + 2 * width);
+    EXPECT_EQ(network.output_shape(), Shape({8, kVocabulary}));
+  }
+  const Network network = make("gpt:1x32,dropout=0.25", std::span(kTokens).first(1), 65);
+  EXPECT_EQ(std::ranges::count(network.nodes(), "dropout",
+                               [](const model::Node& node) { return node.layer->kind(); }),
+            3);
+}
+
+TEST(Gpt, BeginsLikeGpt2) {
+  const Network network = make("gpt:8x32", std::span(kTokens).first(1), 65);
+  const auto deviation = [&](const char* name) {
+    const Initializer& initializer = network.parameters().find(name)->initializer;
+    EXPECT_EQ(initializer.kind, Initializer::Kind::normal) << name;
+    return initializer.value;
+  };
+  for (const char* name :
+       {"wte/embeddings", "wpe/embeddings", "h.7.attn.c_attn/kernel", "h.7.mlp.c_fc/kernel"})
+    EXPECT_EQ(deviation(name), 0.02f) << name;
+  for (const char* name : {"h.7.attn.c_proj/kernel", "h.7.mlp.c_proj/kernel"})
+    EXPECT_FLOAT_EQ(deviation(name), 0.005f) << name;  // 0.02 / sqrt(2 * 8)
+}
+
+TEST(Transformers, AttendWithinSegmentsIfTheDataHaveSome) {
+  for (const char* name : {"gpt:2x32", "bert:2x32"})
+    for (const std::size_t count : {1, 2}) {
+      const Network network = make(name, std::span(kTokens).first(count), 3);
+      network.check_complete();
+      const auto attention = std::ranges::find(network.nodes(), "attention", &model::Node::name);
+      ASSERT_NE(attention, network.nodes().end());
+      EXPECT_EQ(attention->inputs.back() == network.input(kTokens[count - 1].input.name),
+                count == 2)
+          << name;
+    }
+}
+
+TEST(Transformers, RefuseOtherInputsAndOptions) {
+  for (const std::string kind : {"gpt", "bert"}) {
+    EXPECT_EQ(input_error_of([&] {
+                make(kind, {28, 28, 1}, 10);
+              }),
+              "[" + kind +
+                  "] expected tokens of a vocabulary, one int32 for each position of a text, and "
+                  "optionally the segments of the same positions, got features [28, 28, 1]");
+    for (const char* options : {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
+                                ":4x32,dropout=", ":4x32,rate=0", ":ax32"})
+      EXPECT_EQ(input_error_of([&] { make(kind + options, kTokens, 3); }),
+                "[model] expected the number of layers and the width, such as " + kind +
+                    ":4x128, and optionally the number of heads and a dropout below 1, such as " +
+                    kind + ":4x128x2,dropout=0.1, got \"" + kind + options + "\"");
+    EXPECT_THAT(input_error_of([&] { make(kind + ":1x32x5", kTokens, 3); }),
+                HasSubstr("5 heads of the same size"));
+  }
+}
+
+TEST(Bert, IsAClassifierWithTheNamesOfHuggingFace) {
+  const Network network = make("bert:2x32x4", kTokens, 3);
+  EXPECT_EQ(network.name(), "bert:2x32x4");
+  EXPECT_EQ(network.output_shape(), Shape({3}));
+  EXPECT_EQ(network.parameters().element_count(),
+            (65u + 8 + 2) * 32 + 2 * (12u * 32 * 32 + 13 * 32) + 32 * 32 + 32 + 33 * 3);
+  EXPECT_EQ(shape_of(network, "encoder.layer.1.attention.self.value"), Shape({8, 32}));
+  EXPECT_EQ(shape_of(network, "encoder.layer.1.output.LayerNorm"), Shape({8, 32}));
+  EXPECT_EQ(shape_of(network, "pooler.dense"), Shape({32}));
+  const Network features = make("bert:2x32x4:features", kTokens, 0);
+  EXPECT_EQ(features.inputs().size(), 2u);
+  EXPECT_EQ(features.output_shape(), Shape({32}));
 }
 
 TEST(Make, LeavesOutTheHeadOfFeatures) {
@@ -281,9 +375,8 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
               make("resnet-18", {28, 28, 1}, 10);
             }),
             "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, or a FILE.json, got \"resnet-18\" (did "
-            "you mean "
-            "resnet18?)");
+            "resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert, or a FILE.json, got "
+            "\"resnet-18\" (did you mean resnet18?)");
 }
 
 TEST(Make, RefusesSizesThatAreNone) {

@@ -14,7 +14,9 @@ Shape Dense::build(BuildContext& context) const {
   if (options_.units <= 0)
     context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
   context.parameter("kernel", {options_.units, inputs},
-                    {.kind = options_.initializer, .fan_in = inputs, .fan_out = options_.units});
+                    context.normal_or(options_.stddev, {.kind = options_.initializer,
+                                                        .fan_in = inputs,
+                                                        .fan_out = options_.units}));
   if (options_.use_bias) context.parameter("bias", {options_.units}, {}, false);
   output.back() = options_.units;
   return output;
@@ -56,13 +58,15 @@ std::shared_ptr<const Layer> Dense::read(JsonObject& object, const DataShape& da
   return std::make_shared<const Dense>(
       Options{.units = is_output ? *data.classes : object.count("units"),
               .use_bias = object.flag("use_bias", true),
-              .initializer = object.initializer("initializer")});
+              .initializer = object.initializer("initializer"),
+              .stddev = object.number("stddev", 0)});
 }
 
 void Dense::write(nlohmann::json& object) const {
   object["units"] = options_.units;
   object["use_bias"] = options_.use_bias;
   object["initializer"] = to_string(options_.initializer);
+  if (options_.stddev > 0) object["stddev"] = options_.stddev;
 }
 
 std::shared_ptr<const Layer> TiedDense::read(JsonObject& object, const DataShape& /*data*/) {

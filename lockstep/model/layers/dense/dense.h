@@ -40,6 +40,7 @@ class Dense final : public FullyConnected {
     bool use_bias = true;    ///< whether to add a bias to each unit
     /// Of the kernel; biases start at 0.
     Initializer::Kind initializer = Initializer::Kind::glorot_uniform;
+    float stddev = 0;  ///< if above 0, the kernel is at first normal with this deviation instead
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Dense(const Options& options) : FullyConnected(options.use_bias), options_(options) {}

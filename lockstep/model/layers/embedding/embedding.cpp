@@ -13,8 +13,9 @@ Shape Embedding::build(BuildContext& context) const {
   if (options_.vocabulary <= 0 || options_.dimension <= 0)
     context.refuse("expected a vocabulary and a dimension of at least 1",
                    fmt::format("got {} and {}", options_.vocabulary, options_.dimension));
-  context.parameter("embeddings", {options_.vocabulary, options_.dimension},
-                    {.kind = Initializer::Kind::uniform, .value = 0.05f});
+  context.parameter(
+      "embeddings", {options_.vocabulary, options_.dimension},
+      context.normal_or(options_.stddev, {.kind = Initializer::Kind::uniform, .value = 0.05f}));
   output.push_back(options_.dimension);
   return output;
 }
@@ -26,13 +27,15 @@ EmbeddingSpec Embedding::spec(const CompileContext& context) const {
 }
 
 std::shared_ptr<const Layer> Embedding::read(JsonObject& object, const DataShape& /*data*/) {
-  return std::make_shared<const Embedding>(
-      Options{.vocabulary = object.count("vocabulary"), .dimension = object.count("dimension")});
+  return std::make_shared<const Embedding>(Options{.vocabulary = object.count("vocabulary"),
+                                                   .dimension = object.count("dimension"),
+                                                   .stddev = object.number("stddev", 0)});
 }
 
 void Embedding::write(nlohmann::json& object) const {
   object["vocabulary"] = options_.vocabulary;
   object["dimension"] = options_.dimension;
+  if (options_.stddev > 0) object["stddev"] = options_.stddev;
 }
 
 }  // namespace lockstep::model

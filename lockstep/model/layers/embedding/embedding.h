@@ -14,11 +14,12 @@ struct EmbeddingSpec;
 /// TiedDense may share.
 class Embedding final : public BuiltinLayer {
  public:
-  /// Both are required.
+  /// Vocabulary and dimension are required.
   struct Options {
     std::int64_t vocabulary =
         0;  ///< indices are 0 to vocabulary - 1; a batch with others is refused
     std::int64_t dimension = 0;  ///< elements of a row
+    float stddev = 0;  ///< if above 0, the rows are at first normal with this deviation instead
   };
   /// Sizes are checked when the layer is added to a network.
   explicit Embedding(const Options& options) : options_(options) {}

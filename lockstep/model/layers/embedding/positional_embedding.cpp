@@ -22,7 +22,9 @@ Shape PositionalEmbedding::build(BuildContext& context) const {
   if (input.size() != 2)
     context.refuse("expected an input [positions, width]", fmt::format("got {}", to_string(input)));
   if (options_.kind == Kind::learned)
-    context.parameter("embeddings", input, {.kind = Initializer::Kind::uniform, .value = 0.05f});
+    context.parameter(
+        "embeddings", input,
+        context.normal_or(options_.stddev, {.kind = Initializer::Kind::uniform, .value = 0.05f}));
   return input;
 }
 
@@ -49,11 +51,13 @@ std::vector<float> PositionalEmbedding::fixed_table(const Shape& shape) const {
 std::shared_ptr<const Layer> PositionalEmbedding::read(JsonObject& object,
                                                        const DataShape& /*data*/) {
   return std::make_shared<const PositionalEmbedding>(
-      Options{.kind = kPositionKinds.parse(object.where(), object.text("kind", "learned"))});
+      Options{.kind = kPositionKinds.parse(object.where(), object.text("kind", "learned")),
+              .stddev = object.number("stddev", 0)});
 }
 
 void PositionalEmbedding::write(nlohmann::json& object) const {
   object["kind"] = kPositionKinds.name(options_.kind);
+  if (options_.stddev > 0) object["stddev"] = options_.stddev;
 }
 
 }  // namespace lockstep::model

@@ -22,6 +22,7 @@ class PositionalEmbedding final : public BuiltinLayer {
   /// Options.
   struct Options {
     Kind kind = Kind::learned;  ///< trained, or given by a formula
+    float stddev = 0;  ///< if above 0, learned rows are at first normal with this deviation instead
   };
   PositionalEmbedding() : options_() {}
   /// The input's shape is checked when the layer is added to a network.

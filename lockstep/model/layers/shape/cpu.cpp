@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -60,17 +61,23 @@ class CopyOperation final : public Operation {
   }
 
   void forward(const Operands& t, const PassContext& /*pass*/) override {
-    if (leaves_gaps(copies_, t.output)) std::memset(t.output.data(), 0, t.output.size_bytes());
+    clear_gaps(copies_, t.output);
     for (std::size_t k = 0; k < copies_.size(); ++k) run(copies_[k], t.inputs[k], t.output);
   }
 
   void backward(const Operands& t, const PassContext& /*pass*/) override {
-    for (std::size_t k = 0; k < copies_.size(); ++k)
-      if (!t.input_gradients[k].empty())
-        run(copies_[k].reversed(), t.output_gradient, t.input_gradients[k]);
+    for (std::size_t k = 0; k < copies_.size(); ++k) {
+      if (t.input_gradients[k].empty()) continue;
+      clear_gaps({&copies_[k], 1}, t.input_gradients[k]);
+      run(copies_[k].reversed(), t.output_gradient, t.input_gradients[k]);
+    }
   }
 
  private:
+  static void clear_gaps(std::span<const StridedCopy> copies, const TensorView& target) {
+    if (leaves_gaps(copies, target)) std::memset(target.data(), 0, target.size_bytes());
+  }
+
   std::vector<StridedCopy> copies_;
 };
 

@@ -1,3 +1,4 @@
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,21 +19,27 @@ class CopyOperation final : public Operation {
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    if (leaves_gaps(copies_, o.output))
-      device::cuda::check(
-          cudaMemsetAsync(o.output.data(), 0, o.output.size_bytes(), context_.native()), "zeros");
+    clear_gaps(copies_, o.output);
     for (std::size_t k = 0; k < copies_.size(); ++k)
       copy_strided(copies_[k], o.inputs[k], o.output, context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
-    for (std::size_t k = 0; k < copies_.size(); ++k)
-      if (!o.input_gradients[k].empty())
-        copy_strided(copies_[k].reversed(), o.output_gradient, o.input_gradients[k],
-                     context_.native());
+    for (std::size_t k = 0; k < copies_.size(); ++k) {
+      if (o.input_gradients[k].empty()) continue;
+      clear_gaps({&copies_[k], 1}, o.input_gradients[k]);
+      copy_strided(copies_[k].reversed(), o.output_gradient, o.input_gradients[k],
+                   context_.native());
+    }
   }
 
  private:
+  void clear_gaps(std::span<const StridedCopy> copies, const TensorView& target) const {
+    if (leaves_gaps(copies, target))
+      device::cuda::check(cudaMemsetAsync(target.data(), 0, target.size_bytes(), context_.native()),
+                          "zeros");
+  }
+
   Context& context_;
   std::vector<StridedCopy> copies_;
 };

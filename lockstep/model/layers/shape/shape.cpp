@@ -28,20 +28,25 @@ std::int64_t axis_of(const Shape& shape, std::int64_t axis) {
   return index < rank ? std::max<std::int64_t>(index, -1) : -1;
 }
 
-std::int64_t read_zeros(const JsonObject& object, const json& value) {
+constexpr const char* kExpectedPadding =
+    "expected \"padding\" to be a number of zeros, [height, width] or "
+    "[[top, bottom], [left, right]]";
+constexpr const char* kExpectedCropping =
+    "expected \"cropping\" to be a number of positions, or [before, after]";
+
+std::int64_t read_side(const JsonObject& object, const json& value, const char* expected) {
   if (!value.is_number_unsigned() ||
       value.get<std::uint64_t>() > std::numeric_limits<std::int32_t>::max())
-    object.refuse(
-        "expected \"padding\" to be a number of zeros, [height, width] or "
-        "[[top, bottom], [left, right]]",
-        fmt::format("got {}", describe_json(value)));
+    object.refuse(expected, fmt::format("got {}", describe_json(value)));
   return value.get<std::int64_t>();
 }
 
-// The zeros before and after one axis.
-std::pair<std::int64_t, std::int64_t> read_sides(const JsonObject& object, const json& value) {
+// The zeros, or positions, before and after one axis.
+std::pair<std::int64_t, std::int64_t> read_sides(const JsonObject& object, const json& value,
+                                                 const char* expected) {
   const bool two = value.is_array() && value.size() == 2;
-  return {read_zeros(object, two ? value[0] : value), read_zeros(object, two ? value[1] : value)};
+  return {read_side(object, two ? value[0] : value, expected),
+          read_side(object, two ? value[1] : value, expected)};
 }
 
 }  // namespace
@@ -173,14 +178,45 @@ std::shared_ptr<const Layer> ZeroPadding2D::read(JsonObject& object, const DataS
   if (!object.has("padding")) return std::make_shared<const ZeroPadding2D>();
   const json& value = object.required("padding");
   const bool two = value.is_array() && value.size() == 2;
-  const auto [top, bottom] = read_sides(object, two ? value[0] : value);
-  const auto [left, right] = read_sides(object, two ? value[1] : value);
+  const auto [top, bottom] = read_sides(object, two ? value[0] : value, kExpectedPadding);
+  const auto [left, right] = read_sides(object, two ? value[1] : value, kExpectedPadding);
   return std::make_shared<const ZeroPadding2D>(
       Options{.top = top, .bottom = bottom, .left = left, .right = right});
 }
 
 void ZeroPadding2D::write(json& object) const {
   object["padding"] = {{options_.top, options_.bottom}, {options_.left, options_.right}};
+}
+
+Shape Cropping1D::build(BuildContext& context) const {
+  const Shape& input = context.input();
+  const auto& [before, after] = options_;
+  if (input.size() != 2)
+    context.refuse("expected an input [positions, channels]",
+                   fmt::format("got {}", to_string(input)));
+  if (before < 0 || after < 0 || before + after >= input[0])
+    context.refuse(fmt::format("expected to leave at least one of {} positions", input[0]),
+                   fmt::format("got a cropping of {} and {}", before, after));
+  return {input[0] - before - after, input[1]};
+}
+
+std::vector<StridedCopy> Cropping1D::copies(const CompileContext& context) const {
+  const std::int64_t kept = element_count(context.output);
+  StridedCopy copy;
+  copy.source.offset = options_.before * context.output[1];
+  copy.add(context.batch, element_count(context.inputs.front()), kept);
+  copy.add(kept, 1, 1);
+  return {copy};
+}
+
+std::shared_ptr<const Layer> Cropping1D::read(JsonObject& object, const DataShape& /*data*/) {
+  if (!object.has("cropping")) return std::make_shared<const Cropping1D>();
+  const auto [before, after] = read_sides(object, object.required("cropping"), kExpectedCropping);
+  return std::make_shared<const Cropping1D>(Options{.before = before, .after = after});
+}
+
+void Cropping1D::write(json& object) const {
+  object["cropping"] = {options_.before, options_.after};
 }
 
 }  // namespace lockstep::model

@@ -37,7 +37,8 @@ class Reshape final : public Layer {
   Options options_;
 };
 
-/// A layer that copies its inputs to places in its output; zeros remain elsewhere.
+/// A layer that copies its inputs, or parts of them, to places in its output; zeros remain
+/// elsewhere.
 class CopyLayer : public BuiltinLayer {
  public:
   std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
@@ -118,6 +119,31 @@ class ZeroPadding2D final : public CopyLayer {
   void write(nlohmann::json& object) const;
 
   std::string kind() const override { return "zero_padding2d"; }
+  Shape build(BuildContext& context) const override;
+
+ private:
+  std::vector<StridedCopy> copies(const CompileContext& context) const override;
+
+  Options options_;
+};
+
+/// Leaves out positions at both ends of a sequence: [T, C] to [T - before - after, C].
+class Cropping1D final : public CopyLayer {
+ public:
+  /// Numbers of positions, none of them negative; at least one position remains.
+  struct Options {
+    std::int64_t before = 1;  ///< at the beginning
+    std::int64_t after = 1;   ///< at the end
+  };
+  Cropping1D() : options_() {}
+  /// Checked when the layer is added to a network.
+  explicit Cropping1D(const Options& options) : options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& data);
+  /// Writes the options as read() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override { return "cropping1d"; }
   Shape build(BuildContext& context) const override;
 
  private:

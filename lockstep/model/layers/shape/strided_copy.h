@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <span>
 
 #include "lockstep/base/error.h"
 #include "lockstep/model/tensor.h"
@@ -82,7 +82,7 @@ struct StridedCopy {
 };
 
 /// Whether the copies, which do not overlap, leave elements of `target` unwritten.
-inline bool leaves_gaps(const std::vector<StridedCopy>& copies, const TensorView& target) {
+inline bool leaves_gaps(std::span<const StridedCopy> copies, const TensorView& target) {
   std::int64_t written = 0;
   for (const StridedCopy& copy : copies) written += copy.count();
   return written < static_cast<std::int64_t>(target.size());

@@ -1,0 +1,37 @@
+// The text of tokens that arrive one by one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "lockstep/data/text/tokenizer.h"
+
+namespace lockstep::apps {
+
+/// Decodes tokens as they are generated. All text is UTF-8: a character of several tokens, such as
+/// bytes, appears with the last one, and bytes that are no UTF-8 become U+FFFD.
+class GeneratedText {
+ public:
+  /// `last`: the token before the first one.
+  GeneratedText(std::shared_ptr<const data::Tokenizer> tokenizer, std::int32_t last)
+      : tokenizer_(std::move(tokenizer)), last_(last) {}
+
+  /// The text that the next token completes.
+  std::string add(std::int32_t token);
+  /// What is left at the end: a character that remained incomplete becomes U+FFFD.
+  std::string finish();
+
+ private:
+  std::shared_ptr<const data::Tokenizer> tokenizer_;
+  std::int32_t last_;
+  std::string incomplete_;  // the beginning of a character
+};
+
+/// Moves the characters at the beginning of `bytes` to the result, each byte that is no UTF-8 as
+/// U+FFFD. What remains is the beginning of a character.
+std::string take_characters(std::string& bytes);
+
+}  // namespace lockstep::apps

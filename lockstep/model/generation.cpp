@@ -1,0 +1,140 @@
+#include "lockstep/model/generation.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+#include <string>
+#include <utility>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/random.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr const char* kSegments = "segments";
+
+void check_sampling(const SamplingOptions& options) {
+  const auto refuse = [](const char* expected, auto given) {
+    throw Error(ErrorCategory::input, "generate", expected, fmt::format("got {}", given));
+  };
+  if (!(options.temperature >= 0) || !std::isfinite(options.temperature))
+    refuse("expected a temperature of at least 0", options.temperature);
+  if (options.top_k < 0) refuse("expected top_k of at least 0", options.top_k);
+  if (!(options.top_p >= 0 && options.top_p <= 1))
+    refuse("expected top_p from 0 to 1", options.top_p);
+}
+
+void check_logits(std::span<const float> logits) {
+  LOCKSTEP_CHECK(!logits.empty());
+  const auto bad = std::ranges::find_if_not(logits, [](float x) { return std::isfinite(x); });
+  if (bad != logits.end())
+    throw Error(ErrorCategory::checkpoint, "generate", "expected finite logits",
+                fmt::format("got {} for token {}", *bad, bad - logits.begin()));
+}
+
+// In [0, 1), 53 bits.
+double random_share(std::uint64_t seed, std::int64_t position) {
+  const Philox random(random_key(seed, "generate"));
+  const auto words = random.block(0, static_cast<std::uint64_t>(position));
+  const std::uint64_t bits = (std::uint64_t{words[0]} << 32) | words[1];
+  return static_cast<double>(bits >> 11) * 0x1.0p-53;
+}
+
+}  // namespace
+
+std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& options,
+                          std::int64_t position) {
+  check_sampling(options);
+  check_logits(logits);
+  const auto largest = std::ranges::max_element(logits);
+  if (!(options.temperature > 0)) return static_cast<std::int32_t>(largest - logits.begin());
+
+  // The most probable tokens first.
+  std::vector<std::int32_t> tokens(logits.size());
+  std::iota(tokens.begin(), tokens.end(), 0);
+  const auto logit = [&](std::int32_t token) { return logits[static_cast<std::size_t>(token)]; };
+  const auto is_before = [&](std::int32_t a, std::int32_t b) {
+    return logit(a) > logit(b) || (!(logit(a) < logit(b)) && a < b);
+  };
+  std::size_t kept = tokens.size();
+  if (options.top_k > 0) kept = std::min(kept, static_cast<std::size_t>(options.top_k));
+  std::ranges::partial_sort(tokens, tokens.begin() + static_cast<std::ptrdiff_t>(kept), is_before);
+
+  std::vector<double> sums(kept);  // of probabilities, up to each token, without the divisor
+  double sum = 0;
+  for (std::size_t i = 0; i < kept; ++i) {
+    const double distance = static_cast<double>(logit(tokens[i])) - static_cast<double>(*largest);
+    sums[i] = sum += std::exp(distance / options.temperature);
+  }
+  const auto nucleus = std::ranges::lower_bound(sums, options.top_p * sum);
+  kept = std::min(kept, static_cast<std::size_t>(nucleus - sums.begin()) + 1);
+  sums.resize(kept);
+
+  const auto drawn =
+      std::ranges::upper_bound(sums, random_share(options.seed, position) * sums.back());
+  // Rounding may lead to the end.
+  return tokens[std::min(kept - 1, static_cast<std::size_t>(drawn - sums.begin()))];
+}
+
+Generator::Generator(CompiledModel& model, std::int64_t vocabulary) : model_(model) {
+  const Network& network = model.network();
+  const std::span<const NetworkInput> inputs = network.inputs();
+  const auto refuse = [&](const std::string& expected, const std::string& actual) {
+    throw Error(ErrorCategory::input, network.name(), expected, actual);
+  };
+  std::string given;
+  for (std::size_t k = 0; k < inputs.size(); ++k) {
+    given += fmt::format("{}{} {}", k == 0 ? "" : ", ", inputs[k].name, to_string(inputs[k].shape));
+    if (inputs.size() > 1 && inputs[k].name == kSegments)
+      segment_input_ = k;
+    else
+      token_input_ = k;
+  }
+  const Shape& shape = inputs[token_input_].shape;
+  const bool are_positions = std::ranges::all_of(inputs, [&](const NetworkInput& input) {
+    return input.type == ElementType::int32 && input.shape.size() == 1 && input.shape == shape;
+  });
+  if (!are_positions || inputs.size() > (segment_input_ ? 2u : 1u))
+    refuse("expected a network of tokens: one int32 input [T], and perhaps its segments [T]",
+           "got " + given);
+  if (const Shape logits = {shape.front(), vocabulary}; network.output_shape() != logits)
+    refuse(fmt::format("expected an output {}, a logit of each token for each position",
+                       to_string(logits)),
+           fmt::format("got {}", to_string(network.output_shape())));
+  positions_ = static_cast<std::size_t>(shape.front());
+  vocabulary_ = static_cast<std::size_t>(vocabulary);
+}
+
+void Generator::start(std::vector<std::int32_t> tokens) {
+  if (tokens.empty())
+    throw Error(ErrorCategory::input, "generate", "expected at least one token to begin with",
+                "got none");
+  tokens_ = std::move(tokens);
+}
+
+std::int32_t Generator::next(const SamplingOptions& options) {
+  LOCKSTEP_CHECK(!tokens_.empty());
+  tokens_.push_back(sample_token(logits(), options, std::ssize(tokens_)));
+  return tokens_.back();
+}
+
+// Of the token after the last one.
+std::span<const float> Generator::logits() {
+  const std::size_t count = std::min(tokens_.size(), positions_);
+  window_.assign(tokens_.end() - static_cast<std::ptrdiff_t>(count), tokens_.end());
+  window_.resize(positions_);  // what follows is not read by the position before it
+  segments_.assign(count, 1);
+  segments_.resize(positions_);
+  std::array<InputView, 2> inputs;
+  inputs[token_input_].indices = window_;
+  if (segment_input_) inputs[*segment_input_].indices = segments_;
+  const std::span<const float> all = model_.predict_batch(
+      {.samples = 1, .inputs = std::span(inputs).first(segment_input_ ? 2 : 1)});
+  return all.subspan((count - 1) * vocabulary_, vocabulary_);
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,161 @@
+// lockstep generate: a training on text, and the text that its checkpoint continues.
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "apps/lockstep/generated_text.h"
+#include "lockstep/data/text/tokenizer.h"
+#include "tests/apps/program.h"
+#include "tests/apps/training.h"
+#include "tests/checkpoint/checkpoint_fixture.h"
+#include "tests/data/support.h"
+
+namespace lockstep::apps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Generate : public ::testing::Test {
+ protected:
+  std::string path(const std::string& name) const { return scratch_.path() / name; }
+
+  /// Trains a small network on the letters a to h, again and again.
+  void train(const std::string& options = "") {
+    std::ofstream text(path("letters"));
+    for (int i = 0; i < 200; ++i) text << "abcdefgh";
+    text.close();
+    const Result result = run_lockstep(fmt::format(
+        "train --model gpt:1x16 --data text:{}:length=12,stride=1{} --global-batch 20 --epochs 9 "
+        "--steps 400 --learning-rate 0.01 --quiet --checkpoint-dir {}",
+        path("letters"), options, path("run")));
+    ASSERT_EQ(result.status, 0) << result.errors;
+  }
+  std::string generate(const std::string& options) const {
+    return fmt::format("generate --checkpoint {} {}", path("run"), options);
+  }
+
+  checkpoint::ScratchDirectory scratch_;
+};
+
+TEST_F(Generate, ContinuesAPromptAsItWasTrained) {
+  train();
+  const Result greedy = run_lockstep(generate("--prompt cd --tokens 20 --temperature 0"));
+  ASSERT_EQ(greedy.status, 0) << greedy.errors;
+  EXPECT_EQ(greedy.output, "cdefghabcdefghabcdefgh\n") << "longer than the network reads at once";
+  EXPECT_THAT(greedy.errors, HasSubstr("lockstep: generated 20 tokens in "));
+
+  const Result quiet =
+      run_lockstep(generate("--prompt ab --tokens 3 --top-k 1 --quiet --output " + path("text")));
+  EXPECT_EQ(quiet.output + quiet.errors, "");
+  EXPECT_EQ(checkpoint::contents_of(path("text")), "abcde");
+
+  const Result json =
+      run_lockstep(generate("--prompt abcdefghabcdefgha --tokens 5 --top-p 0 --json"));
+  const nlohmann::json event = json.event("generate");
+  EXPECT_EQ(json.events().size(), 1U);
+  EXPECT_EQ(event["prompt"], "abcdefghabcdefgha");
+  EXPECT_EQ(event["text"], "bcdef");
+  EXPECT_EQ(event["tokens"], 5);
+  EXPECT_EQ(event["stop"], "length");
+  EXPECT_EQ(event["step"], 400);
+}
+
+TEST_F(Generate, DrawsTheSameForASeedOnAnyNumberOfThreads) {
+  train();
+  const auto drawn = [&](int seed, int threads) {
+    std::vector<std::string> command = {"env", fmt::format("OMP_THREAD_LIMIT={}", threads),
+                                        fmt::format("OMP_NUM_THREADS={}", threads)};
+    const auto program = lockstep(
+        generate(fmt::format("--prompt a --tokens 60 --temperature 8 --quiet --seed {}", seed)));
+    command.insert(command.end(), program.begin(), program.end());
+    return run(command).output;
+  };
+  const std::string text = drawn(1, 1);
+  EXPECT_EQ(text.size(), 62U) << text;
+  EXPECT_EQ(drawn(1, 2), text);
+  EXPECT_NE(drawn(2, 1), text);
+}
+
+TEST_F(Generate, WritesUtf8EvenFromBytes) {
+  train(",tokenizer=bytes");
+  const Result result =
+      run_lockstep(generate("--prompt \xC3\xA9 --tokens 40 --temperature 50 --seed 3 --json"));
+  ASSERT_EQ(result.status, 0) << result.errors;
+  const auto text = result.event("generate")["text"].get<std::string>();
+  EXPECT_THAT(text, HasSubstr("\xEF\xBF\xBD")) << "of 256 bytes that are almost equally probable";
+  std::string rest = text;
+  EXPECT_EQ(take_characters(rest), text);
+}
+
+TEST_F(Generate, RefusesPromptsItCannotRead) {
+  train();
+  for (const auto& [prompt, message] :
+       {std::pair{"--prompt abxy",
+                  "[prompt] expected characters of the training text (tokenizer=bytes reads any "
+                  "text), got U+0078 at offset 2"},
+        std::pair{"",
+                  "[prompt] expected --prompt TEXT, because the tokenizer (chars) has no token "
+                  "between texts to begin with, got no text"}}) {
+    const Result result = run_lockstep(generate(prompt));
+    EXPECT_EQ(result.status, 2);
+    EXPECT_THAT(result.errors, HasSubstr(message));
+    EXPECT_EQ(result.output, "");
+  }
+  const Result several = run_lockstep(generate("--prompt a --devices cpu:0,cpu:0"));
+  EXPECT_EQ(several.status, 2);
+  EXPECT_THAT(several.errors,
+              HasSubstr("[devices] expected one device, such as gpu:0, got \"cpu:0,cpu:0\""));
+}
+
+TEST_F(Generate, RefusesAModelOfOtherData) {
+  ASSERT_EQ(
+      run_lockstep("train --model linear --quiet --checkpoint-dir " + path("run") + kData).status,
+      0);
+  const Result result = run_lockstep(generate("--prompt a"));
+  EXPECT_EQ(result.status, 3);
+  EXPECT_THAT(result.errors,
+              HasSubstr("expected a model that was trained on text (--data text:FILES); it was "
+                        "trained on other data"));
+}
+
+TEST(TakeCharacters, LeavesTheBeginningOfOne) {
+  const std::string unknown = "\xEF\xBF\xBD";
+  for (const auto& [bytes, text, rest] : {
+           std::tuple<std::string, std::string, std::string>{"abc", "abc", ""},
+           {"a\xC3", "a", "\xC3"},
+           {"\xC3\xA9x", "\xC3\xA9x", ""},
+           {"\xE2\x82", "", "\xE2\x82"},
+           {"\xF0\x9F\x98\x80", "\xF0\x9F\x98\x80", ""},
+           {"\xF0\x9F\x98", "", "\xF0\x9F\x98"},
+           {"\xFFz", unknown + "z", ""},
+           {"\xE2(", unknown + "(", ""},
+           {"\xC0\x80", unknown + unknown, ""},                // a longer form of U+0000
+           {"\xED\xA0\x80", unknown + unknown + unknown, ""},  // a surrogate
+           {"\xF4\x90", unknown + unknown, ""},                // above U+10FFFF
+       }) {
+    std::string left = bytes;
+    EXPECT_EQ(take_characters(left), text) << bytes;
+    EXPECT_EQ(left, rest) << bytes;
+  }
+}
+
+TEST(GeneratedText, CompletesCharactersOfSeveralTokens) {
+  GeneratedText text(std::make_shared<data::BytesTokenizer>(), 'x');
+  EXPECT_EQ(text.add(0xC3), "");
+  EXPECT_EQ(text.add(0xA9), "\xC3\xA9");
+  EXPECT_EQ(text.add('y'), "y");
+  EXPECT_EQ(text.add(0xE2), "");
+  EXPECT_EQ(text.finish(), "\xEF\xBF\xBD");
+  EXPECT_EQ(text.finish(), "");
+}
+
+}  // namespace
+}  // namespace lockstep::apps

@@ -1,0 +1,192 @@
+#include "lockstep/model/generation.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lockstep/base/error.h"
+#include "lockstep/model/layers/layers.h"
+#include "lockstep/model/zoo/zoo.h"
+#include "tests/model/support/error_of.h"
+#include "tests/model/support/trial.h"
+
+namespace lockstep::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const std::vector<float> kLogits = {0.5f, 2, -1, 2, 1, -3};
+
+/// The probability of each token by the definitions, one restriction after the other.
+std::vector<double> probabilities(const SamplingOptions& options) {
+  std::vector<std::size_t> order(kLogits.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, [](auto a, auto b) { return kLogits[a] > kLogits[b]; });
+  if (options.top_k > 0) order.resize(static_cast<std::size_t>(options.top_k));
+  std::vector<double> all(kLogits.size());
+  double sum = 0;
+  for (const std::size_t token : order)
+    sum += all[token] = std::exp(static_cast<double>(kLogits[token]) / options.temperature);
+  double before = 0;  // the probability of more probable tokens
+  double kept = 0;
+  for (const std::size_t token : order) {
+    const double probability = all[token] / sum;
+    if (before >= options.top_p) all[token] = 0;
+    before += probability;
+    kept += all[token];
+  }
+  for (double& probability : all) probability /= kept;
+  return all;
+}
+
+TEST(SampleToken, DrawsByTheProbabilitiesThatRemain) {
+  constexpr int kDraws = 20'000;
+  for (const SamplingOptions& options :
+       {SamplingOptions{}, SamplingOptions{.temperature = 0.5}, SamplingOptions{.temperature = 3},
+        SamplingOptions{.top_k = 1}, SamplingOptions{.top_k = 3}, SamplingOptions{.top_p = 0.5},
+        SamplingOptions{.top_p = 0.9}, SamplingOptions{.temperature = 2, .top_k = 4, .top_p = 0.7},
+        SamplingOptions{.seed = 7}}) {
+    SCOPED_TRACE(testing::Message() << options.temperature << " " << options.top_k << " "
+                                    << options.top_p << " " << options.seed);
+    std::vector<double> counts(kLogits.size());
+    for (int position = 0; position < kDraws; ++position)
+      ++counts[static_cast<std::size_t>(sample_token(kLogits, options, position))];
+    const std::vector<double> expected = probabilities(options);
+    for (std::size_t token = 0; token < kLogits.size(); ++token) {
+      const double p = expected[token];
+      EXPECT_NEAR(counts[token] / kDraws, p, 5 * std::sqrt(p * (1 - p) / kDraws)) << token;
+    }
+  }
+}
+
+TEST(SampleToken, TakesTheFirstOfTheLargestAtTemperatureZero) {
+  for (std::int64_t position = 0; position < 20; ++position)
+    EXPECT_EQ(sample_token(kLogits, {.temperature = 0, .top_k = 2, .top_p = 0.9}, position), 1);
+}
+
+TEST(SampleToken, KeepsOneTokenAtLeast) {
+  for (std::int64_t position = 0; position < 20; ++position) {
+    EXPECT_EQ(sample_token(kLogits, {.top_p = 0}, position), 1);
+    EXPECT_EQ(sample_token(kLogits, {.temperature = 1e-300, .top_k = 1}, position), 1);
+    EXPECT_EQ(sample_token(std::vector{3.0f}, {.top_k = 9}, position), 0);
+  }
+}
+
+TEST(SampleToken, DependsOnSeedAndPositionAlone) {
+  const auto drawn = [](std::uint64_t seed) {
+    std::vector<std::int32_t> tokens;
+    for (std::int64_t position = 0; position < 50; ++position)
+      tokens.push_back(sample_token(kLogits, {.seed = seed}, position));
+    return tokens;
+  };
+  EXPECT_EQ(drawn(1), drawn(1));
+  EXPECT_NE(drawn(1), drawn(2));
+}
+
+TEST(SampleToken, RefusesWhatIsOutOfRange) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  for (const auto& [options, message] :
+       {std::pair{SamplingOptions{.temperature = -0.5},
+                  "[generate] expected a temperature of at least 0, got -0.5"},
+        std::pair{SamplingOptions{.temperature = nan},
+                  "[generate] expected a temperature of at least 0, got nan"},
+        std::pair{SamplingOptions{.top_k = -1}, "[generate] expected top_k of at least 0, got -1"},
+        std::pair{SamplingOptions{.top_p = 1.5}, "[generate] expected top_p from 0 to 1, got 1.5"}})
+    EXPECT_EQ(input_error_of([&] { sample_token(kLogits, options, 0); }), message);
+  for (const float bad :
+       {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    try {
+      sample_token(std::vector{1.0f, bad}, {.temperature = 0}, 0);
+      ADD_FAILURE();
+    } catch (const Error& error) {
+      EXPECT_EQ(error.category(), ErrorCategory::checkpoint);
+      EXPECT_THAT(error.what(), HasSubstr("for token 1"));
+    }
+  }
+}
+
+NetworkInput positions(const char* name, std::int64_t length = 4) {
+  return {.name = name, .shape = {length}, .type = ElementType::int32};
+}
+
+/// After token t comes t + 1, and after the last one of 5 the first.
+Network counting() {
+  Network network({positions("tokens")}, "counting");
+  network.add(Embedding({.vocabulary = 5, .dimension = 5}));
+  return network;
+}
+
+void set_counting(Trial& trial) {
+  const auto table = trial.parameter("embedding/embeddings");
+  for (std::size_t token = 0; token < 5; ++token)
+    for (std::size_t next = 0; next < 5; ++next)
+      table[token * 5 + next] = next == (token + 1) % 5 ? 9.0f : 0.0f;
+  trial.model().parameters_changed();
+}
+
+TEST(GeneratorOfTokens, ContinuesASequenceOfAnyLength) {
+  Trial trial(counting(), 1);
+  set_counting(trial);
+  Generator generator(trial.model(), 5);
+  for (const std::vector<std::int32_t>& start :
+       {std::vector<std::int32_t>{3}, {0, 1, 2, 3}, {4, 4, 4, 4, 4, 4, 3}}) {
+    generator.start(start);
+    for (const std::int32_t expected : {4, 0, 1, 2, 3, 4})
+      EXPECT_EQ(generator.next({.temperature = 0}), expected);
+    EXPECT_EQ(generator.tokens().size(), start.size() + 6);
+  }
+}
+
+TEST(GeneratorOfTokens, ReadsTheLastPositionsAlone) {
+  const zoo::DataInput inputs[] = {{positions("tokens"), 5}, {positions("segments"), 0}};
+  for (const std::size_t count : {1, 2}) {
+    Trial trial(zoo::gpt(std::span(inputs).first(count), {.layers = 1, .width = 8}), 1);
+    Generator generator(trial.model(), 5);
+    const auto continued = [&](std::vector<std::int32_t> start) {
+      const std::size_t size = start.size();
+      generator.start(std::move(start));
+      for (int i = 0; i < 3; ++i) generator.next({.temperature = 0});
+      const auto all = generator.tokens();
+      return std::vector<std::int32_t>(all.begin() + static_cast<std::ptrdiff_t>(size), all.end());
+    };
+    EXPECT_EQ(continued({1, 2, 3, 4}), continued({0, 0, 1, 2, 3, 4}));
+    // One at a time is as all at once.
+    const auto three = continued({2});
+    EXPECT_EQ(continued({2, three[0]})[0], three[1]);
+    EXPECT_EQ(continued({2, three[0], three[1]})[0], three[2]);
+  }
+}
+
+TEST(GeneratorOfTokens, RefusesOtherNetworks) {
+  const auto refusal = [](Network network, std::int64_t vocabulary = 5) {
+    Trial trial(std::move(network), 1);
+    return input_error_of([&] { Generator(trial.model(), vocabulary); });
+  };
+  Network floats({4}, "floats");
+  floats.add(Dense({.units = 5}));
+  EXPECT_EQ(refusal(std::move(floats)),
+            "[floats] expected a network of tokens: one int32 input [T], and perhaps its segments "
+            "[T], got features [4]");
+  Network classifier({positions("tokens")}, "classifier");
+  classifier.add(Embedding({.vocabulary = 5, .dimension = 5}));
+  classifier.add(Flatten());
+  EXPECT_EQ(refusal(std::move(classifier)),
+            "[classifier] expected an output [4, 5], a logit of each token for each position, got "
+            "[20]");
+  EXPECT_THAT(refusal(counting(), 6), HasSubstr("expected an output [4, 6]"));
+  Trial trial(counting(), 1);
+  Generator generator(trial.model(), 5);
+  EXPECT_EQ(input_error_of([&] { generator.start({}); }),
+            "[generate] expected at least one token to begin with, got none");
+}
+
+}  // namespace
+}  // namespace lockstep::model
