@@ -102,7 +102,7 @@ def our_name(module, name):
     """The name in Lockstep of the parameter `name` of `module`; the last part of it."""
     if not isinstance(module, nn.RNNBase):
         names = {nn.LayerNorm: {"weight": "gamma", "bias": "beta"}, nn.RMSNorm: {"weight": "gamma"},
-                 nn.Embedding: {"weight": "embeddings"}}
+                 nn.Embedding: {"weight": "embeddings"}, Learned: {"weight": "embeddings"}}
         return names.get(type(module), {"weight": "kernel", "bias": "bias"})[name]
     kind = name.split("_l0")[0]
     names = {"weight_ih": "kernel", "weight_hh": "recurrent_kernel", "bias_ih": "bias", "bias_hh": "recurrent_bias"}
@@ -147,12 +147,15 @@ def losses(make, at_positions, make_optimizer, kind=torch.float64):
     optimizer = make_optimizer(list(arrays.values()))
     shape = (BATCHES, SAMPLES, POSITIONS)
     tokens = numbers_below(VOCABULARY, shape, TOKENS_SEED)
-    labels = numbers_below(VOCABULARY + 2, shape, LABELS_SEED) - 2 if at_positions else numbers_below(CLASSES, shape[:2], LABELS_SEED)
+    if at_positions:  # a part is masked
+        labels = (numbers_below(VOCABULARY + 2, shape, LABELS_SEED) - 2).clamp(min=-1)
+    else:
+        labels = numbers_below(CLASSES, shape[:2], LABELS_SEED)
     result = []
     for step in range(STEPS):
         optimizer.zero_grad()
         logits = model(tokens[step % BATCHES])
-        loss = functional.cross_entropy(logits.flatten(0, -2), labels[step % BATCHES].flatten().clamp(min=-1), ignore_index=-1)
+        loss = functional.cross_entropy(logits.flatten(0, -2), labels[step % BATCHES].flatten(), ignore_index=-1)
         loss.backward()
         optimizer.step()
         result.append(loss.detach())
@@ -190,8 +193,12 @@ def layer_cases():
 
     def recurrent_case(module, last, **options):
         rnn = without_second_bias(module(3, 5, batch_first=True, **options))
-        directions = 2 if options.get("bidirectional") else 1
-        return (6, 3), rnn, lambda x: rnn(x)[0] if not last else torch.cat([rnn(x)[0][:, -1, :5], rnn(x)[0][:, 0, 5:]][:directions], -1)
+
+        def run(x):
+            rows, _ = rnn(x)
+            return torch.cat([rows[:, -1, :5], rows[:, 0, 5:]], -1) if last else rows
+
+        return (6, 3), rnn, run
 
     cases = {"attention_causal": ((6, 24), None, packed(2, 2, 4, causal=True)),
              "attention_grouped": ((5, 32), None, packed(4, 2, 4)),

@@ -25,10 +25,11 @@ using ::testing::Pointwise;
 
 constexpr std::int64_t kReferenceSamples = 2;
 
-// The arrays of one layer in the file.
+// The arrays of one layer in a file.
 class LayerFile {
  public:
-  explicit LayerFile(std::string name) : name_(std::move(name)) {}
+  explicit LayerFile(std::string name, const std::string& file = "layers")
+      : file_(file), name_(std::move(name)) {}
 
   const ReferenceFile::Array& array(const std::string& key) const {
     return file_.array(name_ + "/" + key);
@@ -45,7 +46,7 @@ class LayerFile {
   }
 
  private:
-  ReferenceFile file_{"layers"};
+  ReferenceFile file_;
   std::string name_;
 };
 
@@ -101,17 +102,20 @@ std::string name_of_layer(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
 }
 
-class LayerReference : public ::testing::TestWithParam<LayerCase> {};
-
-TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
-  const LayerFile file(GetParam().name);
+void expect_the_reference(const LayerFile& file, const LayerCase& layer) {
   const ReferenceFile::Array& input = file.array("input");
   Network network(Shape(input.shape.begin() + 1, input.shape.end()));
   network.add(Shift());
-  GetParam().add(network);
+  layer.add(network);
   Trial trial(std::move(network), kReferenceSamples);
   trial.features() = input.values;
   expect_the_reference(file, trial);
+}
+
+class LayerReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  expect_the_reference(LayerFile(GetParam().name), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -155,6 +159,59 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("sigmoid", Sigmoid()), layer_case("softmax", Softmax()),
         layer_case("tanh", Tanh())),
     name_of_layer);
+
+class SequenceLayerReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(SequenceLayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  expect_the_reference(LayerFile(std::string("layer/") + GetParam().name, "sequences"), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SequenceLayerReference,
+    ::testing::Values(
+        layer_case("attention_causal", Attention({.heads = 2, .causal = true})),
+        layer_case("attention_grouped", Attention({.heads = 4, .key_value_heads = 2})),
+        layer_case("attention_rotary",
+                   Attention({.heads = 4, .key_value_heads = 1, .causal = true, .rotary = 100})),
+        LayerCase{"attention_cross",
+                  [](Network& network) {
+                    const NodeId queries = network.last();
+                    const NodeId keys = network.add(Permute({.dims = {2, 1}}));
+                    network.add(Attention({.heads = 2, .key_value_heads = 1}),
+                                {queries, keys, network.add(Tanh())});
+                  }},
+        layer_case("rms_normalization", RMSNormalization()),
+        layer_case("positional_embedding", PositionalEmbedding()),
+        layer_case("sinusoidal_embedding",
+                   PositionalEmbedding({.kind = PositionalEmbedding::Kind::sinusoidal})),
+        layer_case("lstm", LSTM({.units = 5})),
+        layer_case("lstm_sequences", LSTM({.units = 5, .return_sequences = true})),
+        layer_case("lstm_bidirectional", LSTM({.units = 5, .bidirectional = true})),
+        layer_case("lstm_bidirectional_sequences",
+                   LSTM({.units = 5, .return_sequences = true, .bidirectional = true})),
+        layer_case("gru", GRU({.units = 5})),
+        layer_case("gru_sequences", GRU({.units = 5, .return_sequences = true})),
+        layer_case("gru_bidirectional", GRU({.units = 5, .bidirectional = true})),
+        layer_case("gru_bidirectional_sequences",
+                   GRU({.units = 5, .return_sequences = true, .bidirectional = true})),
+        layer_case("simple_rnn", SimpleRNN({.units = 5})),
+        layer_case("simple_rnn_sequences", SimpleRNN({.units = 5, .return_sequences = true})),
+        layer_case("simple_rnn_bidirectional", SimpleRNN({.units = 5, .bidirectional = true})),
+        layer_case("simple_rnn_bidirectional_sequences",
+                   SimpleRNN({.units = 5, .return_sequences = true, .bidirectional = true}))),
+    name_of_layer);
+
+// Two documents with padding behind them, and with padding before and another order.
+TEST(SegmentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
+  const LayerFile file("layer/attention_segments", "sequences");
+  Network network({{.name = "segments", .shape = {9}, .type = ElementType::int32}});
+  network.add(Embedding({.vocabulary = 4, .dimension = 24}));
+  const NodeId rows = network.add(PositionalEmbedding());
+  network.add(Attention({.heads = 2, .causal = true}), {rows, network.input("segments")});
+  Trial trial(std::move(network), kReferenceSamples);
+  trial.indices() = file.integers("input");
+  expect_the_reference(file, trial);
+}
 
 TEST(EmbeddingReference, HasTheOutputAndTheGradientsOfPyTorch) {
   const LayerFile file("embedding");
