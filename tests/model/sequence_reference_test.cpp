@@ -26,31 +26,32 @@ namespace lockstep::model {
 namespace {
 
 // The constants of scripts/make_reference_sequences.py.
-constexpr std::int64_t kSequences = 4;  // of a batch
-constexpr std::int64_t kPositions = 16;
-constexpr std::int32_t kVocabulary = 24;
-constexpr std::int32_t kClasses = 5;
-constexpr std::int64_t kUnits = 16;
-constexpr std::size_t kTrainingSteps = 20;
-constexpr std::size_t kTrainingBatches = 3;
+constexpr std::int64_t kSequenceBatch = 4;  // of a batch
+constexpr std::int64_t kSequenceLength = 16;
+constexpr std::int32_t kSequenceVocabulary = 24;
+constexpr std::int32_t kSequenceClasses = 5;
+constexpr std::int64_t kSequenceUnits = 16;
+constexpr std::size_t kSequenceSteps = 20;
+constexpr std::size_t kSequenceBatches = 3;
 constexpr std::uint32_t kInitialSeed = 21;
 constexpr std::uint32_t kTokensSeed = 500;
 constexpr std::uint32_t kLabelsSeed = 600;
 
-const NetworkInput kTokens{.name = "tokens", .shape = {kPositions}, .type = ElementType::int32};
+const NetworkInput kSequenceInput{
+    .name = "tokens", .shape = {kSequenceLength}, .type = ElementType::int32};
 
 Network bidirectional_gru() {
-  Network network({kTokens});
-  network.add(Embedding({.vocabulary = kVocabulary, .dimension = 8}));
-  network.add(GRU({.units = kUnits, .return_sequences = true, .bidirectional = true}));
-  network.add(GRU({.units = kUnits}));
-  network.add(Dense({.units = kClasses}));
+  Network network({kSequenceInput});
+  network.add(Embedding({.vocabulary = kSequenceVocabulary, .dimension = 8}));
+  network.add(GRU({.units = kSequenceUnits, .return_sequences = true, .bidirectional = true}));
+  network.add(GRU({.units = kSequenceUnits}));
+  network.add(Dense({.units = kSequenceClasses}));
   return network;
 }
 
 Network from_zoo(std::string_view name) {
-  const std::array inputs = {zoo::DataInput{kTokens, kVocabulary}};
-  return zoo::make(name, inputs, kClasses);
+  const std::array inputs = {zoo::DataInput{kSequenceInput, kSequenceVocabulary}};
+  return zoo::make(name, inputs, kSequenceClasses);
 }
 
 struct SequenceCase {
@@ -78,11 +79,11 @@ std::map<std::string, std::uint32_t> seeds_of(const Network& network) {
   return seeds;
 }
 
-std::vector<std::int32_t> labels_of(const SequenceCase& test) {
-  const std::size_t samples = kTrainingBatches * kSequences;
-  if (!test.at_positions) return hashed_below(kClasses, samples, kLabelsSeed);
+std::vector<std::int32_t> sequence_labels(const SequenceCase& test) {
+  const std::size_t samples = kSequenceBatches * kSequenceBatch;
+  if (!test.at_positions) return hashed_below(kSequenceClasses, samples, kLabelsSeed);
   std::vector<std::int32_t> labels =
-      hashed_below(kVocabulary + 2, samples * kPositions, kLabelsSeed);
+      hashed_below(kSequenceVocabulary + 2, samples * kSequenceLength, kLabelsSeed);
   for (std::int32_t& label : labels) label = std::max(label - 2, -1);
   return labels;
 }
@@ -95,7 +96,7 @@ TEST_P(SequenceReference, TwentyStepsFollowPyTorch) {
     GTEST_SKIP() << device::gpu_unavailable_reason();
   const ReferenceFile reference("sequences");
   const std::vector<float>& losses = reference.array(std::string(test.name) + "/losses").values;
-  ASSERT_EQ(losses.size(), kTrainingSteps);
+  ASSERT_EQ(losses.size(), kSequenceSteps);
 
   const Network network = test.make();
   ReferenceTraining training(
@@ -103,17 +104,17 @@ TEST_P(SequenceReference, TwentyStepsFollowPyTorch) {
       [seeds = seeds_of(network)](const ParameterInfo& entry, std::span<float> values) {
         fill_hashed(entry, seeds.at(entry.name), values);
       });
-  const std::vector<std::int32_t> tokens =
-      hashed_below(kVocabulary, kTrainingBatches * kSequences * kPositions, kTokensSeed);
-  const std::vector<std::int32_t> labels = labels_of(test);
+  const std::vector<std::int32_t> tokens = hashed_below(
+      kSequenceVocabulary, kSequenceBatches * kSequenceBatch * kSequenceLength, kTokensSeed);
+  const std::vector<std::int32_t> labels = sequence_labels(test);
   const auto part = [](const std::vector<std::int32_t>& all, std::size_t batch) {
-    const std::size_t size = all.size() / kTrainingBatches;
+    const std::size_t size = all.size() / kSequenceBatches;
     return std::span(all).subspan(batch * size, size);
   };
   const std::unique_ptr<Updater> updater = training.updater(test.optimizer);
-  for (std::size_t step = 0; step < kTrainingSteps; ++step) {
-    const std::size_t batch = step % kTrainingBatches;
-    const double loss = training.train({.samples = kSequences,
+  for (std::size_t step = 0; step < kSequenceSteps; ++step) {
+    const std::size_t batch = step % kSequenceBatches;
+    const double loss = training.train({.samples = kSequenceBatch,
                                         .indices = part(tokens, batch),
                                         .targets = {.labels = part(labels, batch)}});
     EXPECT_NEAR(loss, losses[step], 1e-4 * static_cast<double>(losses[step])) << "step " << step;
