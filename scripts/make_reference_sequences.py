@@ -8,7 +8,7 @@ from torch.nn import functional
 
 from make_reference_mobilenet import hashed, initial
 
-SAMPLES, POSITIONS, VOCABULARY, CLASSES = 4, 16, 24, 5  # of a batch
+SAMPLES, POSITIONS, VOCABULARY, CLASSES = 4, 16, 24, 5  # SAMPLES of a batch
 STEPS, BATCHES = 20, 3
 WIDTH, HEADS, BLOCKS, UNITS = 32, 2, 2, 16
 SEED, TOKENS_SEED, LABELS_SEED = 21, 500, 600

@@ -10,6 +10,7 @@
 #include <ostream>
 #include <span>
 #include <string>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
@@ -26,7 +27,7 @@ namespace lockstep::model {
 namespace {
 
 // The constants of scripts/make_reference_sequences.py.
-constexpr std::int64_t kSequenceBatch = 4;  // of a batch
+constexpr std::int64_t kSequenceBatch = 4;
 constexpr std::int64_t kSequenceLength = 16;
 constexpr std::int32_t kSequenceVocabulary = 24;
 constexpr std::int32_t kSequenceClasses = 5;

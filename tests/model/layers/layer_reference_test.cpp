@@ -201,7 +201,7 @@ INSTANTIATE_TEST_SUITE_P(
                    SimpleRNN({.units = 5, .return_sequences = true, .bidirectional = true}))),
     name_of_layer);
 
-// Two documents with padding behind them, and with padding before and another order.
+// Documents with padding after them, and with padding before them.
 TEST(SegmentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
   const LayerFile file("layer/attention_segments", "sequences");
   Network network({{.name = "segments", .shape = {9}, .type = ElementType::int32}});
