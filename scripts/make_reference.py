@@ -282,6 +282,7 @@ def main():
     references |= pretrained()
     layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
     references["layers"] = stored(layers)
+    references["recurrent_layers"] = stored(parts.recurrent_layers())
     references["sequences"] = stored(make_reference_sequences.values())
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"

@@ -110,6 +110,37 @@ def layers():
             for key, array in layer_values(name, *case).items()}
 
 
+def recurrent_layers():
+    """As layers(), of bidirectional layers whose outputs are sequences."""
+    torch.manual_seed(5)
+    samples, steps, features, units = 2, 5, 4, 3
+    result = {}
+    for layer, kind in {"lstm": nn.LSTM, "gru": nn.GRU, "simple_rnn": nn.RNN}.items():
+        module = kind(features, units, batch_first=True, bidirectional=True).double()
+        x = torch.randn(samples, steps, features).double()
+        offset = torch.randn(steps, features).double().requires_grad_()
+        output = module(x + offset)[0]
+        target = torch.randn(output.shape).double()
+        result |= {f"{layer}/input": x, f"{layer}/target": target, f"{layer}/output": output,
+                   f"{layer}/parameter/shift/offset": offset}
+        leaves = {"shift/offset": offset}
+        for prefix, suffix in {"": "l0", "backward_": "l0_reverse"}.items():
+            arrays = {"kernel": f"weight_ih_{suffix}", "recurrent_kernel": f"weight_hh_{suffix}",
+                      "bias": f"bias_ih_{suffix}", "recurrent_bias": f"bias_hh_{suffix}"}
+            arrays = {f"{layer}/{prefix}{name}": getattr(module, theirs)
+                      for name, theirs in arrays.items()}
+            bias, other = f"{layer}/{prefix}bias", f"{layer}/{prefix}recurrent_bias"
+            values = dict(arrays)
+            if layer != "gru":  # has one bias, the sum of PyTorch's two
+                values[bias] = arrays[bias] + arrays[other]
+                del arrays[other], values[other]
+            leaves |= arrays
+            result |= {f"{layer}/parameter/{name}": array for name, array in values.items()}
+        gradients = torch.autograd.grad(functional.mse_loss(output, target), list(leaves.values()))
+        result |= {f"{layer}/gradient/{name}": g for name, g in zip(leaves, gradients)}
+    return result
+
+
 def losses():
     """The sum of weighted losses of samples and its gradient, under the names that `--loss` takes."""
     torch.manual_seed(4)

@@ -191,14 +191,15 @@ def layer_cases():
         parts = [heads * width, shared * width, shared * width]
         return lambda x: attend(*x.split(parts, -1), heads, shared, **options)
 
-    def recurrent_case(module, last, **options):
-        rnn = without_second_bias(module(3, 5, batch_first=True, **options))
+    def last_outputs(kind, **options):
+        """Those of the last position, and of a second direction of the first one, where it ends."""
+        module = without_second_bias(kind(3, 5, batch_first=True, **options))
 
         def run(x):
-            rows, _ = rnn(x)
-            return torch.cat([rows[:, -1, :5], rows[:, 0, 5:]], -1) if last else rows
+            rows, _ = module(x)
+            return torch.cat([rows[:, -1, :5], rows[:, 0, 5:]], -1)
 
-        return (6, 3), rnn, run
+        return (6, 3), module, run
 
     cases = {"attention_causal": ((6, 24), None, packed(2, 2, 4, causal=True)),
              "attention_grouped": ((5, 32), None, packed(4, 2, 4)),
@@ -209,9 +210,7 @@ def layer_cases():
              "positional_embedding": ((5, 6), Learned(5, 6), None),
              "sinusoidal_embedding": ((5, 6), None, lambda x: x + positions(5, 6))}
     for name, module in {"lstm": nn.LSTM, "gru": nn.GRU, "simple_rnn": nn.RNN}.items():
-        cases |= {name: recurrent_case(module, True), f"{name}_sequences": recurrent_case(module, False),
-                  f"{name}_bidirectional": recurrent_case(module, True, bidirectional=True),
-                  f"{name}_bidirectional_sequences": recurrent_case(module, False, bidirectional=True)}
+        cases |= {name: last_outputs(module), f"{name}_bidirectional": last_outputs(module, bidirectional=True)}
     return cases
 
 

@@ -16,7 +16,9 @@
 #include "lockstep/data/source/csv_source.h"
 #include "lockstep/data/source/idx_source.h"
 #include "lockstep/data/source/image_folder_source.h"
+#include "lockstep/data/source/text_source.h"
 #include "lockstep/data/source/tfrecord_shards.h"
+#include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::apps {
 namespace {
@@ -27,7 +29,7 @@ constexpr const char* kDataSetsHelp =
     "TFRecord files, globs of them, or DIRECTORY[:PART] with a dataset.json; or a data set as for "
     "--data: csv:FILE, images:DIRECTORY, idx:DIRECTORY...";
 
-enum class ConvertSource { idx, csv, images };
+enum class ConvertSource { idx, csv, images, text };
 
 struct ConvertOptions {
   ConvertSource source = ConvertSource::idx;
@@ -49,10 +51,22 @@ std::unique_ptr<data::CsvSource> open_table(const ConvertOptions& options) {
   return source;
 }
 
+/// Read as the other parts in the directory, if there are some.
+std::unique_ptr<data::TextSource> open_text(const ConvertOptions& options) {
+  data::TextSpec text = data::TextSpec::parse(options.input, "--input " + options.input);
+  if (const auto parts = data::read_dataset_json(options.shards.directory))
+    for (const auto& [name, part] : *parts)
+      if (name != options.shards.part && part.text)
+        text.options.schema = std::make_shared<const data::TextSchema>(*part.text);
+  return std::make_unique<data::TextSource>(data::matching_files({text.files}),
+                                            std::move(text.options));
+}
+
 /// Writes the shards and prints a summary on standard output. IDX images become raw bytes in
 /// `image`, table rows become floats in `features`, both with an integer `label`, or with the
-/// targets of a table as floats in `label`. JPEG and PNG files are copied unchanged to
-/// `image/encoded`, in an order that mixes the classes. Throws Error.
+/// targets of a table as floats in `label`; text becomes integers in `tokens` and `next`. JPEG and
+/// PNG files are copied unchanged to `image/encoded`, in an order that mixes the classes. Throws
+/// Error.
 void convert_data(const ConvertOptions& options) {
   data::ShardOptions shards = options.shards;
   std::unique_ptr<data::RecordSource> source;
@@ -70,6 +84,8 @@ void convert_data(const ConvertOptions& options) {
     shards.label_feature = "image/class/label";
     shards.shuffle =
         options.seed;  // else a reader with a small shuffle buffer would see one class at a time
+  } else if (options.source == ConvertSource::text) {
+    source = open_text(options);
   } else {
     source = open_table(options);
     shards.encoding = data::FeatureEncoding::floats;
@@ -198,6 +214,9 @@ void add_data_commands(CLI::App& program) {
   add_convert_command(*convert, "images",
                       "Convert JPEG and PNG files; the images are not re-encoded",
                       "Directory with one folder of images per class", ConvertSource::images);
+  add_convert_command(*convert, "text", "Convert text files to tokens",
+                      "FILES, or FILES:OPTIONS as in --data text:FILES:OPTIONS",
+                      ConvertSource::text);
   add_index_command(*data);
   add_inspect_command(*data);
   add_verify_command(*data);

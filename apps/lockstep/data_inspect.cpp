@@ -192,6 +192,7 @@ void inspect_source(const std::string& argument, std::int64_t records) {
   ImageHeaders headers;
   data::StoredImage stored;
   ValueSummary values(source);
+  const bool has_labels = spec.classes() > 0 && spec.targets.front().shape.empty();
   auto counts = no_counts(spec.classes());
   {
     DataProgress progress("inspect", count);
@@ -202,7 +203,7 @@ void inspect_source(const std::string& argument, std::int64_t records) {
       else
         source.read(record, sample);
       values.add(sample);
-      if (spec.classes() > 0) ++counts[sample.label()];
+      if (has_labels) ++counts[sample.label()];
       if ((record + 1) % kProgressEvery == 0) progress.show(record + 1);
     }
   }
@@ -216,7 +217,7 @@ void inspect_source(const std::string& argument, std::int64_t records) {
     headers.print();
   else
     values.print();
-  if (spec.classes() > 0) print_label_counts("label", counts, numbered(source.class_names()));
+  if (has_labels) print_label_counts("label", counts, numbered(source.class_names()));
 }
 
 constexpr const char* kUsualClassName = "image/class/text";

@@ -98,6 +98,7 @@ strategy::ReadOptions read_options(const DataArguments& data) {
 data::Dataset open_test_data(DataArguments data, const ModelSource& source,
                              const strategy::DataNames& names) {
   data.open.table = names.table;
+  data.open.text = names.text;
   data.open.scales_tables = names.table != nullptr;  // for a table with like=
   data.open.tfrecord.trained_input = source.input_feature;
   data.open.tfrecord.trained_shape = source.stored_shape;
@@ -181,6 +182,7 @@ void print_json(const Restored& restored, const strategy::Evaluation& sums) {
                                   {"samples", sums.samples},
                                   {"records", restored.dataset.size()},
                                   {"loss", sums.loss()}};
+  if (sums.rows() > sums.samples) event["positions"] = sums.positions();
   if (sums.has_accuracy) {
     event["accuracy"] = sums.accuracy();
     event["top5_accuracy"] = sums.top5_accuracy();
@@ -205,7 +207,8 @@ void print_text(const Restored& restored, const strategy::Evaluation& sums) {
   if (const std::string line = strategy::metric_line(sums.values); !line.empty())
     fmt::print("{}\n", line);
   fmt::print("{}", strategy::metric_tables(sums.values, restored.names.classes));
-  fmt::print("evaluated {} of {}\n", sums.samples, restored.dataset.size());
+  fmt::print("evaluated {} of {}{}\n", sums.samples, restored.dataset.size(),
+             sums.rows() > sums.samples ? fmt::format(", {} positions", sums.positions()) : "");
 }
 
 int evaluate(job::Session& session, const RestoredArguments& arguments) {

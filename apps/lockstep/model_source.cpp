@@ -15,6 +15,7 @@
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/job/agreement.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/strategy/fit/fit_state.h"
 
@@ -66,21 +67,28 @@ model::Loss read_loss(const json& object) {
 
 /// All losses of named outputs; empty if there is only one, of the first output and target. Throws
 /// std::invalid_argument.
-std::vector<strategy::OutputLoss> read_losses(const json& stored, const model::Network& network) {
+std::vector<strategy::OutputLoss> read_losses(const json& stored) {
   std::vector<strategy::OutputLoss> losses;
   if (!stored.contains(strategy::kOutputLossesKey)) return losses;
-  for (const json& one : json_member<json::array_t>(stored, strategy::kOutputLossesKey)) {
+  for (const json& one : json_member<json::array_t>(stored, strategy::kOutputLossesKey))
     losses.push_back({.output = json_member<std::string>(one, "output"),
                       .target = json_member<std::string>(one, "target"),
                       .loss = read_loss(one),
                       .weight = json_member<float>(one, "weight")});
-    if (std::ranges::find(network.outputs(), losses.back().output, &model::NetworkOutput::name) ==
-        network.outputs().end())
-      throw std::invalid_argument(
-          fmt::format("it has a loss of {}, which is no output", losses.back().output));
-  }
   if (losses.size() == 1 && losses.front().target.empty()) losses.clear();
   return losses;
+}
+
+/// What read_losses() reads.
+json list_losses(const std::vector<strategy::OutputLoss>& losses) {
+  json list = json::array();
+  for (const strategy::OutputLoss& one : losses)
+    strategy::add_loss(
+        list.emplace_back(json{{"output", one.output},
+                               {"target", one.target.empty() ? one.output : one.target},
+                               {"weight", one.weight}}),
+        one.loss);
+  return list;
 }
 
 /// The model as the program stored it until the trainer stored the network.
@@ -117,6 +125,7 @@ ModelSource read_script(const json& script, const std::string& where) {
          .categories = json_member<std::int64_t>(input, "categories")});
   if (source.inputs.empty()) throw std::invalid_argument("its \"inputs\" are empty");
   source.input_shape = source.inputs.front().input.shape;
+  source.losses = read_losses(script);
   return source;
 }
 
@@ -133,14 +142,19 @@ ModelSource read_stored_network(const json& configuration, const std::string& wh
       .description = dump_json(json(json_member<json::object_t>(stored, "description"))),
       .loss = read_loss(stored)};
   const model::Network network = model::network_from_json(source.description, where);
-  source.losses = read_losses(stored, network);
+  source.losses = read_losses(stored);
+  for (const strategy::OutputLoss& one : source.losses)
+    if (std::ranges::find(network.outputs(), one.output, &model::NetworkOutput::name) ==
+        network.outputs().end())
+      throw std::invalid_argument(
+          fmt::format("it has a loss of {}, which is no output", one.output));
   source.loss_count = stored.contains("losses") ? json_member<std::int64_t>(stored, "losses") : 1;
   source.input_shape = network.input_shape();
-  source.outputs = model::element_count(network.output_shape());
+  source.outputs = model::row_width(source.loss, network.output_shape());
   if (!source.losses.empty()) {
     const auto first = std::ranges::find(network.outputs(), source.losses.front().output,
                                          &model::NetworkOutput::name);
-    source.outputs = model::element_count(network.shape(first->node));
+    source.outputs = model::row_width(source.loss, network.shape(first->node));
   }
   return source;
 }
@@ -175,14 +189,13 @@ nlohmann::json ModelSource::to_json() const {
     model.update({{"input_feature", input_feature}, {"stored_shape", stored_shape}});
   if (script) {
     std::error_code unknown;  // where the working directory is removed
-    model::Loss copy = loss;
     json& stored = model["script"];
     stored = {{"path", fs::absolute(name, unknown).string()},
               {"xxh3", checkpoint::hex16(*script)},
               {"inputs", list_inputs(inputs)},
-              {"outputs", outputs},
-              {"loss", model::name_of(loss)}};
-    for (const auto& [key, value] : model::loss_parameters(copy)) stored[key] = *value;
+              {"outputs", outputs}};
+    strategy::add_loss(stored, loss);
+    if (!losses.empty()) stored[strategy::kOutputLossesKey] = list_losses(losses);
   }
   return model;
 }
@@ -265,8 +278,11 @@ ModelSource model_of_checkpoint(const strategy::Strategy& strategy, const fs::pa
   return source;
 }
 
-void check_resumed_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
-                          const ModelSource& source) {
+void check_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+                  const ModelSource& source) {
+  job::Agreement(strategy.ranks())
+      .require_same("ranks", "TorchScript file",
+                    source.script ? "xxh3 " + checkpoint::hex16(*source.script) : "none");
   if (!source.script || plan.directory.empty() || plan.resume == checkpoint::Resume::never) return;
   const auto read = [&] {
     return strategy.is_chief() ? read_newest_state(plan.directory) : std::string{};

@@ -29,7 +29,7 @@ struct ModelSource {
   std::string description = {};   ///< JSON text; empty for a named network
   model::Shape input_shape = {};  ///< of the first input
   std::vector<zoo::DataInput> inputs = {};  ///< of the data; empty for a stored network
-  std::int64_t outputs = 0;                 ///< classes, or targets of a regression
+  std::int64_t outputs = 0;                 ///< classes (of a position), or targets of a regression
   model::Loss loss = {};                    ///< the first of the training
   /// All losses of the training, of named outputs; empty if `loss` is the only one, of the first
   /// output.
@@ -52,7 +52,7 @@ struct ModelSource {
   /// Throws Error (input), and Error (checkpoint) if the TorchScript file is another one now.
   model::Network make() const;
   /// What checkpoints store under kKey, in addition to the network, which the trainer stores. Of a
-  /// TorchScript file: its path and its hash, the inputs and the loss.
+  /// TorchScript file: its path and its hash, the inputs and the losses.
   nlohmann::json to_json() const;
   /// The model that a checkpoint's configuration describes, written by `lockstep train` or by a
   /// trainer of the library. `where` is for the message of Error (checkpoint).
@@ -72,9 +72,10 @@ ModelSource choose_model(const std::string& name, const data::SampleSpec& spec,
 ModelSource model_of_checkpoint(const strategy::Strategy& strategy,
                                 const std::filesystem::path& path, const std::string& script = {});
 
-/// Throws Error (checkpoint) if a training of `source` would resume from a checkpoint of another
-/// TorchScript file. Collective.
-void check_resumed_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
-                          const ModelSource& source);
+/// Throws Error (input) if ranks have different TorchScript files, whose parameters may have the
+/// same names and shapes, and Error (checkpoint) if a training of `source` would resume from a
+/// checkpoint of another one. Collective.
+void check_script(const strategy::Strategy& strategy, const strategy::CheckpointPlan& plan,
+                  const ModelSource& source);
 
 }  // namespace lockstep::apps

@@ -136,7 +136,7 @@ struct MeasuredOutput {
   std::vector<std::string_view> asked = {};
 
   model::Metrics metrics() const {
-    return model::make_metrics(list_names(asked, ","), loss, width);
+    return model::make_metrics(fmt::format("{}", fmt::join(asked, ",")), loss, width);
   }
 };
 
@@ -148,7 +148,7 @@ std::vector<MeasuredOutput> measured_outputs(const model::Network& network,
     const model::NetworkOutput& output = network.outputs()[term.output];
     outputs.push_back({.name = output.name,
                        .loss = term.loss,
-                       .width = model::element_count(network.shape(output.node))});
+                       .width = model::row_width(term.loss, network.shape(output.node))});
   }
   return outputs;
 }

@@ -64,7 +64,8 @@ PredictedOutput::PredictedOutput(const model::Network& network, std::size_t inde
                                  const model::Loss& loss, const strategy::DataNames& names)
     : name_(network.outputs()[index].name),
       index_(index),
-      width_(model::element_count(network.shape(network.outputs()[index].node))),
+      width_(model::row_width(loss, network.shape(network.outputs()[index].node))),
+      positions_(model::element_count(network.shape(network.outputs()[index].node)) / width_),
       loss_(loss),
       classes_(model::class_count(loss, width_)),
       activation_(model::activation_of(loss)),
@@ -77,6 +78,19 @@ PredictedOutput::PredictedOutput(const model::Network& network, std::size_t inde
 
 PredictedRow PredictedOutput::row(std::span<const float> outputs,
                                   const PredictionStyle& style) const {
+  if (!has_positions()) return row_of_position(outputs, style);
+  PredictedRow all;
+  const auto width = static_cast<std::size_t>(width_);
+  for (; !outputs.empty(); outputs = outputs.subspan(width)) {
+    const PredictedRow one = row_of_position(outputs.first(width), style);
+    all.ranked.push_back(one.ranked.front());
+    all.probabilities.push_back(one.probability());
+  }
+  return all;
+}
+
+PredictedRow PredictedOutput::row_of_position(std::span<const float> outputs,
+                                              const PredictionStyle& style) const {
   PredictedRow row{.outputs = {outputs.begin(), outputs.end()}};
   std::vector<double> scores(outputs.begin(), outputs.end());
   if (classes_ == 0) {
@@ -99,6 +113,12 @@ PredictedRow PredictedOutput::row(std::span<const float> outputs,
     row.ranked.front() = std::ranges::max_element(scores) - scores.begin();
   row.ranked.resize(static_cast<std::size_t>(std::max<std::int64_t>(top, 1)));
   return row;
+}
+
+std::vector<std::string> PredictedOutput::classes_of(const PredictedRow& row) const {
+  std::vector<std::string> texts;
+  for (const std::int64_t number : row.ranked) texts.push_back(class_text(number));
+  return texts;
 }
 
 std::string PredictedOutput::class_text(std::int64_t number) const {
@@ -146,6 +166,12 @@ std::string PredictedOutput::fields(const PredictedRow& row, const PredictionSty
 }
 
 std::string PredictedOutput::members(const PredictedRow& row, const PredictionStyle& style) const {
+  if (has_positions()) {
+    const std::string classes =
+        names_.empty() ? "" : ",\"class\":" + dump_json(nlohmann::json(classes_of(row)));
+    return fmt::format("\"predicted\":[{}],\"probability\":{}{}", fmt::join(row.ranked, ","),
+                       json_list(row.probabilities), classes);
+  }
   std::string text;
   if (classes_ > 0)
     text += fmt::format("\"predicted\":{},\"probability\":{},", row.ranked.front(),
@@ -166,6 +192,12 @@ std::string PredictedOutput::members(const PredictedRow& row, const PredictionSt
 
 void PredictedOutput::add_features(const PredictedRow& row, const std::string& prefix,
                                    const PredictionStyle& style, data::Example& example) const {
+  if (has_positions()) {
+    example[prefix + "predicted"] = row.ranked;
+    example[prefix + "probability"] = float_list(row.probabilities);
+    if (!names_.empty()) example[prefix + "class"] = classes_of(row);
+    return;
+  }
   if (classes_ > 0) {
     example[prefix + "predicted"] = data::Int64List{row.ranked.front()};
     example[prefix + "probability"] = float_list({row.probability()});

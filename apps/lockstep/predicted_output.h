@@ -26,8 +26,10 @@ struct PredictionStyle {
 /// The values of one record.
 struct PredictedRow {
   std::vector<float> outputs = {};
-  std::vector<double> probabilities = {};  ///< of the classes, or of each output; empty: neither
-  /// Classes, the most probable first, as many as are written; empty without classes.
+  /// Of the classes, or of each output; empty: neither. With positions, of the class of each.
+  std::vector<double> probabilities = {};
+  /// Classes, the most probable first, as many as are written; empty without classes. With
+  /// positions, the most probable class of each.
   std::vector<std::int64_t> ranked = {};
 
   double probability() const { return probabilities[static_cast<std::size_t>(ranked.front())]; }
@@ -47,7 +49,10 @@ class PredictedOutput {
   std::size_t index() const { return index_; }
   std::int64_t classes() const { return classes_; }  ///< 0: no classifier
   const model::Loss& loss() const { return loss_; }
-  bool has_class_names() const { return !names_.empty(); }
+  /// Whether a record has a class at each of several positions.
+  bool has_positions() const { return positions_ > 1; }
+  /// Whether predicted_class() knows the class of a record.
+  bool has_class_names() const { return !names_.empty() && !has_positions(); }
 
   PredictedRow row(std::span<const float> outputs, const PredictionStyle& style) const;
 
@@ -63,13 +68,16 @@ class PredictedOutput {
   std::string predicted_class(const PredictedRow& row) const { return class_text(row.ranked[0]); }
 
  private:
+  PredictedRow row_of_position(std::span<const float> outputs, const PredictionStyle& style) const;
+  std::vector<std::string> classes_of(const PredictedRow& row) const;
   std::string class_text(std::int64_t number) const;
   std::string_view column_name(const PredictionStyle& style) const;
   bool has_logits() const { return !activation_.empty() && !is_activated_; }
 
   std::string name_;
   std::size_t index_;
-  std::int64_t width_;
+  std::int64_t width_;  // of a position
+  std::int64_t positions_;
   model::Loss loss_;
   std::int64_t classes_;
   std::string_view activation_;       // of the loss

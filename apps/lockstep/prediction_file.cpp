@@ -47,6 +47,16 @@ void check_predictions(const PredictionOptions& options, std::span<const Predict
     throw Error(ErrorCategory::input, "command line", "expected a model of classes with --top",
                 fmt::format("its loss is {}", fmt::join(losses, ", ")));
   }
+  const bool is_csv = options.format == PredictionFormat::csv;
+  if (const auto found = std::ranges::find_if(outputs, &PredictedOutput::has_positions);
+      found != outputs.end() && (is_csv || options.style.top > 0 || options.style.logits))
+    throw Error(ErrorCategory::input, "command line",
+                fmt::format("expected JSON lines or TFRecord files, without --top and --outputs "
+                            "logits, for a class at each position of {}",
+                            found->name()),
+                is_csv                  ? "got CSV"
+                : options.style.top > 0 ? "got --top"
+                                        : "got --outputs logits");
   if (outputs.size() == 1 || options.format != PredictionFormat::jsonl) return;
   for (const PredictedOutput& output : outputs)
     if (output.name() == "record" || output.name() == "file")

@@ -35,7 +35,8 @@ using FileNames = std::function<std::string(std::int64_t record)>;
 /// are rounded to 0 or 1, and the name of the predicted class if it is known; otherwise the
 /// outputs, in columns with the names of the targets if they are known. Several outputs of the
 /// network have columns and features OUTPUT.NAME, and in JSON an object each. The file appears only
-/// when it is complete, unless it is standard output. Throws Error (data) with the path.
+/// when it is complete, unless it is standard output. Throws Error (data) with the path. Of a class
+/// at each position, there are lists of the predicted classes and their probabilities.
 ///
 ///     record,predicted,probability_0,probability_1,file,class
 ///     {"record":0,"predicted":1,"probability":0.75,"probabilities":[0.25,0.75],

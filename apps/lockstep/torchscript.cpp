@@ -75,7 +75,8 @@ LoadedLibrary load_plugin(const fs::path& file) {
 const LoadedLibrary& plugin() {
   static const LoadedLibrary loaded = [] {
     std::error_code unknown;
-    const fs::path here = fs::read_symlink("/proc/self/exe", unknown).parent_path();
+    // "/" if /proc cannot be read: never the working directory
+    const fs::path here = "/" / fs::read_symlink("/proc/self/exe", unknown).parent_path();
     const std::array folders = {here, (here / "../lib/lockstep").lexically_normal()};
     for (const fs::path& folder : folders)
       if (const fs::path file = folder / torch::kTorchScriptPlugin; fs::exists(file, unknown))

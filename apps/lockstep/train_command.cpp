@@ -110,6 +110,7 @@ data::Dataset open_validation(const TrainArguments& arguments, const data::Datas
   }
   same.bad_records.reset();  // each record counts once
   same.open.table = training.source().table();
+  same.open.text = training.source().text();
   same.open.features.clear();                            // part of the schema
   same.open.scales_tables = same.open.table != nullptr;  // for a table with like=
   return open_dataset(same, arguments.validation_data, "test", arguments.trainer.seed)
@@ -128,6 +129,7 @@ std::optional<allreduce::Route> remembered_route(const job::Session& session,
 void require_classes(const data::Dataset& dataset, const TrainArguments& arguments) {
   constexpr std::int64_t kPlausibleClasses = 1000;
   const std::int64_t classes = dataset.spec().classes();
+  if (classes > 0 && !dataset.spec().targets.front().shape.empty()) return;  // tokens
   if (arguments.data.open.tfrecord.classes == 0 && dataset.source().class_names().empty() &&
       classes > std::max(dataset.size(), kPlausibleClasses))
     throw Error(ErrorCategory::data, dataset.description(),
@@ -147,6 +149,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   require_classes(dataset, arguments);
   ModelSource source = choose_model(arguments.model, dataset.spec(), arguments.loss.of_classes(),
                                     arguments.data.images.value_or(kImagesAsStored));
+  source.losses = arguments.loss.losses;
   if (const auto* records = dynamic_cast<const data::TFRecordSource*>(&dataset.source())) {
     source.input_feature = records->decoder().input_feature();
     source.stored_shape = records->spec().shape();
@@ -165,7 +168,7 @@ int train(job::Session& session, const TrainArguments& arguments, const std::str
   if (!arguments.validation_data.empty()) fit.validation = open_validation(arguments, dataset);
   const auto strategy =
       strategy::make_strategy(session, place.strategy, std::move(devices), strategy_options);
-  check_resumed_script(*strategy, fit.checkpoint, source);
+  check_script(*strategy, fit.checkpoint, source);
   const Configuration configuration = describe(options, source);
   fit.checkpoint.configuration = configuration.json;
   fit.progress = false;  // make_callbacks() adds it

@@ -26,6 +26,11 @@ constexpr std::size_t element_bytes(ElementType type) {
   return 0;
 }
 
+/// The class number of a position that does not count: neither in the loss and its gradient nor in
+/// metrics. Only targets with several class numbers a sample can have it; a whole sample is masked
+/// by its weight.
+inline constexpr std::int32_t kMasked = -1;
+
 /// "uint8", "int32", "int64", "float32", "bytes".
 std::string_view to_string(ElementType type);
 

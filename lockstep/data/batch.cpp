@@ -12,7 +12,7 @@ namespace lockstep::data {
 namespace {
 
 void lay_out_arrays(const std::vector<TensorSpec>& specs, std::int64_t count, bool pixels,
-                    std::vector<TensorArray>& arrays) {
+                    bool are_targets, std::vector<TensorArray>& arrays) {
   arrays.resize(specs.size());
   for (std::size_t i = 0; i < specs.size(); ++i) {
     TensorArray& array = arrays[i];
@@ -25,6 +25,7 @@ void lay_out_arrays(const std::vector<TensorSpec>& specs, std::int64_t count, bo
     array.lengths.clear();
     const bool is_ragged = specs[i].is_ragged();
     array.unit = is_ragged ? element_count(std::span(specs[i].shape).subspan(1)) : 0;
+    array.pads_masked = is_ragged && are_targets && specs[i].classes > 0;
     array.rows.resize(is_ragged ? count : 0);
     for (RaggedRow& row : array.rows) {
       row.bytes.clear();
@@ -75,7 +76,7 @@ void pad_array(TensorArray& array) {
   if (has_strings)
     array.strings.assign(count * array.elements, {});
   else
-    array.bytes.assign(count * array.elements * size, std::byte{0});
+    array.bytes.assign(count * array.elements * size, padding_of(array.pads_masked));
   for (std::size_t i = 0; i < count; ++i) {
     const RaggedRow& row = array.rows[i];
     const auto first = static_cast<std::ptrdiff_t>(i * array.elements);
@@ -90,8 +91,8 @@ void pad_array(TensorArray& array) {
 
 void Batch::lay_out(const SampleSpec& spec, std::int64_t count, bool pixels) {
   samples = count;
-  lay_out_arrays(spec.inputs, count, pixels, inputs);
-  lay_out_arrays(spec.targets, count, false, targets);
+  lay_out_arrays(spec.inputs, count, pixels, false, inputs);
+  lay_out_arrays(spec.targets, count, false, true, targets);
   weights.resize(spec.weighted ? static_cast<std::size_t>(count) : 0);
 }
 

@@ -22,10 +22,12 @@ struct TensorArray {
   std::size_t elements = 0;                 ///< of one sample; if ragged, of the longest
   std::vector<std::byte> bytes = {};        ///< [samples, shape...]
   std::vector<std::string> strings = {};    ///< the same for ElementType::bytes
-  /// [samples]: first extent of each, if ragged. In the array each is followed by zeros, or empty
-  /// strings, up to the longest of this part of the global batch.
+  /// [samples]: first extent of each, if ragged. In the array each is followed by zeros, empty
+  /// strings, or kMasked in a target of class numbers, up to the longest of this part of the global
+  /// batch.
   std::vector<std::int32_t> lengths = {};
   std::size_t unit = 0;              ///< if ragged: elements per step of the first extent
+  bool pads_masked = false;          ///< if ragged: whether kMasked follows, not zeros
   std::vector<RaggedRow> rows = {};  ///< [samples], if ragged: what pad() copies
 
   /// The elements of all samples; std::string for ElementType::bytes. Throws Error (input) for

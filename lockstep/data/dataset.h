@@ -89,7 +89,8 @@ class Dataset {
   /// in record order.
   Dataset filter(const SamplePredicate& keep, int threads = 0) const;
   /// Gives the input or target `name`, whose first extent is unknown, the extent `length`: longer
-  /// samples are cut, shorter ones end in zeros. A record operation, so that networks, which need
+  /// samples are cut, shorter ones end in zeros, or in a target of class numbers in kMasked, which
+  /// losses and metrics leave out. A record operation, so that networks, which need
   /// known extents, can read it. Throws Error (input) for any other tensor.
   Dataset pad(std::string_view name, std::int64_t length) const;
   /// Caches each record in memory when it is first read: as pixels for images that no map changes,

@@ -20,6 +20,8 @@ struct DataSpecOptions {
   std::uint64_t seed = 1;         ///< seed of synthetic samples
   /// The schema of the training table, for tables without `like`; null: a table has its own.
   std::shared_ptr<const TableSchema> table = {};
+  /// The schema of the training text: tokenizer, length and documents of texts that state none.
+  std::shared_ptr<const TextSchema> text = {};
   bool scales_tables = true;  ///< the default of CsvOptions::scale; false: ColumnScale::none
   /// For predictions: labels are not read (TFRecord, IDX, images), or may be missing (tables).
   bool may_lack_labels = false;

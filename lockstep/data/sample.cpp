@@ -160,7 +160,7 @@ TensorView& Sample::target(std::string_view name) {
 
 void Sample::throw_no_label() {
   throw Error(ErrorCategory::input, "label of the sample",
-              "expected a class number as the first target", "the data set has none");
+              "expected one class number as the first target", "the data set has none");
 }
 
 std::span<std::uint8_t> StoredImage::allocate(std::size_t count) {

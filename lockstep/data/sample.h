@@ -136,6 +136,12 @@ struct StoredImage {
   void read(const RecordSource& from, std::int64_t id, Sample& sample);
 };
 
+/// The bytes of what follows a short sample in numbers that are padded: zeros, or kMasked.
+constexpr std::byte padding_of(bool masked) {
+  static_assert(kMasked == -1);  // two's complement: all bytes are 255
+  return masked ? std::byte{255} : std::byte{0};
+}
+
 /// The values of one sample of a ragged tensor, before its batch is padded.
 struct RaggedRow {
   std::vector<std::byte> bytes = {};      ///< of numbers
@@ -195,9 +201,11 @@ struct Sample {
   /// Of the first input if it is uint8; features() is then empty.
   std::span<std::uint8_t> pixels() const { return first_of<std::uint8_t>(inputs); }
   std::span<float> values() const { return first_of<float>(targets); }  ///< of the first target
-  /// The class number in the first target. Throws Error (input) if it is no class number.
+  /// The class number in the first target. Throws Error (input) if it is not one class number.
   std::int32_t& label() const {
-    if (targets.empty() || targets.front().type != ElementType::int32) throw_no_label();
+    if (targets.empty() || targets.front().type != ElementType::int32 ||
+        targets.front().elements != 1)
+      throw_no_label();
     return *reinterpret_cast<std::int32_t*>(targets.front().data);
   }
 
@@ -258,6 +266,7 @@ struct MemoryTensor {
 
 struct ImageRecipe;
 struct TableSchema;
+struct TextSchema;
 
 /// What was done to records, for a later evaluation of the model that was trained on them.
 struct RecordChanges {
@@ -311,6 +320,8 @@ class RecordSource {
   virtual std::vector<std::string> target_names() const { return {}; }
   /// The meaning of a table's columns; null for other data.
   virtual std::shared_ptr<const TableSchema> table() const { return nullptr; }
+  /// The tokenizer of a text, and how the text is cut into samples; null for other data.
+  virtual std::shared_ptr<const TextSchema> text() const { return nullptr; }
   /// The files that hold the records, in id order; empty if records are not read from files on
   /// demand.
   virtual std::vector<StoredFile> files() const { return {}; }

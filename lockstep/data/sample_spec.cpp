@@ -50,7 +50,7 @@ std::int64_t SampleSpec::target_count() const {
 bool SampleSpec::is_single() const {
   return inputs.size() == 1 && inputs.front().type == ElementType::float32 && targets.size() == 1 &&
          !weighted && feature_count() > 0 && targets.front().elements() > 0 &&
-         (classes() > 0 || target_count() > 0);
+         (classes() > 0 ? targets.front().elements() == 1 : target_count() > 0);
 }
 
 namespace {
@@ -67,8 +67,8 @@ std::string extents_text(const std::vector<std::int64_t>& shape) {
 
 std::string to_string(const TensorSpec& tensor) {
   if (tensor.classes > 0)
-    return fmt::format("{}{}{} ({} classes)", tensor.name, tensor.is_ragged() ? " " : "",
-                       tensor.is_ragged() ? extents_text(tensor.shape) : "", tensor.classes);
+    return fmt::format("{}{}{} ({} classes)", tensor.name, tensor.shape.empty() ? "" : " ",
+                       tensor.shape.empty() ? "" : extents_text(tensor.shape), tensor.classes);
   const bool is_float = tensor.type == ElementType::float32;
   return fmt::format("{}{}{} {}", tensor.name, is_float ? "" : " ",
                      is_float ? "" : to_string(tensor.type), extents_text(tensor.shape));
@@ -85,7 +85,8 @@ std::string to_string(const SampleSpec& spec) {
                                  : listed(spec.inputs);
   const std::string targets = spec.targets.empty()      ? "without labels"
                               : spec.targets.size() > 1 ? "with " + listed(spec.targets)
-                              : spec.classes() > 0 ? fmt::format("with {} classes", spec.classes())
+                              : spec.classes() > 0 && spec.targets[0].shape.empty()
+                                  ? fmt::format("with {} classes", spec.classes())
                               : spec.target_count() > 0
                                   ? fmt::format("with {} targets", spec.target_count())
                                   : "with " + listed(spec.targets);

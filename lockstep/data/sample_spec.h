@@ -39,9 +39,12 @@ struct TensorSpec {
   /// (TensorView::set_length), and a batch is padded to its longest sample.
   std::vector<std::int64_t> shape = {};
   /// Of class numbers, or of categories as inputs, which are int32 from 0 to classes-1; 0: other
-  /// values.
+  /// values. A target with a shape has a class number for each position; -1 is one that the loss
+  /// does not count.
   std::int64_t classes = 0;
 
+  /// The smallest class number, if this is a target with classes.
+  std::int32_t first_class() const { return shape.empty() ? 0 : -1; }
   bool is_ragged() const { return !shape.empty() && shape.front() == -1; }  ///< unknown extent
   /// Whether all samples have the same number of bytes.
   bool has_fixed_size() const { return !is_ragged() && type != ElementType::bytes; }
@@ -80,7 +83,7 @@ struct SampleSpec {
 /// "[28, 28, 1] with 10 classes", "[2] with 3 targets", "[4] without labels", "image [8, 8, 3] and
 /// table [5] with price [1] and kind (3 classes), weighted".
 std::string to_string(const SampleSpec& spec);
-/// "table [5]", "tokens int64 [?]", "kind (3 classes)".
+/// "table [5]", "tokens int64 [?]", "kind (3 classes)", "next [64] (65 classes)".
 std::string to_string(const TensorSpec& tensor);
 
 /// Throws Error (input) unless the shape has at least one extent, all extents are positive, and

@@ -59,7 +59,12 @@ namespace {
 using Indices = std::vector<std::size_t>;
 using IndexByName = std::unordered_map<std::string_view, std::size_t>;
 
-constexpr std::size_t kLine = 64 / sizeof(float);
+/// `count` elements of T and those that fill their last cache line.
+template <typename T>
+std::size_t whole_lines(std::size_t count) {
+  constexpr std::size_t kLine = 64 / sizeof(T);
+  return (count + kLine - 1) / kLine * kLine;
+}
 
 [[noreturn]] void refuse(const std::string& expected, const std::string& actual) {
   throw Error(ErrorCategory::input, "distributed_optimizer", expected, actual);
@@ -128,18 +133,25 @@ GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
     placed[parameter] = true;
     layout.offsets[parameter] = layout.size;
     layout.entries[parameter] = layout.begins.size() - 1;
-    layout.size += (parameters[parameter].elements() + kLine - 1) / kLine * kLine;
+    layout.size += whole_lines<float>(parameters[parameter].elements());
+    ++layout.counts.back();
   };
   for (std::size_t parameter = parameters.size(); parameter-- > 0;) {
     if (placed[parameter]) continue;
-    const bool grouped = group_of[parameter] != none;
+    if (parameters[parameter].is_float64) {
+      layout.offsets[parameter] = layout.wide_size;
+      layout.entries[parameter] = GradientLayout::kNoEntry;
+      layout.wide_size += whole_lines<double>(parameters[parameter].elements());
+      continue;
+    }
     layout.begins.push_back(layout.size);
-    layout.counts.push_back(grouped ? groups[group_of[parameter]].size() : 1);
-    if (!grouped) {
+    layout.counts.push_back(0);
+    if (group_of[parameter] == none) {
       place(parameter);
       continue;
     }
-    for (const std::size_t member : groups[group_of[parameter]]) place(member);
+    for (const std::size_t member : groups[group_of[parameter]])
+      if (!parameters[member].is_float64) place(member);
   }
   return layout;
 }
@@ -147,7 +159,8 @@ GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
 std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> parameters) {
   std::vector<allreduce::LayoutEntry> entries;
   for (const ParameterLayout& parameter : parameters)
-    entries.push_back({fmt::format("{} [{}]", parameter.name, fmt::join(parameter.shape, ", ")),
+    entries.push_back({fmt::format("{} [{}]{}", parameter.name, fmt::join(parameter.shape, ", "),
+                                   parameter.is_float64 ? " float64" : ""),
                        parameter.elements()});
   return entries;
 }

@@ -19,6 +19,7 @@ namespace lockstep::interop {
 struct ParameterLayout {
   std::string name;                      ///< unique among the parameters
   std::vector<std::int64_t> shape = {};  ///< row-major; empty: one element
+  bool is_float64 = false;               ///< false: float32
   std::size_t elements() const;          ///< the product of the shape
 };
 
@@ -35,7 +36,8 @@ struct ReducerOptions {
   /// summed, as in libraries that accumulate gradients: the average over all samples times the
   /// number of passes. If ranks had different numbers of passes (flush()), their mean is used.
   bool average_passes = true;
-  /// Type of gradients in communication. 16-bit types halve the bytes and sum rounded values.
+  /// Type of float32 gradients in communication. 16-bit types halve the bytes and sum rounded
+  /// values. Those of float64 are always summed as float64.
   allreduce::WireType compression = allreduce::WireType::float32;
   std::size_t first_bucket_bytes = std::size_t{1}
                                    << 20;  ///< small, so that communication starts early
@@ -66,20 +68,23 @@ std::string to_string(const ReducerOptions& options);
 
 /// The backward pass completes parameters from the last to the first, so they are stored in that
 /// order, each starting on a cache line. An entry is completed as a whole: one parameter, or a
-/// group of them.
+/// group of them. Parameters of float64 are in an array of their own and have no entry.
 struct GradientLayout {
-  std::vector<std::size_t> offsets = {};  ///< of each parameter, in elements
+  static constexpr std::size_t kNoEntry = static_cast<std::size_t>(-1);  ///< of float64
+
+  std::vector<std::size_t> offsets = {};  ///< of each parameter, in elements of its array
   std::vector<std::size_t> entries = {};  ///< of each parameter: the index of its entry
   std::vector<std::size_t> begins = {};   ///< of each entry, in elements, ascending
   std::vector<std::size_t> counts = {};   ///< of each entry: its number of parameters
   std::size_t size = 0;                   ///< in elements, a whole number of cache lines
+  std::size_t wide_size = 0;              ///< the same of the float64 array
 };
 
 /// Throws Error (input) if names are not unique, or if groups contain unknown or repeated names.
 GradientLayout make_gradient_layout(std::span<const ParameterLayout> parameters,
                                     const ReducerOptions& options);
 
-/// What ranks compare before the first reduction: names with shapes, in order.
+/// What ranks compare before the first reduction: names with shapes and types, in order.
 std::vector<allreduce::LayoutEntry> describe(std::span<const ParameterLayout> parameters);
 
 }  // namespace lockstep::interop

@@ -6,28 +6,38 @@
 
 namespace lockstep::interop {
 
-void HostGradientMath::assign(std::span<float> to, std::span<const float> from, float factor) {
-  if (factor == 1) {
+template <typename T>
+void HostGradientMath<T>::assign(std::span<T> to, std::span<const T> from, double factor) {
+  const auto by = static_cast<T>(factor);
+  if (by == 1) {
     std::ranges::copy(from, to.begin());
     return;
   }
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * factor;
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = from[i] * by;
 }
 
-void HostGradientMath::add(std::span<float> to, std::span<const float> from, float factor) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] = (to[i] + from[i]) * factor;
+template <typename T>
+void HostGradientMath<T>::add(std::span<T> to, std::span<const T> from, double factor) {
+  const auto by = static_cast<T>(factor);
+  for (std::size_t i = 0; i < to.size(); ++i) to[i] = (to[i] + from[i]) * by;
 }
 
-void HostGradientMath::scale(std::span<float> values, float factor) {
-  if (factor == 1) return;
-  for (float& value : values) value *= factor;
+template <typename T>
+void HostGradientMath<T>::scale(std::span<T> values, double factor) {
+  const auto by = static_cast<T>(factor);
+  if (by == 1) return;
+  for (T& value : values) value *= by;
 }
 
-void HostGradientMath::clear(std::span<float> values) { std::ranges::fill(values, 0.0F); }
+template <typename T>
+void HostGradientMath<T>::clear(std::span<T> values) {
+  std::ranges::fill(values, T{0});
+}
 
 // Several partial sums, so that the compiler can vectorize. The order of additions depends on the
 // size only.
-double HostGradientMath::squared_norm(std::span<const float> values) {
+template <typename T>
+double HostGradientMath<T>::squared_norm(std::span<const T> values) {
   constexpr std::size_t kSums = 16;
   std::array<double, kSums> sums{};
   const std::size_t whole = values.size() / kSums * kSums;
@@ -43,12 +53,17 @@ double HostGradientMath::squared_norm(std::span<const float> values) {
   return sum;
 }
 
-void HostGradientMath::write(std::span<float> to, std::span<const float> from_host) {
+template <typename T>
+void HostGradientMath<T>::write(std::span<T> to, std::span<const T> from_host) {
   std::ranges::copy(from_host, to.begin());
 }
 
-void HostGradientMath::read(std::span<float> to_host, std::span<const float> from) {
+template <typename T>
+void HostGradientMath<T>::read(std::span<T> to_host, std::span<const T> from) {
   std::ranges::copy(from, to_host.begin());
 }
+
+template class HostGradientMath<float>;
+template class HostGradientMath<double>;
 
 }  // namespace lockstep::interop

@@ -1,42 +1,54 @@
 // Local arithmetic on gradients, on the host or a GPU.
 #pragma once
 
+#include <memory>
 #include <span>
 
 namespace lockstep::interop {
 
-/// Elementwise operations on float arrays of one device. The arrays of a call have the same size
-/// and do not overlap.
+/// Elementwise operations on arrays of T, float or double, of one device. The arrays of a call have
+/// the same size and do not overlap. Factors are rounded to T.
+template <typename T>
 class GradientMath {
  public:
   virtual ~GradientMath() = default;
 
   /// to = from * factor
-  virtual void assign(std::span<float> to, std::span<const float> from, float factor) = 0;
+  virtual void assign(std::span<T> to, std::span<const T> from, double factor) = 0;
   /// to = (to + from) * factor
-  virtual void add(std::span<float> to, std::span<const float> from, float factor) = 0;
+  virtual void add(std::span<T> to, std::span<const T> from, double factor) = 0;
   /// values = values * factor
-  virtual void scale(std::span<float> values, float factor) = 0;
+  virtual void scale(std::span<T> values, double factor) = 0;
   /// values = 0
-  virtual void clear(std::span<float> values) = 0;
+  virtual void clear(std::span<T> values) = 0;
   /// The sum of squares, computed in double.
-  virtual double squared_norm(std::span<const float> values) = 0;
+  virtual double squared_norm(std::span<const T> values) = 0;
   /// Copies values from the host to the device.
-  virtual void write(std::span<float> to, std::span<const float> from_host) = 0;
+  virtual void write(std::span<T> to, std::span<const T> from_host) = 0;
   /// Copies values from the device to the host, after all pending work on them.
-  virtual void read(std::span<float> to_host, std::span<const float> from) = 0;
+  virtual void read(std::span<T> to_host, std::span<const T> from) = 0;
 };
 
 /// For gradients in host memory.
-class HostGradientMath final : public GradientMath {
+template <typename T>
+class HostGradientMath final : public GradientMath<T> {
  public:
-  void assign(std::span<float> to, std::span<const float> from, float factor) override;
-  void add(std::span<float> to, std::span<const float> from, float factor) override;
-  void scale(std::span<float> values, float factor) override;
-  void clear(std::span<float> values) override;
-  double squared_norm(std::span<const float> values) override;
-  void write(std::span<float> to, std::span<const float> from_host) override;
-  void read(std::span<float> to_host, std::span<const float> from) override;
+  void assign(std::span<T> to, std::span<const T> from, double factor) override;
+  void add(std::span<T> to, std::span<const T> from, double factor) override;
+  void scale(std::span<T> values, double factor) override;
+  void clear(std::span<T> values) override;
+  double squared_norm(std::span<const T> values) override;
+  void write(std::span<T> to, std::span<const T> from_host) override;
+  void read(std::span<T> to_host, std::span<const T> from) override;
+};
+
+extern template class HostGradientMath<float>;
+extern template class HostGradientMath<double>;
+
+/// The arithmetic of both element types; both null, or both of the same device.
+struct DeviceMath {
+  std::unique_ptr<GradientMath<float>> float32 = nullptr;   ///< of most gradients
+  std::unique_ptr<GradientMath<double>> float64 = nullptr;  ///< of those of float64 parameters
 };
 
 }  // namespace lockstep::interop

@@ -12,7 +12,6 @@
 #include "lockstep/allreduce/layout.h"
 #include "lockstep/base/error.h"
 #include "lockstep/interop/check_together.h"
-#include "lockstep/model/optimizer.h"
 
 namespace lockstep::interop {
 namespace {
@@ -27,23 +26,23 @@ std::string passes_text(int passes) {
 
 GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters,
                                  const ReducerOptions& options, device::Stream* compute,
-                                 std::unique_ptr<GradientMath> math, std::string where)
+                                 DeviceMath math, std::string where)
     : workers_(workers),
       where_(std::move(where)),
       parameters_(std::move(parameters)),
       options_(options),
-      math_(std::move(math)),
+      compute_(compute),
       pass_has_(parameters_.size()),
       step_has_(parameters_.size()),
       counts_(kFlags + parameters_.size()),
       last_gradient_(parameters_.size()) {
-  const bool has_math = math_ != nullptr;
-  if (!has_math) math_ = std::make_unique<HostGradientMath>();
+  const bool has_math = math.float32 != nullptr;
   const bool on_gpu = workers_.device().kind == device::DeviceKind::gpu;
+  GradientLayout layout;
   workers_.settle();
   check_together(workers_, where_, [&] {
     check_options(options_);
-    layout_ = make_gradient_layout(parameters_, options_);
+    layout = make_gradient_layout(parameters_, options_);
     if (on_gpu && (compute == nullptr || !has_math))
       throw Error(ErrorCategory::input, where_,
                   "expected a stream and GradientMath of the GPU for gradients on " +
@@ -52,18 +51,21 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
     return to_string(options_);
   });
   allreduce::check_layout(workers_.group(), describe(parameters_));
-  memory_ = std::make_shared<const device::Buffer>(
-      workers_.group().allocate((layout_.size + counts_.size()) * sizeof(float)));
-  std::vector<std::size_t> begins = layout_.begins;
-  begins.push_back(layout_.size);
+  if (!has_math)
+    math = {.float32 = std::make_unique<HostGradientMath<float>>(),
+            .float64 = std::make_unique<HostGradientMath<double>>()};
+  std::vector<std::size_t> begins = layout.begins;
+  begins.push_back(layout.size);
+  arrays_ = std::make_unique<GradientArrays>(workers_.group(), parameters_, std::move(layout),
+                                             counts_.size(), std::move(math));
   buckets_ = std::make_unique<allreduce::GradientBuckets>(
-      workers_.group(), memory_->as<float>().first(layout_.size + counts_.size()), begins,
+      workers_.group(), arrays_->with_scalars(), begins,
       allreduce::BucketOptions{
           .first_bytes = std::min(options_.first_bucket_bytes, options_.bucket_bytes),
           .bytes = options_.bucket_bytes,
-          .wire = options_.compression},
+          .wire = begins.back() > 0 ? options_.compression : allreduce::WireType::float32},
       /*exact_entries=*/1, compute, workers_.lane());
-  missing_ = layout_.counts;
+  missing_ = arrays_->layout().counts;
   describe_buckets();
   workers_.activity().set_step(0);
 }
@@ -71,7 +73,8 @@ GradientReducer::GradientReducer(job::Workers& workers, std::vector<ParameterLay
 void GradientReducer::describe_buckets() {
   std::vector<std::pair<std::size_t, std::string_view>> names;
   for (std::size_t parameter = parameters_.size(); parameter-- > 0;)
-    names.emplace_back(layout_.entries[parameter], parameters_[parameter].name);
+    if (!parameters_[parameter].is_float64)
+      names.emplace_back(arrays_->layout().entries[parameter], parameters_[parameter].name);
   workers_.activity().describe_buckets(buckets_->contents(names));
 }
 
@@ -81,8 +84,11 @@ bool GradientReducer::is_alone() const {
 }
 
 std::span<float> GradientReducer::gradient(std::size_t parameter) const {
-  return memory_->as<float>().subspan(layout_.offsets[parameter],
-                                      parameters_[parameter].elements());
+  return arrays_->gradient<float>(parameter);
+}
+
+std::span<double> GradientReducer::wide_gradient(std::size_t parameter) const {
+  return arrays_->gradient<double>(parameter);
 }
 
 void GradientReducer::usage_error(const std::string& expected, const std::string& actual) {
@@ -121,7 +127,7 @@ void GradientReducer::begin_pass(double samples, std::optional<bool> is_last) {
 void GradientReducer::weigh(double samples) {
   if (samples == 0) return;
   if (unit_ > 0 && unit_ != samples && options_.reduction == Reduction::average)
-    math_->scale(memory_->as<float>().first(layout_.size), static_cast<float>(unit_ / samples));
+    arrays_->scale_all(unit_ / samples);
   unit_ = samples;
   weight_ += samples;
 }
@@ -135,20 +141,20 @@ void GradientReducer::agree_on_samples() {
   expected_ = total;
 }
 
-float GradientReducer::factor_before() const {
+double GradientReducer::factor_before() const {
   if (options_.reduction == Reduction::sum || expected_ == 0 || is_alone()) return 1;
   const double later =
       options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
-  return static_cast<float>(unit_ / expected_ / later);
+  return unit_ / expected_ / later;
 }
 
-float GradientReducer::factor_after() const {
+double GradientReducer::factor_after() const {
   if (options_.reduction == Reduction::sum || samples() == 0 || is_alone()) return 1;
   const double later =
       options_.predivide_factor == 0 ? 1 : options_.predivide_factor / workers_.size();
   const double passes =
       options_.average_passes ? 1 : static_cast<double>(counts_[1]) / workers_.size();
-  return static_cast<float>(passes * later * (expected_ == 0 ? 1 : expected_) / samples());
+  return passes * later * (expected_ == 0 ? 1 : expected_) / samples();
 }
 
 /// Throws Error (input) unless the parameter has no gradient in this pass yet. Returns its name.
@@ -165,6 +171,15 @@ const std::string& GradientReducer::expect_gradient(std::size_t parameter) {
 }
 
 void GradientReducer::take(std::size_t parameter, std::span<const float> values) {
+  take_values(parameter, values);
+}
+
+void GradientReducer::take(std::size_t parameter, std::span<const double> values) {
+  take_values(parameter, values);
+}
+
+template <typename T>
+void GradientReducer::take_values(std::size_t parameter, std::span<const T> values) {
   const std::string& name = expect_gradient(parameter);
   if (values.size() != parameters_[parameter].elements())
     usage_error(fmt::format("expected {} elements of {}", parameters_[parameter].elements(), name),
@@ -174,13 +189,8 @@ void GradientReducer::take(std::size_t parameter, std::span<const float> values)
     if (is_last_pass()) complete_without(parameter);
     return;
   }
-  const float factor = is_last_pass() ? factor_before() : 1;
-  if (!is_alone()) {
-    if (step_has_[parameter])
-      math_->add(gradient(parameter), values, factor);
-    else
-      math_->assign(gradient(parameter), values, factor);
-  }
+  const double factor = is_last_pass() ? factor_before() : 1;
+  if (!is_alone()) arrays_->take(parameter, values, step_has_[parameter], factor);
   pass_has_[parameter] = step_has_[parameter] = true;
   if (is_last_pass()) complete(parameter);
 }
@@ -192,12 +202,13 @@ void GradientReducer::written(std::size_t parameter) {
                 fmt::format("{} has one", name));
   pass_has_[parameter] = step_has_[parameter] = true;
   if (!is_last_pass()) return;
-  math_->scale(gradient(parameter), factor_before());
+  arrays_->scale(parameter, factor_before());
   complete(parameter);
 }
 
 void GradientReducer::complete(std::size_t parameter) {
-  const std::size_t entry = layout_.entries[parameter];
+  const std::size_t entry = arrays_->layout().entries[parameter];
+  if (entry == GradientLayout::kNoEntry) return;  // sum_wide_gradients() follows the buckets
   if (--missing_[entry] == 0) buckets_->ready(entry);
 }
 
@@ -218,9 +229,9 @@ void GradientReducer::complete_the_rest(bool is_last_pass) {
 // For a parameter that has no gradient in the last pass.
 void GradientReducer::complete_without(std::size_t parameter) {
   if (step_has_[parameter])
-    math_->scale(gradient(parameter), factor_before());
+    arrays_->scale(parameter, factor_before());
   else if (!is_alone())
-    math_->clear(gradient(parameter));
+    arrays_->clear(parameter);
   complete(parameter);
 }
 
@@ -258,23 +269,31 @@ void GradientReducer::finish() {
   counts_[0] = static_cast<float>(weight_);
   counts_[1] = static_cast<float>(passes_);
   std::copy(step_has_.begin(), step_has_.end(), counts_.begin() + kFlags);
-  const std::span<float> step_scalars = memory_->as<float>().subspan(layout_.size, counts_.size());
-  math_->write(step_scalars, counts_);
-  buckets_->ready(layout_.begins.size());
+  arrays_->write_scalars(counts_);
+  buckets_->ready(arrays_->layout().begins.size());
   buckets_->finish();
-  math_->read(counts_, step_scalars);
+  sum_wide_gradients();
+  arrays_->read_scalars(counts_);
   finish_average();
-  missing_ = layout_.counts;
+  missing_ = arrays_->layout().counts;
   reduced_ = true;
 }
 
+// The thread of the buckets does not use the group between finish() and the next ready().
+void GradientReducer::sum_wide_gradients() {
+  const std::span<double> values = arrays_->wide();
+  if (values.empty()) return;
+  if (compute_ == nullptr) return workers_.all_reduce(values);
+  workers_.group().all_reduce(values, allreduce::ReduceOp::sum, *compute_).wait(*compute_);
+}
+
 void GradientReducer::finish_average() {
-  const std::span<float> values = memory_->as<float>().first(layout_.size);
-  float factor = factor_after();
+  double factor = factor_after();
   if (options_.clip_norm > 0 || options_.skip_non_finite)
-    gradient_norm_ = std::sqrt(math_->squared_norm(values)) * static_cast<double>(factor);
-  if (options_.clip_norm > 0) factor *= model::clip_scale(gradient_norm_, options_.clip_norm);
-  math_->scale(values, factor);
+    gradient_norm_ = std::sqrt(arrays_->squared_norm()) * factor;
+  if (options_.clip_norm > 0 && gradient_norm_ > options_.clip_norm)
+    factor *= options_.clip_norm / gradient_norm_;
+  arrays_->scale_all(factor);
   if (samples() > 0) expected_ = samples();
 }
 

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "lockstep/allreduce/gradient_buckets.h"
-#include "lockstep/device/buffer.h"
 #include "lockstep/device/stream.h"
+#include "lockstep/interop/gradient_arrays.h"
 #include "lockstep/interop/gradient_layout.h"
 #include "lockstep/interop/gradient_math.h"
 #include "lockstep/job/workers.h"
@@ -40,17 +40,19 @@ namespace lockstep::interop {
 /// group, so that the other ranks throw it too. Parameters without a gradient on this rank count as
 /// zero. All ranks call reduce, reduce_rest and applied together. Not thread-safe. Work on GPU
 /// gradients is ordered by the stream `compute`.
+///
+/// Gradients of float64 parameters are scaled and summed as float64, all of them in one call after
+/// the buckets, without overlap or compression.
 class GradientReducer {
  public:
   /// Collective. `parameters` are in the order of the forward pass. `workers` and `compute` (null
   /// for gradients on the host) must outlive this object. `math` computes on the device of the
-  /// gradients; null for the host. `where` is the location in error messages. Throws, on all ranks,
-  /// Error (input) for invalid options or names and Error (communication) if parameters differ
-  /// between ranks.
+  /// gradients; empty for the host. `where` is the location in error messages. Throws, on all
+  /// ranks, Error (input) for invalid options or names and Error (communication) if parameters
+  /// differ between ranks.
   GradientReducer(job::Workers& workers, std::vector<ParameterLayout> parameters,
                   const ReducerOptions& options = {}, device::Stream* compute = nullptr,
-                  std::unique_ptr<GradientMath> math = nullptr,
-                  std::string where = "distributed_optimizer");
+                  DeviceMath math = {}, std::string where = "distributed_optimizer");
 
   /// As passed to the constructor.
   const std::vector<ParameterLayout>& parameters() const { return parameters_; }
@@ -61,12 +63,14 @@ class GradientReducer {
   /// gradient(parameter) is meaningless.
   bool is_alone() const;
 
-  /// The gradient of a parameter, valid as long as this object or its memory(). Between passes it
-  /// is the mean over the samples so far, times their number, divided by the number in the latest
-  /// pass; after reduce() it is the result.
+  /// The gradient of a float32 parameter, valid as long as this object or its memory(). Between
+  /// passes it is the mean over the samples so far, times their number, divided by the number in
+  /// the latest pass; after reduce() it is the result.
   std::span<float> gradient(std::size_t parameter) const;
+  /// The same of a float64 parameter.
+  std::span<double> wide_gradient(std::size_t parameter) const;
   /// Owns all gradients. Hold it to keep a gradient alive.
-  std::shared_ptr<const void> memory() const { return memory_; }
+  std::shared_ptr<const void> memory() const { return arrays_->memory(); }
 
   /// Begins a backward pass over `samples` samples of this rank: 0 for a rank without samples; 1 on
   /// all ranks for equal weights. Collective in the first step. If gradients are accumulated in
@@ -81,8 +85,10 @@ class GradientReducer {
   /// Copies `values`, the gradient of `parameter` in this pass. At most once per parameter and
   /// pass.
   void take(std::size_t parameter, std::span<const float> values);
-  /// The same for a gradient that the caller has added to gradient(parameter) in place: to the
-  /// value of earlier passes of this step, or to zeros.
+  /// The same for a float64 parameter.
+  void take(std::size_t parameter, std::span<const double> values);
+  /// The same for a gradient that the caller has added to gradient(parameter), or
+  /// wide_gradient(parameter), in place: to the value of earlier passes of this step, or to zeros.
   void written(std::size_t parameter);
   /// Whether this rank has a gradient of the parameter in this step.
   bool has_gradient_so_far(std::size_t parameter) const { return step_has_[parameter]; }
@@ -126,19 +132,23 @@ class GradientReducer {
 
   /// The buckets of gradients.
   const allreduce::GradientBuckets& buckets() const { return *buckets_; }
-  /// Seconds since the start in which computation on this rank waited for communication.
+  /// Seconds since the start in which computation on this rank waited for communication, without
+  /// that of float64 gradients.
   const allreduce::CommunicationTimes& communication() const { return buckets_->times(); }
 
  private:
   static constexpr std::size_t kFlags =
       2;  // index in counts_: after samples and passes, one flag per parameter
 
+  template <typename T>
+  void take_values(std::size_t parameter, std::span<const T> values);
+  void sum_wide_gradients();
   void describe_buckets();
   const std::string& expect_gradient(std::size_t parameter);
   void weigh(double samples);
   void agree_on_samples();
-  float factor_before() const;
-  float factor_after() const;
+  double factor_before() const;
+  double factor_after() const;
   void complete(std::size_t parameter);
   void complete_the_rest(bool is_last_pass);
   void complete_without(std::size_t parameter);
@@ -150,9 +160,8 @@ class GradientReducer {
   std::string where_;
   std::vector<ParameterLayout> parameters_;
   ReducerOptions options_;
-  GradientLayout layout_;
-  std::unique_ptr<GradientMath> math_;
-  std::shared_ptr<const device::Buffer> memory_;  // the flat gradient, followed by counts_
+  device::Stream* compute_;
+  std::unique_ptr<GradientArrays> arrays_;  // counts_ are its scalars
   std::unique_ptr<allreduce::GradientBuckets> buckets_;
 
   bool ends_group_on_misuse_ = true;

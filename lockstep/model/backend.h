@@ -44,8 +44,9 @@ struct LoadedInput {
 
 /// How the loss of a part is scaled into gradients.
 struct GradientScale {
-  std::int64_t divisor = 0;  ///< samples of the global batch
-  float loss_scale = 1;      ///< factor on the gradients that prevents underflow in 16 bits
+  /// samples of the global batch; a term with several positions a sample divides by these too
+  std::int64_t divisor = 0;
+  float loss_scale = 1;  ///< factor on the gradients that prevents underflow in 16 bits
 };
 
 /// One device for one replica. Control flow and shapes belong to the plan. All work is enqueued on
@@ -89,8 +90,10 @@ class Backend {
 
   /// Adds the term `term` of `loss`, times its weight, to the sums of the step; the first term also
   /// the other sums. `outputs` [samples, width] are compared with the targets of the term in the
-  /// batch loaded last. If `gradient` is not empty, also writes the gradient of the outputs, with
-  /// the scale given to begin_pass(). model::compute_loss() is the reference implementation.
+  /// batch loaded last. A further term is a mean like the first one: if they have other numbers of
+  /// positions a sample, its sum is multiplied by their ratio. If `gradient` is not empty, also
+  /// writes the gradient of the outputs, with the scale given to begin_pass().
+  /// model::compute_loss() is the reference implementation.
   virtual void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
                             std::int64_t samples, const TensorView& gradient) = 0;
   /// Writes the sums since clear_sums() to `summable` on this device, as floats that can be summed

@@ -37,9 +37,10 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
   index_limits_.resize(network_->inputs().size());
   host_outputs_.resize(network_->outputs().size());
   for (const Node& node : network_->nodes()) {
+    const std::optional<std::size_t> indices = node.layer->index_input(node.inputs.size());
+    if (!indices) continue;
     const std::int64_t count = node.layer->traits().index_count;
-    if (count == 0) continue;
-    IndexLimit& limit = index_limits_[input_index(node.inputs.front())];
+    IndexLimit& limit = index_limits_[input_index(node.inputs[*indices])];
     if (count < limit.count) limit = {.count = count, .layer = node.name};
   }
   parameters_ = allocate_floats(backend_->allocator(), parameter_table().flat_size());
@@ -136,9 +137,12 @@ MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext&
 void CompiledModel::check_all_targets(const BatchView& batch, const TotalLoss& loss) const {
   const std::span<const LossTerm> terms = loss.terms();
   if (batch.samples > 0) LOCKSTEP_CHECK_OP(terms.size(), ==, batch.more_targets.size() + 1);
-  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term)
-    check_targets(terms[term].loss, batch.samples, width(terms[term].output),
-                  batch.targets_of(term));
+  for (std::size_t term = 0; term <= batch.more_targets.size(); ++term) {
+    const LossTerm& one = terms[term];
+    const Shape& shape = network_->shape(network_->outputs()[one.output].node);
+    check_targets(one.loss, batch.samples, width(one.output), batch.targets_of(term),
+                  width(one.output) / row_width(one.loss, shape));
+  }
 }
 
 void CompiledModel::load(const BatchView& batch, const StepContext& context, const TotalLoss& loss,

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <type_traits>
+#include <vector>
 
 #include "lockstep/base/error.h"
 
@@ -95,11 +97,16 @@ double cross_entropy_of(const CategoricalCrossentropy& loss, Row outputs, Row ta
 struct Batch {
   std::span<const float> outputs;
   std::size_t samples;
-  std::size_t width;
+  std::size_t positions;  // of each sample
+  std::size_t width;      // outputs of a position
   std::span<float> gradient;
   float scale;  // 1 / divisor
   const Targets& targets;
 };
+
+float weight_of(const Targets& targets, std::size_t sample) {
+  return targets.sample_weights.empty() ? 1 : targets.sample_weights[sample];
+}
 
 TrueClasses classes_of(const Targets& targets, std::size_t sample) {
   const auto label = static_cast<std::size_t>(targets.labels[sample]);
@@ -109,14 +116,14 @@ TrueClasses classes_of(const Targets& targets, std::size_t sample) {
           .weight = targets.weights[sample]};
 }
 
-// One sample of a batch.
+// One sample of a batch, or one position of a sample with several.
 struct Sample {
   const Targets& targets;
-  std::size_t samples;  // of the batch
-  std::size_t index;    // in the batch
+  std::size_t index;  // in the batch
   Row outputs;
   std::span<float> gradient;  // or empty
   float scale;                // of the gradient
+  double evaluated;           // the loss, of a CustomLoss
 
   Row values() const { return targets.values.subspan(index * outputs.size(), outputs.size()); }
   float target(std::size_t output) const {
@@ -149,19 +156,10 @@ double evaluate(const T& loss, const Sample& sample) {
   return sum / static_cast<double>(width);
 }
 
-double evaluate(const CustomLossPointer& loss, const Sample& sample) {
-  SampleTargets targets;
-  if (!sample.targets.labels.empty()) {
-    targets.label = sample.targets.labels[sample.index];
-  } else {
-    const std::size_t width = sample.targets.values.size() / sample.samples;
-    targets.values = sample.targets.values.subspan(sample.index * width, width);
-  }
-  if (!sample.gradient.empty()) {
-    loss->gradient(sample.outputs, targets, sample.gradient);
-    for (float& value : sample.gradient) value *= sample.scale;
-  }
-  return loss->value(sample.outputs, targets);
+// CustomLoss::evaluate() has been called for the batch.
+double evaluate(const CustomLossPointer& /*loss*/, const Sample& sample) {
+  for (float& value : sample.gradient) value *= sample.scale;
+  return sample.evaluated;
 }
 
 // The number of classes that are before the true class of a sample.
@@ -194,22 +192,33 @@ std::int64_t rank_in(const T& /*loss*/, const Sample& /*sample*/) {
 
 template <typename T>
 MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
+  const std::size_t rows = batch.samples * batch.positions;
   MetricSums result{.samples = static_cast<std::int64_t>(batch.samples),
-                    .has_accuracy = has_classes};
+                    .has_accuracy = has_classes,
+                    .more_positions = static_cast<std::int64_t>(rows - batch.samples)};
+  std::vector<double> evaluated;
+  if constexpr (std::is_same_v<T, CustomLossPointer>) {
+    evaluated.resize(rows);
+    if (rows > 0) loss->evaluate(batch.outputs, batch.targets, evaluated, batch.gradient);
+  }
   const std::span<const float> weights = batch.targets.sample_weights;
-  for (std::size_t i = 0; i < batch.samples; ++i) {
-    const float weight = weights.empty() ? 1 : weights[i];
+  const std::size_t rows_per_weight = weights.empty() ? 1 : rows / weights.size();
+  for (std::size_t i = 0; i < rows; ++i) {
+    const bool is_masked = batch.positions > 1 && batch.targets.labels[i] == kMasked;
+    const float weight = is_masked ? 0 : weight_of(batch.targets, i / rows_per_weight);
     const auto row_of = [&](auto values) { return values.subspan(i * batch.width, batch.width); };
-    const Sample sample{batch.targets,
-                        batch.samples,
-                        i,
-                        row_of(batch.outputs),
-                        batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
-                        batch.scale * weight};
+    const Sample sample{
+        batch.targets,         i,
+        row_of(batch.outputs), batch.gradient.empty() ? batch.gradient : row_of(batch.gradient),
+        batch.scale * weight,  evaluated.empty() ? 0 : evaluated[i]};
     if (weight > 0)
       result.loss_sum += static_cast<double>(weight) * evaluate(loss, sample);
     else
       std::ranges::fill(sample.gradient, 0.0F);
+    if (is_masked) {
+      ++result.masked;
+      continue;
+    }
     result.weight_excess += static_cast<double>(weight) - 1;
     if (!has_classes) continue;
     const std::int64_t rank = rank_in(loss, sample);
@@ -221,20 +230,39 @@ MetricSums sums(const T& loss, bool has_classes, const Batch& batch) {
 
 }  // namespace
 
+void CustomLoss::evaluate(std::span<const float> outputs, const Targets& targets,
+                          std::span<double> losses, std::span<float> gradients) const {
+  const std::size_t width = outputs.size() / losses.size();
+  const std::size_t values = targets.values.size() / losses.size();
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (weight_of(targets, i) == 0) continue;
+    SampleTargets mine;
+    if (targets.labels.empty())
+      mine.values = targets.values.subspan(i * values, values);
+    else
+      mine.label = targets.labels[i];
+    const Row row = outputs.subspan(i * width, width);
+    if (!gradients.empty()) gradient(row, mine, gradients.subspan(i * width, width));
+    losses[i] = value(row, mine);
+  }
+}
+
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,
                         const Targets& targets, double divisor, std::span<float> gradient) {
   LOCKSTEP_CHECK_OP(samples, >=, 0);
   const auto count = static_cast<std::size_t>(samples);
-  const std::size_t width = count == 0 ? 0 : outputs.size() / count;
-  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * width);
+  const std::size_t of_sample = count == 0 ? 0 : outputs.size() / count;
+  LOCKSTEP_CHECK_OP(outputs.size(), ==, count * of_sample);
   if (!gradient.empty()) {
     LOCKSTEP_CHECK_OP(gradient.size(), ==, outputs.size());
     LOCKSTEP_CHECK_OP(divisor, >, 0);
   }
-  check_targets(loss, samples, static_cast<std::int64_t>(width), targets);
-  const Batch batch{
-      outputs, count, width, gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
-      targets};
+  check_targets(loss, samples, static_cast<std::int64_t>(of_sample), targets);
+  const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
+  const std::size_t width = of_sample / positions;
+  const Batch batch{outputs, count,    positions,
+                    width,   gradient, gradient.empty() ? 0 : static_cast<float>(1.0 / divisor),
+                    targets};
   const bool has_classes = class_count(loss, static_cast<std::int64_t>(width)) > 0;
   return std::visit([&](const auto& chosen) { return sums(chosen, has_classes, batch); }, loss);
 }

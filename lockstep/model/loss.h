@@ -42,9 +42,10 @@ class TotalLoss {
   std::vector<LossTerm> terms_;
 };
 
-/// Sums of loss and metrics over the samples of `outputs` [samples, width]. If `gradient` (same
-/// shape) is not empty, it receives d(weighted sum of losses)/d(outputs) / divisor. If the divisor
-/// is the number of samples of the global batch (over the loss scale), the gradients of all
+/// Sums of loss and metrics over the samples of `outputs` [samples, width], or with several labels
+/// for each sample over the positions of [samples, positions, width]. If `gradient` (same shape) is
+/// not empty, it receives d(weighted sum of losses)/d(outputs) / divisor. If the divisor is the
+/// number of samples, or positions, of the global batch (over the loss scale), the gradients of all
 /// replicas add up to the gradient of the mean. Throws Error (data) for a label outside 0 ..
 /// width-1 and for a weight outside 0 .. 1.
 MetricSums compute_loss(const Loss& loss, std::span<const float> outputs, std::int64_t samples,

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <type_traits>
 
 #include "lockstep/base/enum_names.h"
@@ -161,6 +163,12 @@ void check_options(const Loss& loss) {
       throw Error(ErrorCategory::input, where, "expected delta above 0",
                   fmt::format("got {}", *value));
   }
+}
+
+std::int64_t row_width(const Loss& loss, std::span<const std::int64_t> shape) {
+  if (std::holds_alternative<SparseCategoricalCrossentropy>(loss) && !shape.empty())
+    return shape.back();
+  return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies());
 }
 
 std::int64_t class_count(const Loss& loss, std::int64_t outputs) {

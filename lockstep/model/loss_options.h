@@ -151,6 +151,8 @@ struct SampleTargets {
   std::span<const float> values = {};  ///< if it has targets
 };
 
+struct Targets;
+
 /// A loss of the user's own. It runs on the CPU only, from several threads.
 class CustomLoss {
  public:
@@ -164,6 +166,12 @@ class CustomLoss {
   /// Writes d value / d outputs to `gradient`.
   virtual void gradient(std::span<const float> outputs, const SampleTargets& targets,
                         std::span<float> gradient) const = 0;
+  /// The losses of the samples of a batch, and their gradients unless `gradients` is empty: both
+  /// `outputs` and `gradients` are [samples, width]. The results of samples of weight 0 are not
+  /// used. By default calls value() and gradient() of each of the others. Override it for a loss
+  /// that is faster for several samples together; the loss of a sample must not depend on others.
+  virtual void evaluate(std::span<const float> outputs, const Targets& targets,
+                        std::span<double> losses, std::span<float> gradients) const;
 };
 /// Shared by all replicas.
 using CustomLossPointer = std::shared_ptr<const CustomLoss>;
@@ -188,8 +196,11 @@ std::vector<std::pair<std::string_view, float*>> loss_parameters(Loss& loss);
 /// Throws Error (input) for a hyperparameter out of range, and for a CustomLoss that is null.
 void check_options(const Loss& loss);
 
-/// The number of classes that a network with `outputs` outputs distinguishes; 0 if the loss has no
-/// classes, so that there is no accuracy.
+/// The number of outputs of a network that are compared with one target, of an output of this
+/// shape: with class labels the last extent, so that [T, V] has T positions; otherwise all.
+std::int64_t row_width(const Loss& loss, std::span<const std::int64_t> shape);
+/// The number of classes that a network with `outputs` outputs (row_width()) distinguishes; 0 if
+/// the loss has no classes, so that there is no accuracy.
 std::int64_t class_count(const Loss& loss, std::int64_t outputs);
 /// "softmax" or "sigmoid" if the outputs are logits, otherwise empty.
 std::string_view activation_of(const Loss& loss);

@@ -11,31 +11,40 @@
 
 namespace lockstep::model {
 
-/// Sums over samples. Add the sums of all parts and replicas, then compute the means.
+/// Sums over the positions of samples: what a loss compares with one target each. A sample has one
+/// position, or with an output such as [T, V] and labels [T], T of them. Add the sums of all parts
+/// and replicas, then compute the means.
 struct MetricSums {
-  double loss_sum = 0;       ///< sum of per-sample losses, each times the weight of its sample
+  double loss_sum = 0;       ///< sum of the losses of all positions, each times its weight
   std::int64_t samples = 0;  ///< number of samples
-  /// Samples whose label has the largest output (the first in case of ties).
+  /// Positions whose label has the largest output (the first in case of ties).
   std::int64_t correct = 0;
-  std::int64_t correct_top5 = 0;  ///< samples whose label is among the five largest outputs
+  std::int64_t correct_top5 = 0;  ///< positions whose label is among the five largest outputs
   bool has_accuracy = false;      ///< whether the loss has classes; false for mean squared error
-  /// Sum of the weights of the samples, minus `samples`: 0, without rounding, if all weights are 1.
+  /// Sum of the weights of the positions that count, minus positions(): 0, without rounding, if all
+  /// weights are 1.
   double weight_excess = 0;
+  std::int64_t more_positions = 0;  ///< positions of the samples beyond one each
+  std::int64_t masked = 0;          ///< positions with the label kMasked, which do not count
 
   MetricSums& operator+=(const MetricSums& other);  ///< Adds the sums of other samples.
 
-  /// Sum of the weights of the samples.
-  constexpr double weight_sum() const { return static_cast<double>(samples) + weight_excess; }
-  /// Mean loss per sample, by weight; NaN if there are no samples, or if all have weight 0.
+  /// Number of positions, masked ones included.
+  constexpr std::int64_t rows() const { return samples + more_positions; }
+  /// Number of positions that count: as many as samples, if each has one.
+  constexpr std::int64_t positions() const { return rows() - masked; }
+  /// Sum of the weights of the positions that count.
+  constexpr double weight_sum() const { return static_cast<double>(positions()) + weight_excess; }
+  /// Mean loss per position, by weight; NaN if there are none, or if all have weight 0.
   double loss() const { return mean(loss_sum, weight_sum()); }
-  /// Fraction of the samples whose label has the largest output; NaN if there are no samples.
+  /// Fraction of the positions whose label has the largest output; NaN if there are none.
   double accuracy() const {
-    return mean(static_cast<double>(correct), static_cast<double>(samples));
+    return mean(static_cast<double>(correct), static_cast<double>(positions()));
   }
-  /// Fraction of the samples whose label is among the five largest outputs; NaN if there are no
-  /// samples.
+  /// Fraction of the positions whose label is among the five largest outputs; NaN if there are
+  /// none.
   double top5_accuracy() const {
-    return mean(static_cast<double>(correct_top5), static_cast<double>(samples));
+    return mean(static_cast<double>(correct_top5), static_cast<double>(positions()));
   }
 
  private:
@@ -46,23 +55,26 @@ struct MetricSums {
   }
 };
 
-/// Throws Error (data) if there are samples, and all have weight 0. `where` is their use, such as
-/// "epoch 2".
+/// Throws Error (data) if there are samples, and all have weight 0 or are masked. `where` is their
+/// use, such as "epoch 2".
 void require_weights(const MetricSums& sums, std::string_view where);
 
-/// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact. The
-/// loss is stored in two floats and keeps about 7 digits after summation.
+/// Sums as float32 that can be added over parts and replicas: counts below 2^24 stay exact, larger
+/// ones, such as those of the positions of long sequences, are rounded to 24 bits, so that a mean
+/// keeps 7 digits. The loss is stored in two floats and keeps about 7 digits after summation.
 struct SummableMetrics {
   float loss_high = 0;     ///< sum of losses, rounded to float
   float loss_low = 0;      ///< rounding error of loss_high
   float samples = 0;       ///< as in MetricSums
   float correct = 0;       ///< as in MetricSums
   float correct_top5 = 0;  ///< as in MetricSums
-  float weight_sum = 0;    ///< as in MetricSums; the same as `samples` if all weights are 1
+  float weight_sum = 0;    ///< as in MetricSums; the same as `positions` if all weights are 1
+  float rows = 0;          ///< as in MetricSums; the same as `samples` with one position each
+  float positions = 0;     ///< as in MetricSums; the same as `rows` if none is masked
   /// Parts whose loss or weights were not finite as a float; their metrics count 0 samples.
   float non_finite = 0;
 
-  static constexpr std::size_t kSize = 7;  ///< number of floats that write() writes
+  static constexpr std::size_t kSize = 9;  ///< number of floats that write() writes
 
   /// Converts sums of one part.
   constexpr explicit SummableMetrics(const MetricSums& sums) {
@@ -78,6 +90,8 @@ struct SummableMetrics {
     correct = static_cast<float>(sums.correct);
     correct_top5 = static_cast<float>(sums.correct_top5);
     weight_sum = static_cast<float>(sums.weight_sum());
+    rows = static_cast<float>(sums.rows());
+    positions = static_cast<float>(sums.positions());
   }
   /// from the output of write(), or from a sum of several
   explicit SummableMetrics(std::span<const float, kSize> values);
@@ -90,7 +104,9 @@ struct SummableMetrics {
     values[3] = correct;
     values[4] = correct_top5;
     values[5] = weight_sum;
-    values[6] = non_finite;
+    values[6] = rows;
+    values[7] = positions;
+    values[8] = non_finite;
   }
   /// Whether the losses and weights of all parts, their sums, and gradient_factor() are finite.
   /// `values` is the output of write().
@@ -99,18 +115,18 @@ struct SummableMetrics {
     return values[kSize - 1] == 0 && values[0] - values[0] == 0 && values[5] - values[5] == 0 &&
            factor - factor == 0;
   }
-  /// Whether there are samples, all of weight 0: there is nothing to learn from them.
+  /// Whether there are samples, all masked or of weight 0: there is nothing to learn from them.
   static constexpr bool is_weightless(const float* values) {
     return values[2] > 0 && !(values[5] > 0);
   }
-  /// The factor that turns a gradient over the number of samples into one over the sum of weights:
-  /// 1, without rounding, if all weights are 1; 0 if all are 0. `values` is the sum of the output
-  /// of write() over all replicas.
+  /// The factor that turns a gradient over the number of rows into one over the sum of weights: 1,
+  /// without rounding, if all weights are 1 and nothing is masked; 0 if all are 0. `values` is the
+  /// sum of the output of write() over all replicas.
   static constexpr float gradient_factor(const float* values) {
-    const float samples = values[2];
+    const float rows = values[6];
     const float weights = values[5];
-    if (weights == samples) return 1;
-    return weights > 0 ? samples / weights : 0;
+    if (weights == rows) return 1;
+    return weights > 0 ? rows / weights : 0;
   }
   /// The sums as MetricSums; has_accuracy is not transferred.
   MetricSums sums() const;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -24,11 +25,11 @@ std::vector<std::string_view> names_of(const std::vector<Named>& all) {
 // int32 inputs go where layers read indices, and nowhere else.
 void check_types(const Layer& layer, const std::string& where, std::span<const NodeId> inputs,
                  std::span<const NetworkInput> all) {
-  const bool reads_indices = layer.traits().index_count > 0;
+  const std::optional<std::size_t> indices = layer.index_input(inputs.size());
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     const bool is_int32 =
         is_input(inputs[k]) && all[input_index(inputs[k])].type == ElementType::int32;
-    if (is_int32 == (reads_indices && k == 0)) continue;
+    if (is_int32 == (indices == k)) continue;
     throw Error(ErrorCategory::input, where,
                 is_int32 ? "expected float32 values" : "expected an int32 input of the network",
                 is_int32

@@ -33,7 +33,7 @@ struct NetworkInput {
   std::string name;  ///< unique among the inputs
   Shape shape;       ///< of one sample; may be [], one number, for int32
   /// float32, converted to the precision of the model, or int32: indices, for layers that read them
-  /// (Traits::index_count).
+  /// (Layer::index_input).
   ElementType type = ElementType::float32;
 };
 

@@ -60,6 +60,29 @@ void fill(std::uint64_t seed, std::string_view name, std::span<float> values, Dr
   }
 }
 
+// The columns of a matrix of independent normal numbers, each minus its projections on those before
+// it (modified Gram-Schmidt): uniformly distributed. In double, as normal().
+void make_columns_orthogonal(std::span<float> values, std::size_t columns) {
+  const std::size_t rows = values.size() / columns;
+  LOCKSTEP_CHECK_OP(rows, >=, columns);
+  std::vector<double> matrix(values.begin(), values.end());
+  std::vector<double> products(columns);  // of column k with those from k on
+  for (std::size_t k = 0; k < columns; ++k) {
+    std::ranges::fill(products, 0.0);
+    for (std::size_t r = 0; r < rows; ++r) {
+      const double* const row = matrix.data() + r * columns;
+      for (std::size_t j = k; j < columns; ++j) products[j] += row[k] * row[j];
+    }
+    const double scale = 1 / std::sqrt(products[k]);
+    for (std::size_t r = 0; r < rows; ++r) {
+      double* const row = matrix.data() + r * columns;
+      const double unit = row[k] *= scale;
+      for (std::size_t j = k + 1; j < columns; ++j) row[j] -= unit * (products[j] * scale);
+    }
+  }
+  std::ranges::transform(matrix, values.begin(), [](double x) { return static_cast<float>(x); });
+}
+
 double checked_fan(std::int64_t fan) {
   LOCKSTEP_CHECK_OP(fan, >, 0);
   return static_cast<double>(fan);
@@ -75,8 +98,7 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
          [limit](const Words& words) { return uniform(words, static_cast<float>(limit)); });
   };
   const auto fill_normal = [&](double deviation) {
-    fill(seed, name, values,
-         [deviation](const Words& words) { return normal(words, deviation); });
+    fill(seed, name, values, [deviation](const Words& words) { return normal(words, deviation); });
   };
   switch (initializer.kind) {
     case Initializer::Kind::constant:
@@ -93,6 +115,10 @@ void initialize(const Initializer& initializer, std::uint64_t seed, std::string_
       return fill_normal(std::sqrt(2.0 / checked_fan(initializer.fan_in)));
     case Initializer::Kind::normal:
       return fill_normal(static_cast<double>(initializer.value));
+    case Initializer::Kind::orthogonal:
+      fill_normal(1);
+      return make_columns_orthogonal(values,
+                                     static_cast<std::size_t>(checked_fan(initializer.fan_in)));
   }
 }
 

@@ -26,13 +26,17 @@ struct Initializer {
     he_uniform,      ///< U(-l, l), l = sqrt(6 / fan_in): He et al., ICCV 2015
     uniform,         ///< U(-value, value); has no name in descriptions
     normal,          ///< N(0, value^2); in descriptions "stddev" of some layers
+    /// Random columns of length 1 that are orthogonal, of a matrix [rows, fan_in] with at least as
+    /// many rows: Saxe et al., arXiv 1312.6120. Has no name in descriptions.
+    orthogonal,
   };
   Kind kind = Kind::constant;  ///< the distribution
   float value = 0;             ///< value of kind `constant`, limit of kind `uniform`,
                                ///< standard deviation of kind `normal`
   std::int64_t fan_in = 0;     ///< inputs per output
   std::int64_t fan_out = 0;    ///< outputs per input
-  /// If given, writes the values for a seed, instead of a distribution. Called from several threads.
+  /// If given, writes the values for a seed, instead of a distribution. Called from several
+  /// threads.
   std::function<void(std::uint64_t seed, std::span<float> values)> draw = {};
 };
 

@@ -5,18 +5,26 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <type_traits>
+#include <variant>
 
 #include "lockstep/base/error.h"
 
 namespace lockstep::model {
 namespace {
 
-void check_labels(const Loss& loss, std::span<const std::int32_t> labels, std::size_t width) {
-  for (std::size_t i = 0; i < labels.size(); ++i)
-    if (labels[i] < 0 || static_cast<std::size_t>(labels[i]) >= width)
-      throw Error(ErrorCategory::data, to_string(loss),
-                  fmt::format("expected labels 0 .. {} for {} classes", width - 1, width),
-                  fmt::format("sample {} of the batch has label {}", i, labels[i]));
+void check_labels(const Loss& loss, std::span<const std::int32_t> labels, std::size_t width,
+                  std::size_t positions = 1) {
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    if (positions > 1 && labels[i] == kMasked) continue;
+    if (labels[i] >= 0 && static_cast<std::size_t>(labels[i]) < width) continue;
+    throw Error(
+        ErrorCategory::data, to_string(loss),
+        fmt::format("expected labels 0 .. {} for {} classes{}", width - 1, width,
+                    positions > 1 ? fmt::format(", or {} to mask a position", kMasked) : ""),
+        fmt::format("sample {} of the batch has label {}{}", i / positions, labels[i],
+                    positions > 1 ? fmt::format(" at position {}", i % positions) : ""));
+  }
 }
 
 void check_mixing(const Loss& loss, std::size_t samples, std::size_t width,
@@ -34,15 +42,26 @@ void check_mixing(const Loss& loss, std::size_t samples, std::size_t width,
                   fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
 }
 
-void check(const SparseCategoricalCrossentropy& loss, std::size_t samples, std::size_t width,
-           const Targets& targets) {
-  if (targets.labels.size() != samples)
-    throw Error(ErrorCategory::data, to_string(Loss(loss)),
-                fmt::format("expected {} labels, one for each sample", samples),
+// `most`: the positions that the outputs have; 0: any.
+void check_classes(const Loss& loss, std::size_t samples, std::size_t width, const Targets& targets,
+                   std::size_t most) {
+  const auto positions =
+      static_cast<std::size_t>(positions_of(targets, static_cast<std::int64_t>(samples)));
+  const bool has_positions =
+      positions > 1 && (most == 0 ? width % positions == 0 : positions == most);
+  if (targets.labels.size() != samples * (has_positions ? positions : 1))
+    throw Error(ErrorCategory::data, to_string(loss),
+                most > 1
+                    ? fmt::format("expected {} labels, {} for each sample", samples * most, most)
+                    : fmt::format("expected {} labels, one for each sample", samples),
                 fmt::format("got {} labels and {} target values", targets.labels.size(),
                             targets.values.size()));
-  check_labels(Loss(loss), targets.labels, width);
-  check_mixing(Loss(loss), samples, width, targets);
+  check_labels(loss, targets.labels, width / positions, positions);
+  if (has_positions && !targets.partner_labels.empty())
+    throw Error(ErrorCategory::data, to_string(loss),
+                "expected unmixed samples with labels of several positions (no mixup)",
+                "the samples are mixed");
+  check_mixing(loss, samples, width, targets);
 }
 
 void check_values(const Loss& loss, std::size_t samples, std::size_t width,
@@ -85,32 +104,43 @@ void check(const T& loss, std::size_t samples, std::size_t width, const Targets&
   check_values(Loss(loss), samples, width, targets);
 }
 
-void check_sample_weights(const Loss& loss, std::size_t samples, std::span<const float> weights) {
+void check_sample_weights(const Loss& loss, std::size_t samples, const Targets& targets) {
+  const std::span<const float> weights = targets.sample_weights;
   if (weights.empty()) return;
-  if (weights.size() != samples)
+  if (weights.size() != samples && (samples == 0 || weights.size() != targets.labels.size()))
     throw Error(ErrorCategory::data, to_string(loss),
                 fmt::format("expected {} sample weights", samples),
                 fmt::format("got {}", weights.size()));
-  for (std::size_t i = 0; i < samples; ++i)
+  for (std::size_t i = 0; i < weights.size(); ++i)
     if (!(weights[i] >= 0 && std::isfinite(weights[i])))
-      throw Error(ErrorCategory::data, to_string(loss),
-                  "expected finite sample weights of 0 or more",
-                  fmt::format("sample {} of the batch has {}", i, weights[i]));
+      throw Error(
+          ErrorCategory::data, to_string(loss), "expected finite sample weights of 0 or more",
+          fmt::format("sample {} of the batch has {}", i * samples / weights.size(), weights[i]));
 }
 
 }  // namespace
 
+std::int64_t positions_of(const Targets& targets, std::int64_t samples) {
+  const std::int64_t labels = std::ssize(targets.labels);
+  return samples > 0 && labels > 0 && labels % samples == 0 ? labels / samples : 1;
+}
+
 void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
-                   const Targets& targets) {
+                   const Targets& targets, std::int64_t positions) {
   check_options(loss);
-  check_sample_weights(loss, static_cast<std::size_t>(samples), targets.sample_weights);
+  check_sample_weights(loss, static_cast<std::size_t>(samples), targets);
   if (!targets.partner_labels.empty() &&
       !std::holds_alternative<SparseCategoricalCrossentropy>(loss))
     throw Error(ErrorCategory::data, to_string(loss), "expected cross-entropy for mixup",
                 "the samples are mixed");
   std::visit(
-      [&](const auto& chosen) {
-        check(chosen, static_cast<std::size_t>(samples), static_cast<std::size_t>(width), targets);
+      [&]<typename T>(const T& chosen) {
+        const auto count = static_cast<std::size_t>(samples);
+        const auto outputs = static_cast<std::size_t>(width);
+        if constexpr (std::is_same_v<T, SparseCategoricalCrossentropy>)
+          check_classes(loss, count, outputs, targets, static_cast<std::size_t>(positions));
+        else
+          check(chosen, count, outputs, targets);
       },
       loss);
 }
@@ -137,15 +167,15 @@ void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const
 void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
                     std::int64_t samples, std::vector<float>& weights) {
   const auto count = static_cast<std::size_t>(samples);
+  const auto positions = static_cast<std::size_t>(positions_of(targets, samples));
   const auto of_label = [&](std::int32_t label) {
     const auto at = static_cast<std::size_t>(label);
     return label >= 0 && at < class_weights.size() ? class_weights[at] : 1.0F;
   };
-  weights.assign(count, 1);
-  if (targets.sample_weights.size() == count)
-    weights.assign(targets.sample_weights.begin(), targets.sample_weights.end());
-  for (std::size_t i = 0; i < count; ++i) {
-    if (targets.labels.size() == count) {
+  weights.assign(count * positions, 1);
+  for (std::size_t i = 0; i < weights.size(); ++i) {
+    if (targets.sample_weights.size() == count) weights[i] = targets.sample_weights[i / positions];
+    if (targets.labels.size() == weights.size()) {
       float of_class = of_label(targets.labels[i]);
       if (targets.partner_labels.size() == count && targets.weights.size() == count)
         of_class = targets.weights[i] * of_class +

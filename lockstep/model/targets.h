@@ -5,38 +5,47 @@
 #include <span>
 #include <vector>
 
+#include "lockstep/base/element_type.h"
 #include "lockstep/model/loss_options.h"
 
 namespace lockstep::model {
 
 /// The expected outputs of a batch. The loss determines which of `labels` and `values` is used.
 struct Targets {
-  std::span<const std::int32_t> labels = {};  ///< [samples], 0 .. outputs-1
-  std::span<const float> values = {};         ///< [samples, outputs]; any width for a CustomLoss
+  /// [samples], 0 .. outputs-1; or for outputs such as [T, V] a class at each position,
+  /// [samples, T], 0 .. V-1 or kMasked.
+  std::span<const std::int32_t> labels = {};
+  std::span<const float> values = {};  ///< [samples, outputs]; any width for a CustomLoss
   /// For samples mixed in pairs (Zhang et al., "mixup", 2018), otherwise empty: the loss is
   /// `weights` times that of `labels` plus 1 - `weights` times that of the partner labels. Accuracy
-  /// counts `labels` only.
+  /// counts `labels` only. Not for samples of several positions.
   std::span<const std::int32_t> partner_labels = {};  ///< [samples]
   std::span<const float> weights = {};                ///< [samples], 0 to 1
   /// Factors on the loss and on the gradient of each sample, finite and not negative; empty: all
   /// are 1. A sample of weight 0 is masked: not even a NaN of it reaches loss or gradient. Accuracy
   /// counts all samples.
-  std::span<const float> sample_weights = {};  ///< [samples]
+  std::span<const float> sample_weights = {};  ///< [samples], or one for each label
 };
+
+/// The number of labels of each sample; 1 if they are not as many for each, or `values` instead.
+std::int64_t positions_of(const Targets& targets, std::int64_t samples);
 
 /// Throws Error (input) for loss constants out of range. Throws Error (data) unless `targets` fit
 /// outputs [samples, width]: a label in 0 .. width-1 for each sample, or a value for each output;
-/// and unless the sample weights are finite and not negative.
+/// and unless the sample weights are finite and not negative. With sparse categorical cross-entropy
+/// samples may have several labels, kMasked or below width / labels: `positions` of them, those of
+/// the network's output, or if it is 0 as many as divide the width.
 void check_targets(const Loss& loss, std::int64_t samples, std::int64_t width,
-                   const Targets& targets);
+                   const Targets& targets, std::int64_t positions = 0);
 
 /// Throws Error (input) unless `weights` is empty, or has a finite weight, not negative, for each
-/// class of a network with `outputs` outputs.
+/// class of a network with `outputs` outputs (row_width()).
 void check_class_weights(const Loss& loss, std::int64_t outputs, std::span<const float> weights);
 
-/// Writes the sample weights of `targets`, each times the weight of its class, to `weights`. A
-/// sample of several classes (mixup, or a distribution as its target) has the mean of their
-/// weights. `class_weights` fits the loss; targets that do not are left to check_targets().
+/// Writes the sample weights of `targets`, each times the weight of its class, to `weights`: one
+/// for each sample, or for each label of samples of several positions. A sample of several classes
+/// (mixup, or a distribution as its target) has the mean of their weights. `class_weights` fits the
+/// loss; targets that do not are left to check_targets().
 void weigh_by_class(const Targets& targets, std::span<const float> class_weights,
                     std::int64_t samples, std::vector<float>& weights);
 

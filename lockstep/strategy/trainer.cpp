@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -15,6 +16,7 @@
 #include "lockstep/checkpoint/agreement.h"
 #include "lockstep/checkpoint/directory.h"
 #include "lockstep/job/agreement.h"
+#include "lockstep/model/network_json.h"
 #include "lockstep/strategy/callbacks/progress.h"
 #include "lockstep/strategy/evaluation.h"
 #include "lockstep/strategy/fit/data_fit.h"
@@ -61,6 +63,18 @@ const TrainerOptions& agreed(const TrainerOptions& options, const Strategy& stra
   return options;
 }
 
+/// The layers of `network`, a line for each, for Agreement::require_same_lines(); empty if it has a
+/// layer that no description holds.
+std::string describe_layers(const model::Network& network) {
+  std::string text;
+  const std::optional<nlohmann::json> description = model::network_to_json(network);
+  if (!description) return text;
+  std::size_t number = 0;
+  for (const nlohmann::json& layer : description->at("layers"))
+    text += fmt::format("layer {}: {}\n", ++number, layer.dump());
+  return text;
+}
+
 bool shows_progress(const job::Session& session, const FitOptions& options) {
   return options.progress && session.is_chief() &&
          session.logger()->should_log(spdlog::level::info) &&
@@ -77,6 +91,8 @@ Trainer::Trainer(Strategy& strategy, model::Network network, const TrainerOption
       replicas_(
           std::make_unique<LocalReplicas>(strategy, network_, replica_options(options, *network_))),
       names_(std::make_unique<DataNames>()) {
+  // Layers of equal parameters may still differ, in an activation say.
+  job::Agreement(strategy.ranks()).require_same_lines("ranks", describe_layers(*network_));
   replicas_->initialize(options.seed);
 }
 
@@ -124,7 +140,8 @@ Evaluation Trainer::evaluate(const data::Dataset& dataset, const ReadOptions& op
   model::require_weights(*sums, "evaluation");
   const std::string warning =
       options_.losses.empty()
-          ? class_warning(records, model::element_count(network_->output_shape()), highest_label)
+          ? class_warning(records, model::row_width(options_.loss, network_->output_shape()),
+                          highest_label)
           : "";
   if (!warning.empty() && replicas_->strategy().is_chief())
     replicas_->strategy().session().logger()->warn(warning);

@@ -70,8 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
             "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert, or a FILE.json, got \"mpl\" "
-            "(did you mean mlp?)"},
+            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit, or a FILE.json, "
+            "got \"mpl\" (did you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
                 "none"},
@@ -139,6 +139,9 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --data; it was not given"},
         Refusal{"generate_without_checkpoint", "generate --prompt a", 2,
                 "command line] expected --checkpoint DIR; it was not given"},
+        Refusal{"tokens_by_another_name", "generate --max-new-tokens 5", 2,
+                "command line] expected an option or command of lockstep generate (`lockstep "
+                "generate --help` lists them), got \"--max-new-tokens\" (did you mean --tokens?)"},
         Refusal{"temperature_below_zero", "generate --checkpoint run --temperature -1", 2,
                 "command line] expected --temperature to be at least 0, got -1"},
         Refusal{"top_p_above_one", "generate --checkpoint run --top-p 1.5", 2,
@@ -149,11 +152,11 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --tokens to be at least 1, got 0"},
         Refusal{"without_model", "train" + kData, 2,
                 "command line] expected --model NAME or --model FILE.json; it was not given"},
-        Refusal{
-            "unknown_model", "train --model mpl" + kData, 2,
-            "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
-            "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert, or a FILE.json, "
-            "got \"mpl\""},
+        Refusal{"unknown_model", "train --model mpl" + kData, 2,
+                "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
+                "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit, or "
+                "a FILE.json, "
+                "got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected --global-batch to be a whole number, written in digits, "
                 "got \"x\""},

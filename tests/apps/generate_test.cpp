@@ -32,10 +32,10 @@ class Generate : public ::testing::Test {
     std::ofstream text(path("letters"));
     for (int i = 0; i < 200; ++i) text << "abcdefgh";
     text.close();
-    const Result result = run_lockstep(fmt::format(
-        "train --model gpt:1x16 --data text:{}:length=12,stride=1{} --global-batch 20 --epochs 9 "
-        "--steps 400 --learning-rate 0.01 --quiet --checkpoint-dir {}",
-        path("letters"), options, path("run")));
+    const Result result = run_lockstep(
+        fmt::format("train --model gpt:1x16 --data text:{}:length=12,stride=1{} --global-batch 20 "
+                    "--steps 400 --learning-rate 0.01 --quiet --checkpoint-dir {}",
+                    path("letters"), options, path("run")));
     ASSERT_EQ(result.status, 0) << result.errors;
   }
   std::string generate(const std::string& options) const {

@@ -40,9 +40,9 @@ class HelpOf : public ::testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Commands, HelpOf,
                          ::testing::Values("train", "evaluate", "predict", "generate", "data",
                                            "data convert", "data convert idx", "data convert csv",
-                                           "data convert images", "data index", "data inspect",
-                                           "data verify", "data benchmark", "checkpoint",
-                                           "checkpoint inspect", "checkpoint verify",
+                                           "data convert images", "data convert text", "data index",
+                                           "data inspect", "data verify", "data benchmark",
+                                           "checkpoint", "checkpoint inspect", "checkpoint verify",
                                            "checkpoint export", "allreduce-bench", "doctor",
                                            "launch", "version"));
 

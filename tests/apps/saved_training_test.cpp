@@ -14,7 +14,9 @@
 
 #include "apps/lockstep/model_source.h"
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
+#include "lockstep/data/source/tfrecord_shards.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "lockstep/strategy/strategies.h"
@@ -270,6 +272,63 @@ TEST_F(Saved, OfRecordsPredictsThoseWithoutLabels) {
   const auto rows = numbers_of(result.output);
   ASSERT_EQ(rows.size(), 6U);
   for (const auto& row : rows) EXPECT_NEAR(row.at(2) + row.at(3), 1, 1e-6);
+}
+
+TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int32_t> next;
+  for (std::int32_t i = 0; i < 40; ++i) {
+    tokens.push_back(i * i % 5);
+    next.push_back(i % 4 == 3 ? kMasked : (tokens.back() + 1) % 5);
+  }
+  const data::Dataset texts = data::Dataset::from_memory(
+      {std::move(tokens)}, {std::move(next)},
+      {.inputs = {{.name = "tokens", .type = ElementType::int32, .shape = {4}}},
+       .targets = {{.name = "next", .type = ElementType::int32, .shape = {4}, .classes = 5}}});
+  for (const char* part : {"train", "test"})
+    data::write_shards(texts.source(), {.directory = directory("texts"), .part = part});
+  std::ofstream(directory("net.json")) << R"({"inputs": {"tokens": {"shape": [4], "type": "int32"}},
+             "layers": [{"type": "embedding", "vocabulary": 5, "dimension": 8},
+                        {"type": "conv1d", "filters": 5, "kernel": 1}]})";
+  const std::string data = " --data " + directory("texts");
+  const Result trained =
+      run_lockstep("train --log-format json --epochs 2 --global-batch 4 --model " +
+                   directory("net.json") + data + " --metrics perplexity" + " --validation-data " +
+                   directory("texts") + " --checkpoint-dir " + directory());
+  ASSERT_EQ(trained.status, 0) << trained.errors;
+  const auto epoch = trained.event("epoch");
+  EXPECT_EQ(epoch["samples"], 10);
+  EXPECT_NEAR(epoch["validation_perplexity"].get<double>(),
+              std::exp(epoch["validation_loss"].get<double>()), 1e-4);
+  const std::string checkpoint = " --checkpoint " + directory() + data;
+  const auto sums = run_lockstep("evaluate --json" + checkpoint).event("evaluate");
+  EXPECT_EQ(sums["samples"], 10);
+  EXPECT_EQ(sums["positions"], 30);
+  EXPECT_NEAR(sums["loss"], epoch["validation_loss"].get<double>(), 1e-6);
+  EXPECT_NEAR(sums["accuracy"].get<double>() * 30, sums["correct"].get<double>(), 1e-9);
+  const Result predicted = run_lockstep("predict --quiet --json --output -" + checkpoint);
+  std::int64_t records = 0;
+  for (const auto& record : predicted.events()) {
+    EXPECT_EQ(record["record"], records++);
+    ASSERT_EQ(record["predicted"].size(), 4U);
+    ASSERT_EQ(record["probability"].size(), 4U);
+    for (const auto& one : record["predicted"]) EXPECT_LT(one.get<int>(), 5);
+    for (const auto& one : record["probability"]) EXPECT_GE(one.get<double>(), 0.2 - 1e-6);
+  }
+  EXPECT_EQ(records, 10);
+  ASSERT_EQ(run_lockstep("predict --quiet --output " + directory("p.tfrecord") + checkpoint).status,
+            0);
+  const data::Example first =
+      data::parse_example(data::read_records(directory("p.tfrecord")).front());
+  EXPECT_EQ(std::get<data::Int64List>(first.at("predicted")).size(), 4U);
+  EXPECT_EQ(std::get<data::FloatList>(first.at("probability")).size(), 4U);
+  for (const char* other :
+       {"--output -", "--json --output - --top 2", "--json --output - --outputs logits"}) {
+    const Result refused = run_lockstep("predict --quiet " + std::string(other) + checkpoint);
+    EXPECT_EQ(refused.status, 2) << other;
+    EXPECT_THAT(refused.errors,
+                HasSubstr("for a class at each position of "));
+  }
 }
 
 TEST_F(Saved, OfARegressionPredictsUnderTheNamesOfItsTargets) {
@@ -870,6 +929,29 @@ TEST(ModelOfACheckpoint, HasAllLossesThatAreDescribed) {
   EXPECT_EQ(checkpoint::checkpoint_error([&] { source_of(); }),
             "[state.json] expected the description of a model; it has a loss of cost, which is no "
             "output");
+}
+
+TEST(ModelOfACheckpoint, OfATorchScriptFileHasTheTargetOfItsLoss) {
+  ModelSource trained;
+  trained.name = "net.pt";
+  trained.inputs = {{.input = {.name = "x", .shape = {4}}, .categories = 0}};
+  trained.outputs = 1;
+  trained.loss = model::Huber{.delta = 2};
+  trained.script = 7;
+  const auto stored = [&] {
+    return ModelSource::of_configuration({{"model", trained.to_json()}}, "state.json");
+  };
+  EXPECT_TRUE(stored().losses.empty());
+  EXPECT_EQ(std::get<model::Huber>(stored().loss).delta, 2);
+  trained.losses = {
+      {.output = "torch", .target = "cost", .loss = model::Huber{.delta = 3}, .weight = 0.5F}};
+  const std::vector<strategy::OutputLoss> losses = stored().losses;
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses[0].output + " " + losses[0].target, "torch cost");
+  EXPECT_EQ(losses[0].weight, 0.5F);
+  EXPECT_EQ(std::get<model::Huber>(losses[0].loss).delta, 3);
+  trained.losses[0].target = "";
+  EXPECT_EQ(stored().losses.at(0).target, "torch") << "the default";
 }
 
 TEST(ModelOfACheckpoint, HasTheImagesOfItsTrainingByNameOrAsARecipe) {

@@ -45,7 +45,8 @@ TEST_F(SeveralOutputs, AreTrainedAndEvaluated) {
       EXPECT_LT(epoch["validation_loss"], event["validation_loss"]);
     }
   }
-  const Result evaluated = run_lockstep("evaluate --json --metrics f1,cost:mae" + on_run());
+  const Result evaluated =
+      run_lockstep("evaluate --json --metrics kind:top2,confusion,cost:mae,f1" + on_run());
   ASSERT_EQ(evaluated.status, 0) << evaluated.errors;
   const auto event = evaluated.event("evaluate");
   for (const char* name :
@@ -55,6 +56,7 @@ TEST_F(SeveralOutputs, AreTrainedAndEvaluated) {
   EXPECT_NEAR(event["loss"].get<double>(),
               event["kind_loss"].get<double>() + 0.5 * event["cost_loss"].get<double>(), 1e-4);
   EXPECT_FALSE(event.contains("cost_accuracy"));
+  EXPECT_TRUE(event.contains("kind_confusion") && event.contains("kind_top2"));
   EXPECT_THAT(run_lockstep("evaluate" + on_run()).output, HasSubstr("cost_loss "));
 }
 

@@ -254,6 +254,7 @@ TEST(OpenData, NamesTheFormOfOtherFormats) {
         Case{"a.tsv", "the name of the file: csv:a.tsv?sep=tab, got"},
         Case{"photos/*.jpg",
              "expected images:DIRECTORY with one folder of JPEG and PNG files per class, got"},
+        Case{"a.txt", "expected text:FILES[:OPTIONS] (such as tokenizer=bytes,length=64), got"},
         Case{"a.parquet", "expected TFRecord files, a table (csv:FILE) or folders of images"},
         Case{"idx/train-images-idx3-ubyte.gz", "expected the directory of IDX files: idx:idx, got"},
         Case{"shards/dataset.json", "expected the directory of dataset.json: shards, got the file"},
@@ -280,7 +281,7 @@ TEST(OpenData, NamesWhatItCannotFind) {
 
 TEST(OpenData, KnowsFormatsByTheirPrefixes) {
   for (const char* spec : {"images:a", "fashion-mnist", "fashion-mnist:", "fashion-mnist:test",
-                           "idx:a", "csv:", "synthetic:1:2:3", "synthetic-images:1:2:3"})
+                           "idx:a", "csv:", "text:a", "synthetic:1:2:3", "synthetic-images:1:2:3"})
     EXPECT_TRUE(names_format(spec)) << spec;
   for (const char* spec :
        {"", "images", "csv", "fashion-mnist/train-*", "fashion-mnist-2", "a:test"})

@@ -107,6 +107,77 @@ TEST(GradientReducer, WeighsPassesAndRanksByTheirSamples) {
   });
 }
 
+struct WideCase {
+  std::string name;
+  ReducerOptions options;
+};
+
+class WideParameters : public ::testing::TestWithParam<WideCase> {};
+
+// A third and a seventh are not exact in float32: an error of 1e-15 shows that no sum or factor of
+// a float64 gradient was.
+TEST_P(WideParameters, AreReducedAsFloat64) {
+  run_ranks(3, [](job::Workers& workers) {
+    const std::vector<ParameterLayout> parameters{
+        {"wide", {2}, true}, {"narrow", {2}}, {"last", {1}, true}};
+    GradientReducer reducer(workers, parameters, GetParam().options);
+    const int passes = GetParam().options.backward_passes_per_step;
+    for (int step = 0; step < 3; ++step) {
+      for (int number = 0; number < passes; ++number) {
+        const double own = (workers.rank() + 1.0 + number) / 3;
+        reducer.begin_pass(step + 1 + workers.rank());
+        reducer.take(2, std::vector{own});
+        reducer.take(1, std::vector{static_cast<float>(own), 0.0F});
+        if (workers.rank() == 1) reducer.take(0, std::vector{own / 7, -own});
+        reducer.end_pass();
+      }
+      reducer.reduce();
+      double samples = 0, sum = 0, sum_of_one = 0;
+      for (int rank = 0; rank < 3; ++rank)
+        for (int number = 0; number < passes; ++number) {
+          const double share = (step + 1.0 + rank) * (rank + 1.0 + number) / 3;
+          samples += step + 1 + rank;
+          sum += share;
+          if (rank == 1) sum_of_one += share;
+        }
+      const double clip = GetParam().options.clip_norm;
+      const double by = clip > 0 ? clip / reducer.gradient_norm() : 1;
+      EXPECT_NEAR(reducer.wide_gradient(2)[0], by * sum / samples, 1e-15) << "step " << step;
+      EXPECT_NEAR(reducer.wide_gradient(0)[0], by * sum_of_one / samples / 7, 1e-15);
+      EXPECT_NEAR(reducer.wide_gradient(0)[1], -by * sum_of_one / samples, 1e-15);
+      EXPECT_NEAR(reducer.gradient(1)[0], by * sum / samples, 1e-2);
+      if (clip > 0) {
+        const double wide = sum_of_one / samples;
+        EXPECT_NEAR(reducer.gradient_norm(),
+                    std::sqrt(2 * std::pow(sum / samples, 2) + std::pow(wide / 7, 2) + wide * wide),
+                    1e-6);
+      }
+      reducer.applied();
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, WideParameters,
+    ::testing::Values(WideCase{"average", {}}, WideCase{"clipped", {.clip_norm = 0.01}},
+                      WideCase{"passes", {.backward_passes_per_step = 3}},
+                      WideCase{"predivided", {.predivide_factor = 1.5}},
+                      WideCase{"bfloat16", {.compression = allreduce::WireType::bfloat16}},
+                      WideCase{"grouped", {.groups = {{"wide", "narrow"}}}}),
+    [](const auto& param_info) { return param_info.param.name; });
+
+TEST(GradientReducer, ReducesFloat64Alone) {
+  run_ranks(2, [](job::Workers& workers) {
+    GradientReducer reducer(workers, {{"wide", {1}, true}},
+                            {.compression = allreduce::WireType::float16});
+    reducer.begin_pass(1);
+    reducer.take(0, std::vector{(workers.rank() + 1) / 3.0});
+    reducer.end_pass();
+    reducer.reduce();
+    EXPECT_NEAR(reducer.wide_gradient(0)[0], 0.5, 1e-15);
+  });
+}
+
 TEST(GradientReducer, CorrectsAStepOfOtherSizeThanTheOneBefore) {
   run_ranks(2, [](job::Workers& workers) {
     GradientReducer reducer(workers, kTwo);

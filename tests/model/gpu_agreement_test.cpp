@@ -43,6 +43,16 @@ Network of_layer(L layer, Shape shape = {7, 5, 3}) {
   return ended(std::move(network));
 }
 
+// The first layer has a gradient to give, to one before it.
+template <typename First, typename Second>
+Network recurrent_network(First first, Second second) {
+  Network network({6, 3});
+  network.add(LayerNormalization());
+  network.add(std::move(first));
+  network.add(std::move(second));
+  return ended(std::move(network));
+}
+
 // Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on
 // one side.
 Network normalized_convolutions() {
@@ -268,6 +278,33 @@ const AgreementCase kAgreementCases[] = {
        return ended(std::move(network));
      },
      {1, 3, 400}},
+    {"attention",
+     [] {
+       Network network({9, 3});
+       network.add(Conv1D({.filters = 3 * 2 * 5, .kernel = 1}));
+       network.add(Attention({.heads = 2, .causal = true}));
+       return ended(std::move(network));
+     }},
+    {"attention_in_segments",
+     [] {
+       Network network({{.name = "values", .shape = {70, 3}},
+                        {.name = "segments", .shape = {70}, .type = ElementType::int32}});
+       network.add(Conv1D({.filters = (4 + 2 * 2) * 6, .kernel = 1}), {kInput});
+       network.add(Attention({.heads = 4, .key_value_heads = 2, .causal = true, .rotary = 100}),
+                   {network.last(), network.input("segments")});
+       return ended(std::move(network));
+     }},
+    {"attention_to_other_keys",
+     [] {
+       Network network({{.name = "queries", .shape = {5, 3}}, {.name = "keys", .shape = {67, 2}}});
+       const NodeId queries =
+           network.add(Conv1D({.filters = 2 * 33, .kernel = 1}), {network.input("queries")});
+       const NodeId keys =
+           network.add(Conv1D({.filters = 33, .kernel = 1}), {network.input("keys")});
+       const NodeId values = network.add(Conv1D({.filters = 33, .kernel = 1}), {keys});
+       network.add(Attention({.heads = 2, .key_value_heads = 1}), {queries, keys, values});
+       return ended(std::move(network));
+     }},
     {"tied_dense",
      [] {
        Network network({{.name = "words", .shape = {6}, .type = ElementType::int32}});
@@ -292,6 +329,22 @@ const AgreementCase kAgreementCases[] = {
        network.add(PositionalEmbedding());
        network.add(Add(), {network.last(), rows});
        return ended(std::move(network));
+       return ended(std::move(network));
+     }},
+    {"lstm",
+     [] {
+       return recurrent_network(LSTM({.units = 5, .return_sequences = true, .bidirectional = true}),
+                                LSTM({.units = 8}));
+     }},
+    {"gru",
+     [] {
+       return recurrent_network(GRU({.units = 5, .return_sequences = true, .bidirectional = true}),
+                                GRU({.units = 8}));
+     }},
+    {"simple_rnn",
+     [] {
+       return recurrent_network(SimpleRNN({.units = 7, .return_sequences = true}),
+                                SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false}));
      }},
     {"named_inputs_and_outputs",
      [] {
@@ -601,6 +654,75 @@ TEST_P(GpuInput, OfTargetsAndWeightsHasTheLossOfTheCpu) {
       }
       EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
     }
+  }
+}
+
+/// Masked and not, without weights, with those of samples and with those of labels, in turn.
+TEST_P(GpuInput, OfLabelsAtPositionsHasTheLossOfTheCpu) {
+  const bool is_exact = GetParam() == Precision::float32;
+  const auto network = std::make_shared<Network>(Shape{7, 3});
+  network->add(Conv1D({.filters = 5, .kernel = 1}));
+  const std::vector<float> features = numbers(84, 3);  // 4 samples
+  const std::vector<std::int32_t> all = labels(28, 5, 4);
+  std::vector<std::int32_t> masked = all;
+  for (const std::size_t at : {0U, 5U, 6U, 14U, 15U, 16U, 17U, 18U, 19U, 20U, 27U})
+    masked[at] = kMasked;
+  const std::vector<float> of_samples = {0.5f, 2, 1, 0};
+  std::vector<float> of_labels = numbers(28, 5);
+  for (float& weight : of_labels) weight = (weight + 1) / 2;
+  Side gpu(kGpu, network, {.precision = GetParam()});
+  Side cpu(Device{}, network, {});
+  for (const Loss& loss : {kLoss, Loss(SparseCategoricalCrossentropy{0.1f})})
+    for (const bool is_masked : {false, true, false})
+      for (const std::vector<float>& weights : {std::vector<float>(), of_samples, of_labels}) {
+        const BatchView batch{
+            .samples = 4,
+            .features = features,
+            .targets = {.labels = is_masked ? masked : all, .sample_weights = weights}};
+        const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
+        const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+        EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, (is_exact ? 1e-5 : 2e-2) * of_cpu.loss_sum);
+        EXPECT_EQ(of_gpu.samples, 4);
+        EXPECT_EQ(of_gpu.more_positions, 24);
+        EXPECT_EQ(of_gpu.masked, is_masked ? 11 : 0);
+        EXPECT_NEAR(of_gpu.weight_sum(), of_cpu.weight_sum(), 1e-12);
+        if (is_exact) {
+          EXPECT_EQ(of_gpu.correct, of_cpu.correct);
+          EXPECT_EQ(of_gpu.correct_top5, of_cpu.correct_top5);
+        }
+        EXPECT_LT(error(gpu.gradients(), cpu.gradients()), is_exact ? 1e-5 : 2e-2);
+      }
+}
+
+/// A term with several positions beside one with a single one: each is a mean of its own.
+TEST_P(GpuInput, OfPositionsBesideSamplesHasTheGradientsOfTheCpu) {
+  const auto network = std::make_shared<Network>(Shape{7, 3});
+  const NodeId rows = network->add(Conv1D({.filters = 5, .kernel = 1}));
+  network->output("rows", rows);
+  network->add(Flatten());
+  network->output("whole", network->add(Dense({.units = 4})));
+  const std::vector<float> features = numbers(63, 3);  // 3 samples
+  std::vector<std::int32_t> at_positions = labels(21, 5, 4);
+  at_positions[3] = at_positions[20] = kMasked;
+  const std::vector<std::int32_t> of_samples = {2, 0, 3};
+  for (const bool rows_first : {true, false}) {
+    const LossTerm of_rows{.loss = kLoss, .output = 0, .weight = 0.5f};
+    const LossTerm of_whole{.loss = kLoss, .output = 1, .weight = 2};
+    const TotalLoss loss(rows_first ? std::vector{of_rows, of_whole}
+                                    : std::vector{of_whole, of_rows});
+    const Targets more = {.labels = rows_first ? of_samples : at_positions};
+    const BatchView batch{.samples = 3,
+                          .features = features,
+                          .targets = {.labels = rows_first ? at_positions : of_samples},
+                          .more_targets = std::span(&more, 1)};
+    Side gpu(kGpu, network, {.precision = GetParam()});
+    Side cpu(Device{}, network, {});
+    const MetricSums of_gpu = gpu.model().train_batch(batch, context(batch), loss);
+    const MetricSums of_cpu = cpu.model().train_batch(batch, context(batch), loss);
+    const double tolerance = GetParam() == Precision::float32 ? 1e-5 : 2e-2;
+    EXPECT_NEAR(of_gpu.loss_sum, of_cpu.loss_sum, tolerance * of_cpu.loss_sum);
+    EXPECT_EQ(of_gpu.positions(), rows_first ? 19 : 3);
+    EXPECT_LT(error(gpu.gradients(), cpu.gradients()), tolerance);
   }
 }
 

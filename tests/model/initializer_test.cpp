@@ -63,6 +63,30 @@ TEST(Initializer, HeNormalHasTheMomentsOfANormalDistribution) {
   EXPECT_NEAR(moment(values, 4, kDeviation), 3, 5 * std::sqrt(96.0 / kMany));
 }
 
+TEST(Initializer, OrthogonalColumnsHaveLengthOne) {
+  for (const auto& [rows, columns] : {std::pair{40u, 10u}, {7u, 7u}, {1u, 1u}, {96u, 32u}}) {
+    const auto values =
+        drawn({.kind = Initializer::Kind::orthogonal, .fan_in = static_cast<std::int64_t>(columns)},
+              std::size_t{rows} * columns);
+    for (std::size_t i = 0; i < columns; ++i)
+      for (std::size_t j = 0; j <= i; ++j) {
+        double product = 0;
+        for (std::size_t r = 0; r < rows; ++r)
+          product += static_cast<double>(values[r * columns + i]) *
+                     static_cast<double>(values[r * columns + j]);
+        EXPECT_NEAR(product, i == j ? 1 : 0, 1e-6) << rows << "x" << columns;
+      }
+  }
+}
+
+TEST(Initializer, OrthogonalMatricesHaveNoPreferredDirection) {
+  const auto values = drawn({.kind = Initializer::Kind::orthogonal, .fan_in = 200}, 200 * 200);
+  // The elements of such a matrix have mean 0 and variance 1 / rows.
+  EXPECT_NEAR(moment(values, 1, 1), 0, 5 * std::sqrt(1.0 / 200) / 200);
+  EXPECT_NEAR(moment(values, 3, std::sqrt(1.0 / 200)), 0, 5 * std::sqrt(15.0) / 200);
+  EXPECT_NEAR(moment(values, 4, std::sqrt(1.0 / 200)), 3, 5 * std::sqrt(96.0) / 200);
+}
+
 TEST(Initializer, NormalHasTheGivenDeviation) {
   const auto values = drawn({.kind = Initializer::Kind::normal, .value = 0.5f}, kMany);
   EXPECT_NEAR(moment(values, 1, 0.5), 0, 5 * std::sqrt(1.0 / kMany));

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "lockstep/model/tensor.h"
 #include "tests/model/support/error_of.h"
 #include "tests/model/support/numbers.h"
 #include "tests/model/support/reference_file.h"
@@ -247,6 +248,168 @@ TEST(CrossEntropy, RefusesSmoothingOutsideItsRange) {
   EXPECT_THAT(input_error_of([] { entropy({1, 2}, {0}, -0.1f); }), HasSubstr("got -0.1"));
 }
 
+/// 3 samples of 4 positions of 5 classes.
+class PositionsOfCrossEntropy : public ::testing::TestWithParam<float> {
+ protected:
+  static constexpr std::int64_t kSamples = 3;
+  static constexpr std::size_t kWidth = 5;
+
+  /// The sum of the losses by the formula, in double.
+  double expected(const Values& weights_of_rows) const {
+    const auto smoothing = static_cast<double>(GetParam());
+    double sum = 0;
+    for (std::size_t row = 0; row < labels_.size(); ++row) {
+      if (labels_[row] == kMasked) continue;
+      double exponentials = 0;
+      for (std::size_t k = 0; k < kWidth; ++k)
+        exponentials += std::exp(static_cast<double>(outputs_[row * kWidth + k]));
+      for (std::size_t k = 0; k < kWidth; ++k) {
+        const double own = k == static_cast<std::size_t>(labels_[row]) ? 1 - smoothing : 0;
+        sum += static_cast<double>(weights_of_rows[row]) * (own + smoothing / kWidth) *
+               (std::log(exponentials) - static_cast<double>(outputs_[row * kWidth + k]));
+      }
+    }
+    return sum;
+  }
+  static Values times_four(const Values& of_samples) {
+    Values of_rows;
+    for (const float weight : of_samples) of_rows.insert(of_rows.end(), 4, weight);
+    return of_rows;
+  }
+
+  const Loss loss_ = SparseCategoricalCrossentropy{GetParam()};
+  Values outputs_ = numbers(60, 5);
+  const Labels labels_ = {4, 0, kMasked, 2, 1, 1, 3, kMasked, kMasked, kMasked, 0, 2};
+  const Values weights_ = {0.5f, 2, 0.25f};
+};
+
+TEST_P(PositionsOfCrossEntropy, HaveTheSumOfThoseThatAreNotMasked) {
+  const MetricSums sums = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
+  EXPECT_NEAR(sums.loss_sum, expected(Values(12, 1)), 1e-5);
+  EXPECT_EQ(sums.samples, 3);
+  EXPECT_EQ(sums.rows(), 12);
+  EXPECT_EQ(sums.positions(), 8);
+  EXPECT_EQ(sums.weight_sum(), 8);
+  EXPECT_EQ(sums.weight_excess, 0);
+  EXPECT_NEAR(sums.loss(), expected(Values(12, 1)) / 8, 1e-6);
+  EXPECT_EQ(sums.accuracy(), static_cast<double>(sums.correct) / 8);
+  const MetricSums weighted = compute_loss(loss_, outputs_, kSamples,
+                                           {.labels = labels_, .sample_weights = weights_}, 1, {});
+  EXPECT_NEAR(weighted.loss_sum, expected(times_four(weights_)), 1e-5);
+  EXPECT_EQ(weighted.weight_sum(), 3 * 0.5 + 3 * 2 + 2 * 0.25);
+  const Values of_rows = numbers(12, 9);
+  Values squares;
+  for (const float x : of_rows) squares.push_back(x * x);
+  EXPECT_NEAR(
+      compute_loss(loss_, outputs_, kSamples, {.labels = labels_, .sample_weights = squares}, 1, {})
+          .loss_sum,
+      expected(squares), 1e-5);
+}
+
+TEST_P(PositionsOfCrossEntropy, AreThoseOfAsManySamples) {
+  Labels kept;
+  Values of_kept;
+  for (std::size_t row = 0; row < labels_.size(); ++row) {
+    if (labels_[row] == kMasked) continue;
+    kept.push_back(labels_[row]);
+    of_kept.insert(of_kept.end(), &outputs_[row * kWidth], &outputs_[row * kWidth] + kWidth);
+  }
+  const MetricSums rows = compute_loss(loss_, of_kept, 8, {.labels = kept}, 1, {});
+  const MetricSums sums = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
+  EXPECT_EQ(sums.loss_sum, rows.loss_sum);
+  EXPECT_EQ(sums.correct, rows.correct);
+  EXPECT_EQ(sums.correct_top5, rows.correct_top5);
+  const Values expected_gradient = gradient_of(loss_, of_kept, 8, {.labels = kept}, 3);
+  const Values gradient = gradient_of(loss_, outputs_, kSamples, {.labels = labels_}, 3);
+  auto next = expected_gradient.begin();
+  for (std::size_t i = 0; i < gradient.size(); ++i)
+    EXPECT_EQ(gradient[i], labels_[i / kWidth] == kMasked ? 0 : *next++) << i;
+}
+
+TEST_P(PositionsOfCrossEntropy, GradientMatchesDifferences) {
+  for (const Values& weights : {Values{}, weights_}) {
+    const Targets targets{.labels = labels_, .sample_weights = weights};
+    EXPECT_THAT(gradient_of(loss_, outputs_, kSamples, targets, 1),
+                Pointwise(FloatNear(2e-4f), numeric_gradient(loss_, outputs_, kSamples, targets)));
+  }
+}
+
+TEST_P(PositionsOfCrossEntropy, NothingReachesThemFromMaskedOnes) {
+  const MetricSums expected = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, {});
+  for (std::size_t i = 0; i < outputs_.size(); ++i)
+    if (labels_[i / kWidth] == kMasked) outputs_[i] = std::numeric_limits<float>::quiet_NaN();
+  Values gradient(outputs_.size(), 5);
+  const MetricSums sums = compute_loss(loss_, outputs_, kSamples, {.labels = labels_}, 1, gradient);
+  EXPECT_EQ(sums.loss_sum, expected.loss_sum);
+  for (const float value : gradient) EXPECT_TRUE(std::isfinite(value));
+}
+
+INSTANTIATE_TEST_SUITE_P(Smoothing, PositionsOfCrossEntropy, ::testing::Values(0.0f, 0.2f));
+
+TEST(CrossEntropy, OfMaskedPositionsAloneIsNothing) {
+  const Labels masked(6, kMasked);
+  Values gradient(12, 5);
+  const MetricSums sums = compute_loss(SparseCategoricalCrossentropy{}, numbers(12, 1), 3,
+                                       {.labels = masked}, 3, gradient);
+  EXPECT_EQ(sums.samples, 3);
+  EXPECT_EQ(sums.weight_sum(), 0);
+  EXPECT_TRUE(std::isnan(sums.loss()));
+  EXPECT_THAT(gradient, Each(0.0f));
+  EXPECT_EQ(error_of(ErrorCategory::data, [&] { require_weights(sums, "epoch 2"); }),
+            "[epoch 2] expected weights whose sum is above 0, got weight 0, or masked labels, at "
+            "all 6 positions of 3 samples");
+}
+
+TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
+  const Values outputs(24);  // 2 samples of 3 positions of 4 classes
+  const auto refusal = [&](const Labels& labels, std::int64_t positions = 0) {
+    return error_of(ErrorCategory::data, [&] {
+      check_targets(SparseCategoricalCrossentropy{}, 2, 12, {.labels = labels}, positions);
+    });
+  };
+  EXPECT_EQ(refusal({0, 1, 2, 3, -1, -1}), "(no error)");
+  EXPECT_EQ(refusal({0, 1, 2, 3, -1, -2}),
+            "[cross-entropy] expected labels 0 .. 3 for 4 classes, or -1 to mask a position; "
+            "sample 1 of the batch has label -2 at position 2");
+  EXPECT_THAT(refusal({0, 4, 2, 3, -1, 0}),
+              HasSubstr("sample 0 of the batch has label 4 at position 1"));
+  EXPECT_EQ(refusal({0, 1, 2, 3}, 3),
+            "[cross-entropy] expected 6 labels, 3 for each sample, got 4 labels and 0 target "
+            "values");
+  EXPECT_THAT(refusal({0, 1, 2, 3}, 1), HasSubstr("expected 2 labels, one for each sample, got 4"));
+  EXPECT_THAT(refusal({0, 1, 2, 3, 0}, 3), HasSubstr("expected 6 labels, 3 for each sample"));
+  const Labels labels = {0, 1, 2, 3, 0, 0};
+  const Values of_labels = {1, 1, 1, 1, 1, -2};
+  EXPECT_THAT(error_of(ErrorCategory::data,
+                       [&] {
+                         check_targets(SparseCategoricalCrossentropy{}, 2, 12,
+                                       {.labels = labels, .sample_weights = of_labels});
+                       }),
+              HasSubstr("weights of 0 or more; sample 1 of the batch has -2"));
+  const Labels partners = {0, 1};
+  const Values weights = {1, 1};
+  EXPECT_THAT(error_of(ErrorCategory::data,
+                       [&] {
+                         compute_loss(
+                             SparseCategoricalCrossentropy{}, outputs, 2,
+                             {.labels = labels, .partner_labels = partners, .weights = weights}, 2,
+                             {});
+                       }),
+              HasSubstr("expected unmixed samples with labels of several positions"));
+  for (const char* other : {"bce", "cce", "mse"})
+    EXPECT_THAT(
+        error_of(ErrorCategory::data,
+                 [&] { compute_loss(parse_loss(other), outputs, 2, {.labels = labels}, 2, {}); }),
+        HasSubstr("expected 24 target values"));
+}
+
+TEST(Loss, ReadsTheLastExtentOfClassesAtPositions) {
+  EXPECT_EQ(row_width(SparseCategoricalCrossentropy{}, Shape{16, 65}), 65);
+  EXPECT_EQ(row_width(SparseCategoricalCrossentropy{}, Shape{10}), 10);
+  EXPECT_EQ(row_width(CategoricalCrossentropy{}, Shape{16, 65}), 16 * 65);
+  EXPECT_EQ(row_width(MeanSquaredError{}, Shape{}), 1);
+}
+
 TEST(MeanSquaredErrorLoss, IsTheMeanOverOutputsSummedOverSamples) {
   const Values outputs = {1, 2, 3, 4};
   const Values targets = {1, 0, 3, 1};
@@ -476,7 +639,7 @@ TEST(CustomLossClass, HasAnAccuracyIfItsOutputsAreLogits) {
   EXPECT_FALSE(sums("", {.labels = label}, 2).has_accuracy);
   const Labels outside = {1, 2};
   EXPECT_EQ(error_of(ErrorCategory::data, [&] { sums("softmax", {.labels = outside}, 2); }),
-            "[mse] expected labels 0 .. 1 for 2 classes, sample 1 of the batch has label 2");
+            "[mse] expected labels 0 .. 1 for 2 classes; sample 1 of the batch has label 2");
   EXPECT_THAT(error_of(ErrorCategory::data, [&] { sums("sigmoid", {.labels = label}, 2); }),
               HasSubstr("expected 4 target values for 2 samples of 2 outputs"));
   EXPECT_EQ(input_error_of([] { check_options(std::make_shared<FirstLogit>("tanh")); }),
@@ -603,6 +766,9 @@ TEST(ClassWeights, BecomeWeightsOfSamples) {
   EXPECT_EQ(weights, Values({2.25f, 1}));
   weigh_by_class({.values = std::span(dense).first(2)}, Values({3, 5}), 2, weights);
   EXPECT_EQ(weights, Values({3, 4})) << "of one logit";
+  const Labels at_positions = {0, 1, kMasked, 2, 2, 2};
+  weigh_by_class({.labels = at_positions, .sample_weights = given}, of_classes, 3, weights);
+  EXPECT_EQ(weights, Values({2, 8, 3, 1.5f, 0, 0})) << "of samples of two positions";
 }
 
 TEST(ClassWeights, AreRefusedForOtherClasses) {

@@ -59,6 +59,24 @@ TEST(MetricSums, LossIsTheMeanByWeight) {
   EXPECT_TRUE(std::isnan(MetricSums({.samples = 3, .weight_excess = -3}).loss()));
 }
 
+TEST(MetricSums, AreMeansOverThePositionsThatCount) {
+  MetricSums total{.loss_sum = 6,
+                   .samples = 2,
+                   .correct = 3,
+                   .correct_top5 = 6,
+                   .more_positions = 14,
+                   .masked = 4};
+  EXPECT_EQ(total.loss(), 0.5);
+  EXPECT_EQ(total.accuracy(), 0.25);
+  EXPECT_EQ(total.top5_accuracy(), 0.5);
+  total +=
+      MetricSums{.loss_sum = 6, .samples = 1, .weight_excess = 6, .more_positions = 7, .masked = 2};
+  EXPECT_EQ(total.rows(), 24);
+  EXPECT_EQ(total.positions(), 18);
+  EXPECT_EQ(total.loss(), 0.5);
+  EXPECT_TRUE(std::isnan(MetricSums({.samples = 2, .more_positions = 2, .masked = 4}).loss()));
+}
+
 TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {
   const auto factor = [](const MetricSums& sums) {
     std::array<float, SummableMetrics::kSize> values{};
@@ -73,6 +91,23 @@ TEST(SummableMetrics, TurnAGradientOverSamplesIntoOneOverWeights) {
   EXPECT_EQ(factor({.samples = 0}), 1);
   EXPECT_EQ(factor({.samples = 6, .weight_excess = 2}), 0.75F);
   EXPECT_EQ(factor({.samples = 6, .weight_excess = -6}), 0) << "all weights are 0";
+  EXPECT_EQ(factor({.samples = 6, .more_positions = 42}), 1);
+  EXPECT_EQ(factor({.samples = 6, .more_positions = 42, .masked = 16}), 1.5F);
+  EXPECT_EQ(factor({.samples = 6, .more_positions = 42, .masked = 48}), 0);
+  EXPECT_EQ(factor({.samples = 6, .weight_excess = 32, .more_positions = 42, .masked = 16}), 0.75F);
+}
+
+TEST(SummableMetrics, RoundCountsOfLongSequences) {
+  constexpr std::int64_t kMany = (std::int64_t{1} << 26) + 1;  // not a float
+  std::array<float, SummableMetrics::kSize> values{};
+  SummableMetrics({.samples = 3, .more_positions = kMany, .masked = 5}).write(values.data());
+  const MetricSums sums =
+      SummableMetrics(std::span<const float, SummableMetrics::kSize>(values)).sums();
+  EXPECT_EQ(sums.samples, 3);
+  EXPECT_NEAR(static_cast<double>(sums.positions()), kMany - 2, 8);
+  EXPECT_EQ(sums.weight_excess, 0) << "rounded alike";
+  SummableMetrics({.samples = 3, .more_positions = kMany}).write(values.data());
+  EXPECT_EQ(SummableMetrics::gradient_factor(values.data()), 1);
 }
 
 TEST(SummableMetrics, CarryTheLossInTwoFloats) {
@@ -264,6 +299,41 @@ TEST(Metrics, OfBinaryLogitsReadLabelsOrValues) {
     const auto values = measure(metrics, data, 3);
     ASSERT_EQ(values.size(), 4U);
     for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(values[i].values, expected[i].values);
+  }
+}
+
+TEST(Metrics, OfPositionsLeaveOutMaskedOnes) {
+  const MetricData samples = class_data();  // 9 of 4 classes
+  MetricData data{.outputs = samples.outputs, .labels = samples.labels, .values = {}};
+  data.samples = 3;
+  for (const std::size_t row : {11U, 5U, 0U}) {  // 3 samples of 4 positions
+    const auto at = static_cast<std::ptrdiff_t>(std::min<std::size_t>(row, data.labels.size()));
+    data.labels.insert(data.labels.begin() + at, kMasked);
+    data.outputs.insert(data.outputs.begin() + 4 * at, {9, -9, 3, 7});
+  }
+  ASSERT_EQ(data.labels.size(), 12U);
+  const Metrics metrics =
+      make_metrics("accuracy,top2,precision,f1:average=none,confusion,perplexity", kEntropy, 4);
+  const auto expected = measure(metrics, samples);
+  for (const std::int64_t parts : {1, 3}) {
+    const auto values = measure(metrics, data, parts);
+    ASSERT_EQ(values.size(), expected.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+      for (std::size_t k = 0; k < values[i].values.size(); ++k)
+        EXPECT_NEAR(values[i].values[k], expected[i].values[k], 1e-14) << values[i].name;
+  }
+  const auto loss_of = [](const MetricData& of) {
+    return measure({make_loss_metric("next", kEntropy, 4)}, of);
+  };
+  EXPECT_NEAR(loss_of(data)[0].values[0], loss_of(samples)[0].values[0], 1e-14);
+  EXPECT_EQ(loss_of(data)[1].values, loss_of(samples)[1].values);
+  try {
+    measure(make_metrics("accuracy", kEntropy, 16), data);
+    ADD_FAILURE() << "metrics of another width";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "[metrics] expected metrics of 4 outputs, those of each of 12 labels "
+                 "(row_width()), got metrics of 16");
   }
 }
 

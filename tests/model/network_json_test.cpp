@@ -417,7 +417,7 @@ TEST(ReadNetwork, BuildsTheExamplesOfItsPage) {
     EXPECT_EQ(network.output_shape(), Shape({10}));
     parameters.push_back(network.parameters().element_count());
   }
-  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 75'963)) << "the first is cnn";
+  EXPECT_THAT(parameters, ElementsAre(225'034, 5290, 55'658, 75'963)) << "the first is cnn";
   for (const LayerType& type : kLayerTypes)
     EXPECT_THAT(page, HasSubstr(fmt::format("`{}`", type.name)));
 }
@@ -485,6 +485,9 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "multiply", "name": "p", "inputs": ["o", "o"]},
     {"type": "reshape", "name": "q", "inputs": ["p"], "shape": [18, 52]},
     {"type": "permute", "name": "r", "inputs": ["q"], "dims": [2, 1]},
+    {"type": "lstm", "name": "ra", "inputs": ["q"], "units": 3, "return_sequences": true, "go_backwards": true, "bidirectional": false, "use_bias": true},
+    {"type": "gru", "name": "rb", "inputs": ["ra"], "units": 2, "return_sequences": true, "go_backwards": false, "bidirectional": true, "use_bias": true},
+    {"type": "simple_rnn", "name": "rc", "inputs": ["rb"], "units": 4, "return_sequences": false, "go_backwards": false, "bidirectional": false, "use_bias": false},
     {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
     {"type": "rms_normalization", "name": "y", "inputs": ["r"], "epsilon": 0.25},
     {"type": "positional_embedding", "name": "z", "inputs": ["q"], "kind": "sinusoidal"},
@@ -492,6 +495,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "global_max_pooling2d", "name": "u", "inputs": ["t"]},
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
+    {"type": "attention", "name": "aa", "inputs": ["q"], "heads": 11, "key_value_heads": 1, "causal": true, "rotary": 10000},
     {"type": "cropping1d", "name": "y", "inputs": ["q"], "cropping": [0, 17]},
     {"type": "dense", "name": "z", "inputs": ["y"], "units": 2, "use_bias": true, "initializer": "zeros", "stddev": 0.25},
     {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";

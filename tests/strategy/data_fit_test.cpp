@@ -11,6 +11,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "lockstep/data/open_data.h"
 #include "tests/checkpoint/checkpoint_fixture.h"
 #include "tests/strategy/training.h"
 #include "tests/support/ranks.h"
@@ -186,6 +187,29 @@ TEST(DataNames, AreOfATableWithItsSchema) {
                         "\"divisor\" to be at least 0"));
 }
 
+TEST(DataNames, AreOfATextWithItsTokenizer) {
+  const checkpoint::ScratchDirectory directory;
+  const auto text = [&](const std::string& content, const data::DataSpecOptions& options = {}) {
+    const auto file = directory.path() / "a.txt";
+    std::ofstream(file) << content;
+    return data::open_data("text:" + file.string(), options);
+  };
+  const DataNames trained = DataNames::of(text("abc"));
+  checkpoint::Configuration stored;
+  trained.add_to(stored);
+  const DataNames restored = DataNames::of(stored);
+  ASSERT_NE(restored.text, nullptr);
+  EXPECT_EQ(*restored.text, *trained.text);
+  EXPECT_NO_THROW(matched(text("cb", {.text = restored.text}), restored));
+  EXPECT_THAT(error_of([&] { matched(text("abcd"), restored); }),
+              HasSubstr("expected the tokenizer of the training data, chars with the hash " +
+                        restored.text->hash + ", got chars with the hash "));
+  (*stored)["text_schema"]["vocabulary"] = "abd";
+  EXPECT_THAT(error_of([&] { DataNames::of(stored); }),
+              HasSubstr("[text_schema] expected the description of a tokenizer; its vocabulary has "
+                        "another hash"));
+}
+
 TEST(DataFit, NeedsTwoClassesToTrainOn) {
   model::Network network({2}, "one");
   network.add(model::Dense({.units = 1}));
@@ -319,8 +343,9 @@ TEST(DataFit, AdvisesToFlattenWhereEachPositionHasARow) {
   network.add(model::Dense({.units = 3}));
   EXPECT_THAT(
       error_of([&] { check_data_fits(images, network, model::SparseCategoricalCrossentropy()); }),
-      HasSubstr("expected 48 classes, the outputs of model pixels, got 3 classes; the output is "
-                "[4, 4, 3], a row for each position: add a flatten layer before the dense layers"));
+      HasSubstr("expected class numbers [4, 4], one at each position of the output [4, 4, 3] of "
+                "model pixels, got label []; the output is [4, 4, 3], a row for each position: add "
+                "a flatten layer before the dense layers"));
   model::Network other({4, 4, 1}, "pixels");
   other.add(model::Dense({.units = 7}));
   EXPECT_THAT(

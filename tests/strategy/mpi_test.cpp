@@ -24,6 +24,7 @@ namespace lockstep::strategy {
 namespace {
 
 using allreduce::error_of;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 MultiWorkerMirroredStrategy ranks_with(int local_replicas) {
@@ -390,6 +391,20 @@ TEST(MpiTrainer, NamesTheOptionThatIsNotTheSameOnAllRanks) {
     EXPECT_THAT(error,
                 HasSubstr(fmt::format("; rank {} has {}", job::mpi_session().size() - 1, other)));
   }
+}
+
+TEST(MpiTrainer, NamesTheLayerThatIsNotTheSameOnAllRanks) {
+  if (job::mpi_session().size() == 1) return;
+  model::Network network({16});
+  network.add(model::Dense({.units = kClasses}));
+  if (is_last_rank())
+    network.add(model::Tanh());
+  else
+    network.add(model::ReLU());
+  auto strategy = ranks_with(1);
+  EXPECT_THAT(error_of([&] { Trainer(strategy, network, {}); }),
+              AllOf(HasSubstr("[ranks] expected the same layer 2 on all ranks; rank 0 has {"),
+                    HasSubstr("\"relu\""), HasSubstr("\"tanh\"")));
 }
 
 }  // namespace

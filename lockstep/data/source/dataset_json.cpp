@@ -47,6 +47,7 @@ nlohmann::ordered_json to_json(const PartDescription& part) {
   if (!part.class_names.empty()) object["class_names"] = part.class_names;
   if (!part.feature_names.empty()) object["feature_names"] = part.feature_names;
   if (!part.target_names.empty()) object["target_names"] = part.target_names;
+  if (part.text) object["text"] = nlohmann::ordered_json(part.text->to_json());
   object["files"] = part.files;
   return object;
 }
@@ -98,6 +99,12 @@ void take_tensors(const nlohmann::json& object, const std::string& where,
   throw Error(ErrorCategory::data, error.message());
 }
 
+TextSchema text_of(const nlohmann::json& object, const std::string& where) try {
+  return TextSchema::from_checkpoint(object, where);
+} catch (const Error& error) {
+  throw Error(ErrorCategory::data, error.message());
+}
+
 PartDescription from_json(const nlohmann::json& object, const std::string& where) {
   PartDescription part;
   part.is_complete = !object.value("incomplete", false);
@@ -118,6 +125,7 @@ PartDescription from_json(const nlohmann::json& object, const std::string& where
   if (object.contains("class_names")) object.at("class_names").get_to(part.class_names);
   if (object.contains("feature_names")) object.at("feature_names").get_to(part.feature_names);
   if (object.contains("target_names")) object.at("target_names").get_to(part.target_names);
+  if (object.contains("text")) part.text = text_of(object.at("text"), where);
   return part;
 }
 
@@ -127,7 +135,7 @@ bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
          shape == other.shape && classes == other.classes && class_names == other.class_names &&
          feature_names == other.feature_names && target_names == other.target_names &&
-         tensors == other.tensors && pads == other.pads;
+         tensors == other.tensors && pads == other.pads && text == other.text;
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,

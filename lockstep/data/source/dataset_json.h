@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "lockstep/data/sample_spec.h"
+#include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::data {
 
@@ -28,6 +29,7 @@ struct PartDescription {
   std::vector<std::string> class_names = {};    ///< by class number; empty if unknown
   std::vector<std::string> feature_names = {};  ///< of a table, [F]; empty if unknown
   std::vector<std::string> target_names = {};   ///< likewise
+  std::optional<TextSchema> text = {};          ///< of tokens; nullopt for other data
   /// The tensors, each in the Example feature of its name, unless they are one input and one label;
   /// then empty. The fields above describe the first input and the first target.
   SampleSpec tensors = {};
@@ -38,7 +40,7 @@ struct PartDescription {
   bool is_complete = true;
 
   /// Whether records of both parts can be used in one data set: the same features, shape and
-  /// classes, with the same names.
+  /// classes, with the same names, and tokens of the same tokenizer.
   bool fits(const PartDescription& other) const;
   bool operator==(const PartDescription&) const = default;
 };

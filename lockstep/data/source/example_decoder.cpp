@@ -68,7 +68,8 @@ std::optional<SampleProblem> take_length(ElementType type, const std::string& na
 
 /// Decodes the values of any tensor but an image.
 std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::string& name,
-                                           const FeatureView& feature, TensorView& view) {
+                                           const FeatureView& feature, TensorView& view,
+                                           std::int32_t first_class = 0) {
   const auto problem = [&](const std::string& what) {
     return SampleProblem{fmt::format("expected {} in {}", what, name), values_of(feature)};
   };
@@ -99,7 +100,7 @@ std::optional<SampleProblem> decode_values(const TensorSpec& tensor, const std::
                              : tensor.type == ElementType::int32
                                  ? std::numeric_limits<std::int32_t>::max()
                                  : std::numeric_limits<std::int64_t>::max();
-  const std::int64_t least = tensor.classes > 0 ? 0 : -limit - 1;
+  const std::int64_t least = tensor.classes > 0 ? first_class : -limit - 1;
   const auto store = [&](std::size_t index, std::int64_t value) -> std::optional<SampleProblem> {
     if (value < least || value > limit)
       return SampleProblem{fmt::format("expected a {} from {} to {} in {}",
@@ -152,7 +153,7 @@ std::optional<SampleProblem> ExampleDecoder::decode(std::string_view record, Sam
         return problem;
     for (std::size_t i = 0; i < spec_.targets.size(); ++i)
       if (auto problem = decode_values(spec_.targets[i], names_[inputs + i], found[inputs + i],
-                                       sample.targets[i]))
+                                       sample.targets[i], spec_.targets[i].first_class()))
         return problem;
     return spec_.weighted ? decode_weight(found.back(), sample.weight) : std::nullopt;
   } catch (const MalformedExample& error) {

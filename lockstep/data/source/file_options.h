@@ -16,9 +16,10 @@
 namespace lockstep::data {
 
 /// The ranks of a job that open the same data set together: strategy::index_exchange() makes it.
-/// Each TFRecord file is read by one of them only until its records are; tables, IDX files and
-/// decompressed files exist once per node. Opening is then collective: all must open the same files
-/// with the same options, and an error of one is thrown on all. By default this process alone.
+/// Each TFRecord file is read by one of them only until its records are; tables, texts, IDX
+/// files and decompressed files exist once per node. Opening is then collective: all must open the
+/// same files with the same options, and an error of one is thrown on all. By default this process
+/// alone.
 struct IndexExchange {
   int members = 1;  ///< number of processes
   int member = 0;   ///< number of this one

@@ -70,9 +70,10 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
   }
   for (std::size_t i = 0; i < inputs.size(); ++i)
     inputs_.push_back(i == 0 && has_images_ ? Column{std::move(inputs[i].values)}
-                                            : checked(spec_.inputs[i], std::move(inputs[i])));
+                                            : checked(spec_.inputs[i], std::move(inputs[i]), 0));
   for (std::size_t i = 0; i < targets.size(); ++i)
-    targets_.push_back(checked(spec_.targets[i], std::move(targets[i])));
+    targets_.push_back(
+        checked(spec_.targets[i], std::move(targets[i]), spec_.targets[i].first_class()));
   const std::size_t weight_count = spec_.weighted ? static_cast<std::size_t>(records_) : 0;
   require_fit(weights_.size() == weight_count, fmt::format("expected {} weights", weight_count),
               fmt::format("got {}", weights_.size()));
@@ -83,7 +84,8 @@ MemorySource::MemorySource(std::vector<MemoryTensor> inputs, std::vector<MemoryT
                 fmt::format("record {} has {}", wrong - weights_.begin(), *wrong));
 }
 
-MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor tensor) const {
+MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor tensor,
+                                           std::int32_t first_class) const {
   require_fit(type_of(tensor.values) == spec.type,
               fmt::format("expected {} as {}", spec.name, to_string(spec.type)),
               fmt::format("got {}", to_string(type_of(tensor.values))));
@@ -109,15 +111,15 @@ MemorySource::Column MemorySource::checked(const TensorSpec& spec, MemoryTensor 
               fmt::format("got {}", size_of(column.values)));
   if (spec.classes == 0) return column;
   const auto& labels = std::get<std::vector<std::int32_t>>(column.values);
-  const auto wrong =
-      std::ranges::find_if(labels, [&](std::int32_t l) { return l < 0 || l >= spec.classes; });
+  const auto wrong = std::ranges::find_if(
+      labels, [&](std::int32_t l) { return l < first_class || l >= spec.classes; });
   if (wrong == labels.end()) return column;
   const std::int64_t record =
       spec.is_ragged()
           ? std::ranges::upper_bound(column.ends, wrong - labels.begin()) - column.ends.begin()
           : (wrong - labels.begin()) / spec.elements();
   throw Error(ErrorCategory::data, fmt::format("{}: record {}", kWhere, record),
-              fmt::format("expected a {} from 0 to {}", spec.name, spec.classes - 1),
+              fmt::format("expected a {} from {} to {}", spec.name, first_class, spec.classes - 1),
               fmt::format("it is {}", *wrong));
 }
 
@@ -187,13 +189,14 @@ void clear_tensors(std::span<const TensorSpec> specs, std::vector<TensorView>& t
 }
 
 void check_classes(std::span<const TensorSpec> specs, const std::vector<TensorView>& tensors,
-                   std::int64_t record_id) {
+                   std::int64_t record_id, bool are_targets) {
   for (std::size_t i = 0; i < specs.size(); ++i) {
     if (specs[i].classes == 0) continue;
+    const std::int32_t first = are_targets ? specs[i].first_class() : 0;
     for (const std::int32_t label : tensors[i].as<std::int32_t>())
-      if (label < 0 || label >= specs[i].classes)
+      if (label < first || label >= specs[i].classes)
         fail(record_id,
-             fmt::format("expected a {} from 0 to {}", specs[i].name, specs[i].classes - 1),
+             fmt::format("expected a {} from {} to {}", specs[i].name, first, specs[i].classes - 1),
              fmt::format("it is {}", label));
   }
 }
@@ -211,8 +214,8 @@ void GeneratorSource::read(std::int64_t record_id, Sample& sample) const {
     fail(record_id, "expected a sample",
          "its function threw an exception that is not a std::exception");
   }
-  check_classes(spec_.inputs, sample.inputs, record_id);
-  check_classes(spec_.targets, sample.targets, record_id);
+  check_classes(spec_.inputs, sample.inputs, record_id, false);
+  check_classes(spec_.targets, sample.targets, record_id, true);
 }
 
 std::string GeneratorSource::description() const {

@@ -35,7 +35,7 @@ class MemorySource final : public RecordSource {
     MemoryArray values;
     std::vector<std::int64_t> ends = {};  // of a ragged tensor: where each record ends
   };
-  Column checked(const TensorSpec& spec, MemoryTensor tensor) const;
+  Column checked(const TensorSpec& spec, MemoryTensor tensor, std::int32_t first_class) const;
   static void copy(const Column& column, std::int64_t record_id, TensorView& view);
 
   std::vector<Column> inputs_;

@@ -228,7 +228,10 @@ RecordSchema find_schema(const TFRecordOptions& options,
       is_named ? named_schema(options.tensors.inputs.empty() ? known.tensors : options.tensors,
                               options.without_labels, record, where)
                : single_schema(options, known, record, where);
-  if (is_named && options.tensors.inputs.empty()) schema.pads = known.pads;
+  if (is_named && options.tensors.inputs.empty()) {
+    schema.pads = known.pads;
+    schema.text = known.text;
+  }
   const SampleSpec& spec = schema.spec;
   if (schema.input == InputKind::encoded_image && spec.shape().size() != 3)
     throw Error(ErrorCategory::input, where,

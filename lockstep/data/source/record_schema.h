@@ -24,6 +24,7 @@ struct RecordSchema {
   std::vector<std::string> class_names = {};      ///< by class number; empty if unknown
   std::vector<std::string> feature_names = {};    ///< of a table; empty if unknown
   std::vector<std::string> target_names = {};     ///< likewise
+  std::optional<TextSchema> text = {};            ///< of tokens; nullopt if unknown
   std::map<std::string, std::int64_t> pads = {};  ///< PartDescription::pads of these tensors
 
   /// Whether only a scan of the labels can determine the number of classes.

@@ -261,6 +261,7 @@ PartDescription write_shards(const RecordSource& source, const ShardOptions& opt
                        .feature_names = source.feature_names(),
                        .target_names = source.target_names(),
                        .tensors = is_usual ? SampleSpec() : source.spec()};
+  if (const auto text = source.text()) part.text = *text;
   if (!is_usual) {
     part.input_feature = source.spec().inputs.front().name;
     part.label_feature = source.spec().targets.empty() ? "" : source.spec().targets.front().name;

@@ -289,6 +289,7 @@ void TFRecordSource::find_decoder(const TFRecordOptions& options) {
   class_names_ = schema.class_names;
   feature_names_ = schema.feature_names;
   target_names_ = schema.target_names;
+  if (schema.text) text_ = std::make_shared<const TextSchema>(*schema.text);
   pads_ = schema.pads;
   decoder_.emplace(schema.spec, schema.input, schema.features);
 }

@@ -52,6 +52,7 @@ class TFRecordSource final : public RecordSource {
   bool counts_classes() const override { return class_names_.empty(); }
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
+  std::shared_ptr<const TextSchema> text() const override { return text_; }
 
   /// PartDescription::pads, which Dataset::from_tfrecords() applies.
   const std::map<std::string, std::int64_t>& pads() const { return pads_; }
@@ -133,6 +134,7 @@ class TFRecordSource final : public RecordSource {
   std::vector<std::string> class_names_;    // of the dataset.json, if it has them
   std::vector<std::string> feature_names_;  // likewise
   std::vector<std::string> target_names_;   // likewise
+  std::shared_ptr<const TextSchema> text_;  // likewise
   std::map<std::string, std::int64_t> pads_;
   std::string description_;
   std::vector<Shard> shards_;

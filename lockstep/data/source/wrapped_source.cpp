@@ -20,6 +20,7 @@
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/table/schema.h"
+#include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::data {
 
@@ -65,6 +66,7 @@ PaddedSource::PaddedSource(std::shared_ptr<const RecordSource> source, std::stri
   index_ = static_cast<std::size_t>(&tensor - tensors.data());
   unit_ = static_cast<std::size_t>(element_count(std::span(tensor.shape).subspan(1)));
   tensor.shape.front() = length;
+  pads_masked_ = is_target_ && tensor.classes > 0;
   check_shape(tensor.shape, "pad");
 }
 
@@ -85,7 +87,7 @@ void PaddedSource::read(std::int64_t record_id, Sample& sample) const {
     const std::size_t size = element_bytes(fixed.type);
     const std::span to(fixed.data, fixed.elements * size);
     std::ranges::fill(std::ranges::copy(std::span(ragged.data, count * size), to.begin()).out,
-                      to.end(), std::byte{0});
+                      to.end(), padding_of(pads_masked_));
   }
   ragged = fixed;
   sample = std::move(whole);
@@ -270,6 +272,14 @@ JoinedSource::JoinedSource(std::vector<std::shared_ptr<const RecordSource>> inpu
                       "others with CsvOptions::schema or like= the first), as {}",
                       inputs_.front()->description()),
           fmt::format("those of {} differ", input->description()));
+    const auto text = input->text();
+    const auto first_text = inputs_.front()->text();
+    if (text && first_text && !text->agrees_with(*first_text))
+      throw Error(ErrorCategory::input, word,
+                  fmt::format("expected texts of one tokenizer (read the others with "
+                              "TextOptions::schema of the first), as {}",
+                              inputs_.front()->description()),
+                  fmt::format("that of {} differs", input->description()));
     has_encoded_images_ = has_encoded_images_ && input->has_encoded_images();
     has_images_ = has_images_ && input->has_images() &&
                   input->normalization() == inputs_.front()->normalization();

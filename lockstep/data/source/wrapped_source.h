@@ -30,6 +30,7 @@ class WrappedSource : public RecordSource {
   std::vector<std::string> feature_names() const override { return source_->feature_names(); }
   std::vector<std::string> target_names() const override { return source_->target_names(); }
   std::shared_ptr<const TableSchema> table() const override { return source_->table(); }
+  std::shared_ptr<const TextSchema> text() const override { return source_->text(); }
   std::vector<DamagedFile> damage() const override { return source_->damage(); }
   std::string description() const override { return source_->description() + ", " + word_; }
   std::string preparation() const override { return source_->preparation() + ", " + word_; }
@@ -145,7 +146,8 @@ class RenumberedSource final : public WrappedSource {
   std::int64_t size() const override { return source().size(); }
   void read(std::int64_t record_id, Sample& sample) const override {
     source().read(record_id, sample);
-    sample.label() = numbers_[sample.label()];
+    for (std::int32_t& label : sample.targets.front().as<std::int32_t>())
+      if (label != kMasked) label = numbers_[label];
   }
   std::vector<std::string> class_names() const override { return names_; }
   std::vector<StoredFile> files() const override { return source().files(); }
@@ -159,7 +161,7 @@ class RenumberedSource final : public WrappedSource {
 };
 
 /// The records of another source, with one length of a ragged tensor: longer samples are cut,
-/// shorter ones end in zeros or empty strings.
+/// shorter ones end in zeros, empty strings, or kMasked in a target of class numbers.
 class PaddedSource final : public WrappedSource {
  public:
   /// `length` is the first extent of the input or target `name`. Throws Error (input) unless that
@@ -183,6 +185,7 @@ class PaddedSource final : public WrappedSource {
   bool is_target_ = false;
   std::size_t index_ = 0;
   std::size_t unit_ = 0;  // elements per step of the first extent
+  bool pads_masked_ = false;
 };
 
 /// Base class. If the images of the sources have different normalizations, or some records are not
@@ -199,6 +202,7 @@ class JoinedSource : public RecordSource {
   std::vector<std::string> feature_names() const override { return feature_names_; }
   std::vector<std::string> target_names() const override { return target_names_; }
   std::shared_ptr<const TableSchema> table() const override { return inputs_.front()->table(); }
+  std::shared_ptr<const TextSchema> text() const override { return inputs_.front()->text(); }
   std::vector<DamagedFile> damage() const override;
   std::string description() const override;
   std::string preparation() const override;

@@ -15,49 +15,52 @@ namespace {
 
 /// LibTorch operations on Lockstep's stream, each ordered after the earlier and before the later
 /// work on LibTorch's current stream.
-class CudaGradientMath final : public interop::GradientMath {
+template <typename T>
+class CudaGradientMath final : public interop::GradientMath<T> {
  public:
   CudaGradientMath(int index, cudaStream_t stream)
       : index_(static_cast<c10::DeviceIndex>(index)),
         stream_(c10::cuda::getStreamFromExternal(stream, index_)) {}
 
-  void assign(std::span<float> to, std::span<const float> from, float factor) override {
+  void assign(std::span<T> to, std::span<const T> from, double factor) override {
     in_order([&] { view(to).copy_(view(from)).mul_(factor); });
   }
-  void add(std::span<float> to, std::span<const float> from, float factor) override {
+  void add(std::span<T> to, std::span<const T> from, double factor) override {
     in_order([&] { view(to).add_(view(from)).mul_(factor); });
   }
   // Also for a factor of 1, so that LibTorch's stream waits for the reductions that this stream has
   // waited for.
-  void scale(std::span<float> values, float factor) override {
+  void scale(std::span<T> values, double factor) override {
     in_order([&] {
       if (factor != 1) view(values).mul_(factor);
     });
   }
-  void clear(std::span<float> values) override {
+  void clear(std::span<T> values) override {
     in_order([&] { view(values).zero_(); });
   }
-  double squared_norm(std::span<const float> values) override {
+  double squared_norm(std::span<const T> values) override {
     double sum = 0;
-    in_order([&] { sum = view(values).to(at::kDouble).square().sum().item<double>(); });
+    in_order([&] { sum = view(values).to(at::kDouble).square().sum().item().toDouble(); });
     return sum;
   }
-  void write(std::span<float> to, std::span<const float> from_host) override {
+  void write(std::span<T> to, std::span<const T> from_host) override {
     in_order([&] { view(to).copy_(host_view(from_host)); });
   }
-  void read(std::span<float> to_host, std::span<const float> from) override {
+  void read(std::span<T> to_host, std::span<const T> from) override {
     in_order([&] { host_view(to_host).copy_(view(from)); });
   }
 
  private:
-  static at::Tensor wrap(std::span<const float> values, const at::TensorOptions& options) {
-    return at::from_blob(const_cast<float*>(values.data()),
-                         {static_cast<std::int64_t>(values.size())}, options);
+  static constexpr at::ScalarType kType = c10::CppTypeToScalarType<T>::value;
+
+  static at::Tensor wrap(std::span<const T> values, const at::TensorOptions& options) {
+    return at::from_blob(const_cast<T*>(values.data()), {static_cast<std::int64_t>(values.size())},
+                         options);
   }
-  at::Tensor view(std::span<const float> values) const {
-    return wrap(values, at::TensorOptions().dtype(at::kFloat).device(at::kCUDA, index_));
+  at::Tensor view(std::span<const T> values) const {
+    return wrap(values, at::TensorOptions().dtype(kType).device(at::kCUDA, index_));
   }
-  static at::Tensor host_view(std::span<const float> values) { return wrap(values, at::kFloat); }
+  static at::Tensor host_view(std::span<const T> values) { return wrap(values, kType); }
 
   template <typename Work>
   void in_order(const Work& work) {
@@ -83,7 +86,10 @@ class CudaGradientMath final : public interop::GradientMath {
 GradientDevice make_gradient_device(device::Device device) {
   if (device.kind == device::DeviceKind::cpu) return {};
   auto stream = std::make_unique<device::Stream>(device);
-  auto math = std::make_unique<CudaGradientMath>(device.index, device::cuda::native(*stream));
+  const cudaStream_t native = device::cuda::native(*stream);
+  interop::DeviceMath math{
+      .float32 = std::make_unique<CudaGradientMath<float>>(device.index, native),
+      .float64 = std::make_unique<CudaGradientMath<double>>(device.index, native)};
   return {.stream = std::move(stream), .math = std::move(math)};
 }
 

@@ -11,12 +11,12 @@
 
 namespace lockstep::torch {
 
-/// Arguments of GradientReducer; both null on the CPU.
+/// Arguments of GradientReducer; both empty on the CPU.
 struct GradientDevice {
   /// `math` orders it with LibTorch's current stream.
   std::unique_ptr<device::Stream> stream = nullptr;
   /// Runs LibTorch operations on that stream.
-  std::unique_ptr<interop::GradientMath> math = nullptr;
+  interop::DeviceMath math = {};
 };
 
 /// Throws Error (device) for a GPU if LibTorch or Lockstep was built without CUDA.

@@ -2,57 +2,22 @@
 // trains with our data, order, optimizers, checkpoints and metrics.
 #pragma once
 
-#include <ATen/core/Tensor.h>
-#include <fmt/format.h>
-#include <torch/nn/module.h>
-#include <torch/nn/pimpl.h>
-
 #include <concepts>
-#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
-#include "lockstep/base/error.h"
-#include "lockstep/interop/torch/named_tensors.h"
+#include "lockstep/interop/torch/any_module.h"
 #include "lockstep/model/layers/layer.h"
 
 namespace lockstep::torch {
 
-/// How a ModuleLayer passes data to its module.
-struct ModuleOptions {
-  /// Images, arrays of three dimensions, are [channels, height, width] for the module, and [height,
-  /// width, channels] for layers and data. False: the module gets them as they are.
-  bool channels_first = true;
-  /// Nonzero: the first input has indices from 0 to index_count - 1, which the module gets as
-  /// int64.
-  std::int64_t index_count = 0;
-};
-
-/// What a layer needs of a module of any class.
-struct AnyModule {
-  NamedTensors::Pairs parameters;  ///< of the module and its submodules
-  NamedTensors::Pairs buffers;     ///< the same
-  /// The output for these inputs.
-  std::function<at::Tensor(const std::vector<at::Tensor>& inputs)> forward;
-  std::function<void(bool training)> train;  ///< Module::train()
-
-  /// Of a module whose forward() takes up to three tensors and returns one.
-  template <typename M>
-  static AnyModule of(std::shared_ptr<M> module);
-  /// The same, of a holder that TORCH_MODULE has declared.
-  template <typename M>
-  static AnyModule of(const ::torch::nn::ModuleHolder<M>& holder) {
-    return of(holder.ptr());
-  }
-};
-
-/// A layer that computes what a module computes, on the CPU in float32. Its parameters are those of
-/// the module that require gradients, its buffers the other parameters and the buffers. Each
-/// replica has a module of its own, whose tensors are views of the replica's flat arrays.
+/// A layer that computes what a module computes, on the CPU in float32 or float64. Its parameters
+/// are those of the module that require gradients, its buffers the other parameters and the
+/// buffers. Each replica has a module of its own, whose float32 tensors are views of the replica's
+/// flat arrays.
 ///
 ///     Network network({28, 28, 1}, "net");
 ///     network.add(lockstep::torch::ModuleLayer([] { return Net(); }));
@@ -84,23 +49,5 @@ class ModuleLayer final : public model::Layer {
 
   std::shared_ptr<State> state_;
 };
-
-template <typename M>
-AnyModule AnyModule::of(std::shared_ptr<M> module) {
-  return {.parameters = NamedTensors(module->named_parameters()).pairs(),
-          .buffers = NamedTensors(module->named_buffers()).pairs(),
-          .forward = [module](const std::vector<at::Tensor>& x) -> at::Tensor {
-            if constexpr (requires { module->forward(x[0]); })
-              if (x.size() == 1) return module->forward(x[0]);
-            if constexpr (requires { module->forward(x[0], x[1]); })
-              if (x.size() == 2) return module->forward(x[0], x[1]);
-            if constexpr (requires { module->forward(x[0], x[1], x[2]); })
-              if (x.size() == 3) return module->forward(x[0], x[1], x[2]);
-            throw Error(ErrorCategory::input, module->name(),
-                        fmt::format("expected a forward() of {} tensors", x.size()),
-                        "the module has none");
-          },
-          .train = [module](bool training) { module->train(training); }};
-}
 
 }  // namespace lockstep::torch

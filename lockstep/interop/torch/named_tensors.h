@@ -2,11 +2,16 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/ordered_dict.h>
 
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
+
+#include "lockstep/base/error.h"
 
 namespace lockstep::torch {
 
@@ -26,6 +31,16 @@ class NamedTensors {
 
   /// The pairs, in order.
   const Pairs& pairs() const { return pairs_; }
+  /// The tensor called `name`. Throws Error (input) that lists the names if there is none.
+  const at::Tensor& at(std::string_view name) const {
+    for (const auto& pair : pairs_)
+      if (pair.first == name) return pair.second;
+    std::vector<std::string> names;
+    for (const auto& pair : pairs_) names.push_back(pair.first);
+    throw Error(ErrorCategory::input, "tensors",
+                fmt::format("expected one of {}", fmt::join(names, ", ")),
+                fmt::format("got {}", name));
+  }
 
  private:
   Pairs pairs_;

@@ -25,8 +25,8 @@ void check_parameter(const std::string& where, const std::string& name, const at
   if (!tensor.requires_grad()) return;
   if (!tensor.is_leaf())
     refuse("expected leaf tensors", fmt::format("{} is computed from other tensors", name));
-  if (tensor.scalar_type() != at::kFloat)
-    refuse("expected float32 parameters",
+  if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)
+    refuse("expected float32 or float64 parameters",
            fmt::format("{} is {}", name, c10::toString(tensor.scalar_type())));
   if (place_of(tensor) != device)
     refuse(fmt::format("expected parameters on {} (SessionOptions::workers)", to_string(device)),
@@ -37,7 +37,9 @@ std::vector<interop::ParameterLayout> layouts_of(const std::vector<std::string>&
                                                  const std::vector<at::Tensor>& tensors) {
   std::vector<interop::ParameterLayout> layouts;
   for (std::size_t i = 0; i < names.size(); ++i)
-    layouts.push_back({.name = names[i], .shape = tensors[i].sizes().vec()});
+    layouts.push_back({.name = names[i],
+                       .shape = tensors[i].sizes().vec(),
+                       .is_float64 = tensors[i].scalar_type() == at::kDouble});
   return layouts;
 }
 
@@ -75,9 +77,11 @@ ParameterGradients::ParameterGradients(job::Workers& workers, const NamedTensors
 // row-major strides.
 at::Tensor ParameterGradients::view_of(std::size_t parameter) const {
   const at::Tensor& tensor = watched_[parameter];
-  float* values = reducer_->gradient(parameter).data();
+  const bool is_wide = tensor.scalar_type() == at::kDouble;
+  void* values = is_wide ? static_cast<void*>(reducer_->wide_gradient(parameter).data())
+                         : reducer_->gradient(parameter).data();
   const auto keep = [memory = reducer_->memory()](void*) {};
-  const auto options = at::TensorOptions().dtype(at::kFloat).device(tensor.device());
+  const auto options = at::TensorOptions().dtype(tensor.scalar_type()).device(tensor.device());
   if (tensor.is_non_overlapping_and_dense())
     return at::from_blob(values, tensor.sizes(), tensor.strides(), keep, options);
   return at::from_blob(values, tensor.sizes(), keep, options);
@@ -140,14 +144,29 @@ void ParameterGradients::scale_alone(double factor) {
 void ParameterGradients::gradient_ready(std::size_t parameter) {
   if (!pass_has_samples_ || !watched_[parameter].grad().defined()) return;
   if (views_.empty()) {
-    reducer_->take(parameter,
-                   reducer_->gradient(parameter));  // only marks it: the values are already there
+    mark_alone(parameter);
     return;
   }
   if (watched_[parameter].grad().is_same(views_[parameter]))
     reducer_->written(parameter);
   else
     move_to_view(parameter);
+}
+
+// Only marks it: the values are already there.
+void ParameterGradients::mark_alone(std::size_t parameter) {
+  if (watched_[parameter].scalar_type() == at::kDouble)
+    reducer_->take(parameter, reducer_->wide_gradient(parameter));
+  else
+    reducer_->take(parameter, reducer_->gradient(parameter));
+}
+
+void ParameterGradients::take(std::size_t parameter, const at::Tensor& values) {
+  const auto count = static_cast<std::size_t>(values.numel());
+  if (values.scalar_type() == at::kDouble)
+    reducer_->take(parameter, std::span<const double>(values.data_ptr<double>(), count));
+  else
+    reducer_->take(parameter, std::span<const float>(values.data_ptr<float>(), count));
 }
 
 void ParameterGradients::move_to_view(std::size_t parameter) {
@@ -162,7 +181,7 @@ void ParameterGradients::move_to_view(std::size_t parameter) {
     if (values.strides() != view.strides())
       values =
           at::empty_strided(view.sizes(), view.strides(), view.options()).copy_(values.detach());
-    reducer_->take(parameter, {values.data_ptr<float>(), static_cast<std::size_t>(values.numel())});
+    take(parameter, values);
   }
   gradient = view;
 }

@@ -33,10 +33,10 @@ struct GradientOwner {
   std::function<void()> ended = {};  ///< called at the end of the pass, before backward() returns
 };
 
-/// Gradients of the parameters that require them, float32 and all on one device. Autograd creates
-/// each gradient as a separate tensor, which is copied into the reducer's memory and replaced by a
-/// view of it. Later passes are accumulated in place. When ranks are on different nodes, complete
-/// buckets are reduced during the backward pass. Sparse gradients become dense.
+/// Gradients of the parameters that require them, float32 or float64 and all on one device.
+/// Autograd creates each gradient as a separate tensor, which is copied into the reducer's memory
+/// and replaced by a view of it. Later passes are accumulated in place. When ranks are on different
+/// nodes, complete buckets are reduced during the backward pass. Sparse gradients become dense.
 ///
 /// With one rank and no clipping, gradients stay in autograd's tensors and are only scaled if
 /// passes have different numbers of samples.
@@ -47,7 +47,7 @@ class ParameterGradients final : private BackwardListener {
  public:
   /// Collective. A tensor with two names counts once, under its first name. `workers` must outlive
   /// this object. Throws, on all ranks, Error (input) for parameters that are undefined, not
-  /// leaves, not float32 or on several devices, and like GradientReducer.
+  /// leaves, of another type or on several devices, and like GradientReducer.
   ParameterGradients(job::Workers& workers, const NamedTensors& parameters,
                      const interop::ReducerOptions& options, GradientOwner owner);
 
@@ -87,6 +87,8 @@ class ParameterGradients final : private BackwardListener {
   void require_same_parameters();
   void require_untouched();
   void drain_ready();
+  void mark_alone(std::size_t parameter);
+  void take(std::size_t parameter, const at::Tensor& values);
   void move_to_view(std::size_t parameter);
   Mark mark_of(std::size_t parameter) const;
   void show_results();

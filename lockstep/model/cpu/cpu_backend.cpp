@@ -85,11 +85,12 @@ class CpuBackend final : public Backend {
                                         ? gradient.as<float>()
                                         : std::span<float>(wide_gradient_);
     const auto weight = static_cast<double>(loss[term].weight);
-    const double divisor =
-        static_cast<double>(scale_.divisor) / static_cast<double>(scale_.loss_scale) / weight;
+    const auto positions = static_cast<double>(positions_of(targets_[term], samples));
+    const double divisor = static_cast<double>(scale_.divisor) /
+                           static_cast<double>(scale_.loss_scale) / weight * positions;
     MetricSums sums =
         model::compute_loss(loss[term].loss, values, samples, targets_[term], divisor, target);
-    sums.loss_sum *= weight;
+    sums.loss_sum *= weight * static_cast<double>(positions_of(targets_[0], samples)) / positions;
     if (term == 0)
       sums_ += sums;
     else

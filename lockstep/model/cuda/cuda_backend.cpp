@@ -80,22 +80,25 @@ class CudaBackend final : public Backend {
                               feed_.sample_weights(0) != nullptr};
         trains_ && kind != std::exchange(trained_kind_, kind))
       ++placement_;
-    // Space for the result of each sample, or of each of its values.
+    // Space for the result of each row, or of each of its values.
     std::size_t width = 0;
     for (std::size_t term = 0; term <= batch.more_targets.size(); ++term) {
       const Targets& targets = batch.targets_of(term);
       width = std::max({width, targets.labels.size(), targets.values.size()});
     }
-    if (of_samples_.size() < width * sizeof(cuda::SampleLoss)) {
+    if (of_rows_.size() < width * sizeof(cuda::SampleLoss)) {
       context_.stream().synchronize();
-      of_samples_ = {};
-      of_samples_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
+      of_rows_ = {};
+      of_rows_ = context_.allocator().allocate(width * sizeof(cuda::SampleLoss));
       ++placement_;
     }
   }
 
   void compute_loss(const TotalLoss& loss, std::size_t term, const TensorView& outputs,
                     std::int64_t samples, const TensorView& gradient) override {
+    const std::int64_t positions = feed_.positions(term, samples);
+    const std::int64_t rows = samples * positions;
+    const float weight = loss[term].weight;
     const cuda::LossArguments arguments{
         .outputs = outputs,
         .gradient = gradient,
@@ -104,13 +107,17 @@ class CudaBackend final : public Backend {
         .weights = feed_.weights(term),
         .targets = feed_.values(term),
         .sample_weights = feed_.sample_weights(term),
+        .rows_per_weight = rows / std::max<std::int64_t>(feed_.sample_weight_count(term), 1),
         .gradient_factor = &pass_.data()->gradient_factor,
-        .term_weight = loss[term].weight,
+        .gradient_weight = weight / static_cast<float>(positions),
+        .loss_weight = weight * static_cast<float>(feed_.positions(0, samples)) /
+                       static_cast<float>(positions),
         .is_first_term = term == 0,
-        .of_samples = of_samples_.as<cuda::SampleLoss>().data(),
+        .of_rows = of_rows_.as<cuda::SampleLoss>().data(),
         .sums = sums_.as<MetricSums>().data(),
         .samples = samples,
-        .width = static_cast<std::int64_t>(outputs.size()) / samples};
+        .rows = rows,
+        .width = static_cast<std::int64_t>(outputs.size()) / rows};
     cuda::compute_loss(loss[term].loss, arguments, context_.native());
   }
 
@@ -170,7 +177,7 @@ class CudaBackend final : public Backend {
   Context context_;
   cuda::StagedValue<PassNumbers> pass_;
   cuda::InputFeed feed_;
-  device::Buffer of_samples_;
+  device::Buffer of_rows_;
   device::Buffer sums_;
   device::Buffer fetched_;  // page-locked
   std::uint64_t placement_ = 0;

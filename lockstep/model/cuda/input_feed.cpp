@@ -113,7 +113,9 @@ void InputFeed::load(std::span<const LoadedInput> inputs, const BatchView& batch
     const std::size_t count = bytes_of(targets) / sizeof(float);
     terms_.push_back({.begin = begin,
                       .has_labels = !targets.labels.empty(),
+                      .labels = std::ssize(targets.labels),
                       .mixed_samples = targets.partner_labels.size(),
+                      .sample_weights = std::ssize(targets.sample_weights),
                       .weights_at = {}});
     if (!targets.sample_weights.empty())
       terms_.back().weights_at = count - targets.sample_weights.size();

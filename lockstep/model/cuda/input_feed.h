@@ -53,6 +53,12 @@ class InputFeed {
     const std::size_t mixed = terms_[term].mixed_samples;
     return mixed > 0 ? values(term) + 2 * mixed : nullptr;
   }
+  /// Number of labels of each of `samples` samples; 1 if it has values instead.
+  std::int64_t positions(std::size_t term, std::int64_t samples) const {
+    return terms_[term].has_labels ? terms_[term].labels / samples : 1;
+  }
+  /// Number of weights of the samples, or of their labels.
+  std::int64_t sample_weight_count(std::size_t term) const { return terms_[term].sample_weights; }
   /// Null if all samples have weight 1.
   const float* sample_weights(std::size_t term) const {
     return terms_[term].weights_at ? values(term) + *terms_[term].weights_at : nullptr;
@@ -75,7 +81,9 @@ class InputFeed {
   struct Term {
     std::size_t begin = 0;
     bool has_labels = false;
-    std::size_t mixed_samples = 0;          // 0 without mixup
+    std::int64_t labels = 0;
+    std::size_t mixed_samples = 0;  // 0 without mixup
+    std::int64_t sample_weights = 0;
     std::optional<std::size_t> weights_at;  // of the samples' weights, from `begin`
   };
 

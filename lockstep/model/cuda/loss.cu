@@ -90,7 +90,7 @@ __device__ std::int64_t rank_of(const T* row, std::int64_t width, std::int64_t l
   return warp_sum(before);
 }
 
-// The target classes of one sample: the first has `weight`, the second the remainder.
+// The target classes of one row: the first has `weight`, the second the remainder.
 struct TrueClasses {
   std::int64_t label;
   std::int64_t partner;
@@ -104,12 +104,17 @@ __device__ inline TrueClasses classes_of(const LossArguments& a, std::int64_t ro
 }
 
 __device__ inline float weight_of(const LossArguments& a, std::int64_t row) {
-  return a.sample_weights != nullptr ? a.sample_weights[row] : 1;
+  return a.sample_weights != nullptr ? a.sample_weights[row / a.rows_per_weight] : 1;
+}
+
+// A label in range is kMasked only at one of several positions.
+__device__ inline bool is_masked(const LossArguments& a, std::int64_t row) {
+  return a.labels != nullptr && a.labels[row] == kMasked;
 }
 
 // The factor on the gradient of a row.
 __device__ inline float factor_of(const LossArguments& a, std::int64_t row) {
-  return *a.gradient_factor * a.term_weight * weight_of(a, row);
+  return *a.gradient_factor * a.gradient_weight * weight_of(a, row);
 }
 
 // `gradient`, or 0 for a row of weight 0, whose gradient may be NaN.
@@ -122,8 +127,13 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
                                    SparseCategoricalCrossentropy loss_options) {
   const float smoothing = loss_options.label_smoothing;
   const std::int64_t row = row_of_warp();
-  if (row >= a.samples) return;
+  if (row >= a.rows) return;
   const T* const z = outputs + row * a.width;
+  if (is_masked(a, row)) {
+    for (std::int64_t k = lane(); gradient != nullptr && k < a.width; k += kWarp)
+      gradient[row * a.width + k] = narrow<T>(0);
+    return;
+  }
   const TrueClasses classes = classes_of(a, row);
   const auto width = static_cast<float>(a.width);
   const float largest = row_max(z, a.width);
@@ -162,7 +172,7 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   double loss = static_cast<double>(logf(sum)) - static_cast<double>(1 - smoothing) * of_classes;
   if (smoothing != 0)
     loss -= static_cast<double>(smoothing) * static_cast<double>(shifted_sum / width);
-  a.of_samples[row] = {loss, rank};
+  a.of_rows[row] = {loss, rank};
 }
 
 // The first of the largest values of a row.
@@ -189,7 +199,7 @@ template <typename T>
 __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradient,
                                    CategoricalCrossentropy loss) {
   const std::int64_t row = row_of_warp();
-  if (row >= a.samples) return;
+  if (row >= a.rows) return;
   const T* const z = outputs + row * a.width;
   const float* const targets = a.targets + row * a.width;
   const auto width = static_cast<float>(a.width);
@@ -214,13 +224,13 @@ __global__ void cross_entropy_rows(LossArguments a, const T* outputs, T* gradien
   }
   result = warp_sum(result);
   const std::int64_t rank = rank_of(z, a.width, argmax(targets, a.width));
-  if (lane() == 0) a.of_samples[row] = {result, rank};
+  if (lane() == 0) a.of_rows[row] = {result, rank};
 }
 
 template <typename T, ElementwiseLoss Elementwise>
 __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient, Elementwise loss) {
   const std::int64_t row = row_of_warp();
-  if (row >= a.samples) return;
+  if (row >= a.rows) return;
   const auto width = static_cast<float>(a.width);
   double sum = 0;
   std::int64_t rank = 0;
@@ -235,30 +245,38 @@ __global__ void elementwise_rows(LossArguments a, const T* outputs, T* gradient,
           narrow<T>(masked(a, row, factor_of(a, row) * loss.derivative(output, target) / width));
   }
   sum = warp_sum(sum);
-  if (lane() == 0) a.of_samples[row] = {sum / static_cast<double>(width), rank};
+  if (lane() == 0) a.of_rows[row] = {sum / static_cast<double>(width), rank};
 }
 
-// One block; each thread handles every kThreads-th sample.
-__global__ void add_samples(LossArguments a, bool has_accuracy) {
+// One block; each thread handles every kThreads-th row.
+__global__ void add_rows(LossArguments a, bool has_accuracy) {
   double loss = 0;
   double weight_excess = 0;
+  int masked_rows = 0;
   int correct = 0;
   int correct_top5 = 0;
-  for (std::int64_t sample = threadIdx.x; sample < a.samples; sample += blockDim.x) {
-    const auto weight = static_cast<double>(weight_of(a, sample));
-    if (weight > 0) loss += weight * a.of_samples[sample].loss;
+  for (std::int64_t row = threadIdx.x; row < a.rows; row += blockDim.x) {
+    if (is_masked(a, row)) {
+      ++masked_rows;
+      continue;
+    }
+    const auto weight = static_cast<double>(weight_of(a, row));
+    if (weight > 0) loss += weight * a.of_rows[row].loss;
     weight_excess += weight - 1;
-    correct += a.of_samples[sample].rank < 1;
-    correct_top5 += a.of_samples[sample].rank < 5;
+    correct += a.of_rows[row].rank < 1;
+    correct_top5 += a.of_rows[row].rank < 5;
   }
   loss = block_sum(loss);
   weight_excess = block_sum(weight_excess);
+  masked_rows = block_sum(masked_rows);
   correct = block_sum(correct);
   correct_top5 = block_sum(correct_top5);
   if (threadIdx.x != 0) return;
-  a.sums->loss_sum += static_cast<double>(a.term_weight) * loss;
+  a.sums->loss_sum += static_cast<double>(a.loss_weight) * loss;
   if (!a.is_first_term) return;
   a.sums->samples += a.samples;
+  a.sums->more_positions += a.rows - a.samples;
+  a.sums->masked += masked_rows;
   a.sums->weight_excess += weight_excess;
   a.sums->has_accuracy = has_accuracy;
   if (!has_accuracy) return;
@@ -297,7 +315,7 @@ void compute_loss(const Loss& loss, const LossArguments& a, cudaStream_t stream)
     } else {
       with_type(a.outputs.type(), [&]<typename T>(T) {
         const auto launch_rows = [&](auto kernel) {
-          launch(kernel, blocks_for_rows(a.samples), kThreads, stream, a, data<T>(a.outputs),
+          launch(kernel, blocks_for_rows(a.rows), kThreads, stream, a, data<T>(a.outputs),
                  data<T>(a.gradient), chosen);
         };
         if constexpr (ElementwiseLoss<Chosen>)
@@ -309,7 +327,7 @@ void compute_loss(const Loss& loss, const LossArguments& a, cudaStream_t stream)
     }
   };
   std::visit(enqueue, loss);
-  launch(add_samples, 1, kThreads, stream, a, class_count(loss, a.width) > 0);
+  launch(add_rows, 1, kThreads, stream, a, class_count(loss, a.width) > 0);
 }
 
 void write_summable(const MetricSums* sums, float* summable, cudaStream_t stream) {

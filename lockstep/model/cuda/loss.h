@@ -17,32 +17,35 @@ void softmax_forward(const TensorView& input, std::int64_t width, const TensorVi
 void softmax_backward(const TensorView& output, const TensorView& output_gradient,
                       std::int64_t width, const TensorView& input_gradient, cudaStream_t stream);
 
-/// One sample's contribution to the sums, without its weight; stored in a scratch array of the
+/// One position's contribution to the sums, without its weight; stored in a scratch array of the
 /// batch size.
 struct SampleLoss {
   double loss = 0;
   std::int64_t rank = 0;  ///< classes that are before the true one
 };
 
-/// All pointers are to GPU memory.
+/// All pointers are to GPU memory. A row is a sample, or a position of a sample with several.
 struct LossArguments {
-  TensorView outputs;                            ///< [samples, width]
-  TensorView gradient;                           ///< [samples, width], or empty
-  const std::int32_t* labels = nullptr;          ///< [samples], in range; null: `targets`
-  const std::int32_t* partner_labels = nullptr;  ///< [samples], in range; null without mixup
-  const float* weights = nullptr;                ///< [samples], weights of `labels`, with mixup
-  const float* targets = nullptr;                ///< [samples, width]
-  const float* sample_weights = nullptr;         ///< [samples]; null: all are 1
-  const float* gradient_factor = nullptr;        ///< loss scale / samples of the global batch
-  float term_weight = 1;                         ///< LossTerm::weight
-  bool is_first_term = true;         ///< whether its samples and accuracy are added to the sums
-  SampleLoss* of_samples = nullptr;  ///< [samples], scratch
-  MetricSums* sums = nullptr;        ///< accumulated into
+  TensorView outputs;                            ///< [rows, width]
+  TensorView gradient;                           ///< [rows, width], or empty
+  const std::int32_t* labels = nullptr;          ///< [rows], in range; null: `targets`
+  const std::int32_t* partner_labels = nullptr;  ///< [rows], in range; null without mixup
+  const float* weights = nullptr;                ///< [rows], weights of `labels`, with mixup
+  const float* targets = nullptr;                ///< [rows, width]
+  const float* sample_weights = nullptr;         ///< [rows / rows_per_weight]; null: all are 1
+  std::int64_t rows_per_weight = 1;
+  const float* gradient_factor = nullptr;  ///< loss scale / samples of the global batch
+  float gradient_weight = 1;               ///< LossTerm::weight / positions of a sample
+  float loss_weight = 1;                   ///< LossTerm::weight, in positions of the first term
+  bool is_first_term = true;      ///< whether its samples and accuracy are added to the sums
+  SampleLoss* of_rows = nullptr;  ///< [rows], scratch
+  MetricSums* sums = nullptr;     ///< accumulated into
   std::int64_t samples = 0;
+  std::int64_t rows = 0;
   std::int64_t width = 0;
 };
-/// As model::compute_loss. The loss of a sample is computed in float32; the sums are accumulated in
-/// double, in sample order. Throws Error (input) for a loss that runs on the CPU only.
+/// As model::compute_loss. The loss of a row is computed in float32; the sums are accumulated in
+/// double, in the order of rows. Throws Error (input) for a loss that runs on the CPU only.
 void compute_loss(const Loss& loss, const LossArguments& arguments, cudaStream_t stream);
 
 /// Writes SummableMetrics(*sums) to `summable`.

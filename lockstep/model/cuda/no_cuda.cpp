@@ -19,6 +19,9 @@ std::unique_ptr<Backend> make_gpu_backend(device::Device device,
           : reason);
 }
 
+std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> BatchNormalization::compile_gpu(const CompileContext&,
                                                            cuda::Context&) const {
   return nullptr;
@@ -46,6 +49,9 @@ std::unique_ptr<Operation> RowNormalization::compile_gpu(const CompileContext&,
   return nullptr;
 }
 std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Context&) const {
+  return nullptr;
+}
+std::unique_ptr<Operation> Recurrent::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
 std::unique_ptr<Operation> UpSampling2D::compile_gpu(const CompileContext&, cuda::Context&) const {

@@ -96,7 +96,7 @@ struct PassContext {
 /// float32.
 struct Operands {
   std::vector<TensorView> inputs;  ///< read only
-  /// Input 0 of a layer with Traits::index_count, whose inputs[0] is empty; read only.
+  /// The input Layer::index_input(), whose view in `inputs` is empty; read only.
   std::span<const std::int32_t> indices;
   TensorView output;                        ///< written by forward
   TensorView output_gradient;               ///< backward may overwrite it: it is not read later
@@ -208,8 +208,8 @@ struct Traits {
   /// max(x, 0) can move from before this layer to after it without changing any result, as with max
   /// pooling.
   bool commutes_with_relu = false;
-  /// Nonzero: input 0 is an int32 input of the network, with values from 0 to index_count - 1, and
-  /// is read as Operands::indices. Each batch is checked before its pass.
+  /// Nonzero: the input Layer::index_input() has values from 0 to index_count - 1. Each batch is
+  /// checked before its pass.
   std::int64_t index_count = 0;
   /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
   /// Operands::add_parameter_gradient, which a CustomLayer cannot.
@@ -241,6 +241,12 @@ class Layer {
 
   /// What it allows the fusion pass to do; by default nothing.
   virtual Traits traits() const { return {}; }
+
+  /// Which of the `inputs` inputs is an int32 input of the network, read as Operands::indices. By
+  /// default the first one, with Traits::index_count, else none.
+  virtual std::optional<std::size_t> index_input(std::size_t /*inputs*/) const {
+    return traits().index_count > 0 ? std::optional<std::size_t>(0) : std::nullopt;
+  }
 };
 
 }  // namespace lockstep::model

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "lockstep/base/error.h"
+#include "lockstep/model/layers/attention/attention.h"
 #include "lockstep/model/layers/batch_normalization/batch_normalization.h"
 #include "lockstep/model/layers/conv_2d/conv_2d.h"
 #include "lockstep/model/layers/conv_2d/derived.h"
@@ -24,6 +25,7 @@
 #include "lockstep/model/layers/embedding/positional_embedding.h"
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
+#include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/layers/shape/shape.h"
 
 namespace lockstep::model {
@@ -82,8 +84,12 @@ inline constexpr std::tuple kLayers{
     Registration<Softmax>{.name = "softmax", .is_activation = true},
     Registration<Tanh>{.name = "tanh", .is_activation = true},
     Registration<Embedding>{"embedding"},
+    Registration<Attention>{"attention"},
     Registration<PositionalEmbedding>{"positional_embedding"},
     Registration<TiedDense>{"tied_dense"},
+    Registration<LSTM>{"lstm"},
+    Registration<GRU>{"gru"},
+    Registration<SimpleRNN>{"simple_rnn"},
     Registration<Dropout>{"dropout"},
     Registration<Flatten>{"flatten"},
     Registration<Reshape>{"reshape"},

@@ -37,7 +37,8 @@ class BucketedAuc final : public Metric {
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    for (std::int64_t i = 0; i < reader_.count(samples); ++i) {
+    const std::int64_t count = reader_.count(outputs, targets, samples);
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t label = reader_.label(targets, i);
       if (label < 0) continue;
       const std::size_t first = label == 1 ? kThresholds : 0;
@@ -93,7 +94,8 @@ class ExactAuc final : public Metric {
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    for (std::int64_t i = 0; i < reader_.count(samples); ++i) {
+    const std::int64_t count = reader_.count(outputs, targets, samples);
+    for (std::int64_t i = 0; i < count; ++i) {
       const std::int64_t label = reader_.label(targets, i);
       if (label < 0) continue;
       sums.push_back(reader_.score(outputs, i, label));

@@ -18,9 +18,10 @@ double mean_of(double sum, double count) {
 
 /// Calls visit(index, label) for each classification that has a label.
 template <typename Visit>
-void each_label(const ClassReader& reader, const Targets& targets, std::int64_t samples,
-                Visit visit) {
-  for (std::int64_t i = 0; i < reader.count(samples); ++i)
+void each_label(const ClassReader& reader, std::span<const float> outputs, const Targets& targets,
+                std::int64_t samples, Visit visit) {
+  const std::int64_t count = reader.count(outputs, targets, samples);
+  for (std::int64_t i = 0; i < count; ++i)
     if (const std::int64_t label = reader.label(targets, i); label >= 0) visit(i, label);
 }
 
@@ -34,7 +35,7 @@ class TopK final : public Metric {
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    each_label(reader_, targets, samples, [&](std::int64_t i, std::int64_t label) {
+    each_label(reader_, outputs, targets, samples, [&](std::int64_t i, std::int64_t label) {
       sums[0] += is_right(outputs, i, label) ? 1 : 0;
       ++sums[1];
     });
@@ -80,7 +81,7 @@ class PrecisionRecall final : public Metric {
     const auto of_class = [&](std::int64_t one) {
       return &sums[static_cast<std::size_t>(3 * one)];
     };
-    each_label(reader_, targets, samples, [&](std::int64_t i, std::int64_t label) {
+    each_label(reader_, outputs, targets, samples, [&](std::int64_t i, std::int64_t label) {
       const std::int64_t predicted = reader_.predicted(outputs, i, label);
       if (predicted == label) ++of_class(label)[0];
       ++of_class(label)[1];
@@ -124,7 +125,7 @@ class Confusion final : public Metric {
   }
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    each_label(reader_, targets, samples, [&](std::int64_t i, std::int64_t label) {
+    each_label(reader_, outputs, targets, samples, [&](std::int64_t i, std::int64_t label) {
       const std::int64_t predicted = reader_.predicted(outputs, i, label);
       ++sums[static_cast<std::size_t>(label * reader_.classes() + predicted)];
     });
@@ -148,7 +149,7 @@ class Perplexity final : public Metric {
 
   void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
            std::vector<double>& sums) const override {
-    each_label(reader_, targets, samples, [&](std::int64_t i, std::int64_t label) {
+    each_label(reader_, outputs, targets, samples, [&](std::int64_t i, std::int64_t label) {
       const std::span<const float> row = reader_.row(outputs, i);
       const auto largest = static_cast<double>(*std::ranges::max_element(row));
       double sum = 0;

@@ -29,7 +29,7 @@ std::shared_ptr<const Metric> make_class_score(const ClassReader& reader, ClassS
 /// Counts [label, prediction] of all classes.
 std::shared_ptr<const Metric> make_confusion(const ClassReader& reader);
 
-/// exp of the mean cross-entropy, without label smoothing.
+/// exp of the mean cross-entropy of a sample, or position (token), without label smoothing.
 std::shared_ptr<const Metric> make_perplexity(const ClassReader& reader);
 
 }  // namespace lockstep::model

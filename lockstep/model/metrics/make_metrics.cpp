@@ -152,7 +152,7 @@ struct MetricFactory {
   }
 };
 
-/// Sums of losses, weights, correct samples and samples.
+/// Sums of losses, weights, correct positions and positions.
 class LossMetric final : public Metric {
  public:
   LossMetric(std::string output, const Loss& loss, std::int64_t width)
@@ -166,7 +166,7 @@ class LossMetric final : public Metric {
     sums[0] += more.loss_sum;
     sums[1] += more.weight_sum();
     sums[2] += static_cast<double>(more.correct);
-    sums[3] += static_cast<double>(more.samples);
+    sums[3] += static_cast<double>(more.positions());
   }
   std::vector<MetricValue> values(std::span<const double> sums) const override {
     const auto mean = [](double sum, double count) {

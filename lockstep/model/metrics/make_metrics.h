@@ -12,8 +12,10 @@
 namespace lockstep::model {
 
 /// The metrics of a list such as "auc,f1:average=macro,confusion,top3", for `width` outputs under
-/// `loss`. Throws Error (input) for a name or an option that does not exist, for a metric that does
-/// not fit the loss or the number of outputs, and for one that is named twice.
+/// `loss`: row_width() of the network's output, V of [T, V] with a class at each position, where
+/// metrics are over all positions that are not masked. Throws Error (input) for a name or an option
+/// that does not exist, for a metric that does not fit the loss or the number of outputs, and for
+/// one that is named twice.
 ///
 /// | names | options | of |
 /// |---|---|---|

@@ -39,7 +39,8 @@ class Metric {
   /// batches and replicas are joined on every rank.
   virtual std::size_t sums() const = 0;
   /// Adds the samples of one batch to `sums`. `outputs`: [samples, width], those that the loss
-  /// reads, in host memory.
+  /// reads, in host memory; with several labels a sample [samples, positions, width], where the
+  /// label kMasked does not count.
   virtual void add(std::span<const float> outputs, const Targets& targets, std::int64_t samples,
                    std::vector<double>& sums) const = 0;
   /// The values of the sums, always of the same names and shapes. Called with sums of 0 too.

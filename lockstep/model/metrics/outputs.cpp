@@ -1,9 +1,12 @@
 #include "lockstep/model/metrics/outputs.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/text.h"
 
 namespace lockstep::model {
 namespace {
@@ -17,6 +20,18 @@ OutputKind output_kind(const Loss& loss) {
   return activation == "softmax"   ? OutputKind::classes
          : activation == "sigmoid" ? OutputKind::binary
                                    : OutputKind::values;
+}
+
+std::int64_t ClassReader::count(std::span<const float> outputs, const Targets& targets,
+                                std::int64_t samples) const {
+  const std::int64_t rows = samples * positions_of(targets, samples);
+  if (std::ssize(outputs) != rows * width)
+    throw Error(
+        ErrorCategory::input, "metrics",
+        fmt::format("expected metrics of {} outputs, those of each of {} (row_width())",
+                    std::ssize(outputs) / std::max<std::int64_t>(rows, 1), counted(rows, "label")),
+        fmt::format("got metrics of {}", width));
+  return kind == OutputKind::binary ? samples * width : rows;
 }
 
 std::int64_t ClassReader::label(const Targets& targets, std::int64_t i) const {

@@ -22,21 +22,22 @@ enum class OutputKind {
 /// The kind of outputs that `loss` is for, by its activation, whatever its name is.
 OutputKind output_kind(const Loss& loss);
 
-/// Reads the classes of samples.
+/// Reads the classes of samples, or of the positions of samples with several labels.
 struct ClassReader {
   OutputKind kind = OutputKind::classes;
-  std::int64_t width = 0;  ///< outputs per sample
+  std::int64_t width = 0;  ///< outputs per sample, or position: row_width()
 
   /// Number of classes; "no" and "yes" of binary logits.
   std::int64_t classes() const { return kind == OutputKind::binary ? 2 : width; }
   /// Whether a sample has a score for "yes", or for the second of two classes.
   bool has_scores() const { return classes() == 2; }
 
-  /// The outputs that are classified in `samples` samples: one per sample, or each binary logit.
-  std::int64_t count(std::int64_t samples) const {
-    return kind == OutputKind::binary ? samples * width : samples;
-  }
-  /// The class of classification `i`; -1 if the sample has none, which then does not count.
+  /// The outputs that are classified in `samples` samples: one per sample or position, or each
+  /// binary logit. Throws Error (input) unless these are all of `outputs`.
+  std::int64_t count(std::span<const float> outputs, const Targets& targets,
+                     std::int64_t samples) const;
+  /// The class of classification `i`; -1 if the sample, or position, has none, which then does not
+  /// count.
   std::int64_t label(const Targets& targets, std::int64_t i) const;
   /// The class with the largest output, the first in case of ties; for a binary logit, "yes" above
   /// 0. NaN gives a class other than `label`: a diverged model is never right.
@@ -44,7 +45,7 @@ struct ClassReader {
   /// The logit of the second of two classes: its probability is 1 / (1 + exp(-score)). NaN gives
   /// the worst score for `label`.
   double score(std::span<const float> outputs, std::int64_t i, std::int64_t label) const;
-  /// The outputs of sample `i`.
+  /// The outputs of sample, or position, `i`.
   std::span<const float> row(std::span<const float> outputs, std::int64_t i) const {
     return outputs.subspan(static_cast<std::size_t>(i * width), static_cast<std::size_t>(width));
   }

@@ -88,6 +88,35 @@ Network fast_cifar(Shape input, std::int64_t classes, const FastCifarOptions& op
   return network;
 }
 
+Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options) {
+  const LstmOptions plain;
+  std::string name = "lstm";
+  if (options.layers != plain.layers || options.units != plain.units ||
+      options.embedding != plain.embedding)
+    name += fmt::format(":{}x{}", options.layers, options.units);
+  if (options.embedding != plain.embedding) name += fmt::format(",embedding={}", options.embedding);
+
+  const auto& [of_data, categories] = input;
+  const bool is_words = of_data.type == ElementType::int32;
+  if (is_words ? of_data.shape.size() != 1 || categories < 1 : of_data.shape.size() < 2)
+    throw Error(ErrorCategory::input, "lstm",
+                "expected floats [positions, features], or numbers [positions] of categories",
+                fmt::format("got {} {}{}", of_data.name, model::to_string(of_data.shape),
+                            is_words && categories < 1 ? " of unknown categories" : ""));
+  Network network = is_words ? Network(std::span(&of_data, 1), std::move(name))
+                             : Network(of_data.shape, std::move(name));
+  const std::int64_t positions = of_data.shape.front();
+  if (is_words)
+    network.add(model::Embedding({.vocabulary = categories, .dimension = options.embedding}));
+  else if (of_data.shape.size() > 2)
+    network.add(
+        model::Reshape({.shape = {positions, model::element_count(of_data.shape) / positions}}));
+  for (std::int64_t layer = 1; layer <= options.layers; ++layer)
+    network.add(model::LSTM({.units = options.units, .return_sequences = layer < options.layers}));
+  network.add(model::Dense({.units = classes}));
+  return network;
+}
+
 Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
                   const WideDeepOptions& options) {
   const WideDeepOptions plain;

@@ -31,6 +31,7 @@ std::string name_of(std::string_view kind, const TransformerOptions& options) {
   std::string name = fmt::format("{}:{}x{}", kind, options.layers, options.width);
   if (options.heads > 0) name += fmt::format("x{}", options.heads);
   if (options.dropout > 0) name += fmt::format(",dropout={}", options.dropout);
+  if (options.patch > 0) name += fmt::format(",patch={}", options.patch);
   return name;
 }
 
@@ -40,12 +41,13 @@ std::vector<model::NetworkInput> network_inputs(std::span<const DataInput> input
   return read;
 }
 
-// Checks the options and the inputs.
-void check_reads_tokens(std::string_view kind, std::span<const DataInput> inputs,
-                        const TransformerOptions& options) {
+void check_sizes(std::string_view kind, const TransformerOptions& options) {
   if (options.layers < 1 || options.width < 1)
     throw Error(ErrorCategory::input, kind, "expected at least one layer and a width of at least 1",
                 fmt::format("got {} and {}", options.layers, options.width));
+}
+
+void check_reads_tokens(std::string_view kind, std::span<const DataInput> inputs) {
   const bool are_positions =
       !inputs.empty() && inputs.size() <= 2 && std::ranges::all_of(inputs, [&](const DataInput& i) {
         return i.input.type == ElementType::int32 && i.input.shape.size() == 1 &&
@@ -62,7 +64,21 @@ void check_reads_tokens(std::string_view kind, std::span<const DataInput> inputs
               fmt::format("got {}", given));
 }
 
-// A network of blocks, which reads tokens and perhaps segments.
+// Of blocks that normalize before each residual: names of layers, and what differs.
+struct BlockStyle {
+  const char* attention_norm;
+  const char* attention_input;  // queries, keys and values
+  const char* attention_output;
+  const char* mlp_norm;
+  const char* mlp_input;
+  const char* mlp_output;
+  float epsilon;
+  bool causal;
+  bool approximate_gelu;
+  float output_deviation;  // of the last kernel of each residual
+};
+
+// A network of blocks, which reads tokens and perhaps segments, or an image.
 class Transformer {
  public:
   Transformer(std::string_view kind, std::span<const DataInput> inputs,
@@ -90,6 +106,18 @@ class Transformer {
   NodeId normalize(NodeId input, std::string name, float epsilon) {
     return add(model::LayerNormalization({.epsilon = epsilon}), {input}, std::move(name));
   }
+  NodeId block(NodeId x, const std::string& prefix, const BlockStyle& style) {
+    const std::int64_t width = options_.width;
+    NodeId y = normalize(x, prefix + style.attention_norm, style.epsilon);
+    y = attention({dense(3 * width, y, prefix + style.attention_input)}, style.causal);
+    y = dropout(dense(width, y, prefix + style.attention_output, style.output_deviation));
+    x = add(model::Add(), {x, y});
+    y = normalize(x, prefix + style.mlp_norm, style.epsilon);
+    y = dense(4 * width, y, prefix + style.mlp_input);
+    y = add(model::GELU(model::GeluFunction{.approximate = style.approximate_gelu}), {y});
+    y = dropout(dense(width, y, prefix + style.mlp_output, style.output_deviation));
+    return add(model::Add(), {x, y});
+  }
   // The sum of the tokens' rows and the positions' rows.
   NodeId embed(std::int64_t vocabulary, std::string tokens, std::string positions) {
     const NodeId rows =
@@ -109,33 +137,70 @@ class Transformer {
 }  // namespace
 
 Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options) {
-  constexpr float kEpsilon = 1e-5f;
-  check_reads_tokens("gpt", inputs, options);
-  const std::int64_t width = options.width;
-  // A sum of 2 * layers residuals has then the variance of one.
-  const float residual = kDeviation / std::sqrt(2 * static_cast<float>(options.layers));
+  check_sizes("gpt", options);
+  check_reads_tokens("gpt", inputs);
+  const BlockStyle style{
+      .attention_norm = "ln_1",
+      .attention_input = "attn.c_attn",
+      .attention_output = "attn.c_proj",
+      .mlp_norm = "ln_2",
+      .mlp_input = "mlp.c_fc",
+      .mlp_output = "mlp.c_proj",
+      .epsilon = 1e-5f,
+      .causal = true,
+      .approximate_gelu = true,
+      // A sum of 2 * layers residuals has then the variance of one.
+      .output_deviation = kDeviation / std::sqrt(2 * static_cast<float>(options.layers))};
   Transformer t("gpt", inputs, options);
   NodeId x = t.dropout(t.embed(inputs.front().categories, "wte", "wpe"));
-  for (std::int64_t i = 0; i < options.layers; ++i) {
-    const std::string block = fmt::format("h.{}.", i);
-    NodeId y = t.normalize(x, block + "ln_1", kEpsilon);
-    y = t.attention({t.dense(3 * width, y, block + "attn.c_attn")}, true);
-    y = t.dropout(t.dense(width, y, block + "attn.c_proj", residual));
-    x = t.add(model::Add(), {x, y});
-    y = t.dense(4 * width, t.normalize(x, block + "ln_2", kEpsilon), block + "mlp.c_fc");
-    y = t.add(model::GELU(model::GeluFunction{.approximate = true}), {y});
-    y = t.dropout(t.dense(width, y, block + "mlp.c_proj", residual));
-    x = t.add(model::Add(), {x, y});
-  }
-  x = t.normalize(x, "ln_f", kEpsilon);
+  for (std::int64_t i = 0; i < options.layers; ++i) x = t.block(x, fmt::format("h.{}.", i), style);
+  x = t.normalize(x, "ln_f", style.epsilon);
   t.add(model::TiedDense({.to = "wte"}), {x}, "lm_head");
+  return t.take();
+}
+
+Network vit(model::Shape input, std::int64_t classes, const TransformerOptions& options) {
+  check_sizes("vit", options);
+  if (input.size() != 3)
+    throw Error(ErrorCategory::input, "vit", "expected an input [height, width, channels]",
+                fmt::format("got {}", model::to_string(input)));
+  const std::int64_t by_size = stem_for(input) == Stem::cifar ? 4 : 16;
+  const std::int64_t patch = options.patch > 0 ? options.patch : by_size;
+  if (input[0] % patch != 0 || input[1] % patch != 0)
+    throw Error(ErrorCategory::input, "vit",
+                fmt::format("expected an image that squares of {0}x{0} fill", patch),
+                fmt::format("got {}", model::to_string(input)));
+  const BlockStyle style{.attention_norm = "norm1",
+                         .attention_input = "attn.qkv",
+                         .attention_output = "attn.proj",
+                         .mlp_norm = "norm2",
+                         .mlp_input = "mlp.fc1",
+                         .mlp_output = "mlp.fc2",
+                         .epsilon = 1e-6f,
+                         .causal = false,
+                         .approximate_gelu = false,
+                         .output_deviation = kDeviation};
+  const std::int64_t positions = input[0] / patch * (input[1] / patch);
+  const DataInput image{{.name = "features", .shape = std::move(input)}};
+  Transformer t("vit", std::span(&image, 1), options);
+  NodeId x = t.add(model::Conv2D({.filters = options.width, .kernel = patch, .strides = patch}),
+                   {model::kInput}, "patch_embed.proj");
+  x = t.add(model::Reshape({.shape = {positions, options.width}}), {x});
+  x = t.add(model::PositionalEmbedding({.stddev = kDeviation}), {x}, "pos_embed");
+  x = t.dropout(x);
+  for (std::int64_t i = 0; i < options.layers; ++i)
+    x = t.block(x, fmt::format("blocks.{}.", i), style);
+  x = t.add(model::Reshape({.shape = {positions, 1, options.width}}), {x});
+  x = t.normalize(t.add(model::GlobalAveragePooling2D(), {x}), "fc_norm", style.epsilon);
+  t.dense(classes, x, "head");
   return t.take();
 }
 
 Network bert(std::span<const DataInput> inputs, std::int64_t classes,
              const TransformerOptions& options) {
   constexpr float kEpsilon = 1e-12f;
-  check_reads_tokens("bert", inputs, options);
+  check_sizes("bert", options);
+  check_reads_tokens("bert", inputs);
   const std::int64_t width = options.width;
   Transformer t("bert", inputs, options);
   NodeId x = t.embed(inputs.front().categories, "embeddings.word_embeddings",

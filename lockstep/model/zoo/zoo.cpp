@@ -20,15 +20,17 @@ using model::NodeId;
 using model::Shape;
 
 constexpr std::string_view kWideDeep = "wide_deep";
+constexpr std::string_view kLstm = "lstm";
 constexpr std::string_view kGpt = "gpt";
 constexpr std::string_view kBert = "bert";
+constexpr std::string_view kVit = "vit";
 
 struct Recipe {
   std::string_view name;
   Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 13> kRecipes = {{
+const std::array<Recipe, 15> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -46,9 +48,11 @@ const std::array<Recipe, 13> kRecipes = {{
      [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
     {"mobilenet_v2",
      [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
-    {kWideDeep, nullptr},
+    {kWideDeep, nullptr},  // it reads several inputs
+    {kLstm, nullptr},      // it also reads int32
     {kGpt, nullptr},
     {kBert, nullptr},
+    {kVit, [](Shape input, std::int64_t classes) { return vit(std::move(input), classes); }},
 }};
 
 constexpr std::string_view kSizedMlp = "mlp:";
@@ -86,21 +90,20 @@ double width_of(std::string_view name) {
   return *width;
 }
 
-/// Parses the options in "wide_deep:256x128,embedding=16"; either may be absent.
-WideDeepOptions wide_deep_options(std::string_view name) {
+/// Parses what follows the network's name in "wide_deep:256x128,embedding=16"; the sizes or the
+/// embedding may be absent. `options` are those without it.
+WideDeepOptions sizes_of(std::string_view name, std::string_view expected,
+                         WideDeepOptions options) {
   constexpr std::string_view kEmbedding = "embedding=";
-  WideDeepOptions options;
-  if (name == kWideDeep) return options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
   const auto size_in = [&](std::string_view text) {
     const auto size = parse_number<std::int64_t>(text);
     if (!size || *size < 1)
-      throw Error(ErrorCategory::input, "model",
-                  "expected sizes of hidden layers and of embeddings, such as "
-                  "wide_deep:256x128,embedding=16",
-                  fmt::format("got \"{}\"", name));
+      throw Error(ErrorCategory::input, "model", expected, fmt::format("got \"{}\"", name));
     return *size;
   };
-  std::string_view sizes = name.substr(kWideDeep.size() + 1);
+  std::string_view sizes = name.substr(colon + 1);
   const std::size_t place = sizes.find(kEmbedding);
   if (place != std::string_view::npos) {
     options.embedding = size_in(sizes.substr(place + kEmbedding.size()));
@@ -117,39 +120,72 @@ WideDeepOptions wide_deep_options(std::string_view name) {
   return options;
 }
 
-/// Parses the options in "gpt:4x128x2,dropout=0.1"; the last two may be absent.
+WideDeepOptions wide_deep_options(std::string_view name) {
+  return sizes_of(name,
+                  "expected sizes of hidden layers and of embeddings, such as "
+                  "wide_deep:256x128,embedding=16",
+                  {});
+}
+
+LstmOptions lstm_options(std::string_view name) {
+  constexpr std::string_view kExpected =
+      "expected a number of layers, their units and the dimension of the embedding, such as "
+      "lstm:2x256,embedding=64";
+  const LstmOptions plain;
+  const WideDeepOptions sizes = sizes_of(
+      name, kExpected, {.hidden = {plain.layers, plain.units}, .embedding = plain.embedding});
+  if (sizes.hidden.size() != 2)
+    throw Error(ErrorCategory::input, "model", kExpected, fmt::format("got \"{}\"", name));
+  return {.layers = sizes.hidden[0], .units = sizes.hidden[1], .embedding = sizes.embedding};
+}
+
+std::vector<std::string_view> split(std::string_view text, char separator) {
+  std::vector<std::string_view> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(separator, begin), text.size());
+    parts.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+/// Parses the options in "gpt:4x128x2,dropout=0.1"; all but the first two numbers may be absent.
 TransformerOptions transformer_options(std::string_view name) {
-  constexpr std::string_view kDropout = ",dropout=";
-  TransformerOptions options;
+  constexpr std::string_view kDropout = "dropout=";
+  constexpr std::string_view kPatch = "patch=";
   const std::size_t colon = name.find(':');
-  if (colon == std::string_view::npos) return options;
-  const auto refuse = [&](std::string_view kind) {
+  if (colon == std::string_view::npos) return {};
+  const std::string_view kind = name.substr(0, colon);
+  const bool has_patch = kind == kVit;
+  const auto count = [&](std::string_view text) -> std::int64_t {
+    const auto number = parse_number<std::int32_t>(text);
+    if (number && *number > 0) return *number;
     throw Error(ErrorCategory::input, "model",
                 fmt::format("expected the number of layers and the width, such as {0}:4x128, and "
-                            "optionally the number of heads and a dropout below 1, such as "
-                            "{0}:4x128x2,dropout=0.1",
-                            kind),
+                            "optionally the number of heads{1} and a dropout below 1, such as "
+                            "{0}:4x128x2{2},dropout=0.1",
+                            kind, has_patch ? ", the side of the squares" : "",
+                            has_patch ? ",patch=4" : ""),
                 fmt::format("got \"{}\"", name));
   };
-  std::string_view sizes = name.substr(colon + 1);
-  if (const std::size_t place = sizes.find(kDropout); place != std::string_view::npos) {
-    const auto rate = parse_number<float>(sizes.substr(place + kDropout.size()));
-    if (!rate || !(*rate >= 0 && *rate < 1)) refuse(name.substr(0, colon));
-    options.dropout = *rate;
-    sizes = sizes.substr(0, place);
+  const auto refuse = [&] { count(""); };
+  TransformerOptions options;
+  const auto settings = split(name.substr(colon + 1), ',');
+  const auto sizes = split(settings.front(), 'x');
+  if (sizes.size() < 2 || sizes.size() > 3) refuse();
+  options.layers = count(sizes[0]);
+  options.width = count(sizes[1]);
+  if (sizes.size() == 3) options.heads = count(sizes[2]);
+  for (const std::string_view setting : std::span(settings).subspan(1)) {
+    if (setting.starts_with(kDropout)) {
+      options.dropout = parse_number<float>(setting.substr(kDropout.size())).value_or(-1);
+      if (!(options.dropout >= 0 && options.dropout < 1)) refuse();
+    } else if (has_patch && setting.starts_with(kPatch)) {
+      options.patch = count(setting.substr(kPatch.size()));
+    } else {
+      refuse();
+    }
   }
-  std::vector<std::int64_t> numbers;
-  for (std::size_t end = 0; end != std::string_view::npos; sizes.remove_prefix(end + 1)) {
-    end = sizes.find('x');
-    const auto number = parse_number<std::int32_t>(sizes.substr(0, end));
-    if (!number || *number < 1) refuse(name.substr(0, colon));
-    numbers.push_back(*number);
-    if (end == std::string_view::npos) break;
-  }
-  if (numbers.size() < 2 || numbers.size() > 3) refuse(name.substr(0, colon));
-  options.layers = numbers[0];
-  options.width = numbers[1];
-  if (numbers.size() == 3) options.heads = numbers[2];
   return options;
 }
 
@@ -189,11 +225,13 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (kind == kBert) return bert(inputs, classes, transformer_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
+  if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(ErrorCategory::input, "model",
-              "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or with "
-              "indices",
+              "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or one "
+              "of them or "
+              "lstm for data with indices",
               fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -203,9 +241,12 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
     return features_of(make(name, std::move(input), 1));
   }
   const std::string_view kind = name.substr(0, name.find(':'));
+  if (kind == kLstm)
+    return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
   if (kind == kWideDeep || kind == kGpt || kind == kBert)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
+  if (kind == kVit) return vit(std::move(input), classes, transformer_options(name));
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
   if (name.starts_with(kSizedMobileNet))
     return mobilenet_v2(std::move(input), classes, {.width = width_of(name)});
@@ -214,7 +255,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::vector<std::string_view> known = names();
   throw Error(ErrorCategory::input, "model",
               fmt::format("expected one of {}, or a FILE.json", list_names(known)),
-              got_name(name.substr(0, name.find(':')), known));
+              got_name(kind, known));
 }
 
 }  // namespace lockstep::zoo

@@ -128,7 +128,21 @@ struct WideDeepOptions {
 model::Network wide_deep(std::span<const DataInput> inputs, std::int64_t classes,
                          const WideDeepOptions& options = {});
 
-/// Options of gpt() and bert(). The defaults are the sizes of the smallest published ones.
+/// Options of lstm().
+struct LstmOptions {
+  std::int64_t layers = 2;       ///< one after another
+  std::int64_t units = 128;      ///< of each
+  std::int64_t embedding = 128;  ///< dimension of the embedding of numbers
+};
+
+/// For sequences: LSTM layers, and one dense layer that reads the last output of the last of them.
+/// The input is [positions, features]; other axes are features too, as the pixels of the rows of an
+/// image; or int32 [positions] of known categories, such as the numbers of words, which it reads
+/// through an embedding. Its name is that for make(): "lstm", or "lstm:1x256,embedding=64" with
+/// options. Throws Error (input) for other inputs.
+model::Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options = {});
+
+/// Options of gpt(), bert() and vit(). The defaults are the sizes of the smallest published ones.
 struct TransformerOptions {
   std::int64_t layers = 12;  ///< blocks
   std::int64_t width = 768;  ///< elements of a position
@@ -136,6 +150,8 @@ struct TransformerOptions {
   /// width.
   std::int64_t heads = 0;
   float dropout = 0;  ///< rate after the embedding, and at the end of each residual
+  /// Of vit() alone: the side of the squares. 0: 4 for images up to 64x64, else 16.
+  std::int64_t patch = 0;
 };
 
 // The first input of a transformer are tokens, int32 [T] with `categories`, its vocabulary. The
@@ -160,20 +176,31 @@ model::Network gpt(std::span<const DataInput> inputs, const TransformerOptions& 
 model::Network bert(std::span<const DataInput> inputs, std::int64_t classes,
                     const TransformerOptions& options = {});
 
+/// A classifier of images, whose positions are squares (Dosovitskiy et al., arXiv 2010.11929): a
+/// strided convolution, learned positions, blocks that normalize before each residual, and the mean
+/// of all positions, as in Beyer et al., arXiv 2205.01580. Names ("blocks.0.attn.qkv") follow timm,
+/// with global average pooling. For squares of P in an image of N squares and C channels, it has
+/// (P^2 * C + 1 + N) * width + layers * (12 * width^2 + 13 * width) + 2 * width + (width + 1) *
+/// classes parameters. `input` is [height, width, channels], multiples of P. Its name is that for
+/// make(), such as "vit:6x192,patch=8".
+model::Network vit(model::Shape input, std::int64_t classes,
+                   const TransformerOptions& options = {});
+
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep with options, or a gpt or bert of
-/// another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them, ":features" leaves out
-/// the head, as features_of() does, and `classes` does not matter. Throws Error (input) for an
-/// unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
+/// gpt, bert or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them, ":features"
+/// leaves out the head, as features_of() does, and `classes` does not matter. Throws Error (input)
+/// for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep, gpt and bert alone read several, or indices.
+/// The same for data with any inputs; wide_deep, gpt and bert alone read several; they and lstm read
+/// int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

@@ -42,7 +42,8 @@ double fraction_of(double count, double sum) {
 
 bool has_image(const model::MetricValue& value) {
   return value.shape.size() == 2 && value.shape[0] == value.shape[1] && value.shape[0] > 0 &&
-         value.shape[0] <= kMaxClasses;
+         value.shape[0] <= kMaxClasses &&
+         std::ssize(value.values) == value.shape[0] * value.shape[1];
 }
 
 data::Image confusion_image(const model::MetricValue& matrix) {

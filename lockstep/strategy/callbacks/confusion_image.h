@@ -7,7 +7,7 @@
 namespace lockstep::strategy {
 
 /// Whether a metric is a matrix [classes, classes] that confusion_image() draws: of at least one
-/// and at most 2000 classes.
+/// and at most 2000 classes, with as many values.
 bool has_image(const model::MetricValue& value);
 
 /// A matrix as RGB pixels: a square per cell, the classes of the labels as rows from the top. The

@@ -22,10 +22,10 @@ namespace lockstep::strategy {
 /// callbacks that log scalars.
 ///
 /// A run that resumes continues the table of the earlier run: an epoch has one row, rows of steps
-/// that the earlier run lost are removed, and the columns stay in their order, with new ones behind
-/// them. Otherwise the file is replaced. It is rewritten
-/// after each epoch, and complete at any moment. A write error does not end the training: the first
-/// one is logged as a warning, and the next epoch tries again.
+/// that the earlier run lost are removed, and the columns stay in their order, with new ones after
+/// them. Otherwise the file is replaced. It is rewritten after each epoch, and complete at any
+/// moment. A write error does not end the training: the first one is logged as a warning, and the
+/// next epoch tries again.
 class CsvLog final : public Callback {
  public:
   /// `logger`: receives the warning; null for standard error.

@@ -26,6 +26,7 @@ constexpr const char* kFeaturesKey = "feature_names";
 constexpr const char* kTargetsKey = "target_names";
 constexpr const char* kTargetKey = "named_target";
 constexpr const char* kTableKey = "table_schema";
+constexpr const char* kTextKey = "text_schema";
 
 /// What makes images of `dataset`, which are used as stored, fit a network's input of `shape`;
 /// empty for other data.
@@ -96,6 +97,23 @@ std::string flatten_text(const model::Shape& output, std::int64_t expected) {
       model::to_string(output));
 }
 
+/// Checks that there is a class number for each row of an output of this shape.
+void check_positions(const data::Dataset& dataset, const model::Network& network,
+                     const data::TensorSpec& target, const model::Shape& output) {
+  const model::Shape positions(output.begin(), output.end() - (output.empty() ? 0 : 1));
+  const std::int64_t rows = model::element_count(positions);
+  if (rows == 1 ? target.elements() == 1 : target.shape == positions) return;
+  refuse(dataset,
+         rows == 1
+             ? fmt::format("expected one class number per sample for the output {} of model {}",
+                           model::to_string(output), network.name())
+             : fmt::format("expected class numbers {}, one at each position of the output {} "
+                           "of model {}",
+                           model::to_string(positions), model::to_string(output), network.name()),
+         fmt::format("got {} {}{}", target.name, model::to_string(target.shape),
+                     flatten_text(output, target.classes)));
+}
+
 /// Checks the target that a loss reads.
 void check_target(const data::Dataset& dataset, const model::Network& network,
                   const model::LossTerm& term, bool is_only, DataUse use) {
@@ -113,7 +131,8 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
   const std::int64_t classes = target == nullptr ? 0 : target->classes;
   const std::int64_t values =
       target == nullptr || target->type != ElementType::float32 ? 0 : target->elements();
-  const std::int64_t outputs = model::element_count(network.shape(output.node));
+  const model::Shape& shape = network.shape(output.node);
+  const std::int64_t outputs = model::row_width(loss, shape);
   const std::string of_model =
       is_only ? fmt::format("the outputs of model {}", network.name())
               : fmt::format("the output {} of model {}", output.name, network.name());
@@ -123,6 +142,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
              values == 0 ? "the data set has none"
              : is_only ? "the data set has targets, which are for losses such as mean-squared-error"
                        : "got the values " + to_string(*target));
+    check_positions(dataset, network, *target, shape);
     if (use == DataUse::training && classes == 1) {
       const auto names = is_first ? dataset.source().class_names() : std::vector<std::string>();
       refuse(dataset, "expected at least 2 classes to train on (of images, a folder for each)",
@@ -134,8 +154,7 @@ void check_target(const data::Dataset& dataset, const model::Network& network,
         (dataset.source().counts_classes() || !dataset.source().class_names().empty());
     if (classes != outputs && !may_lack_classes)
       refuse(dataset, fmt::format("expected {} classes, {}", outputs, of_model),
-             fmt::format("got {} classes{}", classes,
-                         flatten_text(network.shape(output.node), classes)));
+             fmt::format("got {} classes", classes));
   } else if (std::holds_alternative<model::CustomLossPointer>(loss)) {
     return;  // it compares what it likes
   } else if (classes > 0 && std::holds_alternative<model::BinaryCrossentropy>(loss)) {
@@ -185,7 +204,8 @@ DataNames DataNames::of(const data::Dataset& dataset) {
           .features = dataset.source().feature_names(),
           .targets = dataset.source().target_names(),
           .table = dataset.source().table(),
-          .target = all_targets.empty() ? "" : all_targets.front().name};
+          .target = all_targets.empty() ? "" : all_targets.front().name,
+          .text = dataset.source().text()};
 }
 
 DataNames DataNames::of(const checkpoint::Configuration& configuration) {
@@ -202,11 +222,16 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
   if (const auto stored = configuration->find(kTableKey); stored != configuration->end())
     table = std::make_shared<const data::TableSchema>(
         data::TableSchema::from_checkpoint(*stored, kTableKey));
+  std::shared_ptr<const data::TextSchema> text;
+  if (const auto stored = configuration->find(kTextKey); stored != configuration->end())
+    text = std::make_shared<const data::TextSchema>(
+        data::TextSchema::from_checkpoint(*stored, kTextKey));
   return {.classes = names(kClassesKey),
           .features = names(kFeaturesKey),
           .targets = names(kTargetsKey),
           .table = std::move(table),
-          .target = target.is_string() ? target.get<std::string>() : ""};
+          .target = target.is_string() ? target.get<std::string>() : "",
+          .text = std::move(text)};
 }
 
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
@@ -216,9 +241,16 @@ void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (table) (*configuration)[kTableKey] = table->to_json();
   if (!target.empty() && !(classes.empty() && targets.empty()))
     (*configuration)[kTargetKey] = target;
+  if (text) (*configuration)[kTextKey] = text->to_json();
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {
+  if (const auto text = dataset.source().text();
+      trained.text && text && !trained.text->agrees_with(*text))
+    throw Error(ErrorCategory::data, dataset.description(),
+                fmt::format("expected the tokenizer of the training data, {} with the hash {}",
+                            trained.text->name(), trained.text->hash),
+                fmt::format("got {} with the hash {}", text->name(), text->hash));
   const auto names = dataset.source().feature_names();
   const auto other = data::different_feature(trained.features, names);
   if (!other) {
@@ -259,7 +291,7 @@ data::Dataset matched(const data::Dataset& dataset, const DataNames& trained) {
 std::string class_warning(const data::Dataset& dataset, std::int64_t outputs,
                           std::int32_t highest_label) {
   const data::SampleSpec& spec = dataset.spec();
-  if (spec.classes() == 0 || highest_label + 1 >= outputs ||
+  if (spec.classes() == 0 || !spec.targets.front().shape.empty() || highest_label + 1 >= outputs ||
       (spec.classes() == outputs && !dataset.source().counts_classes()))
     return "";
   return fmt::format(
@@ -415,7 +447,7 @@ std::string not_finite_text(const data::RecordSource& source,
 
 namespace {
 
-/// The records of each class among `records`.
+/// The class numbers of each class among `records`.
 std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range records,
                                        const std::function<void()>& tick) {
   const data::RecordSource& source = dataset.source();
@@ -432,7 +464,8 @@ std::vector<std::int64_t> count_labels(const data::Dataset& dataset, data::Range
       if (!dataset.bad_records_allowed()) throw;
       continue;
     }
-    ++counts[static_cast<std::size_t>(sample.label())];
+    for (const std::int32_t label : sample.targets.front().as<std::int32_t>())
+      if (label != kMasked) ++counts[static_cast<std::size_t>(label)];
   }
   return counts;
 }

@@ -8,6 +8,7 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/table/schema.h"
+#include "lockstep/data/text/tokenizer.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 
@@ -23,7 +24,8 @@ enum class DataUse {
 };
 
 /// Throws Error (data) unless `dataset` fits `network` and `loss`: names, types and shapes of the
-/// inputs, number of classes or targets, at least one record. One input matches one input whatever
+/// inputs, number of classes or targets, a class for each position of an output such as [T, V], at
+/// least one record. One input matches one input whatever
 /// their names, and so do the loss and a single target. Throws Error (input) if it is not batched,
 /// if a tensor that they read has no fixed size, or, for evaluation and prediction, if it does not
 /// yield each record once.
@@ -31,13 +33,14 @@ void check_data_fits(const data::Dataset& dataset, const model::Network& network
                      const model::TotalLoss& loss, DataUse use = DataUse::training);
 
 /// A weight for each class, so that all classes count the same: records / (classes * records of the
-/// class), 0 for a class without records. Reads every record once, each rank its part: encoded
-/// images without decoding them. Maps of the data set are not applied. Throws Error (input) unless
-/// the data set has classes, and any reading error. Collective.
+/// class), 0 for a class without records; class numbers instead of records if these have several.
+/// Reads every record once, each rank its part: encoded images without decoding them. Maps of the
+/// data set are not applied. Throws Error (input) unless the data set has classes, and any reading
+/// error. Collective.
 std::vector<float> balanced_class_weights(const Strategy& strategy, const data::Dataset& dataset);
 
-/// The names of classes, features and targets, and the meaning of a table's columns, which belong
-/// to a trained model.
+/// The names of classes, features and targets, the meaning of a table's columns and the tokenizer
+/// of a text, which belong to a trained model.
 struct DataNames {
   std::vector<std::string> classes;   ///< by class number; empty if unknown
   std::vector<std::string> features;  ///< RecordSource::feature_names(); empty if unknown
@@ -45,6 +48,7 @@ struct DataNames {
   std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
   /// The first target, which `classes` or `targets` are of; empty if unknown.
   std::string target = {};
+  std::shared_ptr<const data::TextSchema> text = {};    ///< RecordSource::text(); null if unknown
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a
@@ -56,7 +60,7 @@ struct DataNames {
 
 /// Throws Error (data) that names the first difference if `dataset` has other features than
 /// `trained`, or the same in another order, or if it is a table that is scaled otherwise. Unknown
-/// names match all others.
+/// names match all others. The same for a text of another tokenizer.
 void check_same_features(const data::Dataset& dataset, const DataNames& trained);
 
 /// `dataset` with the class numbers of `trained`, of whose classes it may lack some, and which it

@@ -58,7 +58,7 @@ struct FitPlan {
   model::Schedule schedule;
 
  private:
-  /// All that must be the same on all ranks beside the TrainerOptions, as lines for
+  /// All that must be the same on all ranks in addition to the TrainerOptions, as lines for
   /// job::Agreement::require_same_lines().
   std::string describe() const;
 };

@@ -195,6 +195,10 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
   if (saved.table && given.table && !saved.table->agrees_with(*given.table))
     refuse(fmt::format("expected the statistics and values of the table of {}", path),
            "others: the table has changed");
+  if (saved.text && given.text && !saved.text->agrees_with(*given.text))
+    refuse(fmt::format("expected the tokenizer of {}, {} with the hash {}", path,
+                       saved.text->name(), saved.text->hash),
+           fmt::format("{} with the hash {}", given.text->name(), given.text->hash));
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
@@ -230,12 +234,6 @@ void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPl
     refuse(fmt::format("expected the order of records of {}, {}", path, other), order);
   check_same_names(path, DataNames::of(state.configuration), DataNames::of(dataset));
   check_same(path, "number of records", saved.value("records", dataset.size()), dataset.size());
-}
-
-/// The name of a loss and its hyperparameters.
-void add_loss(nlohmann::json& object, model::Loss loss) {
-  object["loss"] = model::name_of(loss);
-  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
 }
 
 void describe_network(nlohmann::json& configuration, const model::Network& network,
@@ -323,6 +321,11 @@ struct Numbers {
 
 }  // namespace
 
+void add_loss(nlohmann::json& object, model::Loss loss) {
+  object["loss"] = model::name_of(loss);
+  for (const auto& [name, value] : model::loss_parameters(loss)) object[name] = *value;
+}
+
 checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,
                                             LocalReplicas& replicas) {
   const data::Dataset& dataset = plan.dataset;
@@ -342,6 +345,10 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
                      {"epoch_correct_top5", static_cast<double>(sums.correct_top5)},
                      {kEpochWeightKey, sums.weight_excess},
                      {"epoch_skipped_samples", static_cast<double>(state.epoch.skipped_samples)}};
+  if (sums.more_positions > 0) {
+    written.metrics[kEpochPositionsKey] = static_cast<double>(sums.more_positions);
+    written.metrics[kEpochMaskedKey] = static_cast<double>(sums.masked);
+  }
   if (scaler.is_dynamic())
     written.metrics[kGoodStepsKey] = static_cast<double>(scaler.good_steps());
   written.configuration = plan.fit.checkpoint.configuration;
@@ -405,7 +412,9 @@ FitState resume_from(const checkpoint::RestoredCheckpoint& restored, const FitPl
                           .correct = numbers.count("epoch_correct"),
                           .correct_top5 = numbers.count("epoch_correct_top5"),
                           .has_accuracy = replicas.has_accuracy(),
-                          .weight_excess = numbers.number(kEpochWeightKey)},
+                          .weight_excess = numbers.number(kEpochWeightKey),
+                          .more_positions = numbers.count(kEpochPositionsKey),
+                          .masked = numbers.count(kEpochMaskedKey)},
                  .skipped_samples = numbers.count("epoch_skipped_samples")};
   read_metrics(replicas.metrics(),
                saved.configuration->value(kMetricsKey, nlohmann::json::object()), state.epoch);

@@ -2,9 +2,11 @@
 #pragma once
 
 #include <cstddef>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 
 #include "lockstep/checkpoint/directory.h"
+#include "lockstep/model/loss.h"
 #include "lockstep/strategy/fit/epoch_account.h"
 #include "lockstep/strategy/fit/fit_plan.h"
 
@@ -34,6 +36,9 @@ inline constexpr const char* kEpochLossKey = "epoch_loss_sum";
 inline constexpr const char* kEpochSamplesKey = "epoch_samples";
 /// MetricSums::weight_excess.
 inline constexpr const char* kEpochWeightKey = "epoch_weight_excess";
+// MetricSums::more_positions and masked; absent if each sample has one position.
+inline constexpr const char* kEpochPositionsKey = "epoch_more_positions";
+inline constexpr const char* kEpochMaskedKey = "epoch_masked";
 
 /// The state of a training, without the arrays and loss scales of its replicas.
 struct FitState {
@@ -43,6 +48,10 @@ struct FitState {
   std::optional<checkpoint::BestMark> best = {};  ///< the best value of CheckpointPlan::keep_best
   checkpoint::Configuration callbacks = {};       ///< the callbacks' states, by name
 };
+
+/// Adds the name of a loss, as "loss", and its hyperparameters: to kNetworkKey, and to an object of
+/// kOutputLossesKey.
+void add_loss(nlohmann::json& object, model::Loss loss);
 
 /// The contents of state.json, with the loss scale of `replicas`.
 checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan& plan,

@@ -36,7 +36,7 @@ std::uint64_t hash_tensor(device::HostView& view, const model::ParameterInfo& en
 }
 
 std::int64_t output_width(const model::Network& network, const model::LossTerm& term) {
-  return model::element_count(network.shape(network.outputs()[term.output].node));
+  return model::row_width(term.loss, network.shape(network.outputs()[term.output].node));
 }
 
 // One hash per tensor: by parameter, and for each parameter by array, which for frozen ones is the

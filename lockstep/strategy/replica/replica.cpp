@@ -173,7 +173,9 @@ StepResult Replica::train_step(const data::Batch& part, const StepRequest& reque
   const model::MetricSums mine = model_.backend().read_sums();
   if (timing_ != nullptr) timing_->end_step();
   const model::MetricSums& all = result.report.metrics;
-  result.weightless = result.report.is_finite && all.samples > 0 && !(all.weight_sum() > 0);
+  // What the updater has decided: the sum of tiny weights is above 0, but rounded to 0 here.
+  result.weightless =
+      result.report.is_finite && !outcome.applied && all.samples > 0 && !(all.weight_sum() > 0);
   result.applied = outcome.applied || result.weightless;
   result.loss_scale = loss_scaler_.scale();
   if (options_.clip_norm > 0) result.gradient_norm = outcome.gradient_norm;
@@ -347,7 +349,8 @@ device::HostView Replica::host_view(std::span<float> values) {
 model::MetricSums reduce_metrics(const allreduce::Communicator& group,
                                  const model::MetricSums& mine) {
   std::array<double, 2> sums{mine.loss_sum, mine.weight_excess};
-  std::array<std::int64_t, 3> counts{mine.samples, mine.correct, mine.correct_top5};
+  std::array<std::int64_t, 5> counts{mine.samples, mine.correct, mine.correct_top5,
+                                     mine.more_positions, mine.masked};
   group.all_reduce(std::span<double>(sums)).wait();
   group.all_reduce(std::span<std::int64_t>(counts)).wait();
   return {.loss_sum = sums[0],
@@ -355,7 +358,9 @@ model::MetricSums reduce_metrics(const allreduce::Communicator& group,
           .correct = counts[1],
           .correct_top5 = counts[2],
           .has_accuracy = mine.has_accuracy,
-          .weight_excess = sums[1]};
+          .weight_excess = sums[1],
+          .more_positions = counts[3],
+          .masked = counts[4]};
 }
 
 model::MetricTotals reduce_totals(const allreduce::Communicator& group,

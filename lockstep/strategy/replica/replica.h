@@ -72,8 +72,8 @@ struct StepRequest {
 struct StepResult {
   StepReport report;    ///< summed over all replicas
   bool applied = true;  ///< false: skipped; parameters and moving statistics are unchanged
-  /// All samples have weight 0: like a skipped step it changes nothing, and is no update; but it is
-  /// not counted as one, and its samples count in the metrics.
+  /// All samples have weight 0, or all positions are masked: like a skipped step it changes
+  /// nothing, and is no update; but it is not counted as one, and its samples count in the metrics.
   bool weightless = false;
   std::vector<int> failed;  ///< replicas whose loss was not finite
   bool overflow = false;  ///< skipped because the loss scale was too large; the next one is smaller

@@ -325,6 +325,36 @@ TEST_F(SharedFiles, OfTablesAndArraysAreReadByOneMemberOfANode) {
   }
 }
 
+TEST_F(SharedFiles, OfTextAreReadByOneMemberOfANode) {
+  const std::string text = "one\ntwo\nthree and four\nfive\n";
+  for (const char* options : {":length=4", ":length=4,stride=2", ":length=8,documents=lines"}) {
+    write_copies("text", text, {0, kMembers - 1});
+    const auto open_data_of = [&](int member, const IndexExchange& exchange) {
+      return open_data(
+          "text:" + (directory_ / fmt::format("{}", member)).string() + "/text" + options,
+          {.tfrecord = {.exchange = exchange}});
+    };
+    open_each([&](int member) { return open_data_of(member, exchange_of(member)); });
+    ASSERT_THAT(errors_, ::testing::Each("")) << options;
+    EXPECT_THAT(shared_mappings(), ::testing::ElementsAre(kMembers - 1));
+    const Dataset alone = open_data_of(0, {});
+    for (const auto& data : data_) {
+      ASSERT_EQ(data->size(), alone.size());
+      EXPECT_EQ(data->spec(), alone.spec());
+      EXPECT_EQ(data->source().preparation(), alone.source().preparation());
+      for (std::int64_t id = 0; id < alone.size(); ++id) {
+        EXPECT_EQ(read(data->source(), id).memory.inputs, read(alone.source(), id).memory.inputs);
+        EXPECT_EQ(read(data->source(), id).memory.targets, read(alone.source(), id).memory.targets);
+      }
+    }
+    write_copies("text", "\xff" + text, {0, kMembers - 1});
+    open_each([&](int member) { return open_data_of(member, exchange_of(member)); });
+    EXPECT_THAT(errors_, ::testing::Each(
+                             ::testing::AllOf(errors_[0], ::testing::HasSubstr("0/text] expected "
+                                                                               "text in UTF-8"))));
+  }
+}
+
 TEST(RecentFiles, KeepsTheFilesUsedLastAndThoseInUse) {
   const TemporaryDirectory directory;
   write_records(directory / "a.tfrecord", {"zero"});

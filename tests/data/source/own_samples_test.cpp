@@ -339,7 +339,7 @@ void expect_padded(const Batch& part) {
       EXPECT_EQ(boxes[2 * at + 1], is_value ? -1 : 0);
       EXPECT_EQ(words[at],
                 is_value ? "a longer word than a string holds " + std::to_string(token) : "");
-      EXPECT_EQ(tags[at], token % 7);
+      EXPECT_EQ(tags[at], is_value ? token % 7 : kMasked);
     }
   }
 }
@@ -372,8 +372,8 @@ TEST(RaggedTensors, ArePaddedToTheLongestSampleWhateverMakesThem) {
   const Dataset stored = open_data(directory.path().string());
   EXPECT_EQ(stored.spec(), kTexts);
   EXPECT_EQ(to_string(stored.spec()),
-            "tokens int64 [?] and boxes [?, 2] and words bytes [?] and title bytes [] with 7 "
-            "classes");
+            "tokens int64 [?] and boxes [?, 2] and words bytes [?] and title bytes [] with tags "
+            "[?] (7 classes)");
   const auto whole = [](const Sample& sample) {
     return sample.input("words").elements == sample.target("tags").elements;
   };
@@ -396,7 +396,7 @@ TEST(RaggedTensors, GetOneLengthByPad) {
   EXPECT_EQ(padded.spec().inputs[0].shape, std::vector<std::int64_t>{2});
   const ReadSample three = read(padded.source(), 3);
   EXPECT_THAT(copy(three.memory.input("tokens").as<std::int64_t>()), ElementsAre(30, 31));
-  EXPECT_THAT(copy(three.memory.labels()), ElementsAre(2, 3, 4, 0, 0));
+  EXPECT_THAT(copy(three.memory.labels()), ElementsAre(2, 3, 4, kMasked, kMasked));
   EXPECT_THAT(copy(three.memory.input("boxes").as<float>()), ElementsAre(30, -1, 31, -1, 32, -1));
   const ReadSample one = read(padded.source(), 1);
   EXPECT_THAT(copy(one.memory.input("tokens").as<std::int64_t>()), ElementsAre(10, 0));
@@ -481,6 +481,46 @@ TEST(RaggedTensors, InMemoryMustFitTheirLengths) {
             "[samples in memory] expected 6 values of x for 2 records, got 4");
   EXPECT_EQ(data_error_of(message({four, {1, 1}}, 3)),
             "[samples in memory: record 1] expected a x from 0 to 2; it is 3");
+}
+
+TEST(ClassNumbers, OfPositionsMayBeMasked) {
+  const auto spec_of = [](std::vector<std::int64_t> shape) {
+    return SampleSpec{
+        .inputs = {{.name = "x", .shape = {1}}},
+        .targets = {
+            {.name = "next", .type = ElementType::int32, .shape = std::move(shape), .classes = 3}}};
+  };
+  const auto in_memory = [&](std::vector<std::int64_t> shape, std::vector<std::int32_t> labels) {
+    return Dataset::from_memory(std::vector<MemoryTensor>{std::vector<float>{1, 2}},
+                                std::vector<MemoryTensor>{std::move(labels)},
+                                spec_of(std::move(shape)));
+  };
+  const Dataset four = in_memory({2}, {kMasked, 2, 0, kMasked});
+  EXPECT_EQ(to_string(four.spec()), "[1] with next [2] (3 classes)");
+  EXPECT_FALSE(four.spec().is_single());
+  const TemporaryDirectory directory;
+  write_shards(four.source(), {.directory = directory.path()});
+  for (const Dataset& dataset : {four, open_data(directory.path().string())}) {
+    EXPECT_THAT(copy(read(dataset.source(), 0).memory.labels()), ElementsAre(kMasked, 2));
+    EXPECT_THAT(copy(read(dataset.source(), 1).memory.labels()), ElementsAre(0, kMasked));
+  }
+  EXPECT_EQ(data_error_of([&] {
+              in_memory({2}, {0, 1, -2, 0});
+            }),
+            "[samples in memory: record 1] expected a next from -1 to 2; it is -2");
+  EXPECT_EQ(data_error_of([&] {
+              in_memory({}, {0, -1});
+            }),
+            "[samples in memory: record 1] expected a next from 0 to 2; it is -1")
+      << "of a whole sample";
+  const auto generated = [&](std::int32_t label) {
+    return Dataset::from_generator(spec_of({2}), 1, [=](std::int64_t, Sample& sample) {
+      sample.target("next").as<std::int32_t>()[1] = label;
+    });
+  };
+  EXPECT_THAT(copy(read(generated(kMasked).source(), 0).memory.labels()), ElementsAre(0, kMasked));
+  EXPECT_THAT(data_error_of([&] { read(generated(3).source(), 0); }),
+              testing::HasSubstr("expected a next from -1 to 2"));
 }
 
 TEST(NamedTensors, MayHaveNoTargets) {

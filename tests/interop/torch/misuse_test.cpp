@@ -306,10 +306,10 @@ TEST(WrongParameters, AreAnErrorOnAllRanks) {
       errors_of_parameters(foreign),
       Each(HasSubstr("expected only parameters of the optimizer; other is not one of them")));
   EXPECT_THAT(errors_of_parameters([](Pairs& pairs, auto& inner) {
-                pairs.emplace_back("wide", torch::ones({2}, torch::kDouble).requires_grad_());
+                pairs.emplace_back("half", torch::ones({2}, torch::kHalf).requires_grad_());
                 inner.add_parameters({pairs.back().second});
               }),
-              Each(HasSubstr("expected float32 parameters; wide is Double")));
+              Each(HasSubstr("expected float32 or float64 parameters; half is Half")));
 }
 
 TEST(WrongParameters, OfAnotherModelOnOneRankAreNamed) {

@@ -225,6 +225,57 @@ struct DoubleImpl : torch::nn::Module {
 };
 TORCH_MODULE(Double);
 
+struct HalvedImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) { return x.to(torch::kHalf) * factor; }
+  at::Tensor factor = register_parameter("factor", torch::ones({1}, torch::kHalf));
+};
+TORCH_MODULE(Halved);
+
+/// Adds and subtracts 1e-10, which float32 loses, and makes 1 of what is left.
+struct SmallDifferenceImpl : torch::nn::Module {
+  at::Tensor forward(const at::Tensor& x) {
+    EXPECT_EQ(x.scalar_type(), torch::kDouble);
+    return ((x + 1e-10) - x) * factor;
+  }
+  at::Tensor factor = register_parameter("factor", torch::full({2}, 1e10, torch::kDouble));
+  at::Tensor shift = register_buffer("shift", torch::full({1}, 1.0 / 3, torch::kDouble));
+};
+TORCH_MODULE(SmallDifference);
+
+TEST(ModuleLayer, ComputesInFloat64WhereAllowed) {
+  model::Network network({2});
+  network.add(ModuleLayer([] { return SmallDifference(); }, {.float64 = true}));
+  device::HostAllocator gradients;
+  model::CompiledModel compiled(std::make_shared<const model::Network>(network), device::Device{},
+                                gradients);
+  compiled.initialize(1);
+  const std::vector<float> features{1, 0.5F};
+  EXPECT_THAT(compiled.predict_batch(1, features),
+              ElementsAre(::testing::FloatNear(1, 1e-4F), ::testing::FloatNear(1, 1e-4F)));
+  EXPECT_EQ(compiled.buffers()[0], static_cast<float>(1.0 / 3));
+}
+
+TEST(ModuleLayer, TrainsFloat64AlikeOnAnyNumberOfReplicas) {
+  model::Network network({16}, "module");
+  network.add(model::Dense({.units = 16}));
+  network.add(ModuleLayer(
+      [] {
+        Classifier net;
+        net->to(torch::kDouble);
+        return net;
+      },
+      {.float64 = true}));
+  const auto train_on = [&](int replicas) {
+    return strategy::train(replicas, network, strategy::small_data(80).batch(40),
+                           {.optimizer = model::Sgd{}, .schedule = {.peak = 0.1F}}, {.epochs = 4});
+  };
+  const strategy::Outcome one = train_on(1), three = train_on(3);
+  EXPECT_LT(one.losses.back(), one.losses.front());
+  ASSERT_EQ(one.parameters.size(), three.parameters.size());
+  for (std::size_t i = 0; i < one.parameters.size(); ++i)
+    EXPECT_NEAR(one.parameters[i], three.parameters[i], 1e-5F) << i;
+}
+
 struct InPlaceImpl : torch::nn::Module {
   at::Tensor forward(at::Tensor x) { return x.relu_(); }
 };
@@ -243,10 +294,14 @@ TEST(ModuleLayer, RefusesWhatItCannotTrain) {
     std::function<void()> call;
     std::string error;
   };
-  const std::array<Refusal, 3> refusals{
+  const std::array<Refusal, 4> refusals{
       {{[] { network_of<Double>(); },
-        "[layer torch (torch)] expected parameters of type float32 on the CPU, got factor, Double "
-        "on cpu"},
+        "[layer torch (torch)] expected parameters of type float32. A Trainer keeps float32: with "
+        "ModuleOptions::float64 the module computes in float64 on values that are rounded to it; "
+        "DistributedDataParallel, in a loop of your own, keeps float64, got factor, Double on cpu"},
+       {[] { network_of<Halved>(); },
+        "[layer torch (torch)] expected parameters of type float32 or float64 on the CPU, got "
+        "factor, Half on cpu"},
        {[] { network_of<Classifier>({7}); },
         "[layer torch (torch)] expected a module that computes inputs of these shapes; "
         "LibTorch: mat1 and mat2 shapes cannot be multiplied"},

@@ -111,6 +111,21 @@ TEST_F(TorchScript, TrainsOnTwoReplicasAsOnOne) {
   EXPECT_NEAR(one.losses().back(), two.losses().back(), 1e-5);
 }
 
+TEST_F(TorchScript, OnRanksIsTheSameFile) {
+  const std::string here = write_script("here.pt", 0.01);
+  const std::string there = write_script("there.pt", 0.02);
+  const Result refused =
+      run(mpirun(2, std::vector<std::string>{
+                        "/bin/sh", "-c",
+                        "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in 1) set -- \"$@\" --model " +
+                            there + ";; esac; exec \"$@\"",
+                        "sh", LOCKSTEP_PROGRAM, "train", "--model", here, "--data",
+                        "synthetic:8x8x1:4:100", "--global-batch", "20"}));
+  EXPECT_EQ(refused.status, 2) << refused.errors;
+  EXPECT_THAT(refused.errors, HasSubstr("[ranks] expected the same TorchScript file on all ranks; "
+                                        "rank 0 has xxh3 "));
+}
+
 TEST_F(TorchScript, TrainsWithThePluginInTheFolderOfAnInstallation) {
   const std::string script = write_script("net.pt", 0.01);
   const std::string options = " train --quiet --steps 1 --model " + script + kData;

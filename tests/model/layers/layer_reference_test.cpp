@@ -102,7 +102,8 @@ std::string name_of_layer(const ::testing::TestParamInfo<LayerCase>& info) {
   return info.param.name;
 }
 
-void expect_the_reference(const LayerFile& file, const LayerCase& layer) {
+// Of floats, behind a layer that shows their gradient.
+void expect_the_reference_of_features(const LayerFile& file, const LayerCase& layer) {
   const ReferenceFile::Array& input = file.array("input");
   Network network(Shape(input.shape.begin() + 1, input.shape.end()));
   network.add(Shift());
@@ -115,7 +116,7 @@ void expect_the_reference(const LayerFile& file, const LayerCase& layer) {
 class LayerReference : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(LayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
-  expect_the_reference(LayerFile(GetParam().name), GetParam());
+  expect_the_reference_of_features(LayerFile(GetParam().name), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -160,10 +161,25 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("tanh", Tanh())),
     name_of_layer);
 
+class RecurrentReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(RecurrentReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  expect_the_reference_of_features(LayerFile(GetParam().name, "recurrent_layers"), GetParam());
+}
+
+constexpr RecurrentOptions kBothDirections{
+    .units = 3, .return_sequences = true, .bidirectional = true};
+INSTANTIATE_TEST_SUITE_P(All, RecurrentReference,
+                         ::testing::Values(layer_case("lstm", LSTM(kBothDirections)),
+                                           layer_case("gru", GRU(kBothDirections)),
+                                           layer_case("simple_rnn", SimpleRNN(kBothDirections))),
+                         name_of_layer);
+
 class SequenceLayerReference : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(SequenceLayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
-  expect_the_reference(LayerFile(std::string("layer/") + GetParam().name, "sequences"), GetParam());
+  expect_the_reference_of_features(LayerFile(std::string("layer/") + GetParam().name, "sequences"),
+                                   GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -184,21 +200,11 @@ INSTANTIATE_TEST_SUITE_P(
         layer_case("positional_embedding", PositionalEmbedding()),
         layer_case("sinusoidal_embedding",
                    PositionalEmbedding({.kind = PositionalEmbedding::Kind::sinusoidal})),
-        layer_case("lstm", LSTM({.units = 5})),
-        layer_case("lstm_sequences", LSTM({.units = 5, .return_sequences = true})),
-        layer_case("lstm_bidirectional", LSTM({.units = 5, .bidirectional = true})),
-        layer_case("lstm_bidirectional_sequences",
-                   LSTM({.units = 5, .return_sequences = true, .bidirectional = true})),
-        layer_case("gru", GRU({.units = 5})),
-        layer_case("gru_sequences", GRU({.units = 5, .return_sequences = true})),
-        layer_case("gru_bidirectional", GRU({.units = 5, .bidirectional = true})),
-        layer_case("gru_bidirectional_sequences",
-                   GRU({.units = 5, .return_sequences = true, .bidirectional = true})),
+        layer_case("lstm", LSTM({.units = 5})), layer_case("gru", GRU({.units = 5})),
         layer_case("simple_rnn", SimpleRNN({.units = 5})),
-        layer_case("simple_rnn_sequences", SimpleRNN({.units = 5, .return_sequences = true})),
-        layer_case("simple_rnn_bidirectional", SimpleRNN({.units = 5, .bidirectional = true})),
-        layer_case("simple_rnn_bidirectional_sequences",
-                   SimpleRNN({.units = 5, .return_sequences = true, .bidirectional = true}))),
+        layer_case("lstm_bidirectional", LSTM({.units = 5, .bidirectional = true})),
+        layer_case("gru_bidirectional", GRU({.units = 5, .bidirectional = true})),
+        layer_case("simple_rnn_bidirectional", SimpleRNN({.units = 5, .bidirectional = true}))),
     name_of_layer);
 
 // Documents with padding after them, and with padding before them.

@@ -220,11 +220,84 @@ TEST(WideDeep, RefusesOtherInputsAndOptions) {
                   name + "\"");
 }
 
+TEST(Lstm, ReadsPositionsOfFeatures) {
+  const Network network = make("lstm:3x16", {20, 5}, 4);
+  EXPECT_EQ(network.name(), "lstm:3x16");
+  EXPECT_EQ(network.output_shape(), Shape({4}));
+  EXPECT_EQ(shape_of(network, "lstm_1"), Shape({20, 16}));
+  EXPECT_EQ(shape_of(network, "lstm_2"), Shape({16}));
+  EXPECT_EQ(network.parameters().element_count(),
+            4u * 16 * (5 + 16 + 1) + 2 * 4 * 16 * (16 + 16 + 1) + 17 * 4);
+  EXPECT_EQ(shape_of(make("lstm", {28, 28, 3}, 10), "reshape"), Shape({28, 28 * 3}))
+      << "a row of an image is a position";
+  EXPECT_EQ(make("lstm:1x8:features", {20, 5}, 0).output_shape(), Shape({8}));
+}
+
+TEST(Lstm, ReadsNumbersThroughAnEmbedding) {
+  const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 100}};
+  const Network network = make("lstm:1x16,embedding=8", words, 4);
+  EXPECT_EQ(network.name(), "lstm:1x16,embedding=8");
+  EXPECT_EQ(network.inputs().front().name, "words");
+  EXPECT_EQ(network.parameters().find("embedding/embeddings")->shape, Shape({100, 8}));
+  EXPECT_EQ(network.parameters().element_count(), 100u * 8 + 4 * 16 * (8 + 16 + 1) + 17 * 4);
+  EXPECT_EQ(make("lstm", words, 4).name(), "lstm");
+  EXPECT_EQ(make("lstm:embedding=8", words, 4).name(), "lstm:2x128,embedding=8");
+}
+
+TEST(Lstm, RefusesOtherInputsAndOptions) {
+  EXPECT_EQ(input_error_of([] { make("lstm", {7}, 3); }),
+            "[lstm] expected floats [positions, features], or numbers [positions] of categories, "
+            "got features [7]");
+  const DataInput unknown{{.name = "words", .shape = {7}, .type = ElementType::int32}};
+  EXPECT_EQ(input_error_of([&] { lstm(unknown, 3); }),
+            "[lstm] expected floats [positions, features], or numbers [positions] of categories, "
+            "got words [7] of unknown categories");
+  for (const char* name : {"lstm:", "lstm:2", "lstm:0x8", "lstm:2x8x8", "lstm:2x8,embedding=0"})
+    EXPECT_EQ(input_error_of([&] {
+                make(name, {7, 2}, 3);
+              }),
+              std::string("[model] expected a number of layers, their units and the dimension of "
+                          "the embedding, such as lstm:2x256,embedding=64, got \"") +
+                  name + "\"");
+}
+
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
             "[model] expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or "
-            "with indices, got \"mlp\" for features, city, city x color");
+            "one of them or lstm for data with indices, got \"mlp\" for features, city, city x "
+            "color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
+}
+
+TEST(Vit, ClassifiesAnImageBySquares) {
+  const Network network = make("vit:2x32x4,dropout=0.1,patch=8", {32, 48, 3}, 10);
+  EXPECT_EQ(network.name(), "vit:2x32x4,dropout=0.1,patch=8");
+  EXPECT_EQ(network.output_shape(), Shape({10}));
+  EXPECT_EQ(shape_of(network, "patch_embed.proj"), Shape({4, 6, 32}));
+  EXPECT_EQ(shape_of(network, "blocks.1.attn.qkv"), Shape({24, 96}));
+  EXPECT_EQ(shape_of(network, "fc_norm"), Shape({32}));
+  EXPECT_EQ(network.parameters().element_count(),
+            (64u * 3 + 1 + 24) * 32 + 2 * (12u * 32 * 32 + 13 * 32) + 2 * 32 + 33 * 10);
+  EXPECT_EQ(make("vit:2x32:features", {32, 32, 3}, 0).output_shape(), Shape({32}));
+}
+
+TEST(Vit, ChoosesItsSquaresByTheInputUnlessTold) {
+  EXPECT_EQ(shape_of(make("vit:1x32", {64, 64, 3}, 10), "pos_embed"), Shape({256, 32}));
+  EXPECT_EQ(shape_of(make("vit:1x32", {96, 96, 3}, 10), "pos_embed"), Shape({36, 32}));
+  EXPECT_EQ(input_error_of([] {
+              make("vit:1x32", {30, 32, 3}, 10);
+            }),
+            "[vit] expected an image that squares of 4x4 fill, got [30, 32, 3]");
+  EXPECT_EQ(input_error_of([] { make("vit:1x32", {784}, 10); }),
+            "[vit] expected an input [height, width, channels], got [784]");
+  for (const char* name : {"vit:1x32,patch=0", "vit:1x32,patch=", "vit:1x32,4"})
+    EXPECT_EQ(input_error_of([&] {
+                make(name, {32, 32, 3}, 10);
+              }),
+              std::string("[model] expected the number of layers and the width, such as vit:4x128, "
+                          "and optionally the number of heads, the side of the squares and a "
+                          "dropout below 1, such as vit:4x128x2,patch=4,dropout=0.1, got \"") +
+                  name + "\"");
 }
 
 TEST(FastCifar, HasTheSizeItPromises) {
@@ -255,7 +328,8 @@ TEST(Make, KnowsEveryName) {
     const bool reads_tokens = name == "gpt" || name == "bert";
     const Network network =
         reads_tokens ? make(name, std::span(kTokens).first(1), 10) : make(name, {28, 28, 1}, 10);
-    EXPECT_EQ(network.name(), std::string(name) + (reads_tokens ? ":12x768" : ""));
+    const bool is_transformer = reads_tokens || name == "vit";
+    EXPECT_EQ(network.name(), std::string(name) + (is_transformer ? ":12x768" : ""));
     EXPECT_EQ(network.output_shape(), name == "gpt" ? Shape({8, 65}) : Shape({10})) << name;
   }
 }
@@ -324,7 +398,7 @@ TEST(Transformers, RefuseOtherInputsAndOptions) {
                   "] expected tokens of a vocabulary, one int32 for each position of a text, and "
                   "optionally the segments of the same positions, got features [28, 28, 1]");
     for (const char* options : {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
-                                ":4x32,dropout=", ":4x32,rate=0", ":ax32"})
+                                ":4x32,dropout=", ":4x32,rate=0", ":4x32,patch=4", ":ax32"})
       EXPECT_EQ(input_error_of([&] { make(kind + options, kTokens, 3); }),
                 "[model] expected the number of layers and the width, such as " + kind +
                     ":4x128, and optionally the number of heads and a dropout below 1, such as " +
@@ -375,7 +449,8 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
               make("resnet-18", {28, 28, 1}, 10);
             }),
             "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, gpt, bert, or a FILE.json, got "
+            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit, or a FILE.json, "
+            "got "
             "\"resnet-18\" (did you mean resnet18?)");
 }
 

@@ -1,0 +1,305 @@
+#include "lockstep/data/source/text_source.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/base/text.h"
+#include "lockstep/data/record/compression.h"
+#include "lockstep/data/source/file_options.h"
+#include "lockstep/data/text/unicode.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr auto kDocuments =
+    enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
+constexpr auto kKeys =
+    std::to_array<std::string_view>({"tokenizer", "length", "stride", "documents"});
+constexpr std::int64_t kMaxLength = 1 << 20;
+constexpr const char* kBytes = "bytes";
+
+/// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
+/// `use` gets the file and the line.
+void for_each_document(const std::filesystem::path& path, const std::string& text, bool by_lines,
+                       const std::function<void(std::string_view)>& use) {
+  std::size_t line = 0;
+  try {
+    if (!by_lines) return use(text);
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t end = std::min(text.find('\n', at), text.size());
+      std::string_view document = std::string_view(text).substr(at, end - at);
+      if (document.ends_with('\r')) document.remove_suffix(1);
+      ++line;
+      if (!document.empty()) use(document);
+      at = end + 1;
+    }
+  } catch (const Error& error) {
+    if (error.category() != ErrorCategory::data) throw;
+    throw Error(ErrorCategory::data,
+                line == 0 ? path.string() : fmt::format("{}: line {}", path.string(), line),
+                error.message().expected, error.message().actual);
+  }
+}
+
+/// The text of a file, as UTF-8 unless any bytes are text.
+std::string text_of(const std::filesystem::path& path, bool has_any_bytes) {
+  std::string text = read_all(InputFile(path), Compression::none);
+  if (!has_any_bytes) for_each_document(path, text, false, check_utf8);
+  return text;
+}
+
+/// The vocabulary of all documents.
+std::string characters_of(const std::vector<std::filesystem::path>& files, bool by_lines) {
+  CharacterSet characters;
+  for (const auto& path : files)
+    for_each_document(path, text_of(path, false), by_lines,
+                      [&](std::string_view document) { characters.add(document); });
+  return characters.vocabulary();
+}
+
+}  // namespace
+
+TextOptions TextOptions::parse(std::string_view text, const std::string& where) {
+  TextOptions options;
+  for (const std::string& piece : pieces_of(text, ',')) {
+    const std::size_t equals = piece.find('=');
+    const std::string key = piece.substr(0, equals);
+    const std::string value = equals == std::string::npos ? "" : piece.substr(equals + 1);
+    if (std::ranges::find(kKeys, key) == kKeys.end())
+      throw Error(ErrorCategory::input, where,
+                  fmt::format("expected options of {}", list_names(kKeys)), got_name(key, kKeys));
+    const auto number = parse_number<std::int64_t>(value);
+    const bool is_number = key == "length" || key == "stride";
+    if (value.empty() || (is_number && (!number || *number < 1 || *number > kMaxLength)))
+      throw Error(ErrorCategory::input, where,
+                  is_number ? fmt::format("expected {} from 1 to {}", key, kMaxLength)
+                            : fmt::format("expected {}=VALUE", key),
+                  fmt::format("got \"{}\"", value));
+    if (key == "tokenizer") options.tokenizer = value;
+    if (key == "length") options.length = *number;
+    if (key == "stride") options.stride = *number;
+    if (key == "documents") options.documents = kDocuments.parse(where, value);
+  }
+  return options;
+}
+
+TextSpec TextSpec::parse(std::string_view text, const std::string& where) {
+  // A path may have colons: the options begin at the first one that a key follows.
+  for (std::size_t colon = text.find(':'); colon < text.size(); colon = text.find(':', colon + 1)) {
+    const std::string_view rest = text.substr(colon + 1);
+    const std::string_view key = rest.substr(0, rest.find('='));
+    const bool is_path = key.size() == rest.size() || key.find_first_of("/:") != key.npos;
+    if (!is_path) return {std::string(text.substr(0, colon)), TextOptions::parse(rest, where)};
+  }
+  return {.files = std::string(text)};
+}
+
+TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOptions options)
+    : files_(files), options_(std::move(options)) {
+  if (files_.empty())
+    throw Error(ErrorCategory::input, "text", "expected at least one file", "there is none");
+  const auto exchange = std::exchange(options_.exchange, {});
+  if (exchange.members > 1)
+    for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so
+  read_on_node(
+      exchange, "text files",
+      [this] {
+        read_files();
+        return data();
+      },
+      [this](const NodeData& data, SharedSegment memory) { use(data, std::move(memory)); });
+}
+
+TextSchema TextSource::described() const {
+  const TextSchema* const known = options_.schema.get();
+  const bool by_lines = options_.documents ? *options_.documents == TextDocuments::lines
+                                           : known != nullptr && known->has_segments;
+  const std::string tokenizer = !options_.tokenizer.empty() ? options_.tokenizer
+                                : known != nullptr          ? known->tokenizer
+                                                            : "chars";
+  const bool is_same = known != nullptr && known->tokenizer == tokenizer;
+  TextSchema schema = is_same ? *known
+                      : tokenizer == "chars"
+                          ? TextSchema::of("chars", characters_of(files_, by_lines))
+                          : TextSchema::of(tokenizer);
+  if (known != nullptr && !schema.agrees_with(*known))
+    throw Error(ErrorCategory::input, files_.front().string(),
+                fmt::format("expected the tokenizer of the training, {} with the hash {}",
+                            known->name(), known->hash),
+                fmt::format("got {} with the hash {}", schema.name(), schema.hash));
+  schema.length = options_.length > 0 ? options_.length
+                  : known != nullptr  ? known->length
+                                      : TextOptions::kDefaultLength;
+  schema.has_segments = by_lines;
+  return schema;
+}
+
+void TextSource::append(std::span<const std::int32_t> tokens) {
+  if (vocabulary_size_ > std::numeric_limits<std::uint16_t>::max() + 1)
+    own_wide_.insert(own_wide_.end(), tokens.begin(), tokens.end());
+  else
+    std::ranges::transform(tokens, std::back_inserter(own_narrow_),
+                           [](std::int32_t token) { return static_cast<std::uint16_t>(token); });
+}
+
+void TextSource::read_files() {
+  schema_ = std::make_shared<const TextSchema>(described());
+  stride_ = options_.stride > 0 ? options_.stride : schema_->length;
+  const bool by_lines = schema_->has_segments;
+  if (stride_ > schema_->length || (by_lines && options_.stride > 0))
+    throw Error(ErrorCategory::input, files_.front().string(),
+                by_lines ? "expected no stride with documents=lines"
+                         : fmt::format("expected a stride up to the length, {}", schema_->length),
+                fmt::format("got {}", stride_));
+  const auto tokenizer = schema_->open();
+  vocabulary_size_ = tokenizer->vocabulary_size();
+  const auto end = tokenizer->end_token();
+  end_label_ = end.value_or(-1);
+  for (const auto& path : files_) {
+    const std::string text = text_of(path, schema_->tokenizer == kBytes);
+    for_each_document(path, text, by_lines, [&](std::string_view document) {
+      const auto tokens = tokenizer->encode(document);
+      append(tokens);
+      if (!by_lines && end) append({&*end, 1});
+      if (by_lines && !tokens.empty()) own_ends_.push_back(own_narrow_.size() + own_wide_.size());
+    });
+  }
+  narrow_ = own_narrow_;
+  wide_ = own_wide_;
+  ends_ = own_ends_;
+  if (by_lines) pack_documents();
+  set_spec();
+}
+
+/// Puts whole documents into a window as long as they fit.
+void TextSource::pack_documents() {
+  const auto length = static_cast<std::uint64_t>(schema_->length);
+  std::uint64_t at = 0;
+  std::uint64_t window_end = 0;  // none yet
+  for (std::uint64_t document = 0; document < ends_.size(); ++document) {
+    while (at < ends_[document]) {
+      const std::uint64_t piece = std::min(ends_[document] - at, length);
+      if (at + piece > window_end) {
+        own_windows_.push_back({at, document});
+        window_end = at + length;
+      }
+      at += piece;
+    }
+  }
+  own_windows_.push_back({at, ends_.size()});
+  windows_ = own_windows_;
+}
+
+void TextSource::set_spec() {
+  const std::vector<std::int64_t> shape = {schema_->length};
+  const auto tokens = static_cast<std::int64_t>(narrow_.size() + wide_.size());
+  const auto tensor = [&](const char* name, std::int64_t classes) {
+    return TensorSpec{.name = name, .type = ElementType::int32, .shape = shape, .classes = classes};
+  };
+  spec_ = {.inputs = {tensor("tokens", vocabulary_size_)},
+           .targets = {tensor("next", vocabulary_size_)}};
+  if (schema_->has_segments) {
+    spec_.inputs.push_back(tensor("segments", 0));
+    records_ = std::ssize(windows_) - 1;
+  } else {
+    const std::int64_t more = std::max<std::int64_t>(0, tokens - 1 - schema_->length);
+    records_ = tokens < 2 ? 0 : 1 + (more + stride_ - 1) / stride_;
+  }
+  if (records_ < 1)
+    throw Error(ErrorCategory::data, files_.front().string(),
+                schema_->has_segments ? "expected at least one line with text"
+                                      : "expected at least 2 tokens of text",
+                fmt::format("there {} in {}", tokens == 1 ? "is one" : "are none",
+                            counted(std::ssize(files_), "file")));
+}
+
+NodeData TextSource::data() const {
+  std::string bytes;
+  nlohmann::json::to_cbor({{"schema", schema_->to_json()},
+                           {"stride", stride_},
+                           {"vocabulary_size", vocabulary_size_},
+                           {"end_label", end_label_}},
+                          bytes);
+  return {std::move(bytes),
+          {std::as_bytes(narrow_), std::as_bytes(wide_), std::as_bytes(ends_),
+           std::as_bytes(windows_)}};
+}
+
+void TextSource::use(const NodeData& data, SharedSegment memory) {
+  const auto described = nlohmann::json::from_cbor(data.description);
+  schema_ = std::make_shared<const TextSchema>(
+      TextSchema::from_checkpoint(described.at("schema"), files_.front().string()));
+  stride_ = described.at("stride");
+  vocabulary_size_ = described.at("vocabulary_size");
+  end_label_ = described.at("end_label");
+  const auto numbers = [&]<typename T>(std::span<const T>& array, std::size_t number) {
+    const auto& bytes = data.arrays.at(number);
+    array = {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+  };
+  numbers(narrow_, 0);
+  numbers(wide_, 1);
+  numbers(ends_, 2);
+  numbers(windows_, 3);
+  own_narrow_ = {};
+  own_wide_ = {};
+  own_ends_ = {};
+  own_windows_ = {};
+  set_spec();
+  memory_ = std::move(memory);
+}
+
+void TextSource::read(std::int64_t record_id, Sample& sample) const {
+  const auto record = static_cast<std::uint64_t>(record_id);
+  const auto tokens = sample.inputs[0].as<std::int32_t>();
+  const auto next = sample.targets[0].as<std::int32_t>();
+  const bool has_segments = schema_->has_segments;
+  const std::uint64_t all = narrow_.size() + wide_.size();
+  const std::uint64_t begin =
+      has_segments ? windows_[record].begin : record * static_cast<std::uint64_t>(stride_);
+  const std::uint64_t end = std::min(has_segments ? windows_[record + 1].begin : all - 1,
+                                     begin + static_cast<std::uint64_t>(schema_->length));
+  const auto count = static_cast<std::size_t>(end - begin);
+  for (std::size_t i = 0; i < count; ++i) tokens[i] = token(begin + i);
+  std::ranges::fill(tokens.subspan(count), 0);
+  for (std::size_t i = 0; i < count; ++i)
+    next[i] = begin + i + 1 < all ? token(begin + i + 1) : end_label_;
+  std::ranges::fill(next.subspan(count), -1);
+  if (!has_segments) return;
+  const auto segments = sample.inputs[1].as<std::int32_t>();
+  std::uint64_t document = windows_[record].document;
+  std::int32_t segment = 1;
+  for (std::size_t i = 0; i < count; ++i) {
+    segments[i] = segment;
+    if (begin + i + 1 != ends_[document]) continue;
+    next[i] = end_label_;
+    ++document;
+    ++segment;
+  }
+  std::ranges::fill(segments.subspan(count), 0);
+}
+
+std::string TextSource::description() const {
+  const std::size_t tokens = narrow_.size() + wide_.size();
+  return fmt::format(
+      "{} tokens of {}{}", tokens,
+      files_.size() == 1 ? files_.front().string() : counted(std::ssize(files_), "text file"),
+      preparation());
+}
+
+std::string TextSource::preparation() const {
+  return fmt::format(", tokenizer {} ({} tokens, {}), {} of {}", schema_->name(), vocabulary_size_,
+                     schema_->hash, schema_->has_segments ? "packed lines" : "windows",
+                     stride_ == schema_->length
+                         ? std::to_string(schema_->length)
+                         : fmt::format("{} every {}", schema_->length, stride_));
+}
+
+}  // namespace lockstep::data

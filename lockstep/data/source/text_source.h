@@ -1,0 +1,119 @@
+// Text files as sequences of tokens, for networks that predict the next one.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lockstep/base/system/shared_segment.h"
+#include "lockstep/data/sample.h"
+#include "lockstep/data/source/index_exchange.h"
+#include "lockstep/data/text/tokenizer.h"
+
+namespace lockstep::data {
+
+/// What the parts are that do not depend on each other.
+enum class TextDocuments { files, lines };
+
+/// How to read text files. What is not given is that of the schema, or the default.
+struct TextOptions {
+  /// "chars" (the default), "bytes", or the path of a tokenizer.json or vocab.txt.
+  std::string tokenizer = {};
+  std::int64_t length = 0;  ///< tokens of a sample, T; default: kDefaultLength
+  std::int64_t stride = 0;  ///< tokens between the beginnings of two samples; default: the length
+  std::optional<TextDocuments> documents = {};    ///< default: files
+  std::shared_ptr<const TextSchema> schema = {};  ///< that of the training text
+  IndexExchange exchange = {};                    ///< the ranks that open the files together
+
+  static constexpr std::int64_t kDefaultLength = 128;  ///< tokens
+
+  /// Parses "tokenizer=bytes,length=64": the fields above. Throws Error (input) that starts with
+  /// `where`.
+  static TextOptions parse(std::string_view text, const std::string& where);
+};
+
+/// Files and their options.
+struct TextSpec {
+  std::string files;         ///< a path or a glob
+  TextOptions options = {};  ///< how to read them
+
+  /// Parses "FILES" or "FILES:tokenizer=bytes,length=64". Throws Error (input) that starts with
+  /// `where`.
+  static TextSpec parse(std::string_view text, const std::string& where);
+};
+
+/// The tokens of all files in memory, 2 bytes each (4 with more than 65536 kinds), once per node if
+/// ranks open them together (TextOptions::exchange). A sample has the int32 input "tokens" [T] and
+/// the int32 target "next" [T], the token that follows each. Where there is none the token is 0 and
+/// the target -1, which is not counted in the loss.
+///
+/// With documents that are files, the tokens are one sequence, in which the tokenizer's end token,
+/// if it has one, follows each file. Sample i begins at token i * stride; the last one may be
+/// shorter.
+///
+/// With documents that are lines, a sample has as many whole documents as fit, in their order; a
+/// longer one is continued in the next samples. The int32 input "segments" [T] numbers the
+/// documents of the sample from 1; 0 is padding. The last token of a document is followed by the
+/// end token, or -1 if the tokenizer has none. Empty lines are left out.
+class TextSource final : public RecordSource {
+ public:
+  /// Throws Error (data) with file and offset for text that is not UTF-8 (except with bytes), and
+  /// for characters that the training text does not have; for files without two tokens in a
+  /// document. Throws Error (input) for invalid options, and for another tokenizer than that of
+  /// the schema.
+  explicit TextSource(const std::vector<std::filesystem::path>& files, TextOptions options = {});
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return records_; }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::string description() const override;
+  std::string preparation() const override;
+  std::shared_ptr<const TextSchema> text() const override { return schema_; }
+
+ private:
+  /// Numbers of the tokens in the sequence.
+  struct Window {
+    std::uint64_t begin;
+    std::uint64_t document;  ///< that of the first token
+  };
+
+  /// The tokenizer, the length and what documents are.
+  TextSchema described() const;
+  void read_files();
+  void append(std::span<const std::int32_t> tokens);
+  void pack_documents();
+  NodeData data() const;
+  void use(const NodeData& data, SharedSegment memory);
+  void set_spec();
+  std::int32_t token(std::uint64_t index) const {
+    return wide_.empty() ? narrow_[index] : wide_[index];
+  }
+
+  std::vector<std::filesystem::path> files_;
+  TextOptions options_;
+  std::int64_t stride_ = 0;
+  std::int64_t records_ = 0;
+  std::int64_t vocabulary_size_ = 0;
+  std::int32_t end_label_ = -1;  // of the last token of a line
+  std::shared_ptr<const TextSchema> schema_;
+  SampleSpec spec_;
+
+  // What this process has read.
+  std::vector<std::uint16_t> own_narrow_;
+  std::vector<std::int32_t> own_wide_;
+  std::vector<std::uint64_t> own_ends_;
+  std::vector<Window> own_windows_;
+  // All tokens, those or in the memory of the node: one of both is empty.
+  std::span<const std::uint16_t> narrow_;
+  std::span<const std::int32_t> wide_;
+  std::span<const std::uint64_t> ends_;  // of the lines, one past their last token
+  std::span<const Window> windows_;      // with lines: one per sample, and the end
+  SharedSegment memory_;
+};
+
+}  // namespace lockstep::data

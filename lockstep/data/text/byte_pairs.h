@@ -1,0 +1,49 @@
+// Byte-level byte pair encoding (Radford et al., "Language models are unsupervised multitask
+// learners", 2019).
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+
+#include "lockstep/data/text/tokenizer_file.h"
+
+namespace lockstep::data {
+
+/// A vocabulary of byte strings, and the pairs of tokens that become one, the first ones first.
+class BytePairs final : public Tokenizer {
+ public:
+  struct Definition {
+    std::vector<std::string> tokens;  ///< by number, as bytes; empty: the number is unused
+    std::array<std::int32_t, 256> of_byte = {};  ///< the token of each byte
+    /// Both tokens and what they become.
+    std::vector<std::array<std::int32_t, 3>> merges;
+    AddedTokens added;
+    bool has_prefix_space = false;  ///< texts begin with a space, if need be with an additional one
+    std::optional<std::int32_t> end = {};
+  };
+  explicit BytePairs(Definition definition);
+
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const std::int32_t> tokens) const override;
+  std::int64_t vocabulary_size() const override { return std::ssize(definition_.tokens); }
+  std::string name() const override { return "byte-level BPE"; }
+  std::optional<std::int32_t> end_token() const override { return definition_.end; }
+
+ private:
+  struct Merge {
+    std::int32_t rank;
+    std::int32_t token;
+  };
+  const Merge* merge_of(std::int32_t left, std::int32_t right) const;
+  void encode_word(std::string_view word, std::vector<std::int32_t>& tokens) const;
+
+  Definition definition_;
+  std::unordered_map<std::uint64_t, Merge> merges_;  // by both tokens
+};
+
+/// The end of the word that begins at `at`: letters, digits or other symbols, each with a space
+/// before them; a contraction such as 'll; or spaces. The pattern of GPT-2:
+/// 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+std::size_t end_of_word(std::string_view text, std::size_t at);
+
+}  // namespace lockstep::data

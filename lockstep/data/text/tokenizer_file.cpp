@@ -1,0 +1,303 @@
+#include "lockstep/data/text/tokenizer_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <unordered_map>
+
+#include "lockstep/base/error.h"
+#include "lockstep/base/input_file.h"
+#include "lockstep/base/json.h"
+#include "lockstep/base/json_member.h"
+#include "lockstep/data/record/compression.h"
+#include "lockstep/data/text/byte_pairs.h"
+#include "lockstep/data/text/unicode.h"
+#include "lockstep/data/text/word_piece.h"
+
+namespace lockstep::data {
+namespace {
+
+using nlohmann::json;
+
+// What is wrong is a std::invalid_argument until parse_tokenizer_file() adds the name of the file.
+
+constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
+constexpr std::int32_t kMaxTokens = 1 << 20;
+
+[[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
+
+/// The member of an object, null if it has none.
+const json& member(const json& object, const char* key) {
+  static const json kNull;
+  if (!object.is_object()) return kNull;
+  const auto found = object.find(key);
+  return found == object.end() ? kNull : *found;
+}
+
+/// The member, `otherwise` if it is missing or null.
+template <typename T>
+T optional_member(const json& object, const char* key, T otherwise) {
+  return member(object, key).is_null() ? otherwise : json_member<T>(object, key);
+}
+
+std::string type_of(const json& object) { return optional_member<std::string>(object, "type", ""); }
+
+/// For options that would change the tokens.
+void require_off(const json& object, const char* key) {
+  const json& value = member(object, key);
+  const bool is_off = value.is_null() || value == false || value == 0 || value == "";
+  if (!is_off)
+    refuse(fmt::format("its \"{}\" is {}, which is not supported", key, describe_json(value)));
+}
+
+std::int32_t number_of(const json& value, std::string_view token) {
+  if (!value.is_number_integer() || value < 0 || value >= kMaxTokens)
+    refuse(fmt::format("the number of \"{}\" is {}", token, describe_json(value)));
+  return value.get<std::int32_t>();
+}
+
+using Numbers = std::unordered_map<std::string, std::int32_t>;
+
+/// Sets tokens[number]; each number is that of one token.
+void set_token(std::vector<std::string>& tokens, std::int32_t number, std::string_view text) {
+  const auto index = static_cast<std::size_t>(number);
+  if (text.empty()) refuse(fmt::format("the token {} is empty", number));
+  if (index >= tokens.size()) tokens.resize(index + 1);
+  if (!tokens[index].empty() && tokens[index] != text)
+    refuse(fmt::format("\"{}\" and \"{}\" have the number {}", tokens[index], text, number));
+  tokens[index] = text;
+}
+
+Numbers vocabulary_of(const json& model) {
+  const json& vocabulary = member(model, "vocab");
+  if (!vocabulary.is_object() || vocabulary.empty())
+    refuse("its vocabulary is " + describe_json(vocabulary));
+  Numbers numbers;
+  for (const auto& [token, number] : vocabulary.items())
+    numbers.try_emplace(token, number_of(number, token));
+  return numbers;
+}
+
+/// Adds the special tokens, and returns the one that ends a document. `is_normalized`: the text
+/// around them is changed before it is split.
+std::optional<std::int32_t> add_special(const json& file, bool is_normalized, AddedTokens& added,
+                                        std::vector<std::string>& tokens) {
+  std::optional<std::int32_t> end;
+  for (const json& token : member(file, "added_tokens")) {
+    const auto text = json_member<std::string>(token, "content");
+    for (const char* key : {"single_word", "lstrip", "rstrip"}) require_off(token, key);
+    if (is_normalized) require_off(token, "normalized");
+    const std::int32_t number = number_of(member(token, "id"), text);
+    set_token(tokens, number, text);
+    added.add(text, number);
+    for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "[SEP]"})
+      if (text == known && !end) end = number;
+  }
+  return end;
+}
+
+/// GPT-2 writes bytes as printable characters: those that are printable as they are, the others as
+/// the code points from 256.
+std::array<char32_t, 256> byte_symbols() {
+  std::array<char32_t, 256> symbols;
+  char32_t next = 256;
+  for (char32_t byte = 0; byte < 256; ++byte) {
+    const bool is_printable = (byte > 32 && byte < 127) || (byte > 160 && byte != 173);
+    symbols[byte] = is_printable ? byte : next++;
+  }
+  return symbols;
+}
+
+/// The bytes of a token.
+std::string bytes_of_symbols(std::string_view token) {
+  static const std::unordered_map<char32_t, char> kBytes = [] {
+    std::unordered_map<char32_t, char> bytes;
+    const auto symbols = byte_symbols();
+    for (std::size_t byte = 0; byte < 256; ++byte) bytes[symbols[byte]] = static_cast<char>(byte);
+    return bytes;
+  }();
+  std::string bytes;
+  for (std::size_t at = 0; at < token.size();) {
+    const auto byte = kBytes.find(next_code_point(token, at));
+    if (byte == kBytes.end())
+      refuse(fmt::format("\"{}\" has a character that stands for no byte", token));
+    bytes += byte->second;
+  }
+  return bytes;
+}
+
+/// "a b", or ["a", "b"] in newer files.
+std::pair<std::string, std::string> pair_of(const json& merge) {
+  if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
+    return {merge[0], merge[1]};
+  const std::string text = merge.is_string() ? merge.get<std::string>() : "";
+  const std::size_t space = text.find(' ');
+  if (space == std::string::npos) refuse("a merge is " + describe_json(merge));
+  return {text.substr(0, space), text.substr(space + 1)};
+}
+
+std::shared_ptr<const Tokenizer> byte_pairs_of(const json& file, const json& model) {
+  const json& split = member(file, "pre_tokenizer");
+  if (type_of(split) != "ByteLevel" || !optional_member(split, "use_regex", true))
+    refuse("its pre_tokenizer is not GPT-2's, \"ByteLevel\" alone");
+  if (!member(file, "normalizer").is_null()) refuse("it has a normalizer");
+  for (const char* key : {"dropout", "continuing_subword_prefix", "end_of_word_suffix",
+                          "byte_fallback", "ignore_merges"})
+    require_off(model, key);
+  const Numbers numbers = vocabulary_of(model);
+  BytePairs::Definition definition;
+  definition.has_prefix_space = optional_member(split, "add_prefix_space", false);
+  AddedTokens& added = definition.added;
+  std::vector<std::string> special;
+  definition.end = add_special(file, false, added, special);
+  definition.tokens.resize(special.size());
+  for (const auto& [token, number] : numbers) {
+    const auto index = static_cast<std::size_t>(number);
+    const bool is_special = index < special.size() && special[index] == token;
+    set_token(definition.tokens, number, is_special ? token : bytes_of_symbols(token));
+  }
+  for (std::size_t i = 0; i < special.size(); ++i)
+    if (!special[i].empty()) set_token(definition.tokens, static_cast<std::int32_t>(i), special[i]);
+  const auto find = [&](const std::string& token) {
+    const auto found = numbers.find(token);
+    if (found == numbers.end()) refuse(fmt::format("its vocabulary has no \"{}\"", token));
+    return found->second;
+  };
+  const auto symbols = byte_symbols();
+  for (std::size_t byte = 0; byte < 256; ++byte) {
+    std::string symbol;
+    append_utf8(symbols[byte], symbol);
+    definition.of_byte[byte] = find(symbol);
+  }
+  const json& merges = member(model, "merges");
+  if (!merges.is_array()) refuse("its \"merges\" is " + describe_json(merges));
+  for (const json& merge : merges) {
+    const auto [left, right] = pair_of(merge);
+    definition.merges.push_back({find(left), find(right), find(left + right)});
+  }
+  return std::make_shared<BytePairs>(std::move(definition));
+}
+
+WordPiece::Normalizer normalizer_of(const json& file) {
+  const json& given = member(file, "normalizer");
+  if (given.is_null()) return {false, false, false, false};
+  if (type_of(given) != "BertNormalizer") refuse("its normalizer is not \"BertNormalizer\"");
+  const bool lower_case = optional_member(given, "lowercase", true);
+  return {.cleans = optional_member(given, "clean_text", true),
+          .splits_ideographs = optional_member(given, "handle_chinese_chars", true),
+          .strips_accents = optional_member(given, "strip_accents", lower_case),
+          .lower_case = lower_case};
+}
+
+std::shared_ptr<const Tokenizer> word_piece_of(const json& file, const json& model) {
+  if (type_of(member(file, "pre_tokenizer")) != "BertPreTokenizer")
+    refuse("its pre_tokenizer is not \"BertPreTokenizer\"");
+  const Numbers numbers = vocabulary_of(model);
+  WordPiece::Definition definition;
+  definition.normalizer = normalizer_of(file);
+  definition.continuation = optional_member<std::string>(model, "continuing_subword_prefix", "##");
+  const auto longest = optional_member<std::int64_t>(model, "max_input_chars_per_word", 100);
+  if (longest < 1 || longest > 1000)
+    refuse(fmt::format("its \"max_input_chars_per_word\" is {}", longest));
+  definition.longest_word = static_cast<std::size_t>(longest);
+  for (const auto& [token, number] : numbers) set_token(definition.tokens, number, token);
+  definition.end = add_special(file, true, definition.added, definition.tokens);
+  const auto unknown = numbers.find(optional_member<std::string>(model, "unk_token", "[UNK]"));
+  if (unknown == numbers.end()) refuse("its vocabulary has no unknown token");
+  definition.unknown = unknown->second;
+  return std::make_shared<WordPiece>(std::move(definition));
+}
+
+/// BERT's vocab.txt. It does not say whether letters become lower case: they do unless a token
+/// that is not special has a capital letter.
+std::shared_ptr<const Tokenizer> word_list(std::string_view text) {
+  try {
+    check_utf8(text);
+  } catch (const Error& error) {
+    refuse(error.message().actual);
+  }
+  WordPiece::Definition definition;
+  std::optional<std::int32_t> unknown;
+  std::unordered_map<std::string_view, std::int32_t> numbers;
+  for (std::int32_t number = 0; !text.empty(); ++number) {
+    const std::size_t end = std::min(text.find('\n'), text.size());
+    std::string_view token = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (token.ends_with('\r')) token.remove_suffix(1);
+    if (number >= kMaxTokens) refuse(fmt::format("it has more than {} lines", kMaxTokens));
+    if (!numbers.try_emplace(token, number).second)
+      refuse(fmt::format("line {} has the token of an earlier one", number + 1));
+    set_token(definition.tokens, number, token);
+    const bool is_bracketed = token.starts_with('[') && token.ends_with(']') && token.size() > 2;
+    if (!is_bracketed && std::ranges::any_of(token, [](char c) { return c >= 'A' && c <= 'Z'; }))
+      definition.normalizer.lower_case = definition.normalizer.strips_accents = false;
+    if (token == "[UNK]") unknown = number;
+    if (token == "[SEP]") definition.end = number;
+    for (const char* special : {"[UNK]", "[SEP]", "[CLS]", "[PAD]", "[MASK]"})
+      if (token == special) definition.added.add(std::string(token), number);
+  }
+  if (!unknown) refuse("it has no [UNK]");
+  definition.unknown = *unknown;
+  return std::make_shared<WordPiece>(std::move(definition));
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_of(const json& file) {
+  const json& model = member(file, "model");
+  const std::string type = member(model, "type").is_null() && member(model, "merges").is_array()
+                               ? "BPE"
+                               : type_of(model);
+  if (type == "BPE") return byte_pairs_of(file, model);
+  if (type == "WordPiece") return word_piece_of(file, model);
+  refuse(model.is_null() ? "it has no \"model\"" : fmt::format("its model is \"{}\"", type));
+}
+
+}  // namespace
+
+std::string read_tokenizer_file(const std::filesystem::path& file) {
+  return read_all(InputFile(file), Compression::none, kMaxBytes);
+}
+
+std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
+                                                      const std::string& where) {
+  try {
+    if (!bytes.starts_with('{')) return word_list(bytes);
+    return tokenizer_of(parse_json(bytes, ErrorCategory::data, where));
+  } catch (const std::invalid_argument& error) {
+    throw Error(ErrorCategory::data, where,
+                "expected tokenizer.json with byte-level BPE or WordPiece, or a vocab.txt of "
+                "WordPiece",
+                error.what());
+  }
+}
+
+void AddedTokens::add(std::string text, std::int32_t number) {
+  auto& tokens = by_first_[static_cast<unsigned char>(text.front())];
+  const auto place = std::ranges::find_if(
+      tokens, [&](const auto& token) { return token.first.size() < text.size(); });
+  tokens.emplace(place, std::move(text), number);
+}
+
+void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
+                        const std::function<void(std::string_view)>& piece) const {
+  std::size_t first = 0;  // of the piece
+  const auto end_piece = [&](std::size_t end) {
+    if (end > first) piece(text.substr(first, end - first));
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const auto& tokens = by_first_[static_cast<unsigned char>(text[at])];
+    const auto found = std::ranges::find_if(
+        tokens, [&](const auto& known) { return text.substr(at).starts_with(known.first); });
+    if (found == tokens.end()) {
+      ++at;
+      continue;
+    }
+    end_piece(at);
+    token(found->second);
+    first = at += found->first.size();
+  }
+  end_piece(text.size());
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,31 @@
+// UTF-8 and the properties of code points that tokenizers need.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lockstep::data {
+
+/// The code point at byte `at`, which is moved behind it. Throws Error (data), with the offset, for
+/// bytes that are not UTF-8.
+char32_t next_code_point(std::string_view text, std::size_t& at);
+/// Throws the same Error for the first bytes that are not UTF-8.
+void check_utf8(std::string_view text);
+/// Appends `code` as UTF-8.
+void append_utf8(char32_t code, std::string& text);
+
+bool is_letter(char32_t code);       ///< \p{L}
+bool is_number(char32_t code);       ///< \p{N}
+bool is_space(char32_t code);        ///< White_Space
+bool is_mark(char32_t code);         ///< \p{Mn}, such as a combining accent
+bool is_control(char32_t code);      ///< \p{Cc}, \p{Cf} and \p{Co}
+bool is_punctuation(char32_t code);  ///< \p{P}, and the other printable ASCII symbols
+bool is_ideograph(char32_t code);    ///< CJK, as in BERT's BasicTokenizer
+
+char32_t lower_case(char32_t code);  ///< itself if it has none
+/// Appends the canonical decomposition of `code` without marks; see plain_letters() for what has
+/// none.
+void append_without_marks(char32_t code, std::u32string& text);
+
+}  // namespace lockstep::data

@@ -1,0 +1,50 @@
+// WordPiece, as in BERT (Devlin et al., "BERT: Pre-training of deep bidirectional transformers for
+// language understanding", 2019).
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <unordered_map>
+
+#include "lockstep/data/text/tokenizer_file.h"
+
+namespace lockstep::data {
+
+/// Splits text into words and punctuation, and each word into the longest pieces of a vocabulary.
+class WordPiece final : public Tokenizer {
+ public:
+  /// What is done to text before it is split, as BERT's BasicTokenizer.
+  struct Normalizer {
+    bool cleans = true;             ///< control characters are removed
+    bool splits_ideographs = true;  ///< each CJK ideograph is a word
+    bool strips_accents = true;     ///< letters lose their marks
+    bool lower_case = true;         ///< letters become lower case
+  };
+  struct Definition {
+    std::vector<std::string> tokens;  ///< by number; empty: the number is unused
+    std::string continuation = "##";  ///< prefix of pieces within a word
+    std::int32_t unknown = 0;         ///< of words that no pieces make up
+    std::size_t longest_word = 100;   ///< code points; a longer word is unknown
+    Normalizer normalizer = {};
+    AddedTokens added;
+    std::optional<std::int32_t> end = {};
+  };
+  explicit WordPiece(Definition definition);
+
+  std::vector<std::int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const std::int32_t> tokens) const override;
+  std::int64_t vocabulary_size() const override { return std::ssize(definition_.tokens); }
+  std::string name() const override { return "WordPiece"; }
+  std::optional<std::int32_t> end_token() const override { return definition_.end; }
+
+ private:
+  /// Appends what `code` becomes.
+  void normalize(char32_t code, std::u32string& text) const;
+  void encode_piece(std::string_view piece, std::vector<std::int32_t>& tokens) const;
+  void encode_word(std::u32string_view word, std::vector<std::int32_t>& tokens) const;
+
+  Definition definition_;
+  std::unordered_map<std::string_view, std::int32_t> numbers_;  // of definition_.tokens
+};
+
+}  // namespace lockstep::data

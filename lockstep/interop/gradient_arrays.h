@@ -1,0 +1,59 @@
+// The gradients of a GradientReducer in memory, float32 and float64, and arithmetic on them.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "lockstep/allreduce/communicator.h"
+#include "lockstep/device/buffer.h"
+#include "lockstep/interop/gradient_layout.h"
+#include "lockstep/interop/gradient_math.h"
+
+namespace lockstep::interop {
+
+/// One allocation: the float32 gradients and `scalars` values that are reduced with them, and from
+/// the next cache line on the float64 gradients.
+class GradientArrays {
+ public:
+  /// Memory that `group` reduces without a copy. Both pointers of `math` are set.
+  GradientArrays(const allreduce::Communicator& group, std::vector<ParameterLayout> parameters,
+                 GradientLayout layout, std::size_t scalars, DeviceMath math);
+
+  /// Positions in the float32 and the float64 array.
+  const GradientLayout& layout() const { return layout_; }
+  /// Owns all gradients.
+  std::shared_ptr<const void> memory() const { return memory_; }
+  /// The float32 gradients and, after them, the scalars.
+  std::span<float> with_scalars() const;
+  std::span<double> wide() const;  ///< all float64 gradients
+
+  /// The gradient of a parameter of type T, float or double.
+  template <typename T>
+  std::span<T> gradient(std::size_t parameter) const;
+  /// gradient = values * factor; with `adds`, (gradient + values) * factor.
+  template <typename T>
+  void take(std::size_t parameter, std::span<const T> values, bool adds, double factor) const;
+  void scale(std::size_t parameter, double factor) const;  ///< of a parameter of either type
+  void clear(std::size_t parameter) const;                 ///< of a parameter of either type
+
+  void scale_all(double factor) const;                   ///< all gradients
+  double squared_norm() const;                           ///< of all gradients
+  void write_scalars(std::span<const float> all) const;  ///< from the host
+  void read_scalars(std::span<float> all) const;         ///< to the host
+
+ private:
+  std::span<float> narrow() const;
+  template <typename T>
+  GradientMath<T>& math() const;
+
+  std::vector<ParameterLayout> parameters_;
+  GradientLayout layout_;
+  std::size_t scalars_;
+  DeviceMath math_;
+  std::size_t wide_begin_;  // in bytes
+  std::shared_ptr<const device::Buffer> memory_;
+};
+
+}  // namespace lockstep::interop

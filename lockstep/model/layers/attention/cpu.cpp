@@ -1,0 +1,315 @@
+#include <omp.h>
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "lockstep/base/system/host.h"
+#include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/attention/attention.h"
+#include "lockstep/model/layers/attention/head_copies.h"
+#include "lockstep/model/layers/attention/row_product.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+constexpr std::int64_t kBlock = 64;  // queries, and keys, whose scores are computed at once
+constexpr float kHidden = std::numeric_limits<float>::lowest();  // a score
+
+// One thread's memory for one head of keys and values, float32. Rows of a head are padded
+// with zeros to whole cache lines.
+struct AttentionWorkspace {
+  PaddedRows<float> keys, values;                        // [S, E]
+  PaddedRows<float> keys_transposed, values_transposed;  // [E, S]
+  PaddedRows<float> key_gradients, value_gradients;      // [S, E]
+  PaddedRows<float> queries;  // of a block of queries, as all that follow
+  PaddedRows<float> outputs;  // in backward the gradients of the queries
+  PaddedRows<float> output_gradients;
+  PaddedRows<float> weights;          // [queries, keys]: scores, then their softmax
+  PaddedRows<float> score_gradients;  // [queries, keys]
+  float* maxima;                      // of the scores of a query
+  float* sums;  // of its weights; in backward of weights times their gradients
+};
+
+// The blocks whose scores are computed.
+struct AttentionBlock {
+  std::int64_t first_query, queries;
+  std::int64_t first_key, keys;
+  bool diagonal;                 // query i sees keys 0 .. i of the block
+  const std::int32_t* segments;  // of the sample; null: none
+
+  // Elements of the rows `i` to `i` + kRowsAtOnce - 1, a part of a cache line, that are computed.
+  std::int64_t extent(std::int64_t i) const {
+    return lines_of(diagonal ? std::min(i + kRowsAtOnce, keys) : keys);
+  }
+  // Replaces the scores of the keys that query `i` does not see.
+  void hide(float* row, std::int64_t i, float replacement) const {
+    std::int64_t visible = diagonal ? std::min(i + 1, keys) : keys;
+    if (segments != nullptr) {
+      const std::int32_t own = segments[first_query + i];
+      const std::int32_t* const others = segments + first_key;
+      if (own == 0) visible = 0;
+      for (std::int64_t j = 0; j < visible; ++j) row[j] = others[j] == own ? row[j] : replacement;
+    }
+    std::fill(row + visible, row + extent(i / kRowsAtOnce * kRowsAtOnce), replacement);
+  }
+};
+
+// Blocks of queries and keys whose scores are in the cache, with the softmax updated block by block
+// (Milakov and Gimelshein, arXiv 1805.02867; Dao et al., arXiv 2205.14135). Backward computes the
+// scores again. All arithmetic is on aligned copies of one head of one sample: its results depend
+// on nothing else, neither on the batch nor on the number of threads.
+template <typename T>
+class AttentionOperation final : public Operation {
+ public:
+  explicit AttentionOperation(const AttentionSpec& spec)
+      : spec_(spec),
+        copies_(spec),
+        row_(copies_.row()),
+        key_row_(lines_of(spec.keys)),
+        workers_(static_cast<int>(
+            std::clamp<std::int64_t>(spec.batch * spec.key_value_heads, 1, thread_budget()))) {}
+
+  Needs needs() const override {
+    return {.saved_bytes = spec_.saved_bytes(),
+            .scratch_bytes =
+                static_cast<std::size_t>(workers_) * workspace(nullptr).second * sizeof(float)};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
+      copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
+      transpose(w.keys, w.keys_transposed);
+      copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
+      for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
+        attend(t, sample, head, first, count, w);
+      });
+    });
+  }
+
+  void backward(const Operands& t, const PassContext& /*pass*/) override {
+    if (std::ranges::all_of(t.input_gradients, &TensorView::empty)) return;
+    for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
+      copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
+      transpose(w.keys, w.keys_transposed);
+      copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
+      transpose(w.values, w.values_transposed);
+      for (const PaddedRows<float>& sums : {w.key_gradients, w.value_gradients})
+        std::fill_n(sums.data, spec_.keys * row_, 0.0f);
+      for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
+        add_gradients(t, sample, head, first, count, w);
+      });
+      copies_.store_gradient(t, 1, sample, shared, 0, spec_.keys, 1, w.key_gradients);
+      copies_.store_gradient(t, 2, sample, shared, 0, spec_.keys, 1, w.value_gradients);
+    });
+  }
+
+ private:
+  // The workspace at `begin`, and its elements.
+  std::pair<AttentionWorkspace, std::size_t> workspace(float* begin) const {
+    std::int64_t used = 0;
+    const auto rows = [&](std::int64_t count, std::int64_t stride) {
+      const PaddedRows<float> result{begin == nullptr ? nullptr : begin + used, stride};
+      used += count * stride;
+      return result;
+    };
+    const std::int64_t trained = spec_.training ? 1 : 0;
+    AttentionWorkspace w{};
+    w.keys = rows(spec_.keys, row_);
+    w.values = rows(spec_.keys, row_);
+    w.keys_transposed = rows(spec_.width, key_row_);
+    w.queries = rows(kBlock, row_);
+    w.outputs = rows(kBlock, row_);
+    w.weights = rows(kBlock, kBlock);
+    w.maxima = rows(1, kBlock).data;
+    w.sums = rows(1, kBlock).data;
+    w.values_transposed = rows(trained * spec_.width, key_row_);
+    w.key_gradients = rows(trained * spec_.keys, row_);
+    w.value_gradients = rows(trained * spec_.keys, row_);
+    w.output_gradients = rows(trained * kBlock, row_);
+    w.score_gradients = rows(trained * kBlock, kBlock);
+    return {w, static_cast<std::size_t>(used)};
+  }
+
+  // Calls task(sample, head of keys and values, workspace), in the threads of the replica.
+  template <typename Task>
+  void for_each_head(const Operands& t, const Task& task) const {
+    auto* const scratch = reinterpret_cast<float*>(t.scratch.data());
+    const std::size_t each = workspace(nullptr).second;
+    const std::int64_t tasks = spec_.batch * spec_.key_value_heads;
+#pragma omp parallel for num_threads(std::min(workers_, thread_budget())) schedule(static)
+    for (std::int64_t i = 0; i < tasks; ++i)
+      task(i / spec_.key_value_heads, i % spec_.key_value_heads,
+           workspace(scratch + static_cast<std::size_t>(omp_get_thread_num()) * each).first);
+  }
+
+  // Calls visit(head, first query, queries) for the heads of the group `shared`.
+  template <typename Visit>
+  void for_each_query_block(std::int64_t shared, const Visit& visit) const {
+    for (std::int64_t head = shared * spec_.group(); head < (shared + 1) * spec_.group(); ++head)
+      for (std::int64_t first = 0; first < spec_.queries; first += kBlock)
+        visit(head, first, std::min(kBlock, spec_.queries - first));
+  }
+
+  // Calls visit(block) for the blocks of keys that some of the queries may see.
+  template <typename Visit>
+  void for_each_key_block(const Operands& t, std::int64_t sample, std::int64_t first,
+                          std::int64_t count, const Visit& visit) const {
+    const std::int64_t end = spec_.causal ? first + count : spec_.keys;
+    for (std::int64_t key = 0; key < end; key += kBlock)
+      visit(AttentionBlock{
+          .first_query = first,
+          .queries = count,
+          .first_key = key,
+          .keys = std::min(kBlock, spec_.keys - key),
+          .diagonal = spec_.causal && key == first,
+          .segments = t.indices.empty() ? nullptr : t.indices.data() + sample * spec_.queries});
+  }
+
+  // Calls visit(first, rows) for the rows that are computed at once.
+  template <typename Visit>
+  static void for_rows(std::int64_t rows, const Visit& visit) {
+    for (std::int64_t i = 0; i < rows; i += kRowsAtOnce) visit(i, std::min(kRowsAtOnce, rows - i));
+  }
+
+  static LeftFactor left(PaddedRows<float> rows, std::int64_t first) {
+    return {rows.data + first * rows.stride, rows.stride, 1};
+  }
+  static LeftFactor left_transposed(PaddedRows<float> rows, std::int64_t row, std::int64_t column) {
+    return {rows.data + row * rows.stride + column, 1, rows.stride};
+  }
+  static PaddedRows<const float> right(PaddedRows<float> rows, std::int64_t row,
+                                       std::int64_t column = 0) {
+    return {rows.data + row * rows.stride + column, rows.stride};
+  }
+
+  float* saved_row(const Operands& t, std::int64_t sample, std::int64_t head) const {
+    return reinterpret_cast<float*>(t.saved.data()) + (sample * spec_.heads + head) * spec_.queries;
+  }
+
+  // A line of columns at a time, whose rows stay in the cache.
+  void transpose(PaddedRows<float> rows, PaddedRows<float> columns) const {
+    for (std::int64_t first = 0; first < spec_.keys; first += kLine) {
+      const std::int64_t count = std::min(kLine, spec_.keys - first);
+      for (std::int64_t e = 0; e < spec_.width; ++e) {
+        float* const to = columns.from(e).data + first;
+        const float* const from = rows.from(first).data + e;
+        for (std::int64_t s = 0; s < count; ++s) to[s] = from[s * rows.stride];
+        std::fill(to + count, to + kLine, 0.0f);
+      }
+    }
+  }
+
+  // The output of a block of queries.
+  void attend(const Operands& t, std::int64_t sample, std::int64_t head, std::int64_t first,
+              std::int64_t count, const AttentionWorkspace& w) const {
+    copies_.load(t, 0, sample, head, first, count, spec_.scale, w.queries);
+    std::fill_n(w.maxima, count, kHidden);
+    std::fill_n(w.sums, count, 0.0f);
+    for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
+      for_rows(count, [&](std::int64_t i, std::int64_t rows) {
+        const std::int64_t extent = block.extent(i);
+        multiply<false>(left(w.queries, i), rows, right(w.keys_transposed, 0, block.first_key),
+                        spec_.width, w.weights.from(i), extent);
+        for (std::int64_t r = i; r < i + rows; ++r) update_softmax(block, r, extent, w);
+        const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
+        add(left(w.weights, i), rows, right(w.values, block.first_key),
+            std::min(extent, block.keys), w.outputs.from(i), row_);
+      });
+    });
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* const row = w.outputs.from(i).data;
+      scale_row(row, row_, w.sums[i] > 0 ? 1 / w.sums[i] : 0.0f);
+      copies_.store_output(row, t.output, sample, head, first + i);
+      if (!t.saved.empty())
+        saved_row(t, sample, head)[first + i] =
+            w.sums[i] > 0 ? w.maxima[i] + std::log(w.sums[i]) : 0.0f;
+    }
+  }
+
+  // Turns the scores of query `i` into weights relative to the largest score so far, to which it
+  // adapts the sums over earlier blocks.
+  void update_softmax(const AttentionBlock& block, std::int64_t i, std::int64_t extent,
+                      const AttentionWorkspace& w) const {
+    float* const row = w.weights.from(i).data;
+    block.hide(row, i, kHidden);
+    const float maximum = std::max(w.maxima[i], largest_of_row(row, extent));
+    for (std::int64_t j = 0; j < extent; j += kLine)
+      line(row + j) = (line(row + j) - maximum).exp();
+    block.hide(row, i, 0);
+    if (block.first_key > 0) {
+      const float factor = std::exp(w.maxima[i] - maximum);
+      w.sums[i] *= factor;
+      scale_row(w.outputs.from(i).data, row_, factor);
+    }
+    w.sums[i] += sum_of_row(row, extent);
+    w.maxima[i] = maximum;
+  }
+
+  // The gradients of a block of queries, and its part of those of the keys and values.
+  void add_gradients(const Operands& t, std::int64_t sample, std::int64_t head, std::int64_t first,
+                     std::int64_t count, const AttentionWorkspace& w) const {
+    copies_.load(t, 0, sample, head, first, count, spec_.scale, w.queries);
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* const gradient = w.output_gradients.from(i).data;
+      float* const output = w.outputs.from(i).data;
+      copies_.load_output(t.output_gradient, sample, head, first + i, gradient);
+      copies_.load_output(t.output, sample, head, first + i, output);
+      for (std::int64_t e = 0; e < row_; e += kLine) line(output + e) *= line(gradient + e);
+      w.sums[i] = sum_of_row(output, row_);
+      w.maxima[i] = saved_row(t, sample, head)[first + i];
+    }
+    for_each_key_block(t, sample, first, count, [&](const AttentionBlock& block) {
+      for_rows(count, [&](std::int64_t i, std::int64_t rows) {
+        const std::int64_t extent = block.extent(i);
+        multiply<false>(left(w.queries, i), rows, right(w.keys_transposed, 0, block.first_key),
+                        spec_.width, w.weights.from(i), extent);
+        multiply<false>(left(w.output_gradients, i), rows,
+                        right(w.values_transposed, 0, block.first_key), spec_.width,
+                        w.score_gradients.from(i), extent);
+        for (std::int64_t r = i; r < i + rows; ++r) {
+          float* const weights = w.weights.from(r).data;
+          float* const gradients = w.score_gradients.from(r).data;
+          for (std::int64_t j = 0; j < extent; j += kLine)
+            line(weights + j) = (line(weights + j) - w.maxima[r]).exp();
+          block.hide(weights, r, 0);
+          for (std::int64_t j = 0; j < extent; j += kLine)
+            line(gradients + j) = line(weights + j) * (line(gradients + j) - w.sums[r]);
+        }
+        const auto add = block.first_key > 0 ? multiply<true> : multiply<false>;
+        add(left(w.score_gradients, i), rows, right(w.keys, block.first_key),
+            std::min(extent, block.keys), w.outputs.from(i), row_);
+      });
+      for_rows(block.keys, [&](std::int64_t j, std::int64_t rows) {
+        const std::int64_t from = block.diagonal ? j : 0;  // earlier queries do not see the keys
+        multiply<true>(left_transposed(w.weights, from, j), rows, right(w.output_gradients, from),
+                       count - from, w.value_gradients.from(block.first_key + j), row_);
+        multiply<true>(left_transposed(w.score_gradients, from, j), rows, right(w.queries, from),
+                       count - from, w.key_gradients.from(block.first_key + j), row_);
+      });
+    });
+    copies_.store_gradient(t, 0, sample, head, first, count, spec_.scale, w.outputs);
+  }
+
+  AttentionSpec spec_;
+  HeadCopies<T> copies_;
+  std::int64_t row_;      // elements of a padded row of a head
+  std::int64_t key_row_;  // elements of a padded row of keys
+  int workers_;
+};
+
+}  // namespace
+}  // namespace lockstep::model::cpu
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> Attention::compile_cpu(const CompileContext& context,
+                                                  cpu::Context& cpu) const {
+  if (cpu.type == dnnl::memory::data_type::bf16)
+    return std::make_unique<cpu::AttentionOperation<Eigen::bfloat16>>(spec(context));
+  return std::make_unique<cpu::AttentionOperation<float>>(spec(context));
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,69 @@
+#include <algorithm>
+
+#include "lockstep/model/cuda/context.h"
+#include "lockstep/model/layers/attention/attention.h"
+#include "lockstep/model/layers/attention/kernels.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+class AttentionOperation final : public Operation {
+ public:
+  AttentionOperation(Context& context, const AttentionSpec& spec)
+      : context_(context),
+        spec_(spec),
+        rotations_at_(scratch_.add(rotation_bytes(spec))),
+        products_at_(scratch_.add(spec.saved_bytes())) {}
+
+  Needs needs() const override {
+    return {.saved_bytes = spec_.saved_bytes(), .scratch_bytes = scratch_.bytes()};
+  }
+
+  void forward(const Operands& o, const PassContext& /*pass*/) override {
+    attend(arrays(o), spec_, context_.native());
+  }
+
+  void backward(const Operands& o, const PassContext& /*pass*/) override {
+    if (std::ranges::all_of(o.input_gradients, &TensorView::empty)) return;
+    AttentionArrays all = arrays(o);
+    all.output_gradient = o.output_gradient;
+    all.products = reinterpret_cast<float*>(part_of(o.scratch, products_at_));
+    for (std::size_t k = 0; k < all.gradients.size(); ++k)
+      all.gradients[k] = o.input_gradients[spec_.part(k).input];
+    attention_gradients(all, spec_, context_.native());
+  }
+
+ private:
+  // Writes the rotations, too: scratch memory is lost between the passes.
+  AttentionArrays arrays(const Operands& o) const {
+    AttentionArrays all;
+    for (std::size_t k = 0; k < all.inputs.size(); ++k)
+      all.inputs[k] = o.inputs[spec_.part(k).input];
+    all.output = o.output;
+    all.segments = o.indices.data();
+    all.divisors = reinterpret_cast<float*>(o.saved.data());
+    if (spec_.rotary > 0) {
+      all.rotations = part_of(o.scratch, rotations_at_);
+      write_rotations(spec_, all.rotations, context_.native());
+    }
+    return all;
+  }
+
+  Context& context_;
+  AttentionSpec spec_;
+  ScratchPlan scratch_;
+  std::size_t rotations_at_;
+  std::size_t products_at_;
+};
+
+}  // namespace
+}  // namespace lockstep::model::cuda
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> Attention::compile_gpu(const CompileContext& context,
+                                                  cuda::Context& gpu) const {
+  return std::make_unique<cuda::AttentionOperation>(gpu, spec(context));
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,124 @@
+// Copies of one head of one sample, float32 and in padded rows, for attention on a CPU.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+#include "lockstep/model/layers/attention/attention.h"
+#include "lockstep/model/layers/attention/row_product.h"
+
+namespace lockstep::model::cpu {
+
+/// Reads and writes heads of arrays of type T. Their rows are padded with zeros to row() elements.
+template <typename T>
+class HeadCopies {
+ public:
+  explicit HeadCopies(const AttentionSpec& spec)
+      : spec_(spec), parts_{spec.part(0), spec.part(1), spec.part(2)}, row_(lines_of(spec.width)) {
+    if (spec.rotary == 0) return;
+    const std::int64_t half = spec.width / 2;
+    const std::int64_t positions = std::max(spec.queries, spec.keys);
+    cosines_.resize(half, positions);
+    sines_.resize(half, positions);
+    for (std::int64_t p = 0; p < positions; ++p)
+      for (std::int64_t i = 0; i < half; ++i) {
+        const double angle = spec.angle(p, i);
+        cosines_(i, p) = static_cast<float>(std::cos(angle));
+        sines_(i, p) = static_cast<float>(std::sin(angle));
+      }
+  }
+
+  std::int64_t row() const { return row_; }
+
+  /// Copies `count` rows from `first` on of queries, keys or values (part 0, 1 or 2), times
+  /// `factor`. Queries and keys are rotated.
+  void load(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
+            std::int64_t first, std::int64_t count, float factor, PaddedRows<float> to) const {
+    const TensorView& view = t.inputs[parts_[part].input];
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* const row = to.from(i).data;
+      if (i + kAhead < count) prefetch(row_of(view, part, sample, head, first + i + kAhead));
+      read(row_of(view, part, sample, head, first + i), row);
+      if (factor != 1) scale_row(row, row_, factor);
+      if (spec_.rotary > 0 && part < 2) rotate(row, first + i, 1);
+    }
+  }
+
+  /// Writes the gradient of what load() has read, unless it is not needed. Changes `from`.
+  void store_gradient(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
+                      std::int64_t first, std::int64_t count, float factor,
+                      PaddedRows<float> from) const {
+    const TensorView& view = t.input_gradients[parts_[part].input];
+    if (view.empty()) return;
+    for (std::int64_t i = 0; i < count; ++i) {
+      float* const row = from.from(i).data;
+      if (factor != 1) scale_row(row, row_, factor);
+      if (spec_.rotary > 0 && part < 2) rotate(row, first + i, -1);
+      write(row, row_of(view, part, sample, head, first + i));
+    }
+  }
+
+  /// Copies a row of the output, or of its gradient.
+  void load_output(const TensorView& view, std::int64_t sample, std::int64_t head,
+                   std::int64_t position, float* to) const {
+    read(output_row(view, sample, head, position), to);
+  }
+  void store_output(const float* from, const TensorView& view, std::int64_t sample,
+                    std::int64_t head, std::int64_t position) const {
+    write(from, output_row(view, sample, head, position));
+  }
+
+ private:
+  static constexpr std::int64_t kAhead = 12;  // rows from the one that is read to that prefetched
+
+  T* row_of(const TensorView& view, std::size_t part, std::int64_t sample, std::int64_t head,
+            std::int64_t position) const {
+    const AttentionSpec::Part& place = parts_[part];
+    const std::int64_t positions = part == 0 ? spec_.queries : spec_.keys;
+    return static_cast<T*>(view.data()) + (sample * positions + position) * place.stride +
+           place.offset + head * spec_.width;
+  }
+  T* output_row(const TensorView& view, std::int64_t sample, std::int64_t head,
+                std::int64_t position) const {
+    return static_cast<T*>(view.data()) +
+           ((sample * spec_.queries + position) * spec_.heads + head) * spec_.width;
+  }
+
+  // Rows of a head are far apart: the processor does not see which one is next.
+  void prefetch(const T* row) const {
+    for (std::int64_t e = 0; e < spec_.width; e += 64 / static_cast<std::int64_t>(sizeof(T)))
+      __builtin_prefetch(row + e);
+  }
+  void read(const T* from, float* to) const {
+    for (std::int64_t e = 0; e < spec_.width; ++e) to[e] = static_cast<float>(from[e]);
+    std::fill(to + spec_.width, to + row_, 0.0f);
+  }
+  void write(const float* from, T* to) const {
+    Eigen::Map<Eigen::Array<T, Eigen::Dynamic, 1>>(to, spec_.width) =
+        Eigen::Map<const Eigen::ArrayXf>(from, spec_.width).template cast<T>();
+  }
+  // By the angles of `position`, times `direction`, which is 1 or -1.
+  void rotate(float* row, std::int64_t position, float direction) const {
+    const std::int64_t half = spec_.width / 2;
+    for (std::int64_t i = 0; i < half; ++i) {
+      const float cosine = cosines_(i, position);
+      const float sine = direction * sines_(i, position);
+      const float first = row[i];
+      const float second = row[i + half];
+      row[i] = first * cosine - second * sine;
+      row[i + half] = second * cosine + first * sine;
+    }
+  }
+
+  AttentionSpec spec_;
+  std::array<AttentionSpec::Part, 3> parts_;
+  std::int64_t row_;
+  Eigen::ArrayXXf cosines_;  // of the angles [E / 2, positions], one position after the other
+  Eigen::ArrayXXf sines_;
+};
+
+}  // namespace lockstep::model::cpu

@@ -1,0 +1,338 @@
+#include "lockstep/model/layers/attention/kernels.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "lockstep/device/cuda/launch.h"
+#include "lockstep/model/cuda/elements.h"
+#include "lockstep/model/layers/attention/tiles.h"
+
+namespace lockstep::model::cuda {
+namespace {
+
+using device::cuda::launch;
+
+// One part for all samples and heads.
+template <typename T>
+struct Part {
+  T* data;
+  std::int64_t positions;
+  std::int64_t stride;
+};
+
+template <typename T>
+__device__ Head<T> head_of(const Part<T>& part, std::int64_t sample, std::int64_t head,
+                           const AttentionSpec& spec, const float2* rotations = nullptr) {
+  return {part.data + sample * part.positions * part.stride + head * spec.width, part.positions,
+          part.stride, static_cast<int>(spec.width), rotations};
+}
+
+template <typename T>
+struct Arrays {
+  Part<T> queries, keys, values, output, output_gradient;
+  Part<T> query_gradient, key_gradient, value_gradient;  // data null: not needed
+  const std::int32_t* segments;
+  float* divisors;
+  float* products;
+  const float2* rotations;
+};
+
+__device__ inline bool sees(const AttentionSpec& spec, const std::int32_t* segments,
+                            std::int64_t query, std::int64_t key) {
+  if (query >= spec.queries || key >= spec.keys || (spec.causal && key > query)) return false;
+  return segments == nullptr || (segments[query] != 0 && segments[query] == segments[key]);
+}
+
+// The tile, the head and the sample of this block.
+struct Task {
+  std::int64_t first;
+  std::int64_t head;
+  std::int64_t sample;
+
+  __device__ Task(std::int64_t positions, std::int64_t heads) {
+    const std::int64_t tiles = (positions + kTile - 1) / kTile;
+    const std::int64_t index = blockIdx.x;
+    first = index % tiles * kTile;
+    head = index / tiles % heads;
+    sample = index / tiles / heads;
+  }
+};
+
+// A block has a tile of queries.
+template <typename T, int kSteps>
+__global__ void __launch_bounds__(kTileThreads)
+    attend_to_keys(Arrays<T> arrays, AttentionSpec spec) {
+  __shared__ Tiles tiles;
+  const Task task(spec.queries, spec.heads);
+  const std::int64_t shared = task.head / (spec.heads / spec.key_value_heads);
+  const Head<T> queries = head_of(arrays.queries, task.sample, task.head, spec, arrays.rotations);
+  const Head<T> keys = head_of(arrays.keys, task.sample, shared, spec, arrays.rotations);
+  const Head<T> values = head_of(arrays.values, task.sample, shared, spec);
+  const std::int32_t* const segments =
+      arrays.segments == nullptr ? nullptr : arrays.segments + task.sample * spec.queries;
+  const int x = static_cast<int>(threadIdx.x) % kSide;
+  const int y = static_cast<int>(threadIdx.x) / kSide;
+  constexpr float kHidden = -3.402823466e38f;  // a score
+  float maxima[kPerThread];
+  float divisors[kPerThread];
+  Sums<kSteps> sums{};
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    maxima[i] = kHidden;
+    divisors[i] = 0;
+  }
+  const std::int64_t end = spec.causal ? min(task.first + kTile, spec.keys) : spec.keys;
+  for (std::int64_t key = 0; key < end; key += kTile) {
+    Scores scores;
+    multiply_rows<kSteps>(queries, task.first, keys, key, tiles, scores);
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const std::int64_t query = task.first + y + kSide * i;
+      bool seen[kPerThread];
+      float maximum = maxima[i];
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        seen[j] = sees(spec, segments, query, key + x + kSide * j);
+        scores[i][j] *= spec.scale;
+        if (seen[j]) maximum = fmaxf(maximum, scores[i][j]);
+      }
+      maximum = reduce_row(maximum, [](float a, float b) { return fmaxf(a, b); });
+      const float factor = expf(maxima[i] - maximum);
+      float sum = 0;
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        scores[i][j] = seen[j] ? expf(scores[i][j] - maximum) : 0;
+        sum += scores[i][j];
+      }
+      divisors[i] = divisors[i] * factor + reduce_row(sum, [](float a, float b) { return a + b; });
+      maxima[i] = maximum;
+#pragma unroll
+      for (int e = 0; e < 2 * kSteps; ++e) sums[i][e] *= factor;
+    }
+    write_weights(scores, tiles);
+    add_rows<kSteps>(values, key, tiles, sums);
+  }
+#pragma unroll
+  for (int i = 0; i < kPerThread; ++i) {
+    const std::int64_t query = task.first + y + kSide * i;
+    const float inverse = divisors[i] > 0 ? 1 / divisors[i] : 0;
+#pragma unroll
+    for (int e = 0; e < 2 * kSteps; ++e) sums[i][e] *= inverse;
+    if (arrays.divisors != nullptr && x == 0 && query < spec.queries)
+      arrays.divisors[(task.sample * spec.heads + task.head) * spec.queries + query] =
+          divisors[i] > 0 ? maxima[i] + logf(divisors[i]) : 0;
+  }
+  head_of(arrays.output, task.sample, task.head, spec).template store<kSteps>(task.first, sums, 1);
+}
+
+// The products of outputs and their gradients, a warp for each query and head.
+template <typename T>
+__global__ void multiply_outputs(Arrays<T> arrays, AttentionSpec spec) {
+  constexpr unsigned kWarp = 32;
+  const auto warp = static_cast<std::int64_t>(first_index() / kWarp);
+  const unsigned lane = threadIdx.x % kWarp;
+  if (warp >= spec.batch * spec.heads * spec.queries) return;
+  const std::int64_t query = warp % spec.queries;
+  const std::int64_t head = warp / spec.queries % spec.heads;
+  const std::int64_t sample = warp / spec.queries / spec.heads;
+  const std::int64_t begin = ((sample * spec.queries + query) * spec.heads + head) * spec.width;
+  float sum = 0;
+  for (std::int64_t e = lane; e < spec.width; e += kWarp)
+    sum += widen(arrays.output.data[begin + e]) * widen(arrays.output_gradient.data[begin + e]);
+  for (unsigned distance = kWarp / 2; distance > 0; distance /= 2)
+    sum += __shfl_down_sync(kAllLanes, sum, distance);
+  if (lane == 0) arrays.products[warp] = sum;
+}
+
+// A block has a tile of queries.
+template <typename T, int kSteps>
+__global__ void __launch_bounds__(kTileThreads)
+    gradients_of_queries(Arrays<T> arrays, AttentionSpec spec) {
+  __shared__ Tiles tiles;
+  const Task task(spec.queries, spec.heads);
+  const std::int64_t shared = task.head / (spec.heads / spec.key_value_heads);
+  const Head<T> queries = head_of(arrays.queries, task.sample, task.head, spec, arrays.rotations);
+  const Head<T> keys = head_of(arrays.keys, task.sample, shared, spec, arrays.rotations);
+  const Head<T> values = head_of(arrays.values, task.sample, shared, spec);
+  const Head<T> gradient = head_of(arrays.output_gradient, task.sample, task.head, spec);
+  const std::int32_t* const segments =
+      arrays.segments == nullptr ? nullptr : arrays.segments + task.sample * spec.queries;
+  const std::int64_t of_head = (task.sample * spec.heads + task.head) * spec.queries;
+  const int x = static_cast<int>(threadIdx.x) % kSide;
+  const int y = static_cast<int>(threadIdx.x) / kSide;
+  Sums<kSteps> sums{};
+  const std::int64_t end = spec.causal ? min(task.first + kTile, spec.keys) : spec.keys;
+  for (std::int64_t key = 0; key < end; key += kTile) {
+    Scores scores;
+    Scores slopes;
+    multiply_rows<kSteps>(queries, task.first, keys, key, tiles, scores);
+    multiply_rows<kSteps>(gradient, task.first, values, key, tiles, slopes);
+#pragma unroll
+    for (int i = 0; i < kPerThread; ++i) {
+      const std::int64_t query = task.first + y + kSide * i;
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j)
+        scores[i][j] = sees(spec, segments, query, key + x + kSide * j)
+                           ? expf(scores[i][j] * spec.scale - arrays.divisors[of_head + query]) *
+                                 (slopes[i][j] - arrays.products[of_head + query])
+                           : 0;
+    }
+    write_weights(scores, tiles);
+    add_rows<kSteps>(keys, key, tiles, sums);
+  }
+  head_of(arrays.query_gradient, task.sample, task.head, spec, arrays.rotations)
+      .template store<kSteps>(task.first, sums, spec.scale);
+}
+
+// A block has a tile of keys, and adds up the queries of all heads that share them.
+template <typename T, int kSteps>
+__global__ void __launch_bounds__(kTileThreads)
+    gradients_of_keys(Arrays<T> arrays, AttentionSpec spec) {
+  __shared__ Tiles tiles;
+  const Task task(spec.keys, spec.key_value_heads);
+  const std::int64_t group = spec.heads / spec.key_value_heads;
+  const Head<T> keys = head_of(arrays.keys, task.sample, task.head, spec, arrays.rotations);
+  const Head<T> values = head_of(arrays.values, task.sample, task.head, spec);
+  const std::int32_t* const segments =
+      arrays.segments == nullptr ? nullptr : arrays.segments + task.sample * spec.queries;
+  const int x = static_cast<int>(threadIdx.x) % kSide;
+  const int y = static_cast<int>(threadIdx.x) / kSide;
+  Sums<kSteps> key_sums{};
+  Sums<kSteps> value_sums{};
+  for (std::int64_t head = task.head * group; head < (task.head + 1) * group; ++head) {
+    const Head<T> queries = head_of(arrays.queries, task.sample, head, spec, arrays.rotations);
+    const Head<T> gradient = head_of(arrays.output_gradient, task.sample, head, spec);
+    const std::int64_t of_head = (task.sample * spec.heads + head) * spec.queries;
+    for (std::int64_t first = spec.causal ? task.first : 0; first < spec.queries; first += kTile) {
+      Scores weights;
+      Scores slopes;
+      multiply_rows<kSteps>(keys, task.first, queries, first, tiles, weights);
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        const std::int64_t query = first + x + kSide * j;
+#pragma unroll
+        for (int i = 0; i < kPerThread; ++i)
+          weights[i][j] = sees(spec, segments, query, task.first + y + kSide * i)
+                              ? expf(weights[i][j] * spec.scale - arrays.divisors[of_head + query])
+                              : 0;
+      }
+      write_weights(weights, tiles);
+      add_rows<kSteps>(gradient, first, tiles, value_sums);
+      multiply_rows<kSteps>(values, task.first, gradient, first, tiles, slopes);
+#pragma unroll
+      for (int j = 0; j < kPerThread; ++j) {
+        const std::int64_t query = first + x + kSide * j;
+        const float product = query < spec.queries ? arrays.products[of_head + query] : 0;
+#pragma unroll
+        for (int i = 0; i < kPerThread; ++i) weights[i][j] *= slopes[i][j] - product;
+      }
+      write_weights(weights, tiles);
+      add_rows<kSteps>(queries, first, tiles, key_sums);
+    }
+  }
+  if (arrays.key_gradient.data != nullptr)
+    head_of(arrays.key_gradient, task.sample, task.head, spec, arrays.rotations)
+        .template store<kSteps>(task.first, key_sums, spec.scale);
+  if (arrays.value_gradient.data != nullptr)
+    head_of(arrays.value_gradient, task.sample, task.head, spec)
+        .template store<kSteps>(task.first, value_sums, 1);
+}
+
+__global__ void write_turns(AttentionSpec spec, float2* rotations, std::int64_t count) {
+  const std::int64_t half = spec.width / 2;
+  for (std::size_t i = first_index(); i < static_cast<std::size_t>(count); i += index_stride()) {
+    const auto pair = static_cast<double>(static_cast<std::int64_t>(i) % half);
+    const double angle =
+        static_cast<double>(static_cast<std::int64_t>(i) / half) *
+        pow(static_cast<double>(spec.rotary), -2 * pair / static_cast<double>(spec.width));
+    rotations[i] = make_float2(static_cast<float>(cos(angle)), static_cast<float>(sin(angle)));
+  }
+}
+
+std::int64_t rotation_count(const AttentionSpec& spec) {
+  return spec.rotary > 0 ? std::max(spec.queries, spec.keys) * (spec.width / 2) : 0;
+}
+
+template <typename T>
+Part<T> part_of_input(const TensorView& view, const AttentionSpec& spec, std::size_t which) {
+  if (view.empty()) return {};
+  const AttentionSpec::Part part = spec.part(which);
+  return {data<T>(view) + part.offset, which == 0 ? spec.queries : spec.keys, part.stride};
+}
+
+template <typename T>
+Arrays<T> arrays_of(const AttentionArrays& all, const AttentionSpec& spec) {
+  const std::int64_t row = spec.heads * spec.width;
+  return {.queries = part_of_input<T>(all.inputs[0], spec, 0),
+          .keys = part_of_input<T>(all.inputs[1], spec, 1),
+          .values = part_of_input<T>(all.inputs[2], spec, 2),
+          .output = {data<T>(all.output), spec.queries, row},
+          .output_gradient = {data<T>(all.output_gradient), spec.queries, row},
+          .query_gradient = part_of_input<T>(all.gradients[0], spec, 0),
+          .key_gradient = part_of_input<T>(all.gradients[1], spec, 1),
+          .value_gradient = part_of_input<T>(all.gradients[2], spec, 2),
+          .segments = all.segments,
+          .divisors = all.divisors,
+          .products = all.products,
+          .rotations = static_cast<const float2*>(all.rotations)};
+}
+
+unsigned blocks_of(const AttentionSpec& spec, std::int64_t positions, std::int64_t heads) {
+  return static_cast<unsigned>(spec.batch * heads * ((positions + kTile - 1) / kTile));
+}
+
+// Calls function(T{}, std::integral_constant<int, kSteps>{}) for heads of spec.width elements.
+template <typename Function>
+void with_steps(const TensorView& view, const AttentionSpec& spec, Function&& function) {
+  with_type(view.type(), [&]<typename T>(T zero) {
+    if (spec.width <= kColumns)
+      function(zero, std::integral_constant<int, 1>());
+    else if (spec.width <= 2 * kColumns)
+      function(zero, std::integral_constant<int, 2>());
+    else if (spec.width <= 4 * kColumns)
+      function(zero, std::integral_constant<int, 4>());
+    else
+      function(zero, std::integral_constant<int, 8>());
+  });
+}
+
+}  // namespace
+
+std::size_t rotation_bytes(const AttentionSpec& spec) {
+  return static_cast<std::size_t>(rotation_count(spec)) * sizeof(float2);
+}
+
+void write_rotations(const AttentionSpec& spec, void* rotations, cudaStream_t stream) {
+  const std::int64_t count = rotation_count(spec);
+  launch(write_turns, blocks_for(static_cast<std::size_t>(count)), kThreads, stream, spec,
+         static_cast<float2*>(rotations), count);
+}
+
+void attend(const AttentionArrays& arrays, const AttentionSpec& spec, cudaStream_t stream) {
+  with_steps(arrays.output, spec,
+             [&]<typename T, int kSteps>(T, std::integral_constant<int, kSteps>) {
+               launch(attend_to_keys<T, kSteps>, blocks_of(spec, spec.queries, spec.heads),
+                      kTileThreads, stream, arrays_of<T>(arrays, spec), spec);
+             });
+}
+
+void attention_gradients(const AttentionArrays& arrays, const AttentionSpec& spec,
+                         cudaStream_t stream) {
+  constexpr std::int64_t kWarps = kThreads / 32;
+  const std::int64_t rows = spec.batch * spec.heads * spec.queries;
+  with_steps(
+      arrays.output, spec, [&]<typename T, int kSteps>(T, std::integral_constant<int, kSteps>) {
+        const Arrays<T> all = arrays_of<T>(arrays, spec);
+        launch(multiply_outputs<T>, static_cast<unsigned>((rows + kWarps - 1) / kWarps), kThreads,
+               stream, all, spec);
+        if (all.query_gradient.data != nullptr)
+          launch(gradients_of_queries<T, kSteps>, blocks_of(spec, spec.queries, spec.heads),
+                 kTileThreads, stream, all, spec);
+        if (all.key_gradient.data != nullptr || all.value_gradient.data != nullptr)
+          launch(gradients_of_keys<T, kSteps>, blocks_of(spec, spec.keys, spec.key_value_heads),
+                 kTileThreads, stream, all, spec);
+      });
+}
+
+}  // namespace lockstep::model::cuda

@@ -1,0 +1,430 @@
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <utility>
+#include <vector>
+
+#include "lockstep/model/cpu/descriptors.h"
+#include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/recurrent/recurrent.h"
+#include "lockstep/model/step_profile.h"
+
+namespace lockstep::model::cpu {
+namespace {
+
+constexpr auto kFloat = memory::data_type::f32;
+
+// result [rows, outputs] = source [rows, inputs] x transposed weights [outputs, inputs] + bias, and
+// its gradients. There are many rows to a set of weights, whose copies in the layout that oneDNN
+// prefers therefore pay.
+class Products {
+ public:
+  struct Sizes {
+    std::int64_t rows, inputs, outputs;
+    bool bias;
+    memory::data_type written;  // type of what a product of data writes
+  };
+
+  Products() = default;
+  Products(Context& context, const Sizes& s) {
+    const Described d = describe(context, s, context.type);
+    const InnerProductArrays arrays = {d.source, any_layout(context, s), d.bias,
+                                       matrix(s.written, s.rows, s.outputs)};
+    const auto made =
+        describe_forward(context.engine, prop_kind::forward_training, arrays, user_scratchpad());
+    weights_ = Reorder(context, d.weights, made.weights_desc());
+    primitive_ = Primitive(context, dnnl::inner_product_forward(made),
+                           with_bias(s, d,
+                                     {{DNNL_ARG_SRC, d.source},
+                                      {DNNL_ARG_WEIGHTS, made.weights_desc()},
+                                      {DNNL_ARG_DST, arrays.target}},
+                                     DNNL_ARG_BIAS),
+                           made.scratchpad_desc());
+  }
+  // source = result x weights.
+  static Products of_data(Context& context, const Sizes& s) {
+    const Described d = describe(context, s, context.type);
+    Products products;
+    const InnerProductArrays arrays = {matrix(s.written, s.rows, s.inputs), any_layout(context, s),
+                                       d.bias, d.result};
+    const auto made =
+        describe_backward_data(context.engine, arrays, user_scratchpad(), hint(context, d));
+    products.weights_ = Reorder(context, d.weights, made.weights_desc());
+    products.primitive_ = Primitive(context, dnnl::inner_product_backward_data(made),
+                                    {{DNNL_ARG_DIFF_SRC, arrays.source},
+                                     {DNNL_ARG_WEIGHTS, made.weights_desc()},
+                                     {DNNL_ARG_DIFF_DST, d.result}},
+                                    made.scratchpad_desc());
+    return products;
+  }
+  // weights = transposed result x source, and bias = the sums of its columns.
+  static Products of_weights(Context& context, const Sizes& s) {
+    const Described d = describe(context, s, kFloat);
+    const InnerProductArrays arrays = {d.source, d.weights, d.bias, d.result};
+    const auto made = describe_backward_weights(context.engine, arrays, user_scratchpad(),
+                                                hint(context, describe(context, s, context.type)));
+    Products products;
+    products.primitive_ = Primitive(context, dnnl::inner_product_backward_weights(made),
+                                    with_bias(s, d,
+                                              {{DNNL_ARG_SRC, d.source},
+                                               {DNNL_ARG_DIFF_WEIGHTS, d.weights},
+                                               {DNNL_ARG_DIFF_DST, d.result}},
+                                              DNNL_ARG_DIFF_BIAS),
+                                    made.scratchpad_desc());
+    return products;
+  }
+
+  Primitive& primitive() { return primitive_; }
+  std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
+  // Before products with other weights than the last.
+  void place_weights(const TensorView& weights) {
+    primitive_.place(DNNL_ARG_WEIGHTS, weights_.read(weights.data()));
+  }
+
+ private:
+  using Arguments = std::vector<std::pair<int, memory::desc>>;
+  struct Described {
+    memory::desc source, weights, bias, result;
+  };
+
+  static Described describe(const Context& context, const Sizes& s, memory::data_type weights) {
+    return {.source = matrix(context.type, s.rows, s.inputs),
+            .weights = matrix(weights, s.outputs, s.inputs),
+            .bias = s.bias ? vector(kFloat, s.outputs) : memory::desc(),
+            .result = matrix(context.type, s.rows, s.outputs)};
+  }
+  static memory::desc any_layout(const Context& context, const Sizes& s) {
+    return {{s.outputs, s.inputs}, context.type, memory::format_tag::any};
+  }
+  static dnnl::inner_product_forward::primitive_desc hint(const Context& context,
+                                                          const Described& d) {
+    const InnerProductArrays arrays = {d.source, d.weights, d.bias, d.result};
+    return describe_forward(context.engine, prop_kind::forward_training, arrays, user_scratchpad());
+  }
+  static Arguments with_bias(const Sizes& s, const Described& d, Arguments arguments, int bias) {
+    if (s.bias) arguments.emplace_back(bias, d.bias);
+    return arguments;
+  }
+
+  Reorder weights_;
+  Primitive primitive_;
+};
+
+// The gates of one sample at a time; 16-bit elements are widened when they are read and rounded
+// once when they are written.
+template <typename T>
+class RecurrentOperation final : public Operation {
+ public:
+  RecurrentOperation(Context& context, const RecurrentSpec& spec)
+      : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))) {
+    const Products::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
+                                    context.type};
+    Products::Sizes recurrent = {spec.rows, spec.units, spec.width(), spec.recurrent_bias(),
+                                 kFloat};
+    project_ = Products(context, inputs);
+    recur_ = Products(context, recurrent);
+    std::size_t scratch = std::max(project_.scratch_bytes(), recur_.scratch_bytes());
+    if (spec.training) {
+      recur_back_ = Products::of_data(context, recurrent);
+      recurrent.rows = spec.all_rows();
+      recurrent_gradient_ = Products::of_weights(context, recurrent);
+      kernel_gradient_ = Products::of_weights(context, inputs);
+      scratch = std::max({scratch, recur_back_.scratch_bytes(), recurrent_gradient_.scratch_bytes(),
+                          kernel_gradient_.scratch_bytes()});
+      if (spec.input_gradient) {
+        input_gradient_ = Products::of_data(context, inputs);
+        scratch = std::max(scratch, input_gradient_.scratch_bytes());
+      }
+    }
+    const auto elements = [&](std::int64_t steps, std::int64_t columns, std::size_t bytes) {
+      return static_cast<std::size_t>(steps * spec.rows * columns) * bytes;
+    };
+    inputs_at_ = parts_.add(elements(spec.steps, spec.inputs, sizeof(T)));
+    products_at_ = parts_.add(elements(1, spec.width(), sizeof(float)));
+    if (spec.training) carry_at_ = parts_.add(elements(1, spec.units, sizeof(float)));
+    if (spec.training && spec.cell == RecurrentCell::gru)
+      recurrent_gates_at_ = parts_.add(elements(spec.steps, spec.width(), sizeof(T)));
+    library_at_ = parts_.add(scratch);
+    for (Values& values : values_) values.resize(spec.units);
+  }
+
+  Needs needs() const override {
+    return {.inputs_in_backward = true,
+            .output_in_backward = false,
+            .skips_frozen = true,
+            .saved_bytes = static_cast<std::size_t>(spec_.directions) * layout_.bytes,
+            .scratch_bytes = parts_.bytes()};
+  }
+
+  void forward(const Operands& t, const PassContext& /*pass*/) override {
+    for (int direction = 0; direction < spec_.directions; ++direction) {
+      const std::size_t first = spec_.first_parameter(direction);
+      const Arrays a = arrays(t, direction);
+      order_inputs(t, direction);
+      Primitive& project = project_.primitive();
+      project.place(DNNL_ARG_SRC, a.inputs);
+      project_.place_weights(t.weights[first]);
+      if (spec_.bias) project.place(DNNL_ARG_BIAS, t.parameters[first + 2]);
+      project.place(DNNL_ARG_DST, a.gates);
+      project.run(library_scratch(t));
+
+      const std::int64_t outputs = spec_.rows * spec_.units;
+      std::fill_n(a.hidden, outputs, T(0));
+      if (spec_.cell == RecurrentCell::lstm) std::fill_n(a.state, outputs, 0.0f);
+      Primitive& recur = recur_.primitive();
+      recur_.place_weights(t.weights[first + 1]);
+      if (spec_.recurrent_bias()) recur.place(DNNL_ARG_BIAS, t.parameters[first + 3]);
+      recur.place(DNNL_ARG_DST, a.products);
+      for (std::int64_t step = 0; step < spec_.steps; ++step) {
+        recur.place(DNNL_ARG_SRC, a.hidden + step * outputs);
+        recur.run(library_scratch(t));
+        for (std::int64_t n = 0; n < spec_.rows; ++n) {
+          const std::int64_t row = step * spec_.rows + n;
+          forward_row(a, row, n);
+          if (spec_.is_output(step))
+            output_row(t.output, n, step, direction) = outputs_of(a, row + spec_.rows);
+        }
+      }
+    }
+  }
+
+  void backward(const Operands& t, const PassContext& pass) override {
+    const bool trains = !t.parameter_gradients[0].empty();
+    for (int direction = 0; direction < spec_.directions; ++direction) {
+      const std::size_t first = spec_.first_parameter(direction);
+      const Arrays a = arrays(t, direction);
+      recur_back_.place_weights(t.weights[first + 1]);
+      backward_steps(t, a, direction);
+      if (!trains) continue;
+      weight_gradient(t, recurrent_gradient_, a.hidden, a.recurrent_gates, first + 1,
+                      spec_.recurrent_bias() ? first + 3 : 0);
+      order_inputs(t, direction);
+      weight_gradient(t, kernel_gradient_, a.inputs, a.gates, first, spec_.bias ? first + 2 : 0);
+    }
+    if (trains) end_part(pass, Part::weight_gradient);
+    if (t.input_gradients[0].empty()) return;
+    for (int direction = 0; direction < spec_.directions; ++direction) {
+      const Arrays a = arrays(t, direction);
+      Primitive& product = input_gradient_.primitive();
+      input_gradient_.place_weights(t.weights[spec_.first_parameter(direction)]);
+      product.place(DNNL_ARG_DIFF_DST, a.gates);
+      product.place(DNNL_ARG_DIFF_SRC, a.inputs);
+      product.run(library_scratch(t));
+      restore_inputs(t, direction);
+    }
+  }
+
+ private:
+  using Values = Eigen::ArrayXf;
+  template <typename E>
+  using Row = Eigen::Map<Eigen::Array<E, Eigen::Dynamic, 1>>;
+
+  // Of one direction.
+  struct Arrays {
+    T* inputs;           // [T, rows, inputs], or their gradients
+    float* products;     // [rows, width], or [rows, units]: the gradients of the outputs before
+    float* carry;        // [rows, units]: what else of a gradient goes to the step before
+    T* gates;            // see RecurrentLayout
+    T* recurrent_gates;  // [T, rows, width]: gradients of the recurrent products
+    T* hidden;
+    float* state;
+    T* candidates;
+  };
+
+  Arrays arrays(const Operands& t, int direction) const {
+    std::byte* const saved = t.saved.data() + static_cast<std::size_t>(direction) * layout_.bytes;
+    std::byte* const scratch = t.scratch.data();
+    Arrays a = {.inputs = reinterpret_cast<T*>(scratch + inputs_at_),
+                .products = reinterpret_cast<float*>(scratch + products_at_),
+                .carry = reinterpret_cast<float*>(scratch + carry_at_),
+                .gates = reinterpret_cast<T*>(saved + layout_.gates),
+                .recurrent_gates = reinterpret_cast<T*>(scratch + recurrent_gates_at_),
+                .hidden = reinterpret_cast<T*>(saved + layout_.hidden),
+                .state = reinterpret_cast<float*>(saved + layout_.state),
+                .candidates = reinterpret_cast<T*>(saved + layout_.candidates)};
+    if (spec_.cell != RecurrentCell::gru) a.recurrent_gates = a.gates;
+    return a;
+  }
+  std::span<std::byte> library_scratch(const Operands& t) const {
+    return t.scratch.subspan(library_at_);
+  }
+
+  template <typename E>
+  Row<E> row_of(E* values, std::int64_t row) const {
+    return {values + row * spec_.units, spec_.units};
+  }
+  Row<T> outputs_of(const Arrays& a, std::int64_t row) const { return row_of(a.hidden, row); }
+  // The part of gate k in a row of [.., width].
+  template <typename E>
+  Row<E> gate(E* values, std::int64_t row, std::int64_t k) const {
+    return {values + row * spec_.width() + k * spec_.units, spec_.units};
+  }
+  Row<T> output_row(const TensorView& view, std::int64_t n, std::int64_t step,
+                    int direction) const {
+    return {static_cast<T*>(view.data()) + n * spec_.output_elements() +
+                spec_.output_offset(step, direction),
+            spec_.units};
+  }
+
+  // Row `row` of all steps and n of the step.
+  void forward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
+    const auto input = [&](std::int64_t k) { return gate(a.gates, row, k).template cast<float>(); };
+    const auto sum = [&](std::int64_t k) { return input(k) + gate(a.products, n, k); };
+    const auto keep = [&](std::int64_t k) {
+      gate(a.gates, row, k) = values_[k].template cast<T>();
+    };
+    Row<T> next = outputs_of(a, row + spec_.rows);
+    switch (spec_.cell) {
+      case RecurrentCell::simple_rnn:
+        values_[0] = sum(0).tanh();
+        keep(0);
+        next = values_[0].template cast<T>();
+        return;
+      case RecurrentCell::gru:
+        values_[0] = sum(0).logistic();
+        values_[1] = sum(1).logistic();
+        values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
+        if (spec_.training) row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
+        for (std::int64_t k = 0; k < 3; ++k) keep(k);
+        next = (values_[2] + values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
+                   .template cast<T>();
+        return;
+      case RecurrentCell::lstm: {
+        for (const std::int64_t k : {0, 1, 3}) values_[k] = sum(k).logistic();
+        values_[2] = sum(2).tanh();
+        for (std::int64_t k = 0; k < 4; ++k) keep(k);
+        Row<float> state = row_of(a.state, row + spec_.rows);
+        state = values_[1] * row_of(a.state, row) + values_[0] * values_[2];
+        next = (values_[3] * state.tanh()).template cast<T>();
+      }
+    }
+  }
+
+  void backward_steps(const Operands& t, const Arrays& a, int direction) {
+    std::fill_n(a.products, spec_.rows * spec_.units, 0.0f);
+    std::fill_n(a.carry, spec_.rows * spec_.units, 0.0f);
+    Primitive& product = recur_back_.primitive();
+    product.place(DNNL_ARG_DIFF_SRC, a.products);
+    for (std::int64_t step = spec_.steps; step-- > 0;) {
+      for (std::int64_t n = 0; n < spec_.rows; ++n) {
+        gradient_ = row_of(a.products, n);
+        if (spec_.is_output(step))
+          gradient_ += output_row(t.output_gradient, n, step, direction).template cast<float>();
+        backward_row(a, step * spec_.rows + n, n);
+      }
+      if (step == 0) return;  // the output before is a constant
+      product.place(DNNL_ARG_DIFF_DST, a.recurrent_gates + step * spec_.rows * spec_.width());
+      product.run(library_scratch(t));
+    }
+  }
+
+  // From gradient_, that of the output, to those of what the gates are functions of.
+  void backward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
+    const auto write = [&](std::int64_t k, const auto& value) {
+      gate(a.gates, row, k) = value.template cast<T>();
+    };
+    for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
+      values_[k] = gate(a.gates, row, k).template cast<float>();
+    Row<float> carry = row_of(a.carry, n);
+    switch (spec_.cell) {
+      case RecurrentCell::simple_rnn:
+        write(0, gradient_ * (1 - values_[0].square()));
+        return;
+      case RecurrentCell::gru: {
+        const Values& r = values_[0];
+        const Values& z = values_[1];
+        const Values& candidate = values_[2];
+        gradient_ += carry;
+        carry = gradient_ * z;
+        write(1, gradient_ * (outputs_of(a, row).template cast<float>() - candidate) * z * (1 - z));
+        gradient_ *= (1 - z) * (1 - candidate.square());
+        write(2, gradient_);
+        write(0, gradient_ * row_of(a.candidates, row).template cast<float>() * r * (1 - r));
+        for (std::int64_t k = 0; k < 2; ++k)
+          gate(a.recurrent_gates, row, k) = gate(a.gates, row, k);
+        gate(a.recurrent_gates, row, 2) = (gradient_ * r).template cast<T>();
+        return;
+      }
+      case RecurrentCell::lstm: {
+        const auto& [i, f, g, o] = values_;
+        tanh_ = row_of(a.state, row + spec_.rows).tanh();
+        carry += gradient_ * o * (1 - tanh_.square());
+        write(3, gradient_ * tanh_ * o * (1 - o));
+        write(0, carry * g * i * (1 - i));
+        write(1, carry * row_of(a.state, row) * f * (1 - f));
+        write(2, carry * i * (1 - g.square()));
+        carry *= f;
+      }
+    }
+  }
+
+  void weight_gradient(const Operands& t, Products& products, const T* source, const T* gradient,
+                       std::size_t weights, std::size_t bias) const {
+    Primitive& product = products.primitive();
+    product.place(DNNL_ARG_SRC, source);
+    product.place(DNNL_ARG_DIFF_DST, gradient);
+    product.place(DNNL_ARG_DIFF_WEIGHTS, t.parameter_gradients[weights]);
+    if (bias > 0) product.place(DNNL_ARG_DIFF_BIAS, t.parameter_gradients[bias]);
+    product.run(library_scratch(t));
+  }
+
+  // Calls function(elements of a sample at the position, those in the order of steps).
+  template <typename Function>
+  void for_each_input(const Operands& t, const TensorView& samples, int direction,
+                      Function function) const {
+    T* const ordered = arrays(t, direction).inputs;
+    for (std::int64_t step = 0; step < spec_.steps; ++step)
+      for (std::int64_t n = 0; n < spec_.batch; ++n) {
+        const std::int64_t row = n * spec_.steps + spec_.input_position(step, direction);
+        function(static_cast<T*>(samples.data()) + row * spec_.inputs,
+                 ordered + (step * spec_.rows + n) * spec_.inputs);
+      }
+  }
+  void order_inputs(const Operands& t, int direction) const {
+    for_each_input(t, t.inputs[0], direction,
+                   [&](const T* from, T* to) { std::copy_n(from, spec_.inputs, to); });
+  }
+  // The gradients of all directions are added.
+  void restore_inputs(const Operands& t, int direction) const {
+    for_each_input(t, t.input_gradients[0], direction, [&](T* to, T* from) {
+      Row<T> target(to, spec_.inputs);
+      const Row<T> source(from, spec_.inputs);
+      if (direction == 0)
+        target = source;
+      else
+        target = (target.template cast<float>() + source.template cast<float>()).template cast<T>();
+    });
+  }
+
+  RecurrentSpec spec_;
+  RecurrentLayout layout_;
+  Products project_;  // of the inputs of all steps
+  Products recur_;    // of the outputs of a step
+  Products recur_back_;
+  Products kernel_gradient_;
+  Products recurrent_gradient_;
+  Products input_gradient_;
+  MemoryParts parts_;
+  std::size_t inputs_at_ = 0;
+  std::size_t products_at_ = 0;
+  std::size_t carry_at_ = 0;
+  std::size_t recurrent_gates_at_ = 0;
+  std::size_t library_at_ = 0;
+  std::array<Values, 4> values_;  // of the gates of one sample
+  Values gradient_ = Values(spec_.units);
+  Values tanh_ = Values(spec_.units);
+};
+
+}  // namespace
+}  // namespace lockstep::model::cpu
+
+namespace lockstep::model {
+
+std::unique_ptr<Operation> Recurrent::compile_cpu(const CompileContext& context,
+                                                  cpu::Context& cpu) const {
+  if (cpu.type == dnnl::memory::data_type::bf16)
+    return std::make_unique<cpu::RecurrentOperation<Eigen::bfloat16>>(cpu, spec(context));
+  return std::make_unique<cpu::RecurrentOperation<float>>(cpu, spec(context));
+}
+
+}  // namespace lockstep::model

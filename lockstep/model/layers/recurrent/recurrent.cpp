@@ -1,0 +1,114 @@
+#include "lockstep/model/layers/recurrent/recurrent.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "lockstep/base/enum_names.h"
+#include "lockstep/model/layers/json_object.h"
+
+namespace lockstep::model {
+namespace {
+
+constexpr auto kCells = enum_names<RecurrentCell>({{RecurrentCell::simple_rnn, "simple_rnn"},
+                                                   {RecurrentCell::gru, "gru"},
+                                                   {RecurrentCell::lstm, "lstm"}});
+
+// So that an LSTM remembers before it has learned to (Jozefowicz et al., ICML 2015).
+Initializer forget_gates_of_one(std::int64_t units) {
+  return {.draw = [units](std::uint64_t /*seed*/, std::span<float> values) {
+    std::ranges::fill(values, 0.0f);
+    const auto size = static_cast<std::size_t>(units);
+    std::ranges::fill(values.subspan(size, size), 1.0f);
+  }};
+}
+
+}  // namespace
+
+RecurrentLayout recurrent_layout(const RecurrentSpec& spec, std::size_t element_bytes) {
+  const auto of = [&](std::int64_t steps, std::int64_t columns, std::size_t bytes) {
+    return static_cast<std::size_t>(steps * spec.rows * columns) * bytes;
+  };
+  MemoryParts parts;
+  RecurrentLayout layout;
+  layout.gates = parts.add(of(spec.steps, spec.width(), element_bytes));
+  layout.hidden = parts.add(of(spec.steps + 1, spec.units, element_bytes));
+  if (spec.cell == RecurrentCell::lstm)
+    layout.state = parts.add(of(spec.steps + 1, spec.units, sizeof(float)));
+  if (spec.cell == RecurrentCell::gru && spec.training)
+    layout.candidates = parts.add(of(spec.steps, spec.units, element_bytes));
+  layout.bytes = parts.bytes();
+  return layout;
+}
+
+std::string Recurrent::kind() const { return std::string(kCells.name(cell_)); }
+
+Shape Recurrent::build(BuildContext& context) const {
+  const Shape& input = context.input();
+  if (input.size() != 2)
+    context.refuse("expected an input [positions, features]",
+                   fmt::format("got {}", to_string(input)));
+  if (options_.units <= 0)
+    context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
+  if (options_.go_backwards && options_.bidirectional)
+    context.refuse("expected go_backwards or bidirectional", "got both");
+  const RecurrentSpec sizes{.cell = cell_, .units = options_.units, .bias = options_.use_bias};
+  const std::int64_t width = context.within_limits({sizes.width()}).front();
+  for (const char* const prefix : {"", "backward_"}) {
+    if (*prefix != 0 && !options_.bidirectional) break;
+    const auto name = [&](const char* array) { return std::string(prefix) + array; };
+    context.parameter(
+        name("kernel"), {width, input[1]},
+        {.kind = Initializer::Kind::glorot_uniform, .fan_in = input[1], .fan_out = width});
+    context.parameter(name("recurrent_kernel"), {width, options_.units},
+                      {.kind = Initializer::Kind::orthogonal, .fan_in = options_.units});
+    if (!options_.use_bias) continue;
+    context.parameter(
+        name("bias"), {width},
+        cell_ == RecurrentCell::lstm ? forget_gates_of_one(options_.units) : Initializer{}, false);
+    if (sizes.recurrent_bias()) context.parameter(name("recurrent_bias"), {width}, {}, false);
+  }
+  const std::int64_t outputs = (options_.bidirectional ? 2 : 1) * options_.units;
+  return context.within_limits(options_.return_sequences ? Shape{input[0], outputs}
+                                                         : Shape{outputs});
+}
+
+RecurrentSpec Recurrent::spec(const CompileContext& context) const {
+  const Shape& input = context.inputs.front();
+  return {.cell = cell_,
+          .batch = context.batch,
+          .rows = context.batch,
+          .steps = input[0],
+          .inputs = input[1],
+          .units = options_.units,
+          .directions = options_.bidirectional ? 2 : 1,
+          .go_backwards = options_.go_backwards,
+          .sequences = options_.return_sequences,
+          .bias = options_.use_bias,
+          .training = context.has_backward(),
+          .input_gradient = context.input_gradients};
+}
+
+std::int64_t Recurrent::flop(const CompileContext& context) const {
+  const RecurrentSpec of = spec(context);
+  return 2 * of.directions * of.all_rows() * of.width() * (of.inputs + of.units);
+}
+
+RecurrentOptions Recurrent::read_options(JsonObject& object) {
+  return {.units = object.count("units"),
+          .return_sequences = object.flag("return_sequences", false),
+          .go_backwards = object.flag("go_backwards", false),
+          .bidirectional = object.flag("bidirectional", false),
+          .use_bias = object.flag("use_bias", true)};
+}
+
+void Recurrent::write(nlohmann::json& object) const {
+  object["units"] = options_.units;
+  object["return_sequences"] = options_.return_sequences;
+  object["go_backwards"] = options_.go_backwards;
+  object["bidirectional"] = options_.bidirectional;
+  object["use_bias"] = options_.use_bias;
+}
+
+}  // namespace lockstep::model

@@ -1,0 +1,160 @@
+// Recurrent layers: one implementation for LSTM, GRU and SimpleRNN.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "lockstep/model/layers/builtin_layer.h"
+
+namespace lockstep::model {
+
+struct RecurrentSpec;
+
+/// What a recurrent layer computes at each position of a sequence. With x the input, h the output
+/// before, W the kernel, R the recurrent kernel, b the bias, and * for products of elements:
+enum class RecurrentCell {
+  /// h' = tanh(W x + R h + b).
+  simple_rnn,
+  /// r, z = sigmoid(W x + b + R h + c), n = tanh(W x + b + r * (R h + c)), h' = (1 - z) * n + z *
+  /// h,
+  /// with a recurrent bias c (Cho et al., arXiv 1406.1078, in the form of cuDNN and PyTorch, which
+  /// is Keras's with reset_after). Blocks of the arrays: r, z, n.
+  gru,
+  /// i, f, o = sigmoid(W x + R h + b), g = tanh(W x + R h + b), c' = f * c + i * g,
+  /// h' = o * tanh(c') (Gers et al., 2000). Blocks of the arrays: i, f, g, o.
+  lstm,
+};
+
+/// Options of recurrent layers, as in Keras.
+struct RecurrentOptions {
+  std::int64_t units = 0;         ///< elements of the output at a position; required
+  bool return_sequences = false;  ///< [T, units] instead of the last output [units]
+  /// Reads the last position first. A sequence of outputs is in the order in which they are
+  /// computed, as in Keras.
+  bool go_backwards = false;
+  /// Another set of parameters, "backward_…", reads the last position first. The outputs of both
+  /// for the same position are concatenated: [T, 2 * units], or [2 * units].
+  bool bidirectional = false;
+  bool use_bias = true;  ///< whether to add biases
+};
+
+/// [T, F] to [units] or [T, units]; outputs before the first position are 0. Arrays "kernel"
+/// [gates * units, F], at first Glorot uniform, "recurrent_kernel" [gates * units, units],
+/// orthogonal, and "bias" [gates * units], 0 but for the forget gates of an LSTM, which begin with
+/// 1; a GRU also has "recurrent_bias". A 16-bit LSTM keeps its cell state in float32.
+class Recurrent : public BuiltinLayer {
+ public:
+  /// Writes the options as read_options() reads them.
+  void write(nlohmann::json& object) const;
+
+  std::string kind() const override;
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+  std::int64_t flop(const CompileContext& context) const override;
+
+ protected:
+  /// Options are checked when the layer is added to a network.
+  Recurrent(RecurrentCell cell, const RecurrentOptions& options) : cell_(cell), options_(options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static RecurrentOptions read_options(JsonObject& object);
+
+ private:
+  RecurrentSpec spec(const CompileContext& context) const;
+
+  RecurrentCell cell_;
+  RecurrentOptions options_;
+};
+
+/// The layer of a cell.
+template <RecurrentCell kCell>
+class RecurrentOf final : public Recurrent {
+ public:
+  /// Options are checked when the layer is added to a network.
+  explicit RecurrentOf(const RecurrentOptions& options) : Recurrent(kCell, options) {}
+  /// Reads the options from a description (network_json.h). Throws Error (input).
+  static std::shared_ptr<const Layer> read(JsonObject& object, const DataShape& /*data*/) {
+    return std::make_shared<const RecurrentOf>(read_options(object));
+  }
+};
+
+using SimpleRNN = RecurrentOf<RecurrentCell::simple_rnn>;  ///< a dense layer of input and output
+using GRU = RecurrentOf<RecurrentCell::gru>;               ///< gated recurrent units
+using LSTM = RecurrentOf<RecurrentCell::lstm>;             ///< long short-term memory
+
+/// A recurrent layer for one batch size. In its memory, positions are outermost, in the order in
+/// which they are read, so that the samples of one step are the rows of one product. "Direction" 1
+/// is that of the parameters "backward_…".
+struct RecurrentSpec {
+  RecurrentCell cell = RecurrentCell::lstm;  ///< of the layer
+  std::int64_t batch = 0;                    ///< samples
+  std::int64_t rows = 0;                     ///< of a step in memory: those after the batch are 0
+  std::int64_t steps = 0;                    ///< T
+  std::int64_t inputs = 0;                   ///< F
+  std::int64_t units = 0;                    ///< outputs per step and direction
+  int directions = 1;                        ///< 1 or 2
+  bool go_backwards = false;    ///< whether the only direction reads the last position first
+  bool sequences = false;       ///< whether all steps are outputs, or the last
+  bool bias = true;             ///< whether to add biases
+  bool training = false;        ///< whether a backward pass follows
+  bool input_gradient = false;  ///< whether backward must write the input's gradient
+
+  /// Elements of a row of the products.
+  std::int64_t width() const {
+    return units * (cell == RecurrentCell::lstm ? 4 : cell == RecurrentCell::gru ? 3 : 1);
+  }
+  /// Rows of all steps.
+  std::int64_t all_rows() const { return steps * rows; }
+  /// Whether the recurrent products of a GRU have a bias of their own.
+  bool recurrent_bias() const { return bias && cell == RecurrentCell::gru; }
+  /// Index of the first parameter of a direction: kernel, recurrent kernel, biases.
+  std::size_t first_parameter(int direction) const {
+    return direction == 0 ? 0 : std::size_t{2} + (bias ? 1 : 0) + (recurrent_bias() ? 1 : 0);
+  }
+  /// The position that a step reads.
+  std::int64_t input_position(std::int64_t step, int direction) const {
+    return go_backwards || direction == 1 ? steps - 1 - step : step;
+  }
+  /// Whether the output contains that of a step.
+  bool is_output(std::int64_t step) const { return sequences || step == steps - 1; }
+  /// Elements from the begin of a sample's output to that of a step, which is_output().
+  std::int64_t output_offset(std::int64_t step, int direction) const {
+    const std::int64_t position = direction == 1 ? steps - 1 - step : step;
+    return ((sequences ? position : 0) * directions + direction) * units;
+  }
+  /// Elements of a sample's output.
+  std::int64_t output_elements() const { return (sequences ? steps : 1) * directions * units; }
+};
+
+/// Assigns parts of one memory, each at a multiple of 64 bytes.
+class MemoryParts {
+ public:
+  /// Adds a part; returns its offset.
+  std::size_t add(std::size_t bytes) {
+    const std::size_t begin = bytes_;
+    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    return begin;
+  }
+  std::size_t bytes() const { return bytes_; }  ///< of all parts
+
+ private:
+  static constexpr std::size_t kAlignment = 64;
+  std::size_t bytes_ = 0;
+};
+
+/// What forward keeps of one direction, as offsets in its part of Operands::saved.
+struct RecurrentLayout {
+  /// [T, rows, width]: the products of the inputs; a step replaces them by the values of its gates,
+  /// and in backward by the gradients of what the gates are functions of.
+  std::size_t gates = 0;
+  std::size_t hidden = 0;  ///< [T + 1, rows, units]: the outputs, at first 0
+  std::size_t state = 0;   ///< [T + 1, rows, units] float32: the cell states of an LSTM, at first 0
+  /// [T, rows, units]: R h + c of the n of a GRU; in training.
+  std::size_t candidates = 0;
+  std::size_t bytes = 0;  ///< of one direction
+};
+/// The layout for elements of `element_bytes` bytes.
+RecurrentLayout recurrent_layout(const RecurrentSpec& spec, std::size_t element_bytes);
+
+}  // namespace lockstep::model
