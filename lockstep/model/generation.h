@@ -1,12 +1,15 @@
 // Generating sequences of tokens with a network that predicts the next one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "lockstep/device/buffer.h"
+#include "lockstep/model/batch_view.h"
 #include "lockstep/model/compiled_model.h"
 
 namespace lockstep::model {
@@ -30,17 +33,25 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
 /// Generates tokens with a network that reads int32 tokens [T], and perhaps int32 "segments" [T],
 /// and whose first output are logits [T, V] of the token after each position. An output must not
-/// depend on later tokens, as with causal attention. If there are more than T tokens, it reads the
-/// last T of them.
+/// depend on later tokens, as with causal attention. The network reads all tokens, up to T of them.
+/// After more than T it reads those from the smallest multiple of T/2 on (rounded down) that leaves
+/// at most T: more than T/2.
 ///
-/// Each token takes a forward pass over T positions: nothing of earlier passes is kept.
+/// If the model is incremental (CompiledModel::is_incremental), a token takes a pass over one
+/// position, with the keys and values of those before; what start() is given, and the rest of the
+/// tokens when the first of them change, passes over up to 64 positions. Otherwise each token takes
+/// a pass over T positions.
 class Generator {
  public:
+  /// Whether earlier positions are computed again for each token.
+  enum class Passes { incremental, full };
   /// Throws Error (input) if the network of `model`, which must outlive this object, reads or
-  /// computes anything else, or if V is not `vocabulary`.
-  Generator(CompiledModel& model, std::int64_t vocabulary);
+  /// computes anything else, or if V is not `vocabulary`. `passes`: `incremental` is used where the
+  /// model is.
+  Generator(CompiledModel& model, std::int64_t vocabulary, Passes passes = Passes::incremental);
 
-  /// Replaces the sequence. Throws Error (input) if `tokens` are empty.
+  /// Replaces the sequence; call it again after the parameters have changed. Throws Error (input)
+  /// if `tokens` are empty.
   void start(std::vector<std::int32_t> tokens);
   /// Draws the token after the sequence, and appends it. The position of the first token of a
   /// sequence is 0. Throws the errors of sample_token(), and Error (data) for tokens outside of the
@@ -51,15 +62,22 @@ class Generator {
 
  private:
   std::span<const float> logits();
+  std::span<const float> full_pass(std::span<const std::int32_t> window);
+  std::span<const float> incremental_pass(std::span<const std::int32_t> window);
+  BatchView batch_of(std::span<const std::int32_t> tokens, std::size_t count);
 
   CompiledModel& model_;
-  std::size_t positions_ = 0;   // T
-  std::size_t vocabulary_ = 0;  // V
+  bool is_incremental_;
+  std::size_t positions_ = 0;  // T
   std::size_t token_input_ = 0;
   std::optional<std::size_t> segment_input_;
   std::vector<std::int32_t> tokens_;
-  std::vector<std::int32_t> window_;    // [T]
-  std::vector<std::int32_t> segments_;  // [T]
+  std::size_t begin_ = 0;     // of the tokens that are read
+  std::size_t computed_ = 0;  // of these, those that the cache is of
+  device::Buffer cache_;
+  std::array<InputView, 2> inputs_;
+  std::vector<std::int32_t> padded_;    // the tokens of a pass
+  std::vector<std::int32_t> segments_;  // of a pass
 };
 
 }  // namespace lockstep::model
