@@ -15,7 +15,7 @@ namespace lockstep::model {
 namespace {
 
 constexpr const char* kSegments = "segments";
-constexpr std::size_t kMaxRows = 64;  // of an incremental pass
+constexpr std::size_t kMaxPassRows = 64;  // of an incremental pass
 
 void check_sampling(const SamplingOptions& options) {
   const auto refuse = [](const char* expected, auto given) {
@@ -144,7 +144,7 @@ std::span<const float> Generator::incremental_pass(std::span<const std::int32_t>
   std::span<const float> row;
   while (computed_ < window.size()) {
     const std::size_t left = window.size() - computed_;
-    const std::size_t rows = left == 1 ? 1 : std::min(kMaxRows, positions_);
+    const std::size_t rows = left == 1 ? 1 : std::min(kMaxPassRows, positions_);
     const std::size_t first = std::min(computed_, positions_ - rows);
     const std::size_t end = std::min(first + rows, window.size());
     row = model_.predict_row(

@@ -33,17 +33,18 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
 /// Generates tokens with a network that reads int32 tokens [T], and perhaps int32 "segments" [T],
 /// and whose first output are logits [T, V] of the token after each position. An output must not
-/// depend on later tokens, as with causal attention. The network reads all tokens, up to T of them.
-/// After more than T it reads those from the smallest multiple of T/2 on (rounded down) that leaves
-/// at most T: more than T/2.
+/// depend on later tokens, as with causal attention.
+///
+/// The network reads all tokens, up to T of them. Of more it reads those from a multiple of T/2
+/// (rounded down) on, the smallest that leaves at most T: the window moves by T/2 when it is full.
 ///
 /// If the model is incremental (CompiledModel::is_incremental), a token takes a pass over one
-/// position, with the keys and values of those before; what start() is given, and the rest of the
-/// tokens when the first of them change, passes over up to 64 positions. Otherwise each token takes
-/// a pass over T positions.
+/// position, which reads the keys and values of those before. The tokens of start(), and those of
+/// the window after it has moved, are computed up to 64 at a time. If the model is not, each token
+/// takes a pass over T positions.
 class Generator {
  public:
-  /// Whether earlier positions are computed again for each token.
+  /// Whether a token takes a pass over one position or over all of them.
   enum class Passes { incremental, full };
   /// Throws Error (input) if the network of `model`, which must outlive this object, reads or
   /// computes anything else, or if V is not `vocabulary`. `passes`: `incremental` is used where the

@@ -226,8 +226,8 @@ struct Traits {
   /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
   /// Operands::add_parameter_gradient, which a CustomLayer cannot.
   bool shares_parameter = false;
-  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and
-  /// compile_cpu() honors CompileContext::positions.
+  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and compile()
+  /// on a CPU honors CompileContext::positions.
   bool incremental = false;
 };
 
