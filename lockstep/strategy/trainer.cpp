@@ -59,6 +59,7 @@ ReplicaOptions replica_options(const TrainerOptions& options, const model::Netwo
 /// `options`, which must be the same on all ranks: else parameters would differ from the first step
 /// on, or a rank would refuse what the others wait for. Collective.
 const TrainerOptions& agreed(const TrainerOptions& options, const Strategy& strategy) {
+  strategy.require_usable();
   job::Agreement(strategy.ranks()).require_same_lines("ranks", describe(options));
   return options;
 }

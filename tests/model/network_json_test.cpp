@@ -496,8 +496,8 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "depthwise_conv2d", "name": "v", "inputs": ["t"], "kernel": [3, 2], "strides": [2, 1], "padding": "same", "depth_multiplier": 3, "use_bias": false, "initializer": "he_uniform"},
     {"type": "conv2d_transpose", "name": "x", "inputs": ["input"], "filters": 3, "kernel": [3, 2], "strides": [2, 1], "padding": "same", "use_bias": false, "initializer": "he_uniform"},
     {"type": "attention", "name": "aa", "inputs": ["q"], "heads": 11, "key_value_heads": 1, "causal": true, "rotary": 10000},
-    {"type": "cropping1d", "name": "y", "inputs": ["q"], "cropping": [0, 17]},
-    {"type": "dense", "name": "z", "inputs": ["y"], "units": 2, "use_bias": true, "initializer": "zeros", "stddev": 0.25},
+    {"type": "cropping1d", "name": "ab", "inputs": ["q"], "cropping": [0, 17]},
+    {"type": "dense", "name": "ac", "inputs": ["ab"], "units": 2, "use_bias": true, "initializer": "zeros", "stddev": 0.25},
     {"type": "conv1d", "name": "w", "inputs": ["q"], "filters": 4, "kernel": 5, "strides": 2, "padding": "same", "groups": 2, "use_bias": false, "initializer": "zeros"})";
   const std::string text = R"({"name": "all", "input": [8, 8, 4], "layers": [)" + options + "]}";
   EXPECT_EQ(network_to_json(network_from_json(text, "net.json")),

@@ -277,7 +277,7 @@ TEST(MovingAverage, IsInCheckpointsAndResumesExactly) {
   EXPECT_THAT(error_of([&] { loss_after(directory, 12, 0); }),
               HasSubstr("expected a checkpoint without a moving average of the parameters, got one "
                         "with; use another --checkpoint-dir to start over, with --init-from "));
-  EXPECT_EQ(error_of([&] { Trainer(*strategy, plain_network(), {.ema = 1.0F}); }),
+  EXPECT_EQ(error_of([&] { Trainer(*local_strategy(session, 2), plain_network(), {.ema = 1}); }),
             "[ema] expected a decay from 0 to below 1, got 1");
 }
 

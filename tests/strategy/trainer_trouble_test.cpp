@@ -82,14 +82,15 @@ TEST(Trainer, LearnsNothingFromAStepOfWeight0) {
     for (const int replicas : {1, 2, 3}) {
       const TrainerOptions options{.optimizer = optimizer, .ema = 0.5F};
       FitOptions fit{.epochs = 1};
-      fit.validation = weighted_data(0, 40, 0).batch(10);
-      const data::Dataset first = weighted_data(0, 10, 0);
-      const data::Dataset rest = weighted_data(20, 20, 0);
+      // 12 divides by all numbers of replicas: otherwise who has one more depends on the step.
+      fit.validation = weighted_data(0, 48, 0).batch(12);
+      const data::Dataset first = weighted_data(0, 12, 0);
+      const data::Dataset rest = weighted_data(24, 24, 0);
       const Outcome expected =
-          train(replicas, normalized_network(), first.concatenate(rest).batch(10), options, fit);
+          train(replicas, normalized_network(), first.concatenate(rest).batch(12), options, fit);
       const Outcome outcome = train(
           replicas, normalized_network(),
-          first.concatenate(weighted_data(10, 10, 20)).concatenate(rest).batch(10), options, fit);
+          first.concatenate(weighted_data(12, 12, 24)).concatenate(rest).batch(12), options, fit);
       EXPECT_EQ(outcome.parameter_hash, expected.parameter_hash)
           << to_string(optimizer) << replicas;
       EXPECT_EQ(outcome.buffers, expected.buffers);
@@ -100,8 +101,8 @@ TEST(Trainer, LearnsNothingFromAStepOfWeight0) {
       EXPECT_TRUE(std::isnan(outcome.losses[1]));
       EXPECT_EQ(outcome.losses[2], expected.losses[1]);
       EXPECT_EQ(outcome.history.end.skipped_steps, 0);
-      EXPECT_EQ(epoch.metrics.samples, 40);
-      EXPECT_EQ(epoch.metrics.weight_sum(), 30);
+      EXPECT_EQ(epoch.metrics.samples, 48);
+      EXPECT_EQ(epoch.metrics.weight_sum(), 36);
       EXPECT_EQ(epoch.metrics.loss(), expected.history.epochs[0].metrics.loss());
     }
 }

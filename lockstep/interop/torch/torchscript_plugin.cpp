@@ -21,10 +21,10 @@ void lockstep_torchscript_layer(const std::filesystem::path& script, std::int64_
     layer = std::make_shared<const ModuleLayer>(script, ModuleOptions{.index_count = index_count});
   } catch (const Error& error) {
     std::string reason = error.message().actual;
-    // A file of another version fails an assertion of LibTorch.
-    constexpr std::string_view kAssertion = "please report a bug to PyTorch. ";
-    if (const std::size_t at = reason.find(kAssertion); at != std::string::npos)
-      reason = "LibTorch: " + reason.substr(at + kAssertion.size());
+    // A file of another version fails an assertion of LibTorch, in one of two forms.
+    for (const std::string_view before : {"please report a bug to PyTorch. ", "] . "})
+      if (const std::size_t at = reason.find(before); at != std::string::npos)
+        reason = "LibTorch: " + reason.substr(at + before.size());
     throw Error(ErrorCategory::input, script.string(),
                 "expected a TorchScript file for LibTorch " TORCH_VERSION, reason);
   }

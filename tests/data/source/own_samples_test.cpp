@@ -213,7 +213,7 @@ TEST(NamedTensors, OfOtherNamesOrTypesAreRefusedWithWhatThereIs) {
             "[words] expected a tensor of float32; it is int64");
   EXPECT_TRUE(batch.values().empty()) << "the first target is a class number";
   EXPECT_EQ(input_error_of([&] { Batch(SampleSpec::regression({1}, 1)).sample().label(); }),
-            "[label of the sample] expected a class number as the first target; the data set has "
+            "[label of the sample] expected one class number as the first target; the data set has "
             "none");
   EXPECT_THAT(input_error_of([] { houses_in_memory(5).mixup(0.2); }),
               testing::HasSubstr("got rooms [2] and words int64 [1] with kind (7 classes) and "
