@@ -168,6 +168,8 @@ TEST_F(TextSourceTest, NamesFileAndOffset) {
               HasSubstr("[nowhere.json] expected a file that can be read"));
   EXPECT_THAT(input_error_of([&] { source("ab", {.length = 3, .stride = 4}); }),
               HasSubstr("expected a stride up to the length, 3, got 4"));
+  EXPECT_THAT(input_error_of([&] { source("ab", {.length = TextSchema::kMaxLength + 1}); }),
+              HasSubstr("expected a length up to 1048576, got 1048577"));
 }
 
 TEST_F(TextSourceTest, IsOpenedByItsName) {
