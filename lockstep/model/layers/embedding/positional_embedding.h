@@ -39,11 +39,12 @@ class PositionalEmbedding final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  Traits traits() const override { return {.incremental = true}; }
 
  private:
   PositionalEmbeddingSpec spec(const CompileContext& context) const;
-  // [T, D] for the output's shape; empty if it is learned.
-  std::vector<float> fixed_table(const Shape& shape) const;
+  // [T, D]; empty if it is learned.
+  std::vector<float> fixed_table(const CompileContext& context) const;
 
   Options options_;
 };
@@ -51,7 +52,8 @@ class PositionalEmbedding final : public BuiltinLayer {
 /// A positional embedding for one batch size.
 struct PositionalEmbeddingSpec {
   std::int64_t samples = 0;   ///< of the batch
-  std::int64_t elements = 0;  ///< T x D
+  std::int64_t elements = 0;  ///< of a sample: rows x D
+  std::int64_t width = 0;     ///< D
   bool training = false;      ///< whether a backward pass follows
 };
 
