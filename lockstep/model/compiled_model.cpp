@@ -38,8 +38,8 @@ CompiledModel::CompiledModel(std::shared_ptr<const Network> network, device::Dev
   host_outputs_.resize(network_->outputs().size());
   for (const Node& node : network_->nodes()) {
     const std::optional<std::size_t> indices = node.layer->index_input(node.inputs.size());
-    if (!indices) continue;
     const std::int64_t count = node.layer->traits().index_count;
+    if (!indices || count == 0) continue;
     IndexLimit& limit = index_limits_[input_index(node.inputs[*indices])];
     if (count < limit.count) limit = {.count = count, .layer = node.name};
   }

@@ -115,6 +115,7 @@ void Generator::start(std::vector<std::int32_t> tokens) {
                 "got none");
   tokens_ = std::move(tokens);
   computed_ = 0;
+  cache_ = {};  // a NaN that other parameters have left there would remain: 0 * NaN is NaN
 }
 
 std::int32_t Generator::next(const SamplingOptions& options) {

@@ -7,9 +7,11 @@
 #include <optional>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
+#include "lockstep/model/layers/builtin_layer.h"
 
 namespace lockstep::model {
 
@@ -157,11 +159,13 @@ NodeId Network::add_node(std::shared_ptr<const Layer> layer, std::vector<NodeId>
 // The parameters that another layer may share: only one, because the layer that declared it is the
 // only one that adds to a gradient.
 std::vector<SharedParameter> Network::shareable() const {
+  std::vector<bool> is_shared(nodes_.size());
+  for (const Node& node : nodes_)
+    if (node.owner) is_shared[static_cast<std::size_t>(*node.owner)] = true;
   std::vector<SharedParameter> shareable;
   for (std::size_t i = 0; i < nodes_.size(); ++i)
-    if (nodes_[i].layer->traits().shares_parameter &&
-        std::ranges::find(nodes_, std::optional(static_cast<NodeId>(i)), &Node::owner) ==
-            nodes_.end())
+    if (!is_shared[i] && nodes_[i].layer->traits().shares_parameter &&
+        dynamic_cast<const BuiltinLayer*>(nodes_[i].layer.get()) != nullptr)
       shareable.push_back({nodes_[i].name, node_parameters_[i].front().shape});
   return shareable;
 }

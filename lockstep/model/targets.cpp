@@ -42,22 +42,21 @@ void check_mixing(const Loss& loss, std::size_t samples, std::size_t width,
                   fmt::format("sample {} of the batch has {}", i, targets.weights[i]));
 }
 
-// `most`: the positions that the outputs have; 0: any.
+// `expected`: the positions that the outputs have; 0: any.
 void check_classes(const Loss& loss, std::size_t samples, std::size_t width, const Targets& targets,
-                   std::size_t most) {
-  const auto positions =
+                   std::size_t expected) {
+  const auto given =
       static_cast<std::size_t>(positions_of(targets, static_cast<std::int64_t>(samples)));
-  const bool has_positions =
-      positions > 1 && (most == 0 ? width % positions == 0 : positions == most);
-  if (targets.labels.size() != samples * (has_positions ? positions : 1))
+  const std::size_t positions = expected > 0 ? expected : width % given == 0 ? given : 1;
+  if (targets.labels.size() != samples * positions)
     throw Error(ErrorCategory::data, to_string(loss),
-                most > 1
-                    ? fmt::format("expected {} labels, {} for each sample", samples * most, most)
-                    : fmt::format("expected {} labels, one for each sample", samples),
+                positions > 1 ? fmt::format("expected {} labels, {} for each sample",
+                                            samples * positions, positions)
+                              : fmt::format("expected {} labels, one for each sample", samples),
                 fmt::format("got {} labels and {} target values", targets.labels.size(),
                             targets.values.size()));
   check_labels(loss, targets.labels, width / positions, positions);
-  if (has_positions && !targets.partner_labels.empty())
+  if (positions > 1 && !targets.partner_labels.empty())
     throw Error(ErrorCategory::data, to_string(loss),
                 "expected unmixed samples with labels of several positions (no mixup)",
                 "the samples are mixed");
@@ -174,7 +173,10 @@ void weigh_by_class(const Targets& targets, std::span<const float> class_weights
   };
   weights.assign(count * positions, 1);
   for (std::size_t i = 0; i < weights.size(); ++i) {
-    if (targets.sample_weights.size() == count) weights[i] = targets.sample_weights[i / positions];
+    if (targets.sample_weights.size() == count)
+      weights[i] = targets.sample_weights[i / positions];
+    else if (targets.sample_weights.size() == weights.size())
+      weights[i] = targets.sample_weights[i];
     if (targets.labels.size() == weights.size()) {
       float of_class = of_label(targets.labels[i]);
       if (targets.partner_labels.size() == count && targets.weights.size() == count)

@@ -193,7 +193,7 @@ LossPlan loss_plan(const TrainerOptions& options, const model::Network& network)
     };
     if (options.losses.size() > 1)
       add(model::make_loss_metric(one.output, one.loss,
-                                  model::element_count(network.shape(found->node))));
+                                  model::row_width(one.loss, network.shape(found->node))));
     for (const auto& metric : one.metrics) add(model::with_output_name(one.output, metric));
     terms.push_back({.loss = one.loss,
                      .output = output,

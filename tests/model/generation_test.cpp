@@ -269,6 +269,21 @@ TEST(IncrementalPasses, GenerateTheTextOfFullPasses) {
     }
 }
 
+TEST(IncrementalPasses, StartWithoutTheNaNsOfOtherParameters) {
+  Trial trial(llama(4), 1);
+  Generator generator(trial.model(), 5);
+  const std::span<float> table = trial.parameter("embedding/embeddings");
+  const std::vector<float> finite(table.begin(), table.end());
+  std::ranges::fill(table, std::numeric_limits<float>::quiet_NaN());
+  trial.model().parameters_changed();
+  generator.start({1, 2, 3});
+  EXPECT_THROW(generator.next({}), Error);
+  std::ranges::copy(finite, table.begin());
+  trial.model().parameters_changed();
+  generator.start({1});
+  EXPECT_NO_THROW(generator.next({}));
+}
+
 TEST(IncrementalPasses, AreOfCausalNetworksAlone) {
   Trial trial(llama(4, false), 1);
   EXPECT_FALSE(trial.model().is_incremental());

@@ -376,6 +376,7 @@ TEST(CrossEntropy, RefusesLabelsOfPositionsThatAreNone) {
   EXPECT_EQ(refusal({0, 1, 2, 3}, 3),
             "[cross-entropy] expected 6 labels, 3 for each sample, got 4 labels and 0 target "
             "values");
+  EXPECT_THAT(refusal({0, 11}, 3), HasSubstr("expected 6 labels, 3 for each sample, got 2"));
   EXPECT_THAT(refusal({0, 1, 2, 3}, 1), HasSubstr("expected 2 labels, one for each sample, got 4"));
   EXPECT_THAT(refusal({0, 1, 2, 3, 0}, 3), HasSubstr("expected 6 labels, 3 for each sample"));
   const Labels labels = {0, 1, 2, 3, 0, 0};
@@ -769,6 +770,9 @@ TEST(ClassWeights, BecomeWeightsOfSamples) {
   const Labels at_positions = {0, 1, kMasked, 2, 2, 2};
   weigh_by_class({.labels = at_positions, .sample_weights = given}, of_classes, 3, weights);
   EXPECT_EQ(weights, Values({2, 8, 3, 1.5f, 0, 0})) << "of samples of two positions";
+  const Values of_positions = {2, 0.5f, 7, 4, 0, 1};
+  weigh_by_class({.labels = at_positions, .sample_weights = of_positions}, of_classes, 3, weights);
+  EXPECT_EQ(weights, Values({2, 2, 7, 2, 0, 0.5f})) << "with a weight for each position";
 }
 
 TEST(ClassWeights, AreRefusedForOtherClasses) {

@@ -135,7 +135,8 @@ bool PartDescription::fits(const PartDescription& other) const {
   return input_feature == other.input_feature && label_feature == other.label_feature &&
          shape == other.shape && classes == other.classes && class_names == other.class_names &&
          feature_names == other.feature_names && target_names == other.target_names &&
-         tensors == other.tensors && pads == other.pads && text == other.text;
+         tensors == other.tensors && pads == other.pads &&
+         (text && other.text ? text->agrees_with(*other.text) : text == other.text);
 }
 
 void require_complete(const std::filesystem::path& directory, std::string_view what,

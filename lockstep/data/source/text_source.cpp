@@ -23,7 +23,6 @@ constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
 constexpr auto kKeys =
     std::to_array<std::string_view>({"tokenizer", "length", "stride", "documents"});
-constexpr std::int64_t kMaxLength = 1 << 20;
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
@@ -78,9 +77,10 @@ TextOptions TextOptions::parse(std::string_view text, const std::string& where) 
                   fmt::format("expected options of {}", list_names(kKeys)), got_name(key, kKeys));
     const auto number = parse_number<std::int64_t>(value);
     const bool is_number = key == "length" || key == "stride";
-    if (value.empty() || (is_number && (!number || *number < 1 || *number > kMaxLength)))
+    const bool fits = number && *number >= 1 && *number <= TextSchema::kMaxLength;
+    if (value.empty() || (is_number && !fits))
       throw Error(ErrorCategory::input, where,
-                  is_number ? fmt::format("expected {} from 1 to {}", key, kMaxLength)
+                  is_number ? fmt::format("expected {} from 1 to {}", key, TextSchema::kMaxLength)
                             : fmt::format("expected {}=VALUE", key),
                   fmt::format("got \"{}\"", value));
     if (key == "tokenizer") options.tokenizer = value;
@@ -138,6 +138,10 @@ TextSchema TextSource::described() const {
   schema.length = options_.length > 0 ? options_.length
                   : known != nullptr  ? known->length
                                       : TextOptions::kDefaultLength;
+  if (schema.length > TextSchema::kMaxLength)
+    throw Error(ErrorCategory::input, files_.front().string(),
+                fmt::format("expected a length up to {}", TextSchema::kMaxLength),
+                fmt::format("got {}", schema.length));
   schema.has_segments = by_lines;
   return schema;
 }

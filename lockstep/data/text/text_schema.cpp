@@ -43,7 +43,7 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
                       .hash = json_member<std::string>(json, "hash"),
                       .length = json_member<std::int64_t>(json, "length"),
                       .has_segments = json_member<bool>(json, "segments")};
-    if (schema.length < 1)
+    if (schema.length < 1 || schema.length > kMaxLength)
       throw std::invalid_argument(fmt::format("its length is {}", schema.length));
     if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
     if (!is_file(schema.tokenizer) && schema.hash != of(schema.tokenizer, schema.vocabulary).hash)

@@ -19,6 +19,8 @@ struct TextSchema {
   std::int64_t length = 0;      ///< tokens per sample
   bool has_segments = false;    ///< the documents are lines
 
+  static constexpr std::int64_t kMaxLength = 1 << 20;  ///< the most tokens of a sample
+
   /// That of a tokenizer. A path is made absolute, and its file is read for the hash. Throws Error
   /// (data) if that fails.
   static TextSchema of(const std::string& tokenizer, std::string vocabulary = {});

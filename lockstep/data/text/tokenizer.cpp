@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -91,11 +92,35 @@ std::string BytesTokenizer::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-void AddedTokens::add(std::string text, std::int32_t number) {
-  auto& tokens = by_first_[static_cast<unsigned char>(text.front())];
-  const auto place = std::ranges::find_if(
-      tokens, [&](const auto& token) { return token.first.size() < text.size(); });
-  tokens.emplace(place, std::move(text), number);
+AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens)) {
+  std::ranges::sort(tokens_);
+  const auto same = std::ranges::unique(tokens_, {}, &Token::first);
+  tokens_.erase(same.begin(), same.end());
+  for (const Token& token : tokens_) ++first_[static_cast<unsigned char>(token.first.front()) + 1U];
+  std::partial_sum(first_.begin(), first_.end(), first_.begin());
+}
+
+// Those that continue with the bytes of the text are a range of the tokens, which shrinks: as many
+// steps as the longest of them has bytes, whatever their number.
+const AddedTokens::Token* AddedTokens::longest_at(std::string_view text) const {
+  const auto byte_at = [](std::string_view bytes, std::size_t i) {
+    return static_cast<unsigned char>(bytes[i]);
+  };
+  const std::size_t lead = byte_at(text, 0);
+  std::span range(tokens_.data() + first_[lead], first_[lead + 1] - first_[lead]);
+  const Token* longest = nullptr;
+  for (std::size_t length = 1; !range.empty(); ++length) {
+    if (range.front().first.size() == length) {
+      longest = &range.front();
+      range = range.subspan(1);
+    }
+    if (length == text.size()) break;
+    const auto next =
+        std::ranges::equal_range(range, byte_at(text, length), {},
+                                 [&](const Token& token) { return byte_at(token.first, length); });
+    range = {next.begin(), next.end()};
+  }
+  return longest;
 }
 
 void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
@@ -105,10 +130,8 @@ void AddedTokens::split(std::string_view text, const std::function<void(std::int
     if (end > first) piece(text.substr(first, end - first));
   };
   for (std::size_t at = 0; at < text.size();) {
-    const auto& tokens = by_first_[static_cast<unsigned char>(text[at])];
-    const auto found = std::ranges::find_if(
-        tokens, [&](const auto& known) { return text.substr(at).starts_with(known.first); });
-    if (found == tokens.end()) {
+    const auto* const found = longest_at(text.substr(at));
+    if (found == nullptr) {
       ++at;
       continue;
     }

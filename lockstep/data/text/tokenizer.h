@@ -68,14 +68,24 @@ class BytesTokenizer final : public Tokenizer {
 /// Tokens that stand for themselves wherever they occur in a text, such as "<|endoftext|>".
 class AddedTokens {
  public:
-  void add(std::string text, std::int32_t number);  ///< not empty
+  using Token = std::pair<std::string, std::int32_t>;  ///< a text that is not empty, its number
+
+  AddedTokens() = default;
+  /// Of tokens with the same text the lowest number counts.
+  explicit AddedTokens(std::vector<Token> tokens);
+
   /// Calls token(number) and text(piece) for the parts of a text in order; of tokens at the same
   /// place the longest counts.
   void split(std::string_view text, const std::function<void(std::int32_t)>& token,
              const std::function<void(std::string_view)>& piece) const;
 
  private:
-  std::array<std::vector<std::pair<std::string, std::int32_t>>, 256> by_first_;  // longest first
+  /// The longest token with which a text, which is not empty, begins; null if there is none.
+  const Token* longest_at(std::string_view text) const;
+
+  std::vector<Token> tokens_;  // in the order of their bytes
+  /// Where those of each first byte begin, and the end.
+  std::array<std::size_t, 257> first_ = {};
 };
 
 /// Throws Error (input) for a number that is no token of a vocabulary of this size.

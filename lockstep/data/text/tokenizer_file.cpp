@@ -6,6 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/input_file.h"
@@ -80,21 +82,23 @@ Numbers vocabulary_of(const json& model) {
   return numbers;
 }
 
-/// Adds the special tokens, and returns the one that ends a document. `is_normalized`: the text
+/// Sets the special tokens, and returns the one that ends a document. `is_normalized`: the text
 /// around them is changed before it is split.
 std::optional<std::int32_t> add_special(const json& file, bool is_normalized, AddedTokens& added,
                                         std::vector<std::string>& tokens) {
   std::optional<std::int32_t> end;
+  std::vector<AddedTokens::Token> all;
   for (const json& token : member(file, "added_tokens")) {
     const auto text = json_member<std::string>(token, "content");
     for (const char* key : {"single_word", "lstrip", "rstrip"}) require_off(token, key);
     if (is_normalized) require_off(token, "normalized");
     const std::int32_t number = number_of(member(token, "id"), text);
     set_token(tokens, number, text);
-    added.add(text, number);
+    all.emplace_back(text, number);
     for (const char* known : {"<|endoftext|>", "<|end_of_text|>", "</s>", "[SEP]"})
       if (text == known && !end) end = number;
   }
+  added = AddedTokens(std::move(all));
   return end;
 }
 
@@ -221,6 +225,7 @@ std::shared_ptr<const Tokenizer> word_list(std::string_view text) {
   WordPiece::Definition definition;
   std::optional<std::int32_t> unknown;
   std::unordered_map<std::string_view, std::int32_t> numbers;
+  std::vector<AddedTokens::Token> special_tokens;
   for (std::int32_t number = 0; !text.empty(); ++number) {
     const std::size_t end = std::min(text.find('\n'), text.size());
     std::string_view token = text.substr(0, end);
@@ -236,8 +241,9 @@ std::shared_ptr<const Tokenizer> word_list(std::string_view text) {
     if (token == "[UNK]") unknown = number;
     if (token == "[SEP]") definition.end = number;
     for (const char* special : {"[UNK]", "[SEP]", "[CLS]", "[PAD]", "[MASK]"})
-      if (token == special) definition.added.add(std::string(token), number);
+      if (token == special) special_tokens.emplace_back(token, number);
   }
+  definition.added = AddedTokens(std::move(special_tokens));
   if (!unknown) refuse("it has no [UNK]");
   definition.unknown = *unknown;
   return std::make_shared<WordPiece>(std::move(definition));

@@ -187,16 +187,16 @@ model::Network vit(model::Shape input, std::int64_t classes,
                    const TransformerOptions& options = {});
 
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
-/// gpt, bert or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them, ":features"
-/// leaves out the head, as features_of() does, and `classes` does not matter. Throws Error (input)
-/// for an unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a gpt,
+/// bert or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them,
+/// ":features" leaves out the head, as features_of() does, and `classes` does not matter. Throws
+/// Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep, gpt and bert alone read several; they and lstm read
-/// int32.
+/// The same for data with any inputs; wide_deep, gpt and bert alone read several; they and lstm
+/// read int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,

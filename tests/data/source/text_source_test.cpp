@@ -141,6 +141,14 @@ TEST_F(TextSourceTest, IsTheSameInShards) {
     const Dataset shards = open_data((directory_ / "shards").string());
     EXPECT_EQ(shards.spec(), text.spec());
     EXPECT_EQ(*shards.source().text(), *text.text());
+    PartDescription other = part;
+    EXPECT_TRUE(other.fits(part));
+    other.text->tokenizer = "/a copy of it";
+    EXPECT_TRUE(other.fits(part));
+    other.text->hash = "another one";
+    EXPECT_FALSE(other.fits(part));
+    other.text.reset();
+    EXPECT_FALSE(other.fits(part));
     ASSERT_EQ(shards.size(), text.size());
     for (std::int64_t i = 0; i < text.size(); ++i) {
       EXPECT_EQ(read(shards.source(), i).memory.inputs, read(text, i).memory.inputs);
@@ -168,6 +176,8 @@ TEST_F(TextSourceTest, NamesFileAndOffset) {
               HasSubstr("[nowhere.json] expected a file that can be read"));
   EXPECT_THAT(input_error_of([&] { source("ab", {.length = 3, .stride = 4}); }),
               HasSubstr("expected a stride up to the length, 3, got 4"));
+  EXPECT_THAT(input_error_of([&] { source("ab", {.length = TextSchema::kMaxLength + 1}); }),
+              HasSubstr("expected a length up to 1048576, got 1048577"));
 }
 
 TEST_F(TextSourceTest, IsOpenedByItsName) {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/text/byte_pairs.h"
@@ -208,6 +209,29 @@ TEST(TokenizerFile, NamesWhatIsWrong) {
               HasSubstr("[t] expected JSON"));
 }
 
+TEST(AddedTokens, SplitATextAtTheLongest) {
+  const AddedTokens tokens(
+      {{"<a>", 1}, {"<ab>", 2}, {"<", 3}, {"<ab", 4}, {"<a>", 9}, {"\xff", 5}});
+  const auto parts_of = [&](const AddedTokens& added, std::string_view text) {
+    std::string parts;
+    added.split(
+        text, [&](std::int32_t token) { parts += fmt::format("{} ", token); },
+        [&](std::string_view piece) { parts += fmt::format("'{}' ", piece); });
+    return parts;
+  };
+  EXPECT_EQ(parts_of(tokens, "x<a>y<ab><ab<a<"), "'x' 1 'y' 2 4 3 'a' 3 ");
+  EXPECT_EQ(parts_of(tokens, "<ab\xff"), "4 5 ");
+  EXPECT_EQ(parts_of(tokens, ""), "");
+  EXPECT_EQ(parts_of(AddedTokens(), "<a>"), "'<a>' ");
+  // Takes minutes if tokens are compared with all others, or with each place of the text.
+  std::vector<AddedTokens::Token> all;
+  for (std::int32_t i = 0; i < 300'000; ++i) all.emplace_back(fmt::format("<{:06}>", i), i);
+  const AddedTokens many(std::move(all));
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += "<00000";
+  EXPECT_EQ(parts_of(many, text + "7>"), "'" + text.substr(6) + "' 7 ");
+}
+
 TEST(TextSchema, RestoresTheTokenizer) {
   const TemporaryDirectory directory;
   const auto file = directory / "tokenizer.json";
@@ -232,6 +256,14 @@ TEST(TextSchema, RestoresTheTokenizer) {
     EXPECT_THAT(error_of(ErrorCategory::checkpoint,
                          [&] { TextSchema::from_checkpoint(damaged, "state.json"); }),
                 HasSubstr("[state.json] expected the description of a tokenizer"));
+  }
+  for (const std::int64_t length :
+       {std::int64_t{0}, TextSchema::kMaxLength + 1, std::numeric_limits<std::int64_t>::max()}) {
+    json damaged = TextSchema::of("bytes").to_json();
+    damaged["length"] = length;
+    EXPECT_THAT(error_of(ErrorCategory::checkpoint,
+                         [&] { TextSchema::from_checkpoint(damaged, "state.json"); }),
+                HasSubstr(std::to_string(length)));
   }
 }
 

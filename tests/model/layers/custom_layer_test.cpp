@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <optional>
 
 #include "lockstep/model/backend.h"
 #include "lockstep/model/layers/layers.h"
@@ -95,7 +96,7 @@ class Concatenate final : public CustomLayer {
 };
 
 // [n] indices below 5 to [n] values: scale x index.
-class ScaledIndex final : public CustomLayer {
+class ScaledIndex : public CustomLayer {
  public:
   std::string kind() const override { return "scaled_index"; }
   Traits traits() const override { return {.index_count = 5}; }
@@ -113,6 +114,13 @@ class ScaledIndex final : public CustomLayer {
     for (std::size_t i = 0; i < t.output_gradient.size(); ++i)
       gradient += t.output_gradient[i] * static_cast<float>(t.indices[i]);
   }
+};
+
+// Of any int32 numbers. Says that it shares its parameter, which it cannot.
+class ScaledNumber final : public ScaledIndex {
+ public:
+  Traits traits() const override { return {.shares_parameter = true}; }
+  std::optional<std::size_t> index_input(std::size_t /*inputs*/) const override { return 0; }
 };
 
 // A device that is not the host.
@@ -166,6 +174,42 @@ TEST(CustomLayer, MayReadAnInt32Input) {
   network.add(ScaledIndex());
   network.add(Dense({.units = 2}));
   expect_gradients_match_differences(std::move(network));
+}
+
+TEST(CustomLayer, ReadsAnyIndicesWithoutALimit) {
+  Network network({{.name = "numbers", .shape = {2}, .type = ElementType::int32}});
+  network.add(ScaledNumber());
+  Trial trial(std::move(network), 1);
+  trial.indices() = {-7, 2'000'000'000};
+  const float scale = trial.parameter("scaled_index/scale")[0];
+  EXPECT_THAT(trial.predict(), ::testing::ElementsAre(-7 * scale, 2e9f * scale));
+}
+
+TEST(CustomLayer, CannotShareItsParameter) {
+  EXPECT_THAT(input_error_of([] {
+                Network network({{.name = "numbers", .shape = {2}, .type = ElementType::int32}});
+                network.add(ScaledNumber());
+                network.add(TiedDense({.to = "scaled_index"}));
+              }),
+              ::testing::HasSubstr("got \"scaled_index\", and there is none"));
+}
+
+// A number for each sample, [].
+class Total final : public CustomLayer {
+ public:
+  std::string kind() const override { return "total"; }
+  Shape build(BuildContext& /*context*/) const override { return {}; }
+  void forward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
+  void backward(const Tensors& /*tensors*/, const PassContext& /*pass*/) const override {}
+};
+
+TEST(CustomLayer, OfANumberIsNoInputOfADenseLayer) {
+  EXPECT_EQ(input_error_of([] {
+              Network network({6});
+              network.add(Total());
+              network.add(Dense({.units = 2}));
+            }),
+            "[layer dense (dense)] expected an input [..., features], got []");
 }
 
 TEST(CustomLayer, DeclaresParametersLikeAnyOther) {

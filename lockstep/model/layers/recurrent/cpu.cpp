@@ -1,11 +1,9 @@
 #include <Eigen/Core>
 #include <algorithm>
 #include <array>
-#include <utility>
-#include <vector>
 
-#include "lockstep/model/cpu/descriptors.h"
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/recurrent/products.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/step_profile.h"
 
@@ -14,102 +12,6 @@ namespace {
 
 constexpr auto kFloat = memory::data_type::f32;
 
-// result [rows, outputs] = source [rows, inputs] x transposed weights [outputs, inputs] + bias, and
-// its gradients. There are many rows to a set of weights, whose copies in the layout that oneDNN
-// prefers therefore pay.
-class Products {
- public:
-  struct Sizes {
-    std::int64_t rows, inputs, outputs;
-    bool bias;
-    memory::data_type written;  // type of what a product of data writes
-  };
-
-  Products() = default;
-  Products(Context& context, const Sizes& s) {
-    const Described d = describe(context, s, context.type);
-    const InnerProductArrays arrays = {d.source, any_layout(context, s), d.bias,
-                                       matrix(s.written, s.rows, s.outputs)};
-    const auto made =
-        describe_forward(context.engine, prop_kind::forward_training, arrays, user_scratchpad());
-    weights_ = Reorder(context, d.weights, made.weights_desc());
-    primitive_ = Primitive(context, dnnl::inner_product_forward(made),
-                           with_bias(s, d,
-                                     {{DNNL_ARG_SRC, d.source},
-                                      {DNNL_ARG_WEIGHTS, made.weights_desc()},
-                                      {DNNL_ARG_DST, arrays.target}},
-                                     DNNL_ARG_BIAS),
-                           made.scratchpad_desc());
-  }
-  // source = result x weights.
-  static Products of_data(Context& context, const Sizes& s) {
-    const Described d = describe(context, s, context.type);
-    Products products;
-    const InnerProductArrays arrays = {matrix(s.written, s.rows, s.inputs), any_layout(context, s),
-                                       d.bias, d.result};
-    const auto made =
-        describe_backward_data(context.engine, arrays, user_scratchpad(), hint(context, d));
-    products.weights_ = Reorder(context, d.weights, made.weights_desc());
-    products.primitive_ = Primitive(context, dnnl::inner_product_backward_data(made),
-                                    {{DNNL_ARG_DIFF_SRC, arrays.source},
-                                     {DNNL_ARG_WEIGHTS, made.weights_desc()},
-                                     {DNNL_ARG_DIFF_DST, d.result}},
-                                    made.scratchpad_desc());
-    return products;
-  }
-  // weights = transposed result x source, and bias = the sums of its columns.
-  static Products of_weights(Context& context, const Sizes& s) {
-    const Described d = describe(context, s, kFloat);
-    const InnerProductArrays arrays = {d.source, d.weights, d.bias, d.result};
-    const auto made = describe_backward_weights(context.engine, arrays, user_scratchpad(),
-                                                hint(context, describe(context, s, context.type)));
-    Products products;
-    products.primitive_ = Primitive(context, dnnl::inner_product_backward_weights(made),
-                                    with_bias(s, d,
-                                              {{DNNL_ARG_SRC, d.source},
-                                               {DNNL_ARG_DIFF_WEIGHTS, d.weights},
-                                               {DNNL_ARG_DIFF_DST, d.result}},
-                                              DNNL_ARG_DIFF_BIAS),
-                                    made.scratchpad_desc());
-    return products;
-  }
-
-  Primitive& primitive() { return primitive_; }
-  std::size_t scratch_bytes() const { return primitive_.scratch_bytes(); }
-  // Before products with other weights than the last.
-  void place_weights(const TensorView& weights) {
-    primitive_.place(DNNL_ARG_WEIGHTS, weights_.read(weights.data()));
-  }
-
- private:
-  using Arguments = std::vector<std::pair<int, memory::desc>>;
-  struct Described {
-    memory::desc source, weights, bias, result;
-  };
-
-  static Described describe(const Context& context, const Sizes& s, memory::data_type weights) {
-    return {.source = matrix(context.type, s.rows, s.inputs),
-            .weights = matrix(weights, s.outputs, s.inputs),
-            .bias = s.bias ? vector(kFloat, s.outputs) : memory::desc(),
-            .result = matrix(context.type, s.rows, s.outputs)};
-  }
-  static memory::desc any_layout(const Context& context, const Sizes& s) {
-    return {{s.outputs, s.inputs}, context.type, memory::format_tag::any};
-  }
-  static dnnl::inner_product_forward::primitive_desc hint(const Context& context,
-                                                          const Described& d) {
-    const InnerProductArrays arrays = {d.source, d.weights, d.bias, d.result};
-    return describe_forward(context.engine, prop_kind::forward_training, arrays, user_scratchpad());
-  }
-  static Arguments with_bias(const Sizes& s, const Described& d, Arguments arguments, int bias) {
-    if (s.bias) arguments.emplace_back(bias, d.bias);
-    return arguments;
-  }
-
-  Reorder weights_;
-  Primitive primitive_;
-};
-
 // The gates of one sample at a time; 16-bit elements are widened when they are read and rounded
 // once when they are written.
 template <typename T>
@@ -117,22 +19,22 @@ class RecurrentOperation final : public Operation {
  public:
   RecurrentOperation(Context& context, const RecurrentSpec& spec)
       : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))) {
-    const Products::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
-                                    context.type};
-    Products::Sizes recurrent = {spec.rows, spec.units, spec.width(), spec.recurrent_bias(),
-                                 kFloat};
-    project_ = Products(context, inputs);
-    recur_ = Products(context, recurrent);
+    const RecurrentProducts::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
+                                             context.type};
+    RecurrentProducts::Sizes recurrent = {spec.rows, spec.units, spec.width(),
+                                          spec.recurrent_bias(), kFloat};
+    project_ = RecurrentProducts(context, inputs);
+    recur_ = RecurrentProducts(context, recurrent);
     std::size_t scratch = std::max(project_.scratch_bytes(), recur_.scratch_bytes());
     if (spec.training) {
-      recur_back_ = Products::of_data(context, recurrent);
+      recur_back_ = RecurrentProducts::of_data(context, recurrent);
       recurrent.rows = spec.all_rows();
-      recurrent_gradient_ = Products::of_weights(context, recurrent);
-      kernel_gradient_ = Products::of_weights(context, inputs);
+      recurrent_gradient_ = RecurrentProducts::of_weights(context, recurrent);
+      kernel_gradient_ = RecurrentProducts::of_weights(context, inputs);
       scratch = std::max({scratch, recur_back_.scratch_bytes(), recurrent_gradient_.scratch_bytes(),
                           kernel_gradient_.scratch_bytes()});
       if (spec.input_gradient) {
-        input_gradient_ = Products::of_data(context, inputs);
+        input_gradient_ = RecurrentProducts::of_data(context, inputs);
         scratch = std::max(scratch, input_gradient_.scratch_bytes());
       }
     }
@@ -358,8 +260,8 @@ class RecurrentOperation final : public Operation {
     }
   }
 
-  void weight_gradient(const Operands& t, Products& products, const T* source, const T* gradient,
-                       std::size_t weights, std::size_t bias) const {
+  void weight_gradient(const Operands& t, RecurrentProducts& products, const T* source,
+                       const T* gradient, std::size_t weights, std::size_t bias) const {
     Primitive& product = products.primitive();
     product.place(DNNL_ARG_SRC, source);
     product.place(DNNL_ARG_DIFF_DST, gradient);
@@ -398,12 +300,12 @@ class RecurrentOperation final : public Operation {
 
   RecurrentSpec spec_;
   RecurrentLayout layout_;
-  Products project_;  // of the inputs of all steps
-  Products recur_;    // of the outputs of a step
-  Products recur_back_;
-  Products kernel_gradient_;
-  Products recurrent_gradient_;
-  Products input_gradient_;
+  RecurrentProducts project_;  // of the inputs of all steps
+  RecurrentProducts recur_;    // of the outputs of a step
+  RecurrentProducts recur_back_;
+  RecurrentProducts kernel_gradient_;
+  RecurrentProducts recurrent_gradient_;
+  RecurrentProducts input_gradient_;
   MemoryParts parts_;
   std::size_t inputs_at_ = 0;
   std::size_t products_at_ = 0;
