@@ -26,6 +26,9 @@ class Tokenizer {
   virtual std::int64_t vocabulary_size() const = 0;  ///< number of tokens
   /// "chars", "bytes", "byte-level BPE" or "WordPiece".
   virtual std::string name() const = 0;
+  /// The token before a text that is classified as a whole, [CLS]; nullopt if there is none. The end
+  /// token then follows the text.
+  virtual std::optional<std::int32_t> begin_token() const { return std::nullopt; }
   /// The token that ends a document; nullopt if there is none.
   virtual std::optional<std::int32_t> end_token() const { return std::nullopt; }
 };
@@ -72,7 +75,9 @@ struct TextSchema {
   std::string vocabulary = {};  ///< of chars
   std::string hash = {};        ///< of the vocabulary, or of the bytes of the file: 16 digits
   std::int64_t length = 0;      ///< tokens per sample
-  bool has_segments = false;    ///< the documents are lines
+  bool has_segments = false;    ///< the documents are lines, or fields of a column
+  std::string column = {};      ///< of a table of texts: the name of their column; else empty
+  std::string label = {};       ///< the name of the column of their classes; empty: they have none
 
   /// That of a tokenizer. A path is made absolute, and its file is read for the hash. Throws Error
   /// (data) if that fails.
