@@ -219,7 +219,7 @@ constexpr std::array kFormats = {
            csv_files,
            {".csv", ".tsv"}},
     Format{"text:",
-           "FILES[:OPTIONS] (such as tokenizer=bytes,length=64; of tables column=text,label=class)",
+           "FILES[:OPTIONS] (such as tokenizer=bytes,length=64)",
            open_text,
            text_files,
            {".txt"}},

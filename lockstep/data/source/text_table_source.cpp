@@ -86,7 +86,7 @@ void TextTableSource::read_files() {
   const std::string where = files_.front().string();
   TextSchema schema = options_.describe(where, [this] {
     TextSchema columns;
-    columns.column = options_.column;
+    columns.column = options_.column.empty() ? options_.schema->column : options_.column;
     CharacterSet characters;
     for_each_text(files_, columns,
                   [&](std::string_view text, std::string_view) { characters.add(text); });
