@@ -327,8 +327,7 @@ const AgreementCase kAgreementCases[] = {
        Network network({5, 3});
        network.add(Dense({.units = 8}));
        network.add(PositionalEmbedding({.rows = 9}));
-       network.add(
-           PositionalEmbedding({.kind = PositionalEmbedding::Kind::constant, .rows = 2}));
+       network.add(PositionalEmbedding({.kind = PositionalEmbedding::Kind::constant, .rows = 2}));
        return ended(std::move(network));
      }},
     {"mean_of_positions",

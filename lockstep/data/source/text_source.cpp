@@ -21,9 +21,8 @@ namespace {
 
 constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
-constexpr auto kKeys =
-    std::to_array<std::string_view>({"tokenizer", "length", "stride", "documents", "column",
-                                     "label"});
+constexpr auto kKeys = std::to_array<std::string_view>(
+    {"tokenizer", "length", "stride", "documents", "column", "label"});
 constexpr std::int64_t kMaxLength = 1 << 20;
 constexpr const char* kBytes = "bytes";
 
@@ -109,9 +108,7 @@ TextSchema TextOptions::describe(const std::string& file,
                 fmt::format("expected the tokenizer of the training, {} with the hash {}",
                             known->name(), known->hash),
                 fmt::format("got {} with the hash {}", described.name(), described.hash));
-  described.length = length > 0         ? length
-                     : known != nullptr ? known->length
-                                        : kDefaultLength;
+  described.length = length > 0 ? length : known != nullptr ? known->length : kDefaultLength;
   described.column = !column.empty() || known == nullptr ? column : known->column;
   described.label = !label.empty() || known == nullptr ? label : known->label;
   return described;
@@ -160,9 +157,9 @@ void TextSource::append(std::span<const std::int32_t> tokens) {
 void TextSource::read_files() {
   const TextSchema* const known = options_.schema.get();
   const bool by_lines = options_.documents ? *options_.documents == TextDocuments::lines
-                                              : known != nullptr && known->has_segments;
-  TextSchema schema = options_.describe(files_.front().string(),
-                                        [&] { return characters_of(files_, by_lines); });
+                                           : known != nullptr && known->has_segments;
+  TextSchema schema =
+      options_.describe(files_.front().string(), [&] { return characters_of(files_, by_lines); });
   schema.has_segments = by_lines;
   schema_ = std::make_shared<const TextSchema>(std::move(schema));
   stride_ = options_.stride > 0 ? options_.stride : schema_->length;

@@ -27,7 +27,7 @@ struct TextOptions {
   std::string tokenizer = {};
   std::int64_t length = 0;  ///< tokens of a sample, T; default: kDefaultLength
   std::int64_t stride = 0;  ///< tokens between the beginnings of two samples; default: the length
-  std::optional<TextDocuments> documents = {};    ///< default: files
+  std::optional<TextDocuments> documents = {};  ///< default: files
   std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
   std::string label = {};       ///< of tables: the name of the classes' column
   bool without_labels = false;  ///< of tables: the classes are not read

@@ -23,18 +23,17 @@ std::size_t column_of(const CsvRows& header, const std::filesystem::path& file,
   const auto& names = header.fields();
   const auto found = std::ranges::find(names, name);
   if (found == names.end())
-    throw Error(ErrorCategory::input, file.string(),
-                fmt::format("expected a column \"{}\" in the first line, which names the columns",
-                            name),
-                got_name(name, names));
+    throw Error(
+        ErrorCategory::input, file.string(),
+        fmt::format("expected a column \"{}\" in the first line, which names the columns", name),
+        got_name(name, names));
   return static_cast<std::size_t>(found - names.begin());
 }
 
 /// Calls use(text, label) for each row, with the fields of the columns of `schema`; without a label
 /// if it has none. An Error (data) of `use` gets the place of the text.
-void for_each_text(
-    const std::vector<std::filesystem::path>& files, const TextSchema& schema,
-    const std::function<void(std::string_view text, std::string_view label)>& use) {
+void for_each_text(const std::vector<std::filesystem::path>& files, const TextSchema& schema,
+                   const std::function<void(std::string_view text, std::string_view label)>& use) {
   for (const auto& file : files) {
     const std::string bytes = read_all(InputFile(file), Compression::none);
     CsvRows rows(bytes, file.string(), separator_of(bytes, ','));
@@ -147,10 +146,8 @@ void TextTableSource::number_classes(const std::vector<std::string>& words) {
 
 void TextTableSource::set_spec() {
   const auto tensor = [&](const char* name, std::int64_t classes) {
-    return TensorSpec{.name = name,
-                      .type = ElementType::int32,
-                      .shape = {schema_->length},
-                      .classes = classes};
+    return TensorSpec{
+        .name = name, .type = ElementType::int32, .shape = {schema_->length}, .classes = classes};
   };
   spec_ = {.inputs = {tensor("tokens", vocabulary_size_), tensor("segments", 0)}};
   if (!class_names_.empty())
@@ -167,8 +164,7 @@ NodeData TextTableSource::data() const {
                            {"cut", cut_},
                            {"class_names", encode_strings(class_names_)}},
                           bytes);
-  return {std::move(bytes),
-          {std::as_bytes(tokens_), std::as_bytes(ends_), std::as_bytes(labels_)}};
+  return {std::move(bytes), {std::as_bytes(tokens_), std::as_bytes(ends_), std::as_bytes(labels_)}};
 }
 
 void TextTableSource::use(const NodeData& data, SharedSegment memory) {

@@ -18,13 +18,13 @@ namespace lockstep::data {
 /// A sample is the text of a row, in the column TextOptions::column: the int32 input "tokens" [T],
 /// and "segments" [T], 1 for tokens and 0 for the padding at the end. If the tokenizer has a begin
 /// token ([CLS]), it precedes each text, and the end token follows. A longer text loses its last
-/// tokens; preparation() counts such texts. With TextOptions::label, the target "label" is the class
-/// that this column has: its words are the names of the classes, in alphabetical order, or by value
-/// if all are whole numbers.
+/// tokens; preparation() counts such texts. With TextOptions::label, the target "label" is the
+/// class that this column has: its words are the names of the classes, in alphabetical order, or by
+/// value if all are whole numbers.
 ///
-/// The files are tables in UTF-8 whose first line has the names of the columns, separated as in that
-/// line. All tokens are in memory, with 4 bytes each, once per node if ranks open the files together
-/// (TextOptions::exchange).
+/// The files are tables in UTF-8 whose first line has the names of the columns, separated as in
+/// that line. All tokens are in memory, with 4 bytes each, once per node if ranks open the files
+/// together (TextOptions::exchange).
 class TextTableSource final : public RecordSource {
  public:
   /// Throws Error (data) with file, line and column for what is no table or no text, for a row

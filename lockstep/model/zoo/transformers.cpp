@@ -97,7 +97,8 @@ class Transformer {
     return add(model::Dense({.units = units, .stddev = stddev}), {input}, std::move(name));
   }
   NodeId attention(std::vector<NodeId> inputs, bool causal) {
-    const std::int64_t heads = options_.heads > 0 ? options_.heads : heads_of(options_.width, head_);
+    const std::int64_t heads =
+        options_.heads > 0 ? options_.heads : heads_of(options_.width, head_);
     inputs.insert(inputs.end(), segments_.begin(), segments_.end());
     return add(model::Attention({.heads = heads, .causal = causal}), std::move(inputs));
   }

@@ -157,8 +157,7 @@ TransformerOptions transformer_options(std::string_view name) {
   constexpr std::string_view kPatch = "patch=";
   const std::size_t colon = name.find(':');
   const std::string_view kind = name.substr(0, colon);
-  if (colon == std::string_view::npos)
-    return kind == kMiniLmName ? kMiniLm : TransformerOptions();
+  if (colon == std::string_view::npos) return kind == kMiniLmName ? kMiniLm : TransformerOptions();
   const bool has_patch = kind == kVit;
   const auto count = [&](std::string_view text) -> std::int64_t {
     const auto number = parse_number<std::int32_t>(text);

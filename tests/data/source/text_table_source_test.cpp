@@ -91,8 +91,8 @@ TEST_F(TextTableTest, ReadsOtherTablesAsThatOfTheTraining) {
   EXPECT_EQ(evaluated.spec(), training.spec());
   EXPECT_EQ(read(evaluated.source(), 0).label(), 1);
   EXPECT_EQ(input(evaluated.source(), 0, "tokens"), (Integers{2, 6, 6, 3, 0, 0}));
-  const Dataset predicted =
-      open_data("text:" + write("c.csv", "text\nwait\n"), {.text = schema, .may_lack_labels = true});
+  const Dataset predicted = open_data("text:" + write("c.csv", "text\nwait\n"),
+                                      {.text = schema, .may_lack_labels = true});
   EXPECT_EQ(predicted.spec().inputs, training.spec().inputs);
   EXPECT_TRUE(predicted.spec().targets.empty());
   EXPECT_THAT(
@@ -124,8 +124,9 @@ TEST_F(TextTableTest, NamesFileLineAndColumn) {
                         "text, got 2"));
   const std::string table = "text:" + write("b.csv", "text,kind\nrank,a\n");
   for (const auto& [options, reason] :
-       {std::pair{":label=kind", "expected column=, the column of the texts, with label=; there is "
-                                 "none"},
+       {std::pair{":label=kind",
+                  "expected column=, the column of the texts, with label=; there is "
+                  "none"},
         {":column=text,stride=2",
          "expected neither stride= nor documents= with column=, got stride="},
         {":column=text,documents=lines", "with column=, got documents="}})

@@ -136,7 +136,9 @@ TEST(PositionalEmbeddingLayer, DeclaresATableUnlessItIsFixed) {
   EXPECT_EQ(input_error_of([] { of_positions(PositionKind::learned, {4}); }),
             "[layer positional_embedding (positional_embedding)] expected an input [positions, "
             "width], got [4]");
-  EXPECT_EQ(input_error_of([] { Network({3, 5}).add(PositionalEmbedding({.rows = 2})); }),
+  EXPECT_EQ(input_error_of([] {
+              Network({3, 5}).add(PositionalEmbedding({.rows = 2}));
+            }),
             "[layer positional_embedding (positional_embedding)] expected at least 3 rows, one for "
             "each position, got 2");
 }

@@ -67,17 +67,16 @@ TEST(GlobalAveragePooling1DLayer, IsTheMeanOfPositionsThatAreNotPadding) {
     const std::vector<float> targets = numbers(kPooled * kRow, 6);
     std::vector<InputView> views = {{.features = values}};
     if (has_segments) views.push_back({.indices = kSegmentsOfSequences});
-    const BatchView batch{.samples = kPooled,
-                          .targets = {.labels = {}, .values = targets},
-                          .inputs = views};
+    const BatchView batch{
+        .samples = kPooled, .targets = {.labels = {}, .values = targets}, .inputs = views};
 
     const std::vector<double> weights = weights_of_positions(has_segments);
     const std::span<const float> shift = model.parameters();
     std::vector<double> means(kPooled * kRow);
     for (std::size_t i = 0; i < values.size(); ++i)
       means[i / kRow / kPlaces * kRow + i % kRow] +=
-          weights[i / kRow] * (static_cast<double>(values[i]) +
-                               static_cast<double>(shift[i % (kPlaces * kRow)]));
+          weights[i / kRow] *
+          (static_cast<double>(values[i]) + static_cast<double>(shift[i % (kPlaces * kRow)]));
     const std::span<const float> outputs = model.predict_batch(batch);
     ASSERT_EQ(outputs.size(), means.size());
     for (std::size_t i = 0; i < means.size(); ++i) EXPECT_NEAR(outputs[i], means[i], 1e-6);
@@ -86,9 +85,9 @@ TEST(GlobalAveragePooling1DLayer, IsTheMeanOfPositionsThatAreNotPadding) {
     std::vector<double> gradients(kPlaces * kRow);  // of the shift, of all sequences
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::size_t output = i / kRow / kPlaces * kRow + i % kRow;
-      gradients[i % gradients.size()] +=
-          weights[i / kRow] * 2 * (means[output] - static_cast<double>(targets[output])) /
-          static_cast<double>(means.size());
+      gradients[i % gradients.size()] += weights[i / kRow] * 2 *
+                                         (means[output] - static_cast<double>(targets[output])) /
+                                         static_cast<double>(means.size());
     }
     ASSERT_EQ(model.gradients().size(), gradients.size());
     for (std::size_t i = 0; i < gradients.size(); ++i)

@@ -266,7 +266,8 @@ TEST(Lstm, RefusesOtherInputsAndOptions) {
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
             "[model] expected gpt, bert, minilm, wide_deep or a FILE.json for data with several "
-            "inputs, or one of them or lstm for data with indices, got \"mlp\" for features, city, city x "
+            "inputs, or one of them or lstm for data with indices, got \"mlp\" for features, city, "
+            "city x "
             "color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
 }

@@ -38,9 +38,7 @@ PositionalEmbeddingSpec PositionalEmbedding::spec(const CompileContext& context)
   const std::int64_t all = context.batch * element_count(context.output);
   const std::int64_t elements =
       options_.kind == Kind::constant ? context.output[1] : element_count(context.output);
-  return {.samples = all / elements,
-          .elements = elements,
-          .training = context.training};
+  return {.samples = all / elements, .elements = elements, .training = context.training};
 }
 
 std::vector<float> PositionalEmbedding::fixed_table(const Shape& shape) const {

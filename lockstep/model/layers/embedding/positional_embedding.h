@@ -14,8 +14,8 @@ struct PositionalEmbeddingSpec;
 /// Adds a row to each position of a sequence: [T, D] to [T, D]. Learned: an array "embeddings"
 /// [rows, D], at first uniform in (-0.05, 0.05), of which position t gets row t. Constant: such an
 /// array, of which every position gets row 0, as the token types of BERT for a text of one type.
-/// Sinusoidal: no parameters; position t has sin(t / 10000^(2i/D)) in element 2i and cos of the same
-/// in element 2i + 1 (Vaswani et al., arXiv 1706.03762).
+/// Sinusoidal: no parameters; position t has sin(t / 10000^(2i/D)) in element 2i and cos of the
+/// same in element 2i + 1 (Vaswani et al., arXiv 1706.03762).
 class PositionalEmbedding final : public BuiltinLayer {
  public:
   /// Where the rows are from.

@@ -13,9 +13,9 @@ namespace lockstep::model {
 
 struct SequencePoolingSpec;
 
-/// Mean over the positions of a sequence: [T, D] to [D], as in Keras. One more input, an int32 input
-/// [T] of the network, are segments, as for Attention: positions whose segment is 0 are padding,
-/// which the mean leaves out. It is 0 if there are no others.
+/// Mean over the positions of a sequence: [T, D] to [D], as in Keras. One more input, an int32
+/// input [T] of the network, are segments, as for Attention: positions whose segment is 0 are
+/// padding, which the mean leaves out. It is 0 if there are no others.
 class GlobalAveragePooling1D final : public BuiltinLayer {
  public:
   std::string kind() const override { return "global_average_pooling1d"; }
