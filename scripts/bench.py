@@ -15,6 +15,7 @@ from bench_allreduce import measure_allreduce, measure_cluster, measure_overlap
 from bench_images import measure_images
 from bench_mobilenet import measure_mobilenet
 from bench_records import measure_records
+from bench_sequences import measure_sequences
 from bench_tables import measure_tables
 from bench_torch_ddp import measure_torch
 from bench_tools import BUILD, LOCKSTEP, ROOT, Run, fail, physical_cores, row, spread, title
@@ -129,9 +130,9 @@ def measure_primitives(options, result):
 
 PARTS = {"single": measure_single, "replicas": measure_replicas, "start": measure_start,
          "primitives": measure_primitives, "records": measure_records, "images": measure_images,
-         "tables": measure_tables, "mobilenet": measure_mobilenet, "allreduce": measure_allreduce,
-         "cluster": measure_cluster, "overlap": measure_overlap, "torch": measure_torch}
-OF_TORCH = {"single", "start", "tables", "mobilenet"}
+         "tables": measure_tables, "mobilenet": measure_mobilenet, "sequences": measure_sequences,
+         "allreduce": measure_allreduce, "cluster": measure_cluster, "overlap": measure_overlap, "torch": measure_torch}
+OF_TORCH = {"single", "start", "tables", "mobilenet", "sequences"}
 OF_ROOT = {"cluster", "overlap"}
 
 

@@ -16,6 +16,7 @@ from torch.nn import functional
 import make_reference_minilm
 import make_reference_mobilenet
 import make_reference_parts as parts
+import make_reference_sequences
 from make_reference_layout import CLASSES, named_arrays, named_buffers, normalization, to_nhwc
 
 BATCH, BATCHES, STEPS = 8, 3, 10
@@ -285,6 +286,7 @@ def main():
     layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
     references["layers"] = stored(layers)
     references["recurrent_layers"] = stored(parts.recurrent_layers())
+    references["sequences"] = stored(make_reference_sequences.values())
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"
         save_file(tensors, file, metadata)

@@ -45,12 +45,19 @@ class MobileNetV2(nn.Module):
 
 
 def hashed(shape, seed):
-    """Numbers in [-1, 1) that tests/model/zoo/mobilenet_reference_test.cpp computes too: they need no file."""
+    """Numbers in [-1, 1) that tests/model/support/hashed.cpp computes too: they need no file."""
     x = numpy.arange(numpy.prod(shape), dtype=numpy.uint32) * numpy.uint32(0x9E3779B1) + numpy.uint32(seed)
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35)):
         x = (x ^ (x >> numpy.uint32(shift))) * numpy.uint32(factor)
     x ^= x >> numpy.uint32(16)
     return torch.from_numpy((x / 2**31 - 1).reshape(shape))
+
+
+def initial(name, array, seed):
+    """Hashed parameters, or moving statistics, of the scale that suits an array of this name; likewise."""
+    scales = {"kernel": (0, (6 / array[0].numel()) ** 0.5), "gamma": (1, 0.25), "moving_variance": (1, 0.25)}
+    shift, scale = scales.get(name.rsplit("/")[-1], (0, 0.25))
+    return (shift + scale * hashed(array.shape, seed)).float()
 
 
 SEED = 110077  # one at which gradients do not hinge on rounding (make_reference.is_well_conditioned)
@@ -61,12 +68,7 @@ def values():
     model = MobileNetV2().double()
     arrays = named_arrays(model, lambda p: p) | named_buffers(model)
     for seed, name in enumerate(sorted(arrays)):
-        array, part = arrays[name], name.rsplit("/")[-1]
-        numbers = hashed(array.shape, SEED + seed)
-        fan_in = array[0].numel()
-        scales = {"kernel": (0, (6 / fan_in) ** 0.5), "gamma": (1, 0.25), "moving_variance": (1, 0.25)}
-        shift, scale = scales.get(part, (0, 0.25))
-        array.copy_((shift + scale * numbers).float())
+        arrays[name].copy_(initial(name, arrays[name], SEED + seed))
     x = to_nchw(hashed((2, 32, 32, 3), SEED + 1000).float().double())
     labels = torch.tensor([3, 7])
     model.eval()

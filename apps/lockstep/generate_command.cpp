@@ -126,6 +126,8 @@ void report(const GenerateArguments& arguments, const checkpoint::RestoredCheckp
     event["tokens"] = generated.tokens;
     event["stop"] = generated.reached_end ? "end" : "length";
     event["seconds"] = generated.seconds;
+    if (generated.seconds > 0)
+      event["tokens_per_second"] = static_cast<double>(generated.tokens) / generated.seconds;
     event["time"] = seconds_since_1970();
     fmt::print("{}\n", dump_json(event));
   } else if (!arguments.output.quiet) {

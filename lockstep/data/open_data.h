@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "lockstep/data/dataset.h"
+#include "lockstep/data/text/text_schema.h"
 
 namespace lockstep::data {
 

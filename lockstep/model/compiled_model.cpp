@@ -80,13 +80,13 @@ void CompiledModel::parameters_changed() {
   if (weights_.size() > 0) backend_->narrow(weights(), parameters());
 }
 
-Plan& CompiledModel::plan(std::int64_t samples, bool training) {
-  std::unique_ptr<Plan>& plan = plans_[{samples, training}];
+Plan& CompiledModel::plan(const PlanKey& key) {
+  std::unique_ptr<Plan>& plan = plans_[key];
   if (!plan) {
-    plan = std::make_unique<Plan>(*network_, *backend_, samples, training,
-                                  Plan::Arrays{parameters(), weights(), buffers()});
+    plan = std::make_unique<Plan>(*network_, *backend_, key.samples, key.training,
+                                  Plan::Arrays{parameters(), weights(), buffers()}, key.rows);
     if (plan->arena_bytes() > arena_.size() || !arena_.data())
-      grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), samples);
+      grow_arena(std::max<std::size_t>(plan->arena_bytes(), 64), key.samples);
     else
       plan->bind(static_cast<std::byte*>(arena_.data()));
   }
@@ -119,9 +119,9 @@ void CompiledModel::grow_arena(std::size_t bytes, std::int64_t samples) try {
 
 void CompiledModel::prepare(std::int64_t samples, bool training) {
   if (samples > 0)
-    plan(samples, training);
+    plan({.samples = samples, .training = training});
   else if (training && normalizes_together_)
-    plan(1, true);  // as train_without_samples() does
+    plan({.samples = 1, .training = true});  // as train_without_samples() does
 }
 
 MetricSums CompiledModel::train_batch(const BatchView& batch, const StepContext& context,
@@ -152,7 +152,7 @@ void CompiledModel::load(const BatchView& batch, const StepContext& context, con
     return prepare(0, true);  // not in the step, where the other replicas wait
   check_inputs(batch);
   // first, because compiling a plan registers its layers with the backend
-  Plan& active = plan(batch.samples, true);
+  Plan& active = plan({.samples = batch.samples, .training = true});
   backend_->begin_pass({.training = true,
                         .seed = context.seed,
                         .step = context.step,
@@ -169,7 +169,7 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
                                  const TotalLoss& loss, bool accumulate,
                                  const GradientReady& ready) {
   if (samples == 0) return train_without_samples(accumulate, ready);
-  Plan& active = plan(samples, true);
+  Plan& active = plan({.samples = samples, .training = true});
   const PassContext pass{.training = true,
                          .seed = context.seed,
                          .step = context.step,
@@ -205,7 +205,7 @@ void CompiledModel::train_loaded(std::int64_t samples, const StepContext& contex
 void CompiledModel::train_without_samples(bool accumulate, const GradientReady& ready) {
   if (!accumulate) backend_->fill_with_zeros(gradients());
   if (normalizes_together_) {
-    Plan& active = plan(1, true);
+    Plan& active = plan({.samples = 1, .training = true});
     active.forward_without_samples();
     active.backward_without_samples(ready);
     return;
@@ -215,14 +215,14 @@ void CompiledModel::train_without_samples(bool accumulate, const GradientReady& 
 
 Plan& CompiledModel::forward_in_inference(const BatchView& batch) {
   check_inputs(batch);
-  Plan& active = plan(batch.samples, false);
+  Plan& active = plan({.samples = batch.samples});
   backend_->begin_pass({}, {});
   active.load(batch, false);
   active.forward({});
   return active;
 }
 
-void CompiledModel::check_inputs(const BatchView& batch) const {
+void CompiledModel::check_inputs(const BatchView& batch, std::int64_t rows) const {
   const std::span<const NetworkInput> inputs = network_->inputs();
   if (batch.input_count() != inputs.size())
     throw Error(ErrorCategory::data, network_->name(),
@@ -231,7 +231,8 @@ void CompiledModel::check_inputs(const BatchView& batch) const {
   for (std::size_t k = 0; k < inputs.size(); ++k) {
     if (inputs[k].type != ElementType::int32) continue;
     const std::span<const std::int32_t> indices = batch.input(k).indices;
-    const std::int64_t expected = batch.samples * element_count(inputs[k].shape);
+    const std::int64_t expected =
+        batch.samples * (rows > 0 ? rows : element_count(inputs[k].shape));
     if (std::ssize(indices) != expected)
       throw Error(ErrorCategory::data, network_->name(),
                   fmt::format("expected {} indices for the input \"{}\"", expected, inputs[k].name),
@@ -272,6 +273,56 @@ std::span<const float> CompiledModel::predict_batch(const BatchView& batch, std:
 std::vector<std::span<const float>> CompiledModel::predict_outputs(const BatchView& batch) {
   if (batch.samples == 0) return std::vector<std::span<const float>>(network_->outputs().size());
   return all_on_host(forward_in_inference(batch));
+}
+
+std::span<const float> CompiledModel::predict_row(const BatchView& batch, std::int64_t row) {
+  LOCKSTEP_CHECK_OP(batch.samples, ==, 1);
+  return row_on_host(forward_in_inference(batch), row, network_->output_shape().front());
+}
+
+bool CompiledModel::is_incremental() const {
+  const std::span<const NetworkInput> inputs = network_->inputs();
+  const Shape& sequence = inputs.front().shape;  // [T]
+  const auto is_sequence = [&](const NetworkInput& input) {
+    return input.type == ElementType::int32 && input.shape == sequence;
+  };
+  const auto is_by_row = [&](const Node& node) {
+    return node.layer->traits().incremental && node.output_shape.size() > 1 &&
+           node.output_shape.front() == sequence.front();
+  };
+  return backend_->runs_on_host() && sequence.size() == 1 &&
+         std::ranges::all_of(inputs, is_sequence) &&
+         std::ranges::all_of(network_->nodes(), is_by_row);
+}
+
+std::span<const float> CompiledModel::predict_row(const BatchView& batch, std::int64_t row,
+                                                  const Positions& positions,
+                                                  device::Buffer& cache) {
+  LOCKSTEP_CHECK(is_incremental());
+  LOCKSTEP_CHECK_OP(batch.samples, ==, 1);
+  LOCKSTEP_CHECK_OP(positions.first + positions.count, <=, network_->input_shape().front());
+  check_inputs(batch, positions.count);
+  Plan& active = plan({.samples = 1, .rows = positions.count});
+  if (cache.size() == 0)
+    cache = backend_->allocator().allocate(std::max<std::size_t>(active.cache_bytes(), 64));
+  active.bind_cache(cache.as<std::byte>().data());
+  const PassContext pass{.position = positions.first};
+  backend_->begin_pass(pass, {});
+  active.load(batch, false);
+  active.forward(pass);
+  return row_on_host(active, row - positions.first, positions.count);
+}
+
+std::span<const float> CompiledModel::row_on_host(const Plan& active, std::int64_t row,
+                                                  std::int64_t rows) {
+  constexpr std::size_t kAligned = 16;  // elements; a GPU reads several at once
+  const TensorView all = active.output();
+  const std::size_t size = all.size() / static_cast<std::size_t>(rows);
+  const std::size_t begin = static_cast<std::size_t>(row) * size;
+  const std::size_t before = begin % kAligned;
+  auto* const data =
+      static_cast<std::byte*>(all.data()) + (begin - before) * element_bytes(all.type());
+  return on_host({data, before + size, all.type()}, 0).subspan(before);
 }
 
 std::int64_t CompiledModel::width(std::size_t output) const {

@@ -1,6 +1,7 @@
 // A network compiled for one replica: flat parameters, flat gradients, and one plan per batch size.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -120,6 +121,24 @@ class CompiledModel {
     return predict_batch({.samples = samples, .features = features});
   }
 
+  /// Row `row` of the first output [T, ...] of one sample, in inference mode, valid until the next
+  /// call on this model. Only this row is copied from a GPU.
+  std::span<const float> predict_row(const BatchView& batch, std::int64_t row);
+  /// Whether sequences can be computed in parts: on a CPU, if no row of any layer's output depends
+  /// on later rows (Traits::incremental).
+  bool is_incremental() const;
+  /// Consecutive positions of a sequence.
+  struct Positions {
+    std::int64_t first = 0;  ///< index of the first one
+    std::int64_t count = 0;  ///< how many
+  };
+  /// Row `row`, which is one of `positions`, of the same output, computed from the inputs at these
+  /// `positions` alone, which `batch` contains. Passes over the positions before have left in
+  /// `cache` what layers need of them, such as keys and values; the first pass gets an empty one.
+  /// May compute positions again. Segments are not read. Needs is_incremental().
+  std::span<const float> predict_row(const BatchView& batch, std::int64_t row,
+                                     const Positions& positions, device::Buffer& cache);
+
   /// Creates the plan for `samples` now instead of in the first pass that needs it, and allocates
   /// its memory: activations, workspaces and what operations save. Throws Error (device) if that
   /// does not fit, as the pass would. Buffers that copy a batch to the device are allocated with
@@ -147,8 +166,16 @@ class CompiledModel {
     std::string layer;
   };
 
-  Plan& plan(std::int64_t samples, bool training);
-  void check_inputs(const BatchView& batch) const;
+  /// What differs between plans.
+  struct PlanKey {
+    std::int64_t samples = 0;
+    bool training = false;
+    std::int64_t rows = 0;  // of sequences; 0: all
+    auto operator<=>(const PlanKey&) const = default;
+  };
+
+  Plan& plan(const PlanKey& key);
+  void check_inputs(const BatchView& batch, std::int64_t rows = 0) const;
   void train_without_samples(bool accumulate, const GradientReady& ready);
   Plan& forward_in_inference(const BatchView& batch);
   void check_all_targets(const BatchView& batch, const TotalLoss& loss) const;
@@ -157,6 +184,7 @@ class CompiledModel {
   std::int64_t width(std::size_t output) const;  // elements of a sample
   void grow_arena(std::size_t bytes, std::int64_t samples);
   std::span<const float> on_host(const TensorView& values, std::size_t output);
+  std::span<const float> row_on_host(const Plan& active, std::int64_t row, std::int64_t rows);
 
   std::shared_ptr<const Network> network_;
   std::unique_ptr<Backend> backend_;
@@ -169,7 +197,7 @@ class CompiledModel {
       micro_gradients_;   // receives the gradients of a further micro-batch before they are added
   device::Buffer arena_;  // shared by all plans: only one runs at a time
   std::uint64_t arenas_ = 0;  // number of arenas, and of buffers of kept outputs, allocated so far
-  std::map<std::pair<std::int64_t, bool>, std::unique_ptr<Plan>> plans_;
+  std::map<PlanKey, std::unique_ptr<Plan>> plans_;
   std::vector<IndexLimit> index_limits_;  // of each input
   // Of predict_batch, if the outputs are not float32 in host memory; one array for each output.
   std::vector<std::vector<float>> host_outputs_;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 #include <string>
@@ -16,6 +15,7 @@ namespace lockstep::model {
 namespace {
 
 constexpr const char* kSegments = "segments";
+constexpr std::size_t kMaxPassRows = 64;  // of an incremental pass
 
 void check_sampling(const SamplingOptions& options) {
   const auto refuse = [](const char* expected, auto given) {
@@ -80,7 +80,8 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
   return tokens[std::min(kept - 1, static_cast<std::size_t>(drawn - sums.begin()))];
 }
 
-Generator::Generator(CompiledModel& model, std::int64_t vocabulary) : model_(model) {
+Generator::Generator(CompiledModel& model, std::int64_t vocabulary, Passes passes)
+    : model_(model), is_incremental_(passes == Passes::incremental && model.is_incremental()) {
   const Network& network = model.network();
   const std::span<const NetworkInput> inputs = network.inputs();
   const auto refuse = [&](const std::string& expected, const std::string& actual) {
@@ -106,7 +107,6 @@ Generator::Generator(CompiledModel& model, std::int64_t vocabulary) : model_(mod
                        to_string(logits)),
            fmt::format("got {}", to_string(network.output_shape())));
   positions_ = static_cast<std::size_t>(shape.front());
-  vocabulary_ = static_cast<std::size_t>(vocabulary);
 }
 
 void Generator::start(std::vector<std::int32_t> tokens) {
@@ -114,6 +114,7 @@ void Generator::start(std::vector<std::int32_t> tokens) {
     throw Error(ErrorCategory::input, "generate", "expected at least one token to begin with",
                 "got none");
   tokens_ = std::move(tokens);
+  computed_ = 0;
 }
 
 std::int32_t Generator::next(const SamplingOptions& options) {
@@ -124,17 +125,46 @@ std::int32_t Generator::next(const SamplingOptions& options) {
 
 // Of the token after the last one.
 std::span<const float> Generator::logits() {
-  const std::size_t count = std::min(tokens_.size(), positions_);
-  window_.assign(tokens_.end() - static_cast<std::ptrdiff_t>(count), tokens_.end());
-  window_.resize(positions_);  // what follows is not read by the position before it
-  segments_.assign(count, 1);
-  segments_.resize(positions_);
-  std::array<InputView, 2> inputs;
-  inputs[token_input_].indices = window_;
-  if (segment_input_) inputs[*segment_input_].indices = segments_;
-  const std::span<const float> all = model_.predict_batch(
-      {.samples = 1, .inputs = std::span(inputs).first(segment_input_ ? 2 : 1)});
-  return all.subspan((count - 1) * vocabulary_, vocabulary_);
+  const std::size_t step = std::max<std::size_t>(positions_ / 2, 1);
+  const std::size_t excess = tokens_.size() - std::min(tokens_.size(), positions_);
+  const std::size_t begin = (excess + step - 1) / step * step;
+  if (std::exchange(begin_, begin) != begin) computed_ = 0;
+  const std::span<const std::int32_t> window = std::span(tokens_).subspan(begin);
+  return is_incremental_ ? incremental_pass(window) : full_pass(window);
+}
+
+std::span<const float> Generator::full_pass(std::span<const std::int32_t> window) {
+  return model_.predict_row(batch_of(window, positions_), std::ssize(window) - 1);
+}
+
+// Computes the positions that the cache does not have. A pass over several ends in T at the latest:
+// it may begin with some that the cache has.
+std::span<const float> Generator::incremental_pass(std::span<const std::int32_t> window) {
+  computed_ = std::min(computed_, window.size() - 1);  // the last one is computed in any case
+  std::span<const float> row;
+  while (computed_ < window.size()) {
+    const std::size_t left = window.size() - computed_;
+    const std::size_t rows = left == 1 ? 1 : std::min(kMaxPassRows, positions_);
+    const std::size_t first = std::min(computed_, positions_ - rows);
+    const std::size_t end = std::min(first + rows, window.size());
+    row = model_.predict_row(
+        batch_of(window.subspan(first, end - first), rows), static_cast<std::int64_t>(end) - 1,
+        {.first = static_cast<std::int64_t>(first), .count = static_cast<std::int64_t>(rows)},
+        cache_);
+    computed_ = end;
+  }
+  return row;
+}
+
+// `tokens`, and then padding, which no position before it reads: `count` positions together.
+BatchView Generator::batch_of(std::span<const std::int32_t> tokens, std::size_t count) {
+  padded_.assign(tokens.begin(), tokens.end());
+  padded_.resize(count);
+  segments_.assign(tokens.size(), 1);
+  segments_.resize(count);
+  inputs_[token_input_].indices = padded_;
+  if (segment_input_) inputs_[*segment_input_].indices = segments_;
+  return {.samples = 1, .inputs = std::span(inputs_).first(segment_input_ ? 2 : 1)};
 }
 
 }  // namespace lockstep::model

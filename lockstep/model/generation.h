@@ -1,12 +1,15 @@
 // Generating sequences of tokens with a network that predicts the next one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "lockstep/device/buffer.h"
+#include "lockstep/model/batch_view.h"
 #include "lockstep/model/compiled_model.h"
 
 namespace lockstep::model {
@@ -30,17 +33,26 @@ std::int32_t sample_token(std::span<const float> logits, const SamplingOptions& 
 
 /// Generates tokens with a network that reads int32 tokens [T], and perhaps int32 "segments" [T],
 /// and whose first output are logits [T, V] of the token after each position. An output must not
-/// depend on later tokens, as with causal attention. If there are more than T tokens, it reads the
-/// last T of them.
+/// depend on later tokens, as with causal attention.
 ///
-/// Each token takes a forward pass over T positions: nothing of earlier passes is kept.
+/// The network reads all tokens, up to T of them. Of more it reads those from a multiple of T/2
+/// (rounded down) on, the smallest that leaves at most T: the window moves by T/2 when it is full.
+///
+/// If the model is incremental (CompiledModel::is_incremental), a token takes a pass over one
+/// position, which reads the keys and values of those before. The tokens of start(), and those of
+/// the window after it has moved, are computed up to 64 at a time. If the model is not, each token
+/// takes a pass over T positions.
 class Generator {
  public:
+  /// Whether a token takes a pass over one position or over all of them.
+  enum class Passes { incremental, full };
   /// Throws Error (input) if the network of `model`, which must outlive this object, reads or
-  /// computes anything else, or if V is not `vocabulary`.
-  Generator(CompiledModel& model, std::int64_t vocabulary);
+  /// computes anything else, or if V is not `vocabulary`. `passes`: `incremental` is used where the
+  /// model is.
+  Generator(CompiledModel& model, std::int64_t vocabulary, Passes passes = Passes::incremental);
 
-  /// Replaces the sequence. Throws Error (input) if `tokens` are empty.
+  /// Replaces the sequence; call it again after the parameters have changed. Throws Error (input)
+  /// if `tokens` are empty.
   void start(std::vector<std::int32_t> tokens);
   /// Draws the token after the sequence, and appends it. The position of the first token of a
   /// sequence is 0. Throws the errors of sample_token(), and Error (data) for tokens outside of the
@@ -51,15 +63,22 @@ class Generator {
 
  private:
   std::span<const float> logits();
+  std::span<const float> full_pass(std::span<const std::int32_t> window);
+  std::span<const float> incremental_pass(std::span<const std::int32_t> window);
+  BatchView batch_of(std::span<const std::int32_t> tokens, std::size_t count);
 
   CompiledModel& model_;
-  std::size_t positions_ = 0;   // T
-  std::size_t vocabulary_ = 0;  // V
+  bool is_incremental_;
+  std::size_t positions_ = 0;  // T
   std::size_t token_input_ = 0;
   std::optional<std::size_t> segment_input_;
   std::vector<std::int32_t> tokens_;
-  std::vector<std::int32_t> window_;    // [T]
-  std::vector<std::int32_t> segments_;  // [T]
+  std::size_t begin_ = 0;     // of the tokens that are read
+  std::size_t computed_ = 0;  // of these, those that the cache is of
+  device::Buffer cache_;
+  std::array<InputView, 2> inputs_;
+  std::vector<std::int32_t> padded_;    // the tokens of a pass
+  std::vector<std::int32_t> segments_;  // of a pass
 };
 
 }  // namespace lockstep::model

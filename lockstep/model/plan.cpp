@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <iterator>
 #include <numeric>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -39,10 +40,12 @@ ArenaLayout plan_arena(const std::vector<Lifetime>& lifetimes) {
 }
 
 Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
-           const Arrays& arrays)
+           const Arrays& arrays, std::int64_t rows)
     : backend_(backend),
       batch_(batch),
       training_(training),
+      rows_(rows),
+      positions_(rows > 0 ? network.input_shape().front() : 0),
       places_(network.inputs().size()),
       inputs_(network.inputs().size()),
       parameter_entries_(network.parameters().entries()),
@@ -50,6 +53,10 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
   Fusions fusions = backend.fusions();
   fusions.statistics &= training;
   Graph graph = make_graph(network, fusions);
+  for (GraphStep& step : graph.steps) {
+    step.output_shape = of_pass(std::move(step.output_shape));
+    for (Shape& shape : step.input_shapes) shape = of_pass(std::move(shape));
+  }
   outputs_ = graph.outputs;
   place_inputs(network);
   compile_steps(network, std::move(graph), training);
@@ -64,12 +71,18 @@ Plan::Plan(const Network& network, Backend& backend, std::int64_t batch, bool tr
 
 Plan::~Plan() = default;
 
+// What a pass computes of values of this shape.
+Shape Plan::of_pass(Shape shape) const {
+  if (rows_ > 0) shape.front() = rows_;
+  return shape;
+}
+
 void Plan::place_inputs(const Network& network) {
   values_.resize(network.inputs().size() + network.nodes().size());
   for (std::size_t k = 0; k < network.inputs().size(); ++k) {
     const NetworkInput& description = network.inputs()[k];
     Value& input = value(kInput - static_cast<NodeId>(k));
-    input.elements = static_cast<std::size_t>(batch_ * element_count(description.shape));
+    input.elements = static_cast<std::size_t>(batch_ * element_count(of_pass(description.shape)));
     input.is_int32 = description.type == ElementType::int32;
     if (backend_.runs_on_host() && (input.is_int32 || backend_.precision() == Precision::float32))
       input.storage = kExternal - static_cast<StorageId>(k);
@@ -121,7 +134,8 @@ void Plan::compile_steps(const Network& network, Graph graph, bool training) {
         .frozen = step.frozen,
         .adds_input_gradient = input_gradients && (is_read_later || is_output(first_input)),
         .reads_network_input =
-            is_input(first_input) && input_readers[input_index(first_input)] == 1};
+            is_input(first_input) && input_readers[input_index(first_input)] == 1,
+        .positions = positions_};
     step.operation = step.node->layer->compile(context, backend_);
     step.flop = step.node->layer->flop(context);
     if (step.operation) step.needs = step.operation->needs();
@@ -380,6 +394,19 @@ void Plan::bind(std::byte* arena) {
     else if (input.storage >= 0)
       places_[k].indices = {
           reinterpret_cast<std::int32_t*>(arena_ + layout_.offsets[input.storage]), input.elements};
+  }
+}
+
+std::size_t Plan::cache_bytes() const {
+  std::size_t bytes = 0;
+  for (const Step& step : steps_) bytes += step.needs.cache_bytes;
+  return bytes;
+}
+
+void Plan::bind_cache(std::byte* cache) {
+  for (Step& step : steps_) {
+    step.operands.cache = {cache, step.needs.cache_bytes};
+    cache += step.needs.cache_bytes;
   }
 }
 

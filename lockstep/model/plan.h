@@ -43,14 +43,21 @@ class Plan {
     TensorView weights;  ///< the parameters in the backend's precision
     std::span<float> buffers;
   };
+  /// With `rows`, in inference, passes over so many positions of sequences, whose length is the
+  /// first extent of all shapes (CompileContext::positions).
   Plan(const Network& network, Backend& backend, std::int64_t batch, bool training,
-       const Arrays& arrays);
+       const Arrays& arrays, std::int64_t rows = 0);
   ~Plan();
 
   /// Size of the arena that bind() needs.
   std::size_t arena_bytes() const { return layout_.bytes; }
   /// Points all tensors into `arena`, which is 64-byte aligned and has at least arena_bytes().
   void bind(std::byte* arena);
+  /// Bytes that bind_cache() needs, the same for any number of rows.
+  std::size_t cache_bytes() const;
+  /// Makes the next passes use `cache`, 64-byte aligned, which other plans may have used for
+  /// earlier rows of the same sequences.
+  void bind_cache(std::byte* cache);
 
   /// Moves a batch of this plan's size to where forward reads it. What forward reads in place, in
   /// host memory, must stay valid until backward has run.
@@ -114,6 +121,7 @@ class Plan {
   };
 
   void place_inputs(const Network& network);
+  Shape of_pass(Shape shape) const;
   void compile_steps(const Network& network, Graph graph, bool training);
   void mark_gradients();
   bool is_shared(std::size_t parameter) const;
@@ -148,6 +156,8 @@ class Plan {
   Backend& backend_;
   std::int64_t batch_;
   bool training_;
+  std::int64_t rows_;       // 0: all
+  std::int64_t positions_;  // of which rows are computed; 0: all at once
   std::vector<Step> steps_;
   std::vector<Value> values_;        // the network's inputs, the last one first, then the nodes
   std::vector<LoadedInput> places_;  // of the inputs, in the arena; empty if read in place

@@ -66,6 +66,7 @@ TEST_F(Generate, ContinuesAPromptAsItWasTrained) {
   EXPECT_EQ(event["tokens"], 5);
   EXPECT_EQ(event["stop"], "length");
   EXPECT_EQ(event["step"], 400);
+  EXPECT_GT(event["tokens_per_second"].get<double>(), 0);
 }
 
 TEST_F(Generate, DrawsTheSameForASeedOnAnyNumberOfThreads) {

@@ -283,8 +283,9 @@ TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
   }
   const data::Dataset texts = data::Dataset::from_memory(
       {std::move(tokens)}, {std::move(next)},
-      {.inputs = {{.name = "tokens", .type = ElementType::int32, .shape = {4}}},
-       .targets = {{.name = "next", .type = ElementType::int32, .shape = {4}, .classes = 5}}});
+      {.inputs = {{.name = "tokens", .type = lockstep::ElementType::int32, .shape = {4}}},
+       .targets = {
+           {.name = "next", .type = lockstep::ElementType::int32, .shape = {4}, .classes = 5}}});
   for (const char* part : {"train", "test"})
     data::write_shards(texts.source(), {.directory = directory("texts"), .part = part});
   std::ofstream(directory("net.json")) << R"({"inputs": {"tokens": {"shape": [4], "type": "int32"}},
@@ -326,8 +327,7 @@ TEST_F(Saved, OfClassesAtPositionsEvaluatesAndPredictsEachOfThem) {
        {"--output -", "--json --output - --top 2", "--json --output - --outputs logits"}) {
     const Result refused = run_lockstep("predict --quiet " + std::string(other) + checkpoint);
     EXPECT_EQ(refused.status, 2) << other;
-    EXPECT_THAT(refused.errors,
-                HasSubstr("for a class at each position of "));
+    EXPECT_THAT(refused.errors, HasSubstr("for a class at each position of "));
   }
 }
 

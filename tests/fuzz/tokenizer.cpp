@@ -1,4 +1,4 @@
-#include "lockstep/data/text/tokenizer.h"
+#include "lockstep/data/text/text_schema.h"
 
 #include <nlohmann/json.hpp>
 

@@ -12,16 +12,19 @@
 #include <vector>
 
 #include "lockstep/base/error.h"
+#include "lockstep/device/buffer.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/error_of.h"
+#include "tests/model/support/numbers.h"
 #include "tests/model/support/trial.h"
 
 namespace lockstep::model {
 namespace {
 
-using ::testing::ElementsAre;
+using ::testing::FloatNear;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 const std::vector<float> kLogits = {0.5f, 2, -1, 2, 1, -3};
 
@@ -158,11 +161,121 @@ TEST(GeneratorOfTokens, ReadsTheLastPositionsAlone) {
       return std::vector<std::int32_t>(all.begin() + static_cast<std::ptrdiff_t>(size), all.end());
     };
     EXPECT_EQ(continued({1, 2, 3, 4}), continued({0, 0, 1, 2, 3, 4}));
+    EXPECT_EQ(continued({2, 3, 4}), continued({0, 1, 2, 3, 4})) << "half of them at once";
     // One at a time is as all at once.
     const auto three = continued({2});
     EXPECT_EQ(continued({2, three[0]})[0], three[1]);
     EXPECT_EQ(continued({2, three[0], three[1]})[0], three[2]);
   }
+}
+
+/// A block as in Llama, with the operations that gpt has not.
+Network llama(std::int64_t length, bool causal = true) {
+  Network network({positions("tokens", length)}, "llama");
+  const NodeId rows = network.add(Embedding({.vocabulary = 5, .dimension = 8}));
+  NodeId x =
+      network.add(PositionalEmbedding({.kind = PositionalEmbedding::Kind::sinusoidal}), {rows});
+  const NodeId normal = network.add(RMSNormalization(), {x});
+  const NodeId query = network.add(Dense({.units = 16}), {normal});
+  const NodeId key = network.add(Dense({.units = 8}), {normal});
+  const NodeId value = network.add(Dense({.units = 8}), {normal});
+  network.add(Attention({.heads = 4, .key_value_heads = 2, .causal = causal, .rotary = 100}),
+              {query, key, value});
+  x = network.add(Add(), {x, network.add(Dense({.units = 8}))});
+  network.add(Dense({.units = 12}), {x});
+  const NodeId gate = network.add(SiLU());
+  network.add(Dense({.units = 12}), {x});
+  const NodeId up = network.add(ReLU());
+  network.add(Multiply(), {gate, up});
+  x = network.add(Add(), {x, network.add(Dense({.units = 8}))});
+  network.add(TiedDense({.to = "embedding"}), {network.add(LayerNormalization(), {x})});
+  return network;
+}
+
+/// Networks of which one position can be computed at a time.
+std::vector<Network> incremental_networks(std::int64_t length) {
+  const zoo::DataInput inputs[] = {{positions("tokens", length), 5},
+                                   {positions("segments", length), 0}};
+  const zoo::TransformerOptions options{.layers = 2, .width = 8, .heads = 2, .dropout = 0.1f};
+  std::vector<Network> networks;
+  networks.push_back(zoo::gpt(std::span(inputs).first(1), options));
+  networks.push_back(zoo::gpt(inputs, options));
+  networks.push_back(llama(length));
+  return networks;
+}
+
+TEST(IncrementalPasses, ComputeTheRowsOfAFullPass) {
+  constexpr std::int64_t kLength = 70;
+  const std::vector<std::int32_t> tokens = labels(kLength, 5, 3);
+  const std::vector<std::int32_t> segments(kLength, 1);
+  for (Network& network : incremental_networks(kLength)) {
+    Trial trial(std::move(network), 1);
+    CompiledModel& model = trial.model();
+    SCOPED_TRACE(model.network().name());
+    ASSERT_TRUE(model.is_incremental());
+    InputView inputs[2];
+    const BatchView batch{.samples = 1,
+                          .inputs = std::span(inputs).first(model.network().inputs().size())};
+    const auto read = [&](std::int64_t first, std::int64_t count) {
+      const auto part = [&](const std::vector<std::int32_t>& all) {
+        return std::span(all).subspan(static_cast<std::size_t>(first),
+                                      static_cast<std::size_t>(count));
+      };
+      inputs[0].indices = part(tokens);
+      inputs[1].indices = part(segments);
+    };
+    std::vector<std::vector<float>> expected;
+    read(0, kLength);
+    for (std::int64_t row = 0; row < kLength; ++row) {
+      const std::span<const float> logits = model.predict_row(batch, row);
+      expected.emplace_back(logits.begin(), logits.end());
+    }
+    for (const std::int64_t count : {1, 7, 64}) {  // 7 of the 64 are computed again
+      device::Buffer cache;
+      for (std::int64_t begin = 0; begin < kLength; begin += count) {
+        const std::int64_t first = std::min(begin, kLength - count);
+        read(first, count);
+        for (const std::int64_t row : {first, first + count - 1}) {
+          const std::span<const float> logits =
+              model.predict_row(batch, row, {.first = first, .count = count}, cache);
+          EXPECT_THAT(std::vector<float>(logits.begin(), logits.end()),
+                      Pointwise(FloatNear(1e-5f), expected[static_cast<std::size_t>(row)]))
+              << "row " << row << " in passes of " << count;
+        }
+      }
+    }
+  }
+}
+
+TEST(IncrementalPasses, GenerateTheTextOfFullPasses) {
+  for (const std::int64_t length : {1, 5, 80})
+    for (Network& network : incremental_networks(length)) {
+      Trial trial(std::move(network), 1);
+      SCOPED_TRACE(trial.network().name());
+      const auto generated = [&](Generator::Passes passes, std::size_t start, double temperature) {
+        Generator generator(trial.model(), 5, passes);
+        generator.start({0});
+        generator.next({});
+        generator.start(labels(start, 5, 2));  // as if there had been no other
+        while (std::ssize(generator.tokens()) < 2 * length + 10)
+          generator.next({.temperature = temperature});
+        return std::vector<std::int32_t>(generator.tokens().begin(), generator.tokens().end());
+      };
+      for (const std::size_t start : {1, 4, 9})
+        for (const double temperature : {0.0, 2.0})
+          EXPECT_EQ(generated(Generator::Passes::incremental, start, temperature),
+                    generated(Generator::Passes::full, start, temperature))
+              << length << " positions, after " << start << " tokens";
+    }
+}
+
+TEST(IncrementalPasses, AreOfCausalNetworksAlone) {
+  Trial trial(llama(4, false), 1);
+  EXPECT_FALSE(trial.model().is_incremental());
+  Generator generator(trial.model(), 5);
+  generator.start({1});
+  generator.next({});
+  EXPECT_EQ(generator.tokens().size(), 2U);
 }
 
 TEST(GeneratorOfTokens, RefusesOtherNetworks) {

@@ -6,14 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
-#include "lockstep/base/system/host.h"
 #include "lockstep/device/gpu.h"
 #include "lockstep/device/host_view.h"
-#include "lockstep/model/backend.h"
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/zoo/zoo.h"
 #include "tests/model/support/reference_devices.h"
 #include "tests/model/support/reference_file.h"
+#include "tests/model/support/reference_training.h"
 
 namespace lockstep::model {
 namespace {
@@ -43,26 +42,18 @@ class Replay {
  public:
   Replay(const ReferenceCase& c, device::DeviceKind kind)
       : reference_(c.name),
-        allocator_(kind == device::DeviceKind::gpu ? device::make_gpu_allocator(0)
-                                                   : std::make_unique<device::HostAllocator>()),
-        model_(std::make_shared<const Network>(c.make(input_shape())), device::Device{kind, 0},
-               *allocator_, {.deterministic = true}),
-        kept_(model_.backend().allocator().allocate(model_.buffers().size_bytes())),
-        summable_(model_.backend().allocator().allocate(SummableMetrics::kSize * sizeof(float))) {
-    set_thread_budget(1);
-    model_.initialize(1);
-    device::HostView parameters = view(model_.parameters());
-    for (const ParameterInfo& entry : model_.parameter_table().entries()) {
-      const auto& array = reference_.array("parameter/" + entry.name);
-      if (array.shape != entry.shape)
-        throw std::runtime_error(entry.name + " has another shape than in the reference");
-      std::ranges::copy(array.values, ParameterTable::slice(parameters.values(), entry).begin());
-    }
-    parameters.write_back(model_.backend().stream());
-  }
+        training_(
+            c.make(input_shape()), kind,
+            [this](const ParameterInfo& entry, std::span<float> values) {
+              const auto& array = reference_.array("parameter/" + entry.name);
+              if (array.shape != entry.shape)
+                throw std::runtime_error(entry.name + " has another shape than in the reference");
+              std::ranges::copy(array.values, values.begin());
+            }) {}
 
   const ReferenceFile& reference() const { return reference_; }
-  CompiledModel& model() { return model_; }
+  ReferenceTraining& training() { return training_; }
+  CompiledModel& model() { return training_.model(); }
 
   BatchView batch(std::size_t index) const {
     const auto size = static_cast<std::size_t>(kBatch * element_count(input_shape()));
@@ -72,26 +63,8 @@ class Replay {
                 .labels = std::span(reference_.integers("labels")).subspan(index * kBatch, kBatch),
                 .values = {}}};
   }
-  device::HostView view(std::span<float> values) { return {values, model_.backend().stream()}; }
-  std::unique_ptr<Updater> updater(const OptimizerOptions& options) {
-    return model_.backend().updater(options, model_.parameter_table(),
-                                    {.parameters = model_.parameters(),
-                                     .gradients = model_.gradients(),
-                                     .weights = {},
-                                     .statistics = model_.buffers(),
-                                     .kept_statistics = kept_.as<float>()});
-  }
-  void update(Updater& updater, float rate, std::int64_t number) {
-    updater.begin({.learning_rate = rate, .update = number});
-    model_.backend().write_sums(summable_.as<float>());
-    updater.update(summable_.as<float>());
-    EXPECT_TRUE(updater.outcome().applied);
-  }
-  double train(std::size_t index) {
-    return model_
-        .train_batch(batch(index), {.global_samples = kBatch}, SparseCategoricalCrossentropy{})
-        .loss();
-  }
+  device::HostView view(std::span<float> values) { return training_.view(values); }
+  double train(std::size_t index) { return training_.train(batch(index)); }
 
  private:
   Shape input_shape() const {
@@ -100,10 +73,7 @@ class Replay {
   }
 
   ReferenceFile reference_;
-  std::unique_ptr<device::Allocator> allocator_;
-  CompiledModel model_;
-  device::Buffer kept_;
-  device::Buffer summable_;
+  ReferenceTraining training_;
 };
 
 // The largest difference, relative to the largest value of `expected`.
@@ -152,12 +122,12 @@ void Reference::expect_the_trajectory(const std::string& name, const OptimizerOp
   const ReferenceFile& reference = replay.reference();
   const std::vector<float>& losses = reference.array(name + "/losses").values;
   ASSERT_EQ(losses.size(), kSteps);
-  const std::unique_ptr<Updater> updater = replay.updater(options);
+  const std::unique_ptr<Updater> updater = replay.training().updater(options);
   for (std::size_t step = 0; step < kSteps; ++step) {
     EXPECT_NEAR(replay.train(step % kBatches), losses[step],
                 c.loss_tolerance * static_cast<double>(losses[step]))
         << name << " step " << step;
-    replay.update(*updater, rate, static_cast<std::int64_t>(step) + 1);
+    replay.training().update(*updater, rate, static_cast<std::int64_t>(step) + 1);
   }
   const auto logits = replay.model().predict_batch(kBatch, replay.batch(0).features);
   EXPECT_LT(relative_difference(logits, reference.array(name + "/inference_logits").values),

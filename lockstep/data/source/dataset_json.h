@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "lockstep/data/sample_spec.h"
-#include "lockstep/data/text/tokenizer.h"
+#include "lockstep/data/text/text_schema.h"
 
 namespace lockstep::data {
 

@@ -24,7 +24,7 @@ constexpr auto kDocuments =
 constexpr auto kKeys = std::to_array<std::string_view>(
     {"tokenizer", "length", "stride", "documents", "column", "label"});
 constexpr std::int64_t kMaxLength = 1 << 20;
-constexpr const char* kBytes = "bytes";
+constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
 /// `use` gets the file and the line.
@@ -173,7 +173,7 @@ void TextSource::read_files() {
   const auto end = tokenizer->end_token();
   end_label_ = end.value_or(-1);
   for (const auto& path : files_) {
-    const std::string text = text_of(path, schema_->tokenizer == kBytes);
+    const std::string text = text_of(path, schema_->tokenizer == kAnyBytes);
     for_each_document(path, text, by_lines, [&](std::string_view document) {
       const auto tokens = tokenizer->encode(document);
       append(tokens);

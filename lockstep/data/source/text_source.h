@@ -14,7 +14,7 @@
 #include "lockstep/base/system/shared_segment.h"
 #include "lockstep/data/sample.h"
 #include "lockstep/data/source/index_exchange.h"
-#include "lockstep/data/text/tokenizer.h"
+#include "lockstep/data/text/text_schema.h"
 
 namespace lockstep::data {
 

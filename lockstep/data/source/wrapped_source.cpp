@@ -20,7 +20,7 @@
 #include "lockstep/data/order/batch_plan.h"
 #include "lockstep/data/pipeline/pipeline.h"
 #include "lockstep/data/table/schema.h"
-#include "lockstep/data/text/tokenizer.h"
+#include "lockstep/data/text/text_schema.h"
 
 namespace lockstep::data {
 

@@ -1,8 +1,10 @@
 #include "lockstep/data/text/byte_pairs.h"
 
-#include <algorithm>
+#include <functional>
+#include <memory>
 #include <queue>
 #include <tuple>
+#include <utility>
 
 #include "lockstep/data/text/unicode.h"
 
@@ -109,7 +111,8 @@ std::vector<std::int32_t> BytePairs::encode(std::string_view text) const {
       text, [&](std::int32_t token) { tokens.push_back(token); },
       [&](std::string_view piece) {
         if (definition_.has_prefix_space && !piece.starts_with(' ')) {
-          prefixed.push_back(std::make_unique<std::string>(" " + std::string(piece)));
+          prefixed.push_back(std::make_unique<std::string>(1, ' '));
+          prefixed.back()->append(piece);
           piece = *prefixed.back();
         }
         for (std::size_t at = 0; at < piece.size();) {

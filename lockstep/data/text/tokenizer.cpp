@@ -1,34 +1,14 @@
 #include "lockstep/data/text/tokenizer.h"
 
 #include <fmt/format.h>
-#include <xxhash.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
-#include <stdexcept>
 #include <utility>
 
 #include "lockstep/base/error.h"
-#include "lockstep/base/input_file.h"
-#include "lockstep/base/json_member.h"
-#include "lockstep/base/text.h"
-#include "lockstep/data/record/compression.h"
-#include "lockstep/data/text/tokenizer_file.h"
 #include "lockstep/data/text/unicode.h"
 
 namespace lockstep::data {
-namespace {
-
-constexpr const char* kChars = "chars";
-constexpr const char* kBytes = "bytes";
-
-std::string hash_of(std::string_view bytes) {
-  return fmt::format("{:016x}", XXH3_64bits(bytes.data(), bytes.size()));
-}
-
-bool is_file(const std::string& tokenizer) { return tokenizer != kChars && tokenizer != kBytes; }
-
-}  // namespace
 
 void check_token(std::int32_t token, std::int64_t vocabulary_size) {
   if (token < 0 || token >= vocabulary_size)
@@ -111,60 +91,32 @@ std::string BytesTokenizer::decode(std::span<const std::int32_t> tokens) const {
   return text;
 }
 
-TextSchema TextSchema::of(const std::string& tokenizer, std::string vocabulary) {
-  if (!is_file(tokenizer)) {
-    std::string hash = hash_of(tokenizer + "\n" + vocabulary);
-    return {.tokenizer = tokenizer, .vocabulary = std::move(vocabulary), .hash = std::move(hash)};
+void AddedTokens::add(std::string text, std::int32_t number) {
+  auto& tokens = by_first_[static_cast<unsigned char>(text.front())];
+  const auto place = std::ranges::find_if(
+      tokens, [&](const auto& token) { return token.first.size() < text.size(); });
+  tokens.emplace(place, std::move(text), number);
+}
+
+void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
+                        const std::function<void(std::string_view)>& piece) const {
+  std::size_t first = 0;  // of the piece
+  const auto end_piece = [&](std::size_t end) {
+    if (end > first) piece(text.substr(first, end - first));
+  };
+  for (std::size_t at = 0; at < text.size();) {
+    const auto& tokens = by_first_[static_cast<unsigned char>(text[at])];
+    const auto found = std::ranges::find_if(
+        tokens, [&](const auto& known) { return text.substr(at).starts_with(known.first); });
+    if (found == tokens.end()) {
+      ++at;
+      continue;
+    }
+    end_piece(at);
+    token(found->second);
+    first = at += found->first.size();
   }
-  const std::string bytes = read_tokenizer_file(tokenizer);
-  return {.tokenizer = std::filesystem::absolute(tokenizer).string(), .hash = hash_of(bytes)};
-}
-
-TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::string& where) {
-  try {
-    TextSchema schema{.tokenizer = decode_bytes(json_member<std::string>(json, "tokenizer")),
-                      .vocabulary = json_member<std::string>(json, "vocabulary"),
-                      .hash = json_member<std::string>(json, "hash"),
-                      .length = json_member<std::int64_t>(json, "length"),
-                      .has_segments = json_member<bool>(json, "segments")};
-    if (json.contains("column")) schema.column = json_member<std::string>(json, "column");
-    if (json.contains("label")) schema.label = json_member<std::string>(json, "label");
-    if (schema.length < 1)
-      throw std::invalid_argument(fmt::format("its length is {}", schema.length));
-    if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
-    if (!is_file(schema.tokenizer) && schema.hash != of(schema.tokenizer, schema.vocabulary).hash)
-      throw std::invalid_argument("its vocabulary has another hash");
-    return schema;
-  } catch (const std::exception& error) {
-    throw Error(ErrorCategory::checkpoint, where, "expected the description of a tokenizer",
-                error.what());
-  }
-}
-
-nlohmann::json TextSchema::to_json() const {
-  nlohmann::json json = {{"tokenizer", encode_bytes(tokenizer)},
-                         {"vocabulary", vocabulary},
-                         {"hash", hash},
-                         {"length", length},
-                         {"segments", has_segments}};
-  if (!column.empty()) json["column"] = column;
-  if (!label.empty()) json["label"] = label;
-  return json;
-}
-
-std::shared_ptr<const Tokenizer> TextSchema::open() const {
-  if (tokenizer == kChars) return std::make_shared<CharsTokenizer>(vocabulary);
-  if (tokenizer == kBytes) return std::make_shared<BytesTokenizer>();
-  const std::string bytes = read_tokenizer_file(tokenizer);
-  if (const std::string found = hash_of(bytes); found != hash)
-    throw Error(ErrorCategory::data, tokenizer,
-                fmt::format("expected the tokenizer of the training, with the hash {}", hash),
-                fmt::format("got a file with the hash {}", found));
-  return parse_tokenizer_file(bytes, tokenizer);
-}
-
-std::string TextSchema::name() const {
-  return is_file(tokenizer) ? std::filesystem::path(tokenizer).filename().string() : tokenizer;
+  end_piece(text.size());
 }
 
 }  // namespace lockstep::data

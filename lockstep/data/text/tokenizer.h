@@ -1,14 +1,14 @@
 // Text as numbers: characters, bytes, or the pieces of a vocabulary that comes in a file.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <filesystem>
-#include <memory>
-#include <nlohmann/json_fwd.hpp>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep::data {
@@ -68,32 +68,17 @@ class BytesTokenizer final : public Tokenizer {
   std::string name() const override { return "bytes"; }
 };
 
-/// How the texts of a training become samples: what a checkpoint stores of it, so that other texts
-/// are read in the same way.
-struct TextSchema {
-  std::string tokenizer = {};   ///< "chars", "bytes", or the absolute path of a file
-  std::string vocabulary = {};  ///< of chars
-  std::string hash = {};        ///< of the vocabulary, or of the bytes of the file: 16 digits
-  std::int64_t length = 0;      ///< tokens per sample
-  bool has_segments = false;    ///< the documents are lines, or fields of a column
-  std::string column = {};      ///< of a table of texts: the name of their column; else empty
-  std::string label = {};       ///< the name of the column of their classes; empty: they have none
+/// Tokens that stand for themselves wherever they occur in a text, such as "<|endoftext|>".
+class AddedTokens {
+ public:
+  void add(std::string text, std::int32_t number);  ///< not empty
+  /// Calls token(number) and text(piece) for the parts of a text in order; of tokens at the same
+  /// place the longest counts.
+  void split(std::string_view text, const std::function<void(std::int32_t)>& token,
+             const std::function<void(std::string_view)>& piece) const;
 
-  /// That of a tokenizer. A path is made absolute, and its file is read for the hash. Throws Error
-  /// (data) if that fails.
-  static TextSchema of(const std::string& tokenizer, std::string vocabulary = {});
-  /// Throws Error (checkpoint) for anything that to_json() does not write. `where` is for the
-  /// message.
-  static TextSchema from_checkpoint(const nlohmann::json& json, const std::string& where);
-  nlohmann::json to_json() const;  ///< what from_checkpoint() reads
-
-  /// Throws Error (data) if the file cannot be read, is no tokenizer, or has changed.
-  std::shared_ptr<const Tokenizer> open() const;
-  /// Whether the same number is the same token in both.
-  bool agrees_with(const TextSchema& other) const { return hash == other.hash; }
-  /// "chars", or the name of the file.
-  std::string name() const;
-  bool operator==(const TextSchema&) const = default;
+ private:
+  std::array<std::vector<std::pair<std::string, std::int32_t>>, 256> by_first_;  // longest first
 };
 
 /// Throws Error (input) for a number that is no token of a vocabulary of this size.

@@ -23,7 +23,7 @@ using nlohmann::json;
 
 // What is wrong is a std::invalid_argument until parse_tokenizer_file() adds the name of the file.
 
-constexpr std::uint64_t kMaxBytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int32_t kMaxTokens = 1 << 20;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
@@ -112,7 +112,7 @@ std::array<char32_t, 256> byte_symbols() {
 
 /// The bytes of a token.
 std::string bytes_of_symbols(std::string_view token) {
-  static const std::unordered_map<char32_t, char> kBytes = [] {
+  static const std::unordered_map<char32_t, char> kByteOf = [] {
     std::unordered_map<char32_t, char> bytes;
     const auto symbols = byte_symbols();
     for (std::size_t byte = 0; byte < 256; ++byte) bytes[symbols[byte]] = static_cast<char>(byte);
@@ -120,8 +120,8 @@ std::string bytes_of_symbols(std::string_view token) {
   }();
   std::string bytes;
   for (std::size_t at = 0; at < token.size();) {
-    const auto byte = kBytes.find(next_code_point(token, at));
-    if (byte == kBytes.end())
+    const auto byte = kByteOf.find(next_code_point(token, at));
+    if (byte == kByteOf.end())
       refuse(fmt::format("\"{}\" has a character that stands for no byte", token));
     bytes += byte->second;
   }
@@ -260,7 +260,7 @@ std::shared_ptr<const Tokenizer> tokenizer_of(const json& file) {
 }  // namespace
 
 std::string read_tokenizer_file(const std::filesystem::path& file) {
-  return read_all(InputFile(file), Compression::none, kMaxBytes);
+  return read_all(InputFile(file), Compression::none, kMaxFileBytes);
 }
 
 std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
@@ -274,34 +274,6 @@ std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                 "WordPiece",
                 error.what());
   }
-}
-
-void AddedTokens::add(std::string text, std::int32_t number) {
-  auto& tokens = by_first_[static_cast<unsigned char>(text.front())];
-  const auto place = std::ranges::find_if(
-      tokens, [&](const auto& token) { return token.first.size() < text.size(); });
-  tokens.emplace(place, std::move(text), number);
-}
-
-void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
-                        const std::function<void(std::string_view)>& piece) const {
-  std::size_t first = 0;  // of the piece
-  const auto end_piece = [&](std::size_t end) {
-    if (end > first) piece(text.substr(first, end - first));
-  };
-  for (std::size_t at = 0; at < text.size();) {
-    const auto& tokens = by_first_[static_cast<unsigned char>(text[at])];
-    const auto found = std::ranges::find_if(
-        tokens, [&](const auto& known) { return text.substr(at).starts_with(known.first); });
-    if (found == tokens.end()) {
-      ++at;
-      continue;
-    }
-    end_piece(at);
-    token(found->second);
-    first = at += found->first.size();
-  }
-  end_piece(text.size());
 }
 
 }  // namespace lockstep::data

@@ -1,15 +1,10 @@
 // Files of tokenizers: tokenizer.json of Hugging Face, and vocab.txt of BERT.
 #pragma once
 
-#include <array>
-#include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "lockstep/data/text/tokenizer.h"
 
@@ -24,18 +19,5 @@ std::string read_tokenizer_file(const std::filesystem::path& file);
 /// post-processor. Throws Error (data) for damage and for what it does not cover.
 std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                                                       const std::string& where);
-
-/// Tokens that stand for themselves wherever they occur in a text, such as "<|endoftext|>".
-class AddedTokens {
- public:
-  void add(std::string text, std::int32_t number);  ///< not empty
-  /// Calls token(number) and text(piece) for the parts of a text in order; of tokens at the same
-  /// place the longest counts.
-  void split(std::string_view text, const std::function<void(std::int32_t)>& token,
-             const std::function<void(std::string_view)>& piece) const;
-
- private:
-  std::array<std::vector<std::pair<std::string, std::int32_t>>, 256> by_first_;  // longest first
-};
 
 }  // namespace lockstep::data

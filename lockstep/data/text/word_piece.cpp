@@ -1,5 +1,7 @@
 #include "lockstep/data/text/word_piece.h"
 
+#include <utility>
+
 #include "lockstep/data/text/unicode.h"
 
 namespace lockstep::data {

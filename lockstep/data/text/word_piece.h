@@ -2,11 +2,16 @@
 // language understanding", 2019).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <unordered_map>
+#include <vector>
 
-#include "lockstep/data/text/tokenizer_file.h"
+#include "lockstep/data/text/tokenizer.h"
 
 namespace lockstep::data {
 

@@ -89,6 +89,7 @@ struct PassContext {
   std::int64_t step = 0;           ///< counted from 0
   std::int64_t first_sample = 0;   ///< index of the part's first sample in the global batch
   StepProfile* profile = nullptr;  ///< times the operations (step_profile.h); null: none
+  std::int64_t position = 0;       ///< of the first row; see CompileContext::positions
 };
 
 /// The operands of one node in the memory of its plan. All arrays are [batch, shape...], row-major;
@@ -120,6 +121,9 @@ struct Operands {
   /// Workspace during one call, Needs::scratch_bytes bytes, 64-byte aligned.
   std::span<std::byte> scratch;
   std::span<std::byte> statistics;  ///< 64-byte aligned; see Needs::statistics_bytes
+  /// Kept between the passes over a sequence, Needs::cache_bytes bytes, 64-byte aligned, at first
+  /// zeroed.
+  std::span<std::byte> cache;
 };
 
 /// The memory that an operation needs from the plan.
@@ -144,6 +148,9 @@ struct Needs {
   /// Bytes of statistics that forward computes about its output for its only reader, in a format
   /// private to the two operations. Nonzero only with CompileContext::fused_statistics.
   std::size_t statistics_bytes = 0;
+  /// Bytes of Operands::cache; the same for any number of rows. Nonzero only with
+  /// CompileContext::positions.
+  std::size_t cache_bytes = 0;
 };
 
 /// A layer compiled for one device, batch size and mode. Belongs to one plan; called by one thread.
@@ -185,6 +192,11 @@ struct CompileContext {
   bool adds_input_gradient = false;
   /// Input 0 is an input of the network, which no other layer reads.
   bool reads_network_input = false;
+  /// Nonzero: a pass computes some rows of sequences of so many positions, from
+  /// PassContext::position on, after passes over those before. The first extents of `inputs` and
+  /// `output` are these rows. Only on a CPU, with Traits::incremental, in inference. A sequence is
+  /// one document: segments are not read.
+  std::int64_t positions = 0;
 
   /// Whether backward() is called.
   bool has_backward() const { return training && (input_gradients || !frozen); }
@@ -214,6 +226,9 @@ struct Traits {
   /// A later layer may use parameter 0, too (BuildContext::shared_parameter): backward honors
   /// Operands::add_parameter_gradient, which a CustomLayer cannot.
   bool shares_parameter = false;
+  /// Row t of the output [T, ...] depends on rows 0 to t of the inputs [T, ...] alone, and compile()
+  /// on a CPU honors CompileContext::positions.
+  bool incremental = false;
 };
 
 /// Fusions that the operations of a device support.

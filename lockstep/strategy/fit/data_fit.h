@@ -8,7 +8,7 @@
 #include "lockstep/data/batch.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/table/schema.h"
-#include "lockstep/data/text/tokenizer.h"
+#include "lockstep/data/text/text_schema.h"
 #include "lockstep/model/loss.h"
 #include "lockstep/model/network.h"
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/text/byte_pairs.h"
+#include "lockstep/data/text/text_schema.h"
 #include "lockstep/data/text/tokenizer_file.h"
 #include "lockstep/data/text/unicode.h"
 #include "tests/data/support.h"

@@ -25,7 +25,7 @@ using ::testing::Pointwise;
 
 constexpr std::int64_t kReferenceSamples = 2;
 
-// The arrays of one layer in the file.
+// The arrays of one layer in a file.
 class LayerFile {
  public:
   explicit LayerFile(std::string name, const std::string& file = "layers")
@@ -174,6 +174,50 @@ INSTANTIATE_TEST_SUITE_P(All, RecurrentReference,
                                            layer_case("gru", GRU(kBothDirections)),
                                            layer_case("simple_rnn", SimpleRNN(kBothDirections))),
                          name_of_layer);
+
+class SequenceLayerReference : public ::testing::TestWithParam<LayerCase> {};
+
+TEST_P(SequenceLayerReference, HasTheOutputAndTheGradientsOfPyTorch) {
+  expect_the_reference_of_features(LayerFile(std::string("layer/") + GetParam().name, "sequences"),
+                                   GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SequenceLayerReference,
+    ::testing::Values(
+        layer_case("attention_causal", Attention({.heads = 2, .causal = true})),
+        layer_case("attention_grouped", Attention({.heads = 4, .key_value_heads = 2})),
+        layer_case("attention_rotary",
+                   Attention({.heads = 4, .key_value_heads = 1, .causal = true, .rotary = 100})),
+        LayerCase{"attention_cross",
+                  [](Network& network) {
+                    const NodeId queries = network.last();
+                    const NodeId keys = network.add(Permute({.dims = {2, 1}}));
+                    network.add(Attention({.heads = 2, .key_value_heads = 1}),
+                                {queries, keys, network.add(Tanh())});
+                  }},
+        layer_case("rms_normalization", RMSNormalization()),
+        layer_case("positional_embedding", PositionalEmbedding()),
+        layer_case("sinusoidal_embedding",
+                   PositionalEmbedding({.kind = PositionalEmbedding::Kind::sinusoidal})),
+        layer_case("lstm", LSTM({.units = 5})), layer_case("gru", GRU({.units = 5})),
+        layer_case("simple_rnn", SimpleRNN({.units = 5})),
+        layer_case("lstm_bidirectional", LSTM({.units = 5, .bidirectional = true})),
+        layer_case("gru_bidirectional", GRU({.units = 5, .bidirectional = true})),
+        layer_case("simple_rnn_bidirectional", SimpleRNN({.units = 5, .bidirectional = true}))),
+    name_of_layer);
+
+// Documents with padding after them, and with padding before them.
+TEST(SegmentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
+  const LayerFile file("layer/attention_segments", "sequences");
+  Network network({{.name = "segments", .shape = {9}, .type = ElementType::int32}});
+  network.add(Embedding({.vocabulary = 4, .dimension = 24}));
+  const NodeId rows = network.add(PositionalEmbedding());
+  network.add(Attention({.heads = 2, .causal = true}), {rows, network.input("segments")});
+  Trial trial(std::move(network), kReferenceSamples);
+  trial.indices() = file.integers("input");
+  expect_the_reference(file, trial);
+}
 
 TEST(EmbeddingReference, HasTheOutputAndTheGradientsOfPyTorch) {
   const LayerFile file("embedding");

@@ -17,6 +17,7 @@
 #include "lockstep/model/compiled_model.h"
 #include "lockstep/model/network_json.h"
 #include "lockstep/model/zoo/zoo.h"
+#include "tests/model/support/hashed.h"
 #include "tests/model/support/reference_file.h"
 
 namespace lockstep::model {
@@ -26,16 +27,7 @@ using ::testing::FloatNear;
 using ::testing::Pointwise;
 
 constexpr std::int64_t kImages = 2;
-constexpr std::uint32_t kSeed = 110077;  // SEED of the same file
-
-// hashed() of scripts/make_reference_mobilenet.py: number `index` of `seed`, in [-1, 1).
-double hashed(std::uint32_t index, std::uint32_t seed) {
-  std::uint32_t x = index * 0x9E3779B1U + seed;
-  x = (x ^ (x >> 16U)) * 0x85EBCA6BU;
-  x = (x ^ (x >> 13U)) * 0xC2B2AE35U;
-  x ^= x >> 16U;
-  return x / 2147483648.0 - 1;
-}
+constexpr std::uint32_t kSeed = 110077;  // SEED of scripts/make_reference_mobilenet.py
 
 // Whose masks PyTorch cannot reproduce.
 Network without_dropout(const Network& network) {
@@ -43,16 +35,6 @@ Network without_dropout(const Network& network) {
   for (nlohmann::json& layer : description.at("layers"))
     if (layer.at("type") == "dropout") layer["rate"] = 0;
   return network_from_json(description.dump(), "mobilenet_v2");
-}
-
-void fill(const ParameterInfo& entry, std::uint32_t seed, std::span<float> values) {
-  double shift = 0;
-  double scale = 0.25;
-  if (entry.name.ends_with("/gamma") || entry.name.ends_with("/moving_variance")) shift = 1;
-  if (entry.name.ends_with("/kernel"))
-    scale = std::sqrt(6.0 / static_cast<double>(element_count(entry.shape) / entry.shape[0]));
-  for (std::uint32_t i = 0; i < values.size(); ++i)
-    values[i] = static_cast<float>(shift + scale * hashed(i, seed));
 }
 
 // All arrays of a model in the order of their names.
@@ -77,7 +59,8 @@ TEST(MobileNetV2Reference, HasTheOutputsTheLossAndTheGradientsOfPyTorch) {
                           without_dropout(zoo::mobilenet_v2({32, 32, 3}, 10, {.width = 0.25}))),
                       device::Device{}, allocator);
   std::uint32_t seed = kSeed;
-  for (const auto& [name, array] : arrays_of(model)) fill(*array.first, seed++, array.second);
+  for (const auto& [name, array] : arrays_of(model))
+    fill_hashed(*array.first, seed++, array.second);
   model.parameters_changed();
   std::vector<float> images(kImages * 32 * 32 * 3);
   for (std::uint32_t i = 0; i < images.size(); ++i)

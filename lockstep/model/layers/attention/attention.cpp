@@ -77,9 +77,12 @@ Shape Attention::build(BuildContext& context) const {
 AttentionSpec Attention::spec(const CompileContext& context) const {
   const std::int64_t width = context.output[1] / options_.heads;
   const bool packed = context.inputs.size() < 3;
+  const bool cached = context.positions > 0;
   return {.batch = context.batch,
           .queries = context.output[0],
-          .keys = packed ? context.output[0] : context.inputs[1][0],
+          .keys = cached   ? context.positions
+                  : packed ? context.output[0]
+                           : context.inputs[1][0],
           .heads = options_.heads,
           .key_value_heads = key_value_heads(),
           .width = width,
@@ -87,7 +90,8 @@ AttentionSpec Attention::spec(const CompileContext& context) const {
           .causal = options_.causal,
           .rotary = options_.rotary,
           .scale = 1 / std::sqrt(static_cast<float>(width)),
-          .training = context.training && context.input_gradients};
+          .training = context.training && context.input_gradients,
+          .cached = cached};
 }
 
 AttentionSpec::Part AttentionSpec::part(std::size_t which) const {
@@ -112,7 +116,8 @@ std::int64_t Attention::flop(const CompileContext& context) const {
 }
 
 Traits Attention::traits() const {
-  return {.index_count = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1};
+  return {.index_count = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1,
+          .incremental = options_.causal};
 }
 
 std::optional<std::size_t> Attention::index_input(std::size_t inputs) const {

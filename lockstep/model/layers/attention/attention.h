@@ -62,7 +62,7 @@ class Attention final : public BuiltinLayer {
 /// An attention for one batch size.
 struct AttentionSpec {
   std::int64_t batch = 0;            ///< samples
-  std::int64_t queries = 0;          ///< T
+  std::int64_t queries = 0;          ///< T, or the rows of a pass
   std::int64_t keys = 0;             ///< S
   std::int64_t heads = 0;            ///< of the queries
   std::int64_t key_value_heads = 0;  ///< divides `heads`
@@ -72,6 +72,9 @@ struct AttentionSpec {
   float rotary = 0;                  ///< 0: no rotation
   float scale = 0;                   ///< 1 / sqrt(width)
   bool training = false;             ///< whether a backward pass follows
+  /// Keys and values are kept from pass to pass (CompileContext::positions); a pass reads those of
+  /// its rows.
+  bool cached = false;
 
   /// Queries, keys and values (0, 1, 2): which input they are, and where they are in its rows.
   struct Part {

@@ -37,16 +37,16 @@ struct AttentionWorkspace {
 struct AttentionBlock {
   std::int64_t first_query, queries;
   std::int64_t first_key, keys;
-  bool diagonal;                 // query i sees keys 0 .. i of the block
+  std::int64_t earlier;          // query i sees keys 0 .. earlier + i of the block
   const std::int32_t* segments;  // of the sample; null: none
 
   // Elements of the rows `i` to `i` + kRowsAtOnce - 1, a part of a cache line, that are computed.
   std::int64_t extent(std::int64_t i) const {
-    return lines_of(diagonal ? std::min(i + kRowsAtOnce, keys) : keys);
+    return lines_of(std::min(earlier + i + kRowsAtOnce, keys));
   }
   // Replaces the scores of the keys that query `i` does not see.
   void hide(float* row, std::int64_t i, float replacement) const {
-    std::int64_t visible = diagonal ? std::min(i + 1, keys) : keys;
+    std::int64_t visible = std::min(earlier + i + 1, keys);
     if (segments != nullptr) {
       const std::int32_t own = segments[first_query + i];
       const std::int32_t* const others = segments + first_key;
@@ -75,17 +75,29 @@ class AttentionOperation final : public Operation {
   Needs needs() const override {
     return {.saved_bytes = spec_.saved_bytes(),
             .scratch_bytes =
-                static_cast<std::size_t>(workers_) * workspace(nullptr).second * sizeof(float)};
+                static_cast<std::size_t>(workers_) * workspace(nullptr).second * sizeof(float),
+            .cache_bytes = spec_.cached
+                               ? static_cast<std::size_t>(spec_.batch * spec_.key_value_heads *
+                                                          cache_elements()) *
+                                     sizeof(float)
+                               : 0};
   }
 
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& pass) override {
+    const std::int64_t begin = spec_.cached ? pass.position : 0;
+    const std::int64_t rows = spec_.cached ? spec_.queries : spec_.keys;
+    copies_.begin_at(begin);
     for_each_head(t, [&](std::int64_t sample, std::int64_t shared, const AttentionWorkspace& w) {
-      copies_.load(t, 1, sample, shared, 0, spec_.keys, 1, w.keys);
-      transpose(w.keys, w.keys_transposed);
-      copies_.load(t, 2, sample, shared, 0, spec_.keys, 1, w.values);
-      for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
-        attend(t, sample, head, first, count, w);
-      });
+      copies_.load(t, 1, sample, shared, begin, rows, 1, w.keys);
+      if (spec_.cached)
+        add_columns(w.keys, w.keys_transposed, begin);
+      else
+        transpose(w.keys, w.keys_transposed);
+      copies_.load(t, 2, sample, shared, begin, rows, 1, w.values.from(begin));
+      for_each_query_block(shared, begin,
+                           [&](std::int64_t head, std::int64_t first, std::int64_t count) {
+                             attend(t, sample, head, first, count, w);
+                           });
     });
   }
 
@@ -98,9 +110,10 @@ class AttentionOperation final : public Operation {
       transpose(w.values, w.values_transposed);
       for (const PaddedRows<float>& sums : {w.key_gradients, w.value_gradients})
         std::fill_n(sums.data, spec_.keys * row_, 0.0f);
-      for_each_query_block(shared, [&](std::int64_t head, std::int64_t first, std::int64_t count) {
-        add_gradients(t, sample, head, first, count, w);
-      });
+      for_each_query_block(shared, 0,
+                           [&](std::int64_t head, std::int64_t first, std::int64_t count) {
+                             add_gradients(t, sample, head, first, count, w);
+                           });
       copies_.store_gradient(t, 1, sample, shared, 0, spec_.keys, 1, w.key_gradients);
       copies_.store_gradient(t, 2, sample, shared, 0, spec_.keys, 1, w.value_gradients);
     });
@@ -117,9 +130,8 @@ class AttentionOperation final : public Operation {
     };
     const std::int64_t trained = spec_.training ? 1 : 0;
     AttentionWorkspace w{};
-    w.keys = rows(spec_.keys, row_);
-    w.values = rows(spec_.keys, row_);
-    w.keys_transposed = rows(spec_.width, key_row_);
+    w.keys = rows(spec_.cached ? spec_.queries : spec_.keys, row_);
+    if (!spec_.cached) place_values(rows(1, cache_elements()).data, w);
     w.queries = rows(kBlock, row_);
     w.outputs = rows(kBlock, row_);
     w.weights = rows(kBlock, kBlock);
@@ -133,6 +145,13 @@ class AttentionOperation final : public Operation {
     return {w, static_cast<std::size_t>(used)};
   }
 
+  // Values and transposed keys of one head are in one array: a part of the cache, if there is one.
+  std::int64_t cache_elements() const { return spec_.keys * row_ + spec_.width * key_row_; }
+  void place_values(float* array, AttentionWorkspace& w) const {
+    w.values = {array, row_};
+    w.keys_transposed = {array == nullptr ? nullptr : array + spec_.keys * row_, key_row_};
+  }
+
   // Calls task(sample, head of keys and values, workspace), in the threads of the replica.
   template <typename Task>
   void for_each_head(const Operands& t, const Task& task) const {
@@ -140,17 +159,25 @@ class AttentionOperation final : public Operation {
     const std::size_t each = workspace(nullptr).second;
     const std::int64_t tasks = spec_.batch * spec_.key_value_heads;
 #pragma omp parallel for num_threads(std::min(workers_, thread_budget())) schedule(static)
-    for (std::int64_t i = 0; i < tasks; ++i)
-      task(i / spec_.key_value_heads, i % spec_.key_value_heads,
-           workspace(scratch + static_cast<std::size_t>(omp_get_thread_num()) * each).first);
+    for (std::int64_t i = 0; i < tasks; ++i) {
+      AttentionWorkspace w =
+          workspace(scratch + static_cast<std::size_t>(omp_get_thread_num()) * each).first;
+      if (spec_.cached)
+        place_values(reinterpret_cast<float*>(t.cache.data()) + i * cache_elements(), w);
+      task(i / spec_.key_value_heads, i % spec_.key_value_heads, w);
+    }
   }
 
-  // Calls visit(head, first query, queries) for the heads of the group `shared`.
+  // Calls visit(head, first query, queries) for the heads of the group `shared`. Queries are from
+  // position `begin` on; blocks end where blocks of keys do.
   template <typename Visit>
-  void for_each_query_block(std::int64_t shared, const Visit& visit) const {
+  void for_each_query_block(std::int64_t shared, std::int64_t begin, const Visit& visit) const {
+    const std::int64_t end = begin + spec_.queries;
     for (std::int64_t head = shared * spec_.group(); head < (shared + 1) * spec_.group(); ++head)
-      for (std::int64_t first = 0; first < spec_.queries; first += kBlock)
-        visit(head, first, std::min(kBlock, spec_.queries - first));
+      for (std::int64_t first = begin, count = 0; first < end; first += count) {
+        count = std::min(kBlock - first % kBlock, end - first);
+        visit(head, first, count);
+      }
   }
 
   // Calls visit(block) for the blocks of keys that some of the queries may see.
@@ -159,13 +186,14 @@ class AttentionOperation final : public Operation {
                           std::int64_t count, const Visit& visit) const {
     const std::int64_t end = spec_.causal ? first + count : spec_.keys;
     for (std::int64_t key = 0; key < end; key += kBlock)
-      visit(AttentionBlock{
-          .first_query = first,
-          .queries = count,
-          .first_key = key,
-          .keys = std::min(kBlock, spec_.keys - key),
-          .diagonal = spec_.causal && key == first,
-          .segments = t.indices.empty() ? nullptr : t.indices.data() + sample * spec_.queries});
+      visit(AttentionBlock{.first_query = first,
+                           .queries = count,
+                           .first_key = key,
+                           .keys = std::min(kBlock, spec_.keys - key),
+                           .earlier = spec_.causal ? first - key : kBlock,
+                           .segments = t.indices.empty() || spec_.cached
+                                           ? nullptr
+                                           : t.indices.data() + sample * spec_.queries});
   }
 
   // Calls visit(first, rows) for the rows that are computed at once.
@@ -200,6 +228,13 @@ class AttentionOperation final : public Operation {
         std::fill(to + count, to + kLine, 0.0f);
       }
     }
+  }
+
+  // Writes rows to columns from `first` on.
+  void add_columns(PaddedRows<float> rows, PaddedRows<float> columns, std::int64_t first) const {
+    for (std::int64_t e = 0; e < spec_.width; ++e)
+      for (std::int64_t i = 0; i < spec_.queries; ++i)
+        columns.from(e).data[first + i] = rows.from(i).data[e];
   }
 
   // The output of a block of queries.
@@ -283,7 +318,8 @@ class AttentionOperation final : public Operation {
             std::min(extent, block.keys), w.outputs.from(i), row_);
       });
       for_rows(block.keys, [&](std::int64_t j, std::int64_t rows) {
-        const std::int64_t from = block.diagonal ? j : 0;  // earlier queries do not see the keys
+        // Queries before do not see the keys.
+        const std::int64_t from = std::max<std::int64_t>(j - block.earlier, 0);
         multiply<true>(left_transposed(w.weights, from, j), rows, right(w.output_gradients, from),
                        count - from, w.value_gradients.from(block.first_key + j), row_);
         multiply<true>(left_transposed(w.score_gradients, from, j), rows, right(w.queries, from),

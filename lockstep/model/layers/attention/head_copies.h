@@ -34,8 +34,11 @@ class HeadCopies {
 
   std::int64_t row() const { return row_; }
 
-  /// Copies `count` rows from `first` on of queries, keys or values (part 0, 1 or 2), times
-  /// `factor`. Queries and keys are rotated.
+  /// The position of the first row of the arrays from now on.
+  void begin_at(std::int64_t position) { begin_ = position; }
+
+  /// Copies `count` rows from position `first` on of queries, keys or values (part 0, 1 or 2),
+  /// times `factor`. Queries and keys are rotated.
   void load(const Operands& t, std::size_t part, std::int64_t sample, std::int64_t head,
             std::int64_t first, std::int64_t count, float factor, PaddedRows<float> to) const {
     const TensorView& view = t.inputs[parts_[part].input];
@@ -78,14 +81,14 @@ class HeadCopies {
   T* row_of(const TensorView& view, std::size_t part, std::int64_t sample, std::int64_t head,
             std::int64_t position) const {
     const AttentionSpec::Part& place = parts_[part];
-    const std::int64_t positions = part == 0 ? spec_.queries : spec_.keys;
-    return static_cast<T*>(view.data()) + (sample * positions + position) * place.stride +
+    const std::int64_t rows = part == 0 || spec_.cached ? spec_.queries : spec_.keys;
+    return static_cast<T*>(view.data()) + (sample * rows + position - begin_) * place.stride +
            place.offset + head * spec_.width;
   }
   T* output_row(const TensorView& view, std::int64_t sample, std::int64_t head,
                 std::int64_t position) const {
     return static_cast<T*>(view.data()) +
-           ((sample * spec_.queries + position) * spec_.heads + head) * spec_.width;
+           ((sample * spec_.queries + position - begin_) * spec_.heads + head) * spec_.width;
   }
 
   // Rows of a head are far apart: the processor does not see which one is next.
@@ -117,6 +120,7 @@ class HeadCopies {
   AttentionSpec spec_;
   std::array<AttentionSpec::Part, 3> parts_;
   std::int64_t row_;
+  std::int64_t begin_ = 0;
   Eigen::ArrayXXf cosines_;  // of the angles [E / 2, positions], one position after the other
   Eigen::ArrayXXf sines_;
 };

@@ -18,7 +18,9 @@ class ReLU final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
-  Traits traits() const override { return {.function = Traits::Function::relu}; }
+  Traits traits() const override {
+    return {.function = Traits::Function::relu, .incremental = true};
+  }
 };
 
 /// In training, sets a fraction `rate` of the elements to 0 and divides the others by 1 - rate
@@ -43,6 +45,7 @@ class Dropout final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  Traits traits() const override { return {.incremental = true}; }
 
  private:
   // Whether the output is the input.
@@ -72,7 +75,7 @@ class Add final : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   Traits traits() const override {
-    return {.function = Traits::Function::addition, .absorbs_relu = true};
+    return {.function = Traits::Function::addition, .absorbs_relu = true, .incremental = true};
   }
 };
 
@@ -85,6 +88,7 @@ class Multiply final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  Traits traits() const override { return {.incremental = true}; }
 };
 
 /// exp(x) / sum of exp(x) over the last axis. For outputs used as probabilities; the cross-entropy
@@ -97,6 +101,7 @@ class Softmax final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  Traits traits() const override { return {.incremental = true}; }
 };
 
 }  // namespace lockstep::model

@@ -99,7 +99,7 @@ class EmbeddingOperation final : public Operation {
   std::size_t dimension_;
 };
 
-// Adds the first elements of a table to each part of the batch.
+// Adds the same rows of a table to each part of the batch.
 template <typename T>
 class PositionalEmbeddingOperation final : public Operation {
  public:
@@ -113,9 +113,10 @@ class PositionalEmbeddingOperation final : public Operation {
             .skips_frozen = true};
   }
 
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& pass) override {
     const T* const table =
-        table_.empty() ? static_cast<const T*>(t.weights[0].data()) : table_.data();
+        (table_.empty() ? static_cast<const T*>(t.weights[0].data()) : table_.data()) +
+        pass.position * spec_.width;
     for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
       of_sample(t.output, sample) =
           (of_sample(t.inputs[0], sample).template cast<float>() +
@@ -171,9 +172,9 @@ std::unique_ptr<Operation> PositionalEmbedding::compile_cpu(const CompileContext
                                                             cpu::Context& cpu) const {
   if (cpu.type == dnnl::memory::data_type::bf16)
     return std::make_unique<cpu::PositionalEmbeddingOperation<Eigen::bfloat16>>(
-        spec(context), fixed_table(context.output));
+        spec(context), fixed_table(context));
   return std::make_unique<cpu::PositionalEmbeddingOperation<float>>(spec(context),
-                                                                    fixed_table(context.output));
+                                                                    fixed_table(context));
 }
 
 }  // namespace lockstep::model

@@ -120,7 +120,7 @@ std::unique_ptr<Operation> Embedding::compile_gpu(const CompileContext& context,
 std::unique_ptr<Operation> PositionalEmbedding::compile_gpu(const CompileContext& context,
                                                             cuda::Context& gpu) const {
   return std::make_unique<cuda::PositionalEmbeddingOperation>(gpu, spec(context),
-                                                              fixed_table(context.output));
+                                                              fixed_table(context));
 }
 
 }  // namespace lockstep::model

@@ -37,7 +37,8 @@ class Embedding final : public BuiltinLayer {
                                          cuda::Context& gpu) const override;
   Traits traits() const override {
     return {.index_count = std::max<std::int64_t>(options_.vocabulary, 1),
-            .shares_parameter = true};
+            .shares_parameter = true,
+            .incremental = true};
   }
 
  private:

@@ -36,17 +36,21 @@ Shape PositionalEmbedding::build(BuildContext& context) const {
 
 PositionalEmbeddingSpec PositionalEmbedding::spec(const CompileContext& context) const {
   const std::int64_t all = context.batch * element_count(context.output);
-  const std::int64_t elements =
-      options_.kind == Kind::constant ? context.output[1] : element_count(context.output);
-  return {.samples = all / elements, .elements = elements, .training = context.training};
+  const bool is_constant = options_.kind == Kind::constant;
+  const std::int64_t elements = is_constant ? context.output[1] : element_count(context.output);
+  return {.samples = all / elements,
+          .elements = elements,
+          .width = is_constant ? 0 : context.output[1],
+          .training = context.training};
 }
 
-std::vector<float> PositionalEmbedding::fixed_table(const Shape& shape) const {
+std::vector<float> PositionalEmbedding::fixed_table(const CompileContext& context) const {
   if (options_.kind != Kind::sinusoidal) return {};
-  const std::int64_t width = shape[1];
+  const std::int64_t positions = context.positions > 0 ? context.positions : context.output[0];
+  const std::int64_t width = context.output[1];
   std::vector<float> table;
-  table.reserve(static_cast<std::size_t>(element_count(shape)));
-  for (std::int64_t position = 0; position < shape[0]; ++position)
+  table.reserve(static_cast<std::size_t>(positions * width));
+  for (std::int64_t position = 0; position < positions; ++position)
     for (std::int64_t i = 0; i < width; ++i) {
       const double exponent = static_cast<double>(i - i % 2) / static_cast<double>(width);
       const double angle = static_cast<double>(position) / std::pow(10000.0, exponent);

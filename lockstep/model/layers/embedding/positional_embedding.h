@@ -43,11 +43,12 @@ class PositionalEmbedding final : public BuiltinLayer {
                                          cpu::Context& cpu) const override;
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
+  Traits traits() const override { return {.incremental = true}; }
 
  private:
   PositionalEmbeddingSpec spec(const CompileContext& context) const;
-  // [T, D] for the output's shape; empty if it is learned.
-  std::vector<float> fixed_table(const Shape& shape) const;
+  // [T, D]; empty if it is learned.
+  std::vector<float> fixed_table(const CompileContext& context) const;
 
   Options options_;
 };
@@ -55,7 +56,8 @@ class PositionalEmbedding final : public BuiltinLayer {
 /// A positional embedding for one batch size.
 struct PositionalEmbeddingSpec {
   std::int64_t samples = 0;   ///< parts of the batch to which the same is added
-  std::int64_t elements = 0;  ///< of a part: T x D, or D if it is constant
+  std::int64_t elements = 0;  ///< of a part: rows x D, or D if it is constant
+  std::int64_t width = 0;     ///< from the row of a position to the next: D, or 0 if it is constant
   bool training = false;      ///< whether a backward pass follows
 };
 

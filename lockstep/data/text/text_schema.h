@@ -1,0 +1,41 @@
+// What a checkpoint stores of the text of a training, so that other texts are read in the same way.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "lockstep/data/text/tokenizer.h"
+
+namespace lockstep::data {
+
+/// How the texts of a training become samples: what a checkpoint stores of it, so that other texts
+/// are read in the same way.
+struct TextSchema {
+  std::string tokenizer = {};   ///< "chars", "bytes", or the absolute path of a file
+  std::string vocabulary = {};  ///< of chars
+  std::string hash = {};        ///< of the vocabulary, or of the bytes of the file: 16 digits
+  std::int64_t length = 0;      ///< tokens per sample
+  bool has_segments = false;    ///< the documents are lines, or fields of a column
+  std::string column = {};      ///< of a table of texts: the name of their column; else empty
+  std::string label = {};       ///< the name of the column of their classes; empty: they have none
+
+  /// That of a tokenizer. A path is made absolute, and its file is read for the hash. Throws Error
+  /// (data) if that fails.
+  static TextSchema of(const std::string& tokenizer, std::string vocabulary = {});
+  /// Throws Error (checkpoint) for anything that to_json() does not write. `where` is for the
+  /// message.
+  static TextSchema from_checkpoint(const nlohmann::json& json, const std::string& where);
+  nlohmann::json to_json() const;  ///< what from_checkpoint() reads
+
+  /// Throws Error (data) if the file cannot be read, is no tokenizer, or has changed.
+  std::shared_ptr<const Tokenizer> open() const;
+  /// Whether the same number is the same token in both.
+  bool agrees_with(const TextSchema& other) const { return hash == other.hash; }
+  /// "chars", or the name of the file.
+  std::string name() const;
+  bool operator==(const TextSchema&) const = default;
+};
+
+}  // namespace lockstep::data
