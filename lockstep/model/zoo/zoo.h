@@ -180,14 +180,14 @@ model::Network bert(std::span<const DataInput> inputs, std::int64_t classes,
 /// Options of minilm() with its published sizes.
 inline constexpr TransformerOptions kMiniLm = {.layers = 6, .width = 384};
 
-/// A classifier of texts by their embedding, the mean of all positions that are not padding (Wang et
-/// al., "MiniLM", arXiv 2002.10957; Reimers and Gurevych, "Sentence-BERT", arXiv 1908.10084):
+/// A classifier of texts by their embedding, the mean of all positions that are not padding (Wang
+/// et al., "MiniLM", arXiv 2002.10957; Reimers and Gurevych, "Sentence-BERT", arXiv 1908.10084):
 /// bert() with 512 learned positions, of which the first T are used, the two token types of Hugging
 /// Face's BERT, of which all tokens have the first, and without its pooler, so that weights of
 /// all-MiniLM-L6-v2 fit. T is at most 512. features_of() outputs the embedding [width]. It has
-/// (vocabulary + 512 + 2 + 2) * width + layers * (12 * width^2 + 13 * width) + (width + 1) * classes
-/// parameters. Its name is that for make(), such as "minilm:6x384". Throws Error (input) for other
-/// inputs.
+/// (vocabulary + 512 + 2 + 2) * width + layers * (12 * width^2 + 13 * width) + (width + 1) *
+/// classes parameters. Its name is that for make(), such as "minilm:6x384". Throws Error (input)
+/// for other inputs.
 model::Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
                       const TransformerOptions& options = kMiniLm);
 
@@ -203,9 +203,9 @@ model::Network vit(model::Shape input, std::int64_t classes,
 
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
 /// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
-/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them, ":features"
-/// leaves out the head, as features_of() does, and `classes` does not matter. Throws Error (input)
-/// for an unknown name.
+/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of
+/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
+/// Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");

@@ -83,15 +83,14 @@ void sequence_mean_forward(const TensorView& input, std::span<const std::int32_t
 void sequence_mean_backward(const TensorView& output_gradient,
                             std::span<const std::int32_t> segments, const SequencePoolingSpec& spec,
                             const TensorView& input_gradient, cudaStream_t stream) {
-  with_width(output_gradient.type(), spec.width,
-             [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
-               const std::size_t count = output_gradient.size() / kWidth;
-               launch(give_mean_to_positions<T, kWidth>, blocks_for(count), kThreads, stream,
-                      data<T>(output_gradient), segments.data(),
-                      static_cast<std::size_t>(spec.positions),
-                      static_cast<std::size_t>(spec.width) / kWidth, count,
-                      data<T>(input_gradient));
-             });
+  with_width(
+      output_gradient.type(), spec.width,
+      [&]<typename T, int kWidth>(T, std::integral_constant<int, kWidth>) {
+        const std::size_t count = output_gradient.size() / kWidth;
+        launch(give_mean_to_positions<T, kWidth>, blocks_for(count), kThreads, stream,
+               data<T>(output_gradient), segments.data(), static_cast<std::size_t>(spec.positions),
+               static_cast<std::size_t>(spec.width) / kWidth, count, data<T>(input_gradient));
+      });
 }
 
 }  // namespace lockstep::model::cuda
