@@ -122,6 +122,10 @@ TEST_F(TextTableTest, NamesFileLineAndColumn) {
   EXPECT_THAT(input_error_of([&] { source("text,kind\nrank,a\n", words(2)); }),
               HasSubstr("expected a length of at least 3, with the tokens before and after each "
                         "text, got 2"));
+  EXPECT_THAT(input_error_of([&] {
+                const TextSource text({write("a.csv", "text\nrank\n")}, {.column = "text"});
+              }),
+              HasSubstr("a.csv] expected a text, not a column of a table, got column="));
   const std::string table = "text:" + write("b.csv", "text,kind\nrank,a\n");
   for (const auto& [options, reason] :
        {std::pair{":label=kind",
