@@ -92,6 +92,7 @@ using model::Dropout;
 using model::Embedding;
 using model::Flatten;
 using model::GELU;
+using model::GlobalAveragePooling1D;
 using model::GlobalAveragePooling2D;
 using model::GlobalMaxPooling2D;
 using model::GRU;

@@ -13,6 +13,7 @@ from safetensors.torch import save_file
 from torch import nn
 from torch.nn import functional
 
+import make_reference_minilm
 import make_reference_mobilenet
 import make_reference_parts as parts
 import make_reference_sequences
@@ -280,6 +281,8 @@ def main():
     metadata = {"made_by": f"scripts/make_reference.py with torch {torch.__version__}"}
     references = {"optimizers": optimizer_trajectories(), "layer_wise_optimizers": layer_wise_trajectories()} | {name: trajectory(models[name], *shapes[name]) for name in models}
     references |= pretrained()
+    references["minilm"], expected = make_reference_minilm.values()
+    references["minilm_expected"] = stored(expected)
     layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
     references["layers"] = stored(layers)
     references["recurrent_layers"] = stored(parts.recurrent_layers())

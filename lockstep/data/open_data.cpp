@@ -21,6 +21,7 @@
 #include "lockstep/data/source/image_folder_source.h"
 #include "lockstep/data/source/memory_source.h"
 #include "lockstep/data/source/text_source.h"
+#include "lockstep/data/source/text_table_source.h"
 #include "lockstep/data/source/tfrecord_source.h"
 
 namespace lockstep::data {
@@ -105,8 +106,11 @@ Dataset open_text(const std::string& text, const DataSpecOptions& options) {
   TextSpec spec = TextSpec::parse(text, "text:" + text);
   spec.options.schema = options.text;
   spec.options.exchange = options.tfrecord.exchange;
-  return Dataset::from_source(
-      std::make_shared<TextSource>(matching_files({spec.files}), std::move(spec.options)));
+  spec.options.without_labels = options.may_lack_labels;
+  const Paths files = matching_files({spec.files});
+  if (spec.options.is_table())
+    return Dataset::from_source(std::make_shared<TextTableSource>(files, std::move(spec.options)));
+  return Dataset::from_source(std::make_shared<TextSource>(files, std::move(spec.options)));
 }
 
 Paths text_files(const std::string& text, const DataSpecOptions& /*options*/) {

@@ -29,7 +29,8 @@ namespace {
 using nlohmann::json;
 
 constexpr const char* kWhere = "init-from";
-constexpr std::string_view kCounter = ".num_batches_tracked";
+/// Buffers of PyTorch that are no weights: a counter, and the numbers from 0.
+constexpr std::array<std::string_view, 2> kNoWeights{".num_batches_tracked", ".position_ids"};
 constexpr std::array<std::string_view, 4> kTypes{"F32", "BF16", "F16", "F64"};
 /// What torch.nn.parallel.DistributedDataParallel and torch.compile put before every name.
 constexpr std::array<std::string_view, 2> kWrappers{"module.", "_orig_mod."};
@@ -50,7 +51,8 @@ struct Wanted {
 /// PyTorch's name of a layer's parameter.
 std::string_view torch_name(std::string_view name) {
   using Spelling = std::pair<std::string_view, std::string_view>;
-  constexpr std::array<Spelling, 5> kSpellings{{{"kernel", "weight"},
+  constexpr std::array<Spelling, 6> kSpellings{{{"kernel", "weight"},
+                                                {"embeddings", "weight"},
                                                 {"gamma", "weight"},
                                                 {"beta", "bias"},
                                                 {"moving_mean", "running_mean"},
@@ -269,7 +271,9 @@ class Comparison {
     for (const auto& [name, entry] : stored) {
       const bool of_kept_head = !kept_head.empty() && (name.starts_with(kept_head + ".") ||
                                                        name.starts_with(kept_head + "/"));
-      if (of_kept_head || name.ends_with(kCounter)) continue;
+      const bool is_no_weight = std::ranges::any_of(
+          kNoWeights, [&](std::string_view ending) { return name.ends_with(ending); });
+      if (of_kept_head || is_no_weight) continue;
       if (std::ranges::find(wanted, name, &Wanted::name) == wanted.end())
         unused_.push_back(fmt::format("{} {}", entry->name, model::to_string(entry->shape)));
     }

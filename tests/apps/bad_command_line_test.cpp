@@ -70,7 +70,8 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "misspelt_network_with_sizes", "train --model mpl:8" + kData, 2,
             "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit, or a FILE.json, "
+            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit, or a "
+            "FILE.json, "
             "got \"mpl\" (did you mean mlp?)"},
         Refusal{"nothing_to_inspect", "data inspect", 2,
                 "command line] expected files, as `lockstep data inspect --help` describes, got "
@@ -154,8 +155,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "command line] expected --model NAME or --model FILE.json; it was not given"},
         Refusal{"unknown_model", "train --model mpl" + kData, 2,
                 "model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, "
-                "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit, or "
-                "a FILE.json, "
+                "resnet50, resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, "
+                "vit, or a FILE.json, "
                 "got \"mpl\""},
         Refusal{"global_batch_that_is_no_number", kTrain + "--global-batch x", 2,
                 "command line] expected --global-batch to be a whole number, written in digits, "

@@ -322,6 +322,29 @@ const AgreementCase kAgreementCases[] = {
        network.add(PositionalEmbedding({.kind = PositionalEmbedding::Kind::sinusoidal}));
        return ended(std::move(network));
      }},
+    {"positions_of_a_larger_table",
+     [] {
+       Network network({5, 3});
+       network.add(Dense({.units = 8}));
+       network.add(PositionalEmbedding({.rows = 9}));
+       network.add(PositionalEmbedding({.kind = PositionalEmbedding::Kind::constant, .rows = 2}));
+       return ended(std::move(network));
+     }},
+    {"mean_of_positions",
+     [] {
+       Network network({70, 3});
+       network.add(Dense({.units = 7}));
+       network.add(GlobalAveragePooling1D());
+       return ended(std::move(network));
+     }},
+    {"mean_of_positions_in_segments",
+     [] {
+       Network network({{.name = "values", .shape = {6, 3}},
+                        {.name = "segments", .shape = {6}, .type = ElementType::int32}});
+       network.add(Conv1D({.filters = 8, .kernel = 1}), {kInput});
+       network.add(GlobalAveragePooling1D(), {network.last(), network.input("segments")});
+       return ended(std::move(network));
+     }},
     {"learned_positions",
      [] {
        Network network({5, 3});

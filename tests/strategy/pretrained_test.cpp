@@ -75,6 +75,10 @@ class Begun {
     values.insert(values.end(), model().buffers().begin(), model().buffers().end());
     return values;
   }
+  std::vector<float> predicted(const model::BatchView& batch) {
+    const auto values = model().predict_batch(batch);
+    return {values.begin(), values.end()};
+  }
   std::vector<float> logits(std::span<const float> images) {
     const auto samples = static_cast<std::int64_t>(images.size()) /
                          model::element_count(trainer_.network().input_shape());
@@ -192,6 +196,39 @@ TEST(Pretrained, ReadsMobileNetsWithTheNamesOfTorchvision) {
   begun.trainer().initialize_from({.path = path});
   EXPECT_EQ(begun.parameter("features.0.0/kernel")[1], 10) << "the second channel";
   EXPECT_EQ(begun.parameter("features.17.conv.1.0/kernel")[1], 2) << "the second column";
+}
+
+TEST(Pretrained, ReadsBertsWithTheNamesOfHuggingFace) {
+  // As in scripts/make_reference_minilm.py.
+  const std::vector<std::int32_t> tokens = {1, 4, 7, 2, 0, 0, 1, 3, 9, 10, 5, 2};
+  const std::vector<std::int32_t> segments = {1, 1, 1, 1, 0, 0, 1, 1, 1, 1, 1, 1};
+  const zoo::DataInput inputs[] = {
+      {{.name = "tokens", .shape = {6}, .type = ElementType::int32}, 11},
+      {{.name = "segments", .shape = {6}, .type = ElementType::int32}, 0}};
+  Begun embeddings(zoo::make("minilm:2x8x2:features", inputs, 0));
+  EXPECT_THAT(
+      embeddings.trainer().initialize_from({.path = reference("minilm"), .partial = true}).table,
+      AllOf(Contains("missing in the file          0"),
+            Contains("unused in the file           2  pooler.dense.bias [8], pooler.dense.weight "
+                     "[8, 8]")));
+  const model::InputView views[] = {{.indices = tokens}, {.indices = segments}};
+  EXPECT_THAT(embeddings.predicted({.samples = 2, .inputs = views}),
+              Pointwise(FloatNear(1e-5F), [] {
+                const checkpoint::SafetensorsFile file(reference("minilm_expected"));
+                std::vector<float> values(16);
+                file.read(*file.find("embeddings"), values);
+                return values;
+              }()));
+  Begun classifier(zoo::make("minilm:2x8x2", inputs, 3));
+  EXPECT_THAT(
+      classifier.refusal({.path = reference("minilm"), .reset_head = true}),
+      ::testing::EndsWith("got unexpected pooler.dense.bias [8], unexpected pooler.dense.weight "
+                          "[8, 8]; --partial loads the 37 tensors that fit"));
+  const PretrainedWeights taken = classifier.trainer().initialize_from(
+      {.path = reference("minilm"), .reset_head = true, .partial = true});
+  EXPECT_EQ(taken.kept_head, "classifier");
+  EXPECT_EQ(classifier.parameter("encoder.layer.1.output.dense/kernel"),
+            embeddings.parameter("encoder.layer.1.output.dense/kernel"));
 }
 
 TEST(Pretrained, ReordersKernelsThatReadFlattenedImages) {

@@ -21,8 +21,8 @@ namespace {
 
 constexpr auto kDocuments =
     enum_names<TextDocuments>({{TextDocuments::files, "files"}, {TextDocuments::lines, "lines"}});
-constexpr auto kKeys =
-    std::to_array<std::string_view>({"tokenizer", "length", "stride", "documents"});
+constexpr auto kKeys = std::to_array<std::string_view>(
+    {"tokenizer", "length", "stride", "documents", "column", "label"});
 constexpr const char* kAnyBytes = "bytes";
 
 /// Calls use(document) for the file, or for each of its lines that is not empty. An Error (data) of
@@ -87,8 +87,35 @@ TextOptions TextOptions::parse(std::string_view text, const std::string& where) 
     if (key == "length") options.length = *number;
     if (key == "stride") options.stride = *number;
     if (key == "documents") options.documents = kDocuments.parse(where, value);
+    if (key == "column") options.column = value;
+    if (key == "label") options.label = value;
   }
   return options;
+}
+
+TextSchema TextOptions::describe(const std::string& file,
+                                 const std::function<std::string()>& characters) const {
+  const TextSchema* const known = schema.get();
+  const std::string chosen = !tokenizer.empty() ? tokenizer
+                             : known != nullptr ? known->tokenizer
+                                                : "chars";
+  const bool is_same = known != nullptr && known->tokenizer == chosen;
+  TextSchema described = is_same             ? *known
+                         : chosen == "chars" ? TextSchema::of("chars", characters())
+                                             : TextSchema::of(chosen);
+  if (known != nullptr && !described.agrees_with(*known))
+    throw Error(ErrorCategory::input, file,
+                fmt::format("expected the tokenizer of the training, {} with the hash {}",
+                            known->name(), known->hash),
+                fmt::format("got {} with the hash {}", described.name(), described.hash));
+  described.length = length > 0 ? length : known != nullptr ? known->length : kDefaultLength;
+  if (described.length > TextSchema::kMaxLength)
+    throw Error(ErrorCategory::input, file,
+                fmt::format("expected a length up to {}", TextSchema::kMaxLength),
+                fmt::format("got {}", described.length));
+  described.column = !column.empty() || known == nullptr ? column : known->column;
+  described.label = !label.empty() || known == nullptr ? label : known->label;
+  return described;
 }
 
 TextSpec TextSpec::parse(std::string_view text, const std::string& where) {
@@ -106,6 +133,11 @@ TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOpti
     : files_(files), options_(std::move(options)) {
   if (files_.empty())
     throw Error(ErrorCategory::input, "text", "expected at least one file", "there is none");
+  if (options_.is_table() || !options_.label.empty())
+    throw Error(ErrorCategory::input, files_.front().string(),
+                options_.is_table() ? "expected a text, not a column of a table"
+                                    : "expected column=, the column of the texts, with label=",
+                options_.is_table() ? "got column=" : "there is none");
   const auto exchange = std::exchange(options_.exchange, {});
   if (exchange.members > 1)
     for (const auto& file : files_) InputFile{file};  // a rank that lacks one says so
@@ -118,34 +150,6 @@ TextSource::TextSource(const std::vector<std::filesystem::path>& files, TextOpti
       [this](const NodeData& data, SharedSegment memory) { use(data, std::move(memory)); });
 }
 
-TextSchema TextSource::described() const {
-  const TextSchema* const known = options_.schema.get();
-  const bool by_lines = options_.documents ? *options_.documents == TextDocuments::lines
-                                           : known != nullptr && known->has_segments;
-  const std::string tokenizer = !options_.tokenizer.empty() ? options_.tokenizer
-                                : known != nullptr          ? known->tokenizer
-                                                            : "chars";
-  const bool is_same = known != nullptr && known->tokenizer == tokenizer;
-  TextSchema schema = is_same ? *known
-                      : tokenizer == "chars"
-                          ? TextSchema::of("chars", characters_of(files_, by_lines))
-                          : TextSchema::of(tokenizer);
-  if (known != nullptr && !schema.agrees_with(*known))
-    throw Error(ErrorCategory::input, files_.front().string(),
-                fmt::format("expected the tokenizer of the training, {} with the hash {}",
-                            known->name(), known->hash),
-                fmt::format("got {} with the hash {}", schema.name(), schema.hash));
-  schema.length = options_.length > 0 ? options_.length
-                  : known != nullptr  ? known->length
-                                      : TextOptions::kDefaultLength;
-  if (schema.length > TextSchema::kMaxLength)
-    throw Error(ErrorCategory::input, files_.front().string(),
-                fmt::format("expected a length up to {}", TextSchema::kMaxLength),
-                fmt::format("got {}", schema.length));
-  schema.has_segments = by_lines;
-  return schema;
-}
-
 void TextSource::append(std::span<const std::int32_t> tokens) {
   if (vocabulary_size_ > std::numeric_limits<std::uint16_t>::max() + 1)
     own_wide_.insert(own_wide_.end(), tokens.begin(), tokens.end());
@@ -155,9 +159,14 @@ void TextSource::append(std::span<const std::int32_t> tokens) {
 }
 
 void TextSource::read_files() {
-  schema_ = std::make_shared<const TextSchema>(described());
+  const TextSchema* const known = options_.schema.get();
+  const bool by_lines = options_.documents ? *options_.documents == TextDocuments::lines
+                                           : known != nullptr && known->has_segments;
+  TextSchema schema =
+      options_.describe(files_.front().string(), [&] { return characters_of(files_, by_lines); });
+  schema.has_segments = by_lines;
+  schema_ = std::make_shared<const TextSchema>(std::move(schema));
   stride_ = options_.stride > 0 ? options_.stride : schema_->length;
-  const bool by_lines = schema_->has_segments;
   if (stride_ > schema_->length || (by_lines && options_.stride > 0))
     throw Error(ErrorCategory::input, files_.front().string(),
                 by_lines ? "expected no stride with documents=lines"

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -26,7 +27,10 @@ struct TextOptions {
   std::string tokenizer = {};
   std::int64_t length = 0;  ///< tokens of a sample, T; default: kDefaultLength
   std::int64_t stride = 0;  ///< tokens between the beginnings of two samples; default: the length
-  std::optional<TextDocuments> documents = {};    ///< default: files
+  std::optional<TextDocuments> documents = {};  ///< default: files
+  std::string column = {};      ///< of tables (TextTableSource): the name of the texts' column
+  std::string label = {};       ///< of tables: the name of the classes' column
+  bool without_labels = false;  ///< of tables: the classes are not read
   std::shared_ptr<const TextSchema> schema = {};  ///< that of the training text
   IndexExchange exchange = {};                    ///< the ranks that open the files together
 
@@ -35,6 +39,14 @@ struct TextOptions {
   /// Parses "tokenizer=bytes,length=64": the fields above. Throws Error (input) that starts with
   /// `where`.
   static TextOptions parse(std::string_view text, const std::string& where);
+
+  /// The tokenizer and the length of the texts in `file`, whose vocabulary, if it is their own, is
+  /// characters(). Throws Error (input) for another tokenizer than that of the schema, Error (data)
+  /// as TextSchema::of().
+  TextSchema describe(const std::string& file,
+                      const std::function<std::string()>& characters) const;
+  /// Whether the texts are in a column of a table.
+  bool is_table() const { return !column.empty() || (schema && !schema->column.empty()); }
 };
 
 /// Files and their options.
@@ -82,8 +94,6 @@ class TextSource final : public RecordSource {
     std::uint64_t document;  ///< that of the first token
   };
 
-  /// The tokenizer, the length and what documents are.
-  TextSchema described() const;
   void read_files();
   void append(std::span<const std::int32_t> tokens);
   void pack_documents();

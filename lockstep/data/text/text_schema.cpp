@@ -43,6 +43,8 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
                       .hash = json_member<std::string>(json, "hash"),
                       .length = json_member<std::int64_t>(json, "length"),
                       .has_segments = json_member<bool>(json, "segments")};
+    if (json.contains("column")) schema.column = json_member<std::string>(json, "column");
+    if (json.contains("label")) schema.label = json_member<std::string>(json, "label");
     if (schema.length < 1 || schema.length > kMaxLength)
       throw std::invalid_argument(fmt::format("its length is {}", schema.length));
     if (schema.tokenizer == kChars) CharsTokenizer{schema.vocabulary};
@@ -56,11 +58,14 @@ TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::st
 }
 
 nlohmann::json TextSchema::to_json() const {
-  return {{"tokenizer", encode_bytes(tokenizer)},
-          {"vocabulary", vocabulary},
-          {"hash", hash},
-          {"length", length},
-          {"segments", has_segments}};
+  nlohmann::json json = {{"tokenizer", encode_bytes(tokenizer)},
+                         {"vocabulary", vocabulary},
+                         {"hash", hash},
+                         {"length", length},
+                         {"segments", has_segments}};
+  if (!column.empty()) json["column"] = column;
+  if (!label.empty()) json["label"] = label;
+  return json;
 }
 
 std::shared_ptr<const Tokenizer> TextSchema::open() const {

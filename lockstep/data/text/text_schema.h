@@ -17,7 +17,9 @@ struct TextSchema {
   std::string vocabulary = {};  ///< of chars
   std::string hash = {};        ///< of the vocabulary, or of the bytes of the file: 16 digits
   std::int64_t length = 0;      ///< tokens per sample
-  bool has_segments = false;    ///< the documents are lines
+  bool has_segments = false;    ///< the documents are lines, or fields of a column
+  std::string column = {};      ///< of a table of texts: the name of their column; else empty
+  std::string label = {};       ///< the name of the column of their classes; empty: they have none
 
   static constexpr std::int64_t kMaxLength = 1 << 20;  ///< the most tokens of a sample
 

@@ -26,6 +26,9 @@ class Tokenizer {
   virtual std::int64_t vocabulary_size() const = 0;  ///< number of tokens
   /// "chars", "bytes", "byte-level BPE" or "WordPiece".
   virtual std::string name() const = 0;
+  /// The token before a text that is classified as a whole, [CLS]; nullopt if there is none. The
+  /// end token then follows the text.
+  virtual std::optional<std::int32_t> begin_token() const { return std::nullopt; }
   /// The token that ends a document; nullopt if there is none.
   virtual std::optional<std::int32_t> end_token() const { return std::nullopt; }
 };

@@ -208,6 +208,8 @@ std::shared_ptr<const Tokenizer> word_piece_of(const json& file, const json& mod
   definition.longest_word = static_cast<std::size_t>(longest);
   for (const auto& [token, number] : numbers) set_token(definition.tokens, number, token);
   definition.end = add_special(file, true, definition.added, definition.tokens);
+  if (const auto begin = numbers.find("[CLS]"); begin != numbers.end() && definition.end)
+    definition.begin = begin->second;
   const auto unknown = numbers.find(optional_member<std::string>(model, "unk_token", "[UNK]"));
   if (unknown == numbers.end()) refuse("its vocabulary has no unknown token");
   definition.unknown = unknown->second;
@@ -240,12 +242,14 @@ std::shared_ptr<const Tokenizer> word_list(std::string_view text) {
       definition.normalizer.lower_case = definition.normalizer.strips_accents = false;
     if (token == "[UNK]") unknown = number;
     if (token == "[SEP]") definition.end = number;
+    if (token == "[CLS]") definition.begin = number;
     for (const char* special : {"[UNK]", "[SEP]", "[CLS]", "[PAD]", "[MASK]"})
       if (token == special) special_tokens.emplace_back(token, number);
   }
   definition.added = AddedTokens(std::move(special_tokens));
   if (!unknown) refuse("it has no [UNK]");
   definition.unknown = *unknown;
+  if (!definition.end) definition.begin.reset();
   return std::make_shared<WordPiece>(std::move(definition));
 }
 

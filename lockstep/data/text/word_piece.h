@@ -32,7 +32,8 @@ class WordPiece final : public Tokenizer {
     std::size_t longest_word = 100;   ///< code points; a longer word is unknown
     Normalizer normalizer = {};
     AddedTokens added;
-    std::optional<std::int32_t> end = {};
+    std::optional<std::int32_t> begin = {};  ///< [CLS]
+    std::optional<std::int32_t> end = {};    ///< [SEP]
   };
   explicit WordPiece(Definition definition);
 
@@ -40,6 +41,7 @@ class WordPiece final : public Tokenizer {
   std::string decode(std::span<const std::int32_t> tokens) const override;
   std::int64_t vocabulary_size() const override { return std::ssize(definition_.tokens); }
   std::string name() const override { return "WordPiece"; }
+  std::optional<std::int32_t> begin_token() const override { return definition_.begin; }
   std::optional<std::int32_t> end_token() const override { return definition_.end; }
 
  private:

@@ -51,6 +51,10 @@ std::unique_ptr<Operation> RowNormalization::compile_gpu(const CompileContext&,
 std::unique_ptr<Operation> Pool2D::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }
+std::unique_ptr<Operation> GlobalAveragePooling1D::compile_gpu(const CompileContext&,
+                                                               cuda::Context&) const {
+  return nullptr;
+}
 std::unique_ptr<Operation> Recurrent::compile_gpu(const CompileContext&, cuda::Context&) const {
   return nullptr;
 }

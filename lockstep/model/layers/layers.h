@@ -26,6 +26,7 @@
 #include "lockstep/model/layers/layer_normalization/layer_normalization.h"
 #include "lockstep/model/layers/pooling/pooling.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
+#include "lockstep/model/layers/sequence_pooling/sequence_pooling.h"
 #include "lockstep/model/layers/shape/shape.h"
 
 namespace lockstep::model {
@@ -104,6 +105,7 @@ inline constexpr std::tuple kLayers{
     Registration<UpSampling2D>{"up_sampling2d"},
     Registration<GlobalMaxPooling2D>{"global_max_pooling2d"},
     Registration<GlobalAveragePooling2D>{"global_average_pooling2d"},
+    Registration<GlobalAveragePooling1D>{"global_average_pooling1d"},
 };
 
 /// The types of kLayers, in its order.

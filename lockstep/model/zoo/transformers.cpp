@@ -20,9 +20,11 @@ namespace {
 
 constexpr float kDeviation = 0.02f;  // of initial weights, as in GPT-2 and BERT
 
-// As many heads of about 64 elements as divide the width.
-std::int64_t heads_of(std::int64_t width) {
-  std::int64_t heads = std::max<std::int64_t>(width / 64, 1);
+constexpr float kBertEpsilon = 1e-12f;
+
+// As many heads of about `elements` as divide the width.
+std::int64_t heads_of(std::int64_t width, std::int64_t elements) {
+  std::int64_t heads = std::max<std::int64_t>(width / elements, 1);
   while (width % heads != 0) --heads;
   return heads;
 }
@@ -82,8 +84,8 @@ struct BlockStyle {
 class Transformer {
  public:
   Transformer(std::string_view kind, std::span<const DataInput> inputs,
-              const TransformerOptions& options)
-      : network_(network_inputs(inputs), name_of(kind, options)), options_(options) {
+              const TransformerOptions& options, std::int64_t head = 64)
+      : network_(network_inputs(inputs), name_of(kind, options)), options_(options), head_(head) {
     if (inputs.size() == 2) segments_ = {network_.input(inputs[1].input.name)};
   }
 
@@ -95,7 +97,8 @@ class Transformer {
     return add(model::Dense({.units = units, .stddev = stddev}), {input}, std::move(name));
   }
   NodeId attention(std::vector<NodeId> inputs, bool causal) {
-    const std::int64_t heads = options_.heads > 0 ? options_.heads : heads_of(options_.width);
+    const std::int64_t heads =
+        options_.heads > 0 ? options_.heads : heads_of(options_.width, head_);
     inputs.insert(inputs.end(), segments_.begin(), segments_.end());
     return add(model::Attention({.heads = heads, .causal = causal}), std::move(inputs));
   }
@@ -118,19 +121,42 @@ class Transformer {
     y = dropout(dense(width, y, prefix + style.mlp_output, style.output_deviation));
     return add(model::Add(), {x, y});
   }
-  // The sum of the tokens' rows and the positions' rows.
-  NodeId embed(std::int64_t vocabulary, std::string tokens, std::string positions) {
-    const NodeId rows =
+  // The sum of the tokens' rows and the positions' rows, of which there are `rows`; 0: as many as
+  // positions.
+  NodeId embed(std::int64_t vocabulary, std::string tokens, std::string positions,
+               std::int64_t rows = 0) {
+    const NodeId embedded =
         add(model::Embedding(
                 {.vocabulary = vocabulary, .dimension = options_.width, .stddev = kDeviation}),
             {model::kInput}, std::move(tokens));
-    return add(model::PositionalEmbedding({.stddev = kDeviation}), {rows}, std::move(positions));
+    return add(model::PositionalEmbedding({.rows = rows, .stddev = kDeviation}), {embedded},
+               std::move(positions));
   }
+  // Blocks that normalize after each residual, of what was embedded: the names of Hugging Face.
+  NodeId bert_encoder(NodeId x) {
+    const std::int64_t width = options_.width;
+    x = dropout(normalize(x, "embeddings.LayerNorm", kBertEpsilon));
+    for (std::int64_t i = 0; i < options_.layers; ++i) {
+      const std::string name = fmt::format("encoder.layer.{}.", i);
+      const NodeId query = dense(width, x, name + "attention.self.query");
+      const NodeId key = dense(width, x, name + "attention.self.key");
+      const NodeId value = dense(width, x, name + "attention.self.value");
+      NodeId y = attention({query, key, value}, false);
+      y = dropout(dense(width, y, name + "attention.output.dense"));
+      x = normalize(add(model::Add(), {x, y}), name + "attention.output.LayerNorm", kBertEpsilon);
+      y = add(model::GELU(), {dense(4 * width, x, name + "intermediate.dense")});
+      y = dropout(dense(width, y, name + "output.dense"));
+      x = normalize(add(model::Add(), {x, y}), name + "output.LayerNorm", kBertEpsilon);
+    }
+    return x;
+  }
+  const std::vector<NodeId>& segments() const { return segments_; }
   Network take() { return std::move(network_); }
 
  private:
   Network network_;
   const TransformerOptions& options_;
+  std::int64_t head_;             // elements of a head, by default
   std::vector<NodeId> segments_;  // none, or the input
 };
 
@@ -198,30 +224,37 @@ Network vit(model::Shape input, std::int64_t classes, const TransformerOptions& 
 
 Network bert(std::span<const DataInput> inputs, std::int64_t classes,
              const TransformerOptions& options) {
-  constexpr float kEpsilon = 1e-12f;
   check_sizes("bert", options);
   check_reads_tokens("bert", inputs);
   const std::int64_t width = options.width;
   Transformer t("bert", inputs, options);
   NodeId x = t.embed(inputs.front().categories, "embeddings.word_embeddings",
                      "embeddings.position_embeddings");
-  x = t.dropout(t.normalize(x, "embeddings.LayerNorm", kEpsilon));
-  for (std::int64_t i = 0; i < options.layers; ++i) {
-    const std::string block = fmt::format("encoder.layer.{}.", i);
-    const NodeId query = t.dense(width, x, block + "attention.self.query");
-    const NodeId key = t.dense(width, x, block + "attention.self.key");
-    const NodeId value = t.dense(width, x, block + "attention.self.value");
-    NodeId y = t.attention({query, key, value}, false);
-    y = t.dropout(t.dense(width, y, block + "attention.output.dense"));
-    x = t.normalize(t.add(model::Add(), {x, y}), block + "attention.output.LayerNorm", kEpsilon);
-    y = t.add(model::GELU(), {t.dense(4 * width, x, block + "intermediate.dense")});
-    y = t.dropout(t.dense(width, y, block + "output.dense"));
-    x = t.normalize(t.add(model::Add(), {x, y}), block + "output.LayerNorm", kEpsilon);
-  }
+  x = t.bert_encoder(x);
   const std::int64_t positions = inputs.front().input.shape.front();
   x = t.add(model::Cropping1D({.before = 0, .after = positions - 1}), {x});
   x = t.dense(width, t.add(model::Flatten(), {x}), "pooler.dense");
   x = t.dropout(t.add(model::Tanh(), {x}));
+  t.dense(classes, x, "classifier");
+  return t.take();
+}
+
+Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
+               const TransformerOptions& options) {
+  constexpr std::int64_t kPositions = 512;
+  constexpr std::int64_t kTokenTypes = 2;
+  check_sizes("minilm", options);
+  check_reads_tokens("minilm", inputs);
+  Transformer t("minilm", inputs, options, 32);
+  NodeId x = t.embed(inputs.front().categories, "embeddings.word_embeddings",
+                     "embeddings.position_embeddings", kPositions);
+  x = t.add(model::PositionalEmbedding({.kind = model::PositionalEmbedding::Kind::constant,
+                                        .rows = kTokenTypes,
+                                        .stddev = kDeviation}),
+            {x}, "embeddings.token_type_embeddings");
+  std::vector<NodeId> pooled = {t.bert_encoder(x)};
+  pooled.insert(pooled.end(), t.segments().begin(), t.segments().end());
+  x = t.dropout(t.add(model::GlobalAveragePooling1D(), std::move(pooled)));
   t.dense(classes, x, "classifier");
   return t.take();
 }

@@ -23,6 +23,7 @@ constexpr std::string_view kWideDeep = "wide_deep";
 constexpr std::string_view kLstm = "lstm";
 constexpr std::string_view kGpt = "gpt";
 constexpr std::string_view kBert = "bert";
+constexpr std::string_view kMiniLmName = "minilm";
 constexpr std::string_view kVit = "vit";
 
 struct Recipe {
@@ -30,7 +31,7 @@ struct Recipe {
   Network (*make)(Shape input, std::int64_t classes);  ///< null: it reads several inputs
 };
 
-const std::array<Recipe, 15> kRecipes = {{
+const std::array<Recipe, 16> kRecipes = {{
     {"linear", [](Shape input, std::int64_t classes) { return linear(std::move(input), classes); }},
     {"mlp", [](Shape input, std::int64_t classes) { return mlp(std::move(input), classes); }},
     {"cnn", [](Shape input, std::int64_t classes) { return cnn(std::move(input), classes); }},
@@ -52,6 +53,7 @@ const std::array<Recipe, 15> kRecipes = {{
     {kLstm, nullptr},      // it also reads int32
     {kGpt, nullptr},
     {kBert, nullptr},
+    {kMiniLmName, nullptr},
     {kVit, [](Shape input, std::int64_t classes) { return vit(std::move(input), classes); }},
 }};
 
@@ -154,8 +156,8 @@ TransformerOptions transformer_options(std::string_view name) {
   constexpr std::string_view kDropout = "dropout=";
   constexpr std::string_view kPatch = "patch=";
   const std::size_t colon = name.find(':');
-  if (colon == std::string_view::npos) return {};
   const std::string_view kind = name.substr(0, colon);
+  if (colon == std::string_view::npos) return kind == kMiniLmName ? kMiniLm : TransformerOptions();
   const bool has_patch = kind == kVit;
   const auto count = [&](std::string_view text) -> std::int64_t {
     const auto number = parse_number<std::int32_t>(text);
@@ -223,15 +225,15 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (kind == kWideDeep) return wide_deep(inputs, classes, wide_deep_options(name));
   if (kind == kGpt) return gpt(inputs, transformer_options(name));
   if (kind == kBert) return bert(inputs, classes, transformer_options(name));
+  if (kind == kMiniLmName) return minilm(inputs, classes, transformer_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
   if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(ErrorCategory::input, "model",
-              "expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or one "
-              "of them or "
-              "lstm for data with indices",
+              "expected gpt, bert, minilm, wide_deep or a FILE.json for data with several inputs, "
+              "or one of them or lstm for data with indices",
               fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -243,7 +245,7 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
   const std::string_view kind = name.substr(0, name.find(':'));
   if (kind == kLstm)
     return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
-  if (kind == kWideDeep || kind == kGpt || kind == kBert)
+  if (kind == kWideDeep || kind == kGpt || kind == kBert || kind == kMiniLmName)
     return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
                 classes);
   if (kind == kVit) return vit(std::move(input), classes, transformer_options(name));

@@ -142,12 +142,13 @@ struct LstmOptions {
 /// options. Throws Error (input) for other inputs.
 model::Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options = {});
 
-/// Options of gpt(), bert() and vit(). The defaults are the sizes of the smallest published ones.
+/// Options of gpt(), bert(), minilm() and vit(). The defaults are the sizes of the smallest
+/// published ones of the others.
 struct TransformerOptions {
   std::int64_t layers = 12;  ///< blocks
   std::int64_t width = 768;  ///< elements of a position
-  /// Of the attention; each has width / heads elements. 0: as many of 64 or more as divide the
-  /// width.
+  /// Of the attention; each has width / heads elements. 0: as many of 64 or more (of minilm(): 32)
+  /// as divide the width.
   std::int64_t heads = 0;
   float dropout = 0;  ///< rate after the embedding, and at the end of each residual
   /// Of vit() alone: the side of the squares. 0: 4 for images up to 64x64, else 16.
@@ -176,6 +177,20 @@ model::Network gpt(std::span<const DataInput> inputs, const TransformerOptions& 
 model::Network bert(std::span<const DataInput> inputs, std::int64_t classes,
                     const TransformerOptions& options = {});
 
+/// Options of minilm() with its published sizes.
+inline constexpr TransformerOptions kMiniLm = {.layers = 6, .width = 384};
+
+/// A classifier of texts by their embedding, the mean of all positions that are not padding (Wang
+/// et al., "MiniLM", arXiv 2002.10957; Reimers and Gurevych, "Sentence-BERT", arXiv 1908.10084):
+/// bert() with 512 learned positions, of which the first T are used, the two token types of Hugging
+/// Face's BERT, of which all tokens have the first, and without its pooler, so that weights of
+/// all-MiniLM-L6-v2 fit. T is at most 512. features_of() outputs the embedding [width]. It has
+/// (vocabulary + 512 + 2 + 2) * width + layers * (12 * width^2 + 13 * width) + (width + 1) *
+/// classes parameters. Its name is that for make(), such as "minilm:6x384". Throws Error (input)
+/// for other inputs.
+model::Network minilm(std::span<const DataInput> inputs, std::int64_t classes,
+                      const TransformerOptions& options = kMiniLm);
+
 /// A classifier of images, whose positions are squares (Dosovitskiy et al., arXiv 2010.11929): a
 /// strided convolution, learned positions, blocks that normalize before each residual, and the mean
 /// of all positions, as in Beyer et al., arXiv 2205.01580. Names ("blocks.0.attn.qkv") follow timm,
@@ -187,20 +202,20 @@ model::Network vit(model::Shape input, std::int64_t classes,
                    const TransformerOptions& options = {});
 
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
-/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a gpt,
-/// bert or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of them,
-/// ":features" leaves out the head, as features_of() does, and `classes` does not matter. Throws
-/// Error (input) for an unknown name.
+/// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
+/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of
+/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
+/// Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep, gpt and bert alone read several; they and lstm
-/// read int32.
+/// The same for data with any inputs; wide_deep, gpt, bert and minilm alone read several; they and
+/// lstm read int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,
-/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit.
+/// resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit.
 std::vector<std::string_view> names();
 
 }  // namespace lockstep::zoo

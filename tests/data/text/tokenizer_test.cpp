@@ -157,6 +157,10 @@ TEST(WordPiece, TakesTheLongestPiecesOfNormalizedWords) {
     EXPECT_EQ(tokenizer->encode(one.text), one.tokens) << one.text;
   EXPECT_EQ(tokenizer->decode(Tokens{2, 3, 4, 6, 5}), "unaffable , a");
   EXPECT_EQ(tokenizer->end_token(), 1);
+  EXPECT_EQ(tokenizer->begin_token(), std::nullopt);
+  json classified = word_piece_file();
+  classified["model"]["vocab"]["[CLS]"] = 11;
+  EXPECT_EQ(parsed(classified)->begin_token(), 11);
   json cased = word_piece_file();
   cased["normalizer"]["lowercase"] = false;
   EXPECT_THAT(parsed(cased)->encode("a A"), ElementsAre(5, 0));
@@ -167,6 +171,8 @@ TEST(WordPiece, ReadsAVocabularyOfLines) {
   const auto tokenizer = parse_tokenizer_file(lines, "vocab.txt");
   EXPECT_EQ(tokenizer->vocabulary_size(), 5);
   EXPECT_THAT(tokenizer->encode("Unable A[SEP]"), ElementsAre(2, 3, 4, 1));
+  EXPECT_EQ(tokenizer->begin_token(), std::nullopt);
+  EXPECT_EQ(parse_tokenizer_file(lines + "\n[CLS]", "vocab.txt")->begin_token(), 5);
   const auto cased = parse_tokenizer_file(lines + "\nThe", "vocab.txt");
   EXPECT_THAT(cased->encode("The the A a"), ElementsAre(5, 0, 0, 4)) << "a capital letter";
 }

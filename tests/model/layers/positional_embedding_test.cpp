@@ -79,6 +79,36 @@ TEST(PositionalEmbeddingLayer, HasTheGradientsOfItsInputAndTable) {
               Pointwise(FloatNear(1e-7f), expected));
 }
 
+TEST(PositionalEmbeddingLayer, AddsTheFirstRowsOfALargerTable) {
+  Network network({3, 5});
+  network.add(PositionalEmbedding({.rows = 6}));
+  network.add(PositionalEmbedding({.kind = PositionKind::constant, .rows = 2}), {0}, "constant");
+  Trial trial(std::move(network), 4);
+  const auto table = trial.parameter("positional_embedding/embeddings");
+  const auto constant = trial.parameter("constant/embeddings");
+  ASSERT_EQ(table.size(), 30U);
+  ASSERT_EQ(constant.size(), 10U);
+  std::vector<float> expected;
+  for (std::size_t i = 0; i < trial.features().size(); ++i)
+    expected.push_back(trial.features()[i] + table[i % 15] + constant[i % 5]);
+  const std::vector<float> outputs = trial.predict();
+  EXPECT_THAT(outputs, Pointwise(FloatNear(1e-6f), expected));
+
+  trial.train();
+  std::vector<float> of_table(30);
+  std::vector<float> of_constant(10);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const float gradient =
+        2 * (outputs[i] - trial.targets()[i]) / static_cast<float>(outputs.size());
+    of_table[i % 15] += gradient;
+    of_constant[i % 5] += gradient;
+  }
+  EXPECT_THAT(trial.gradient("positional_embedding/embeddings"),
+              Pointwise(FloatNear(1e-6f), of_table))
+      << "0 for rows that no position has";
+  EXPECT_THAT(trial.gradient("constant/embeddings"), Pointwise(FloatNear(1e-6f), of_constant));
+}
+
 TEST(PositionalEmbeddingLayer, MayBeFrozen) {
   Network network({3, 4});
   network.add(Shift());
@@ -106,6 +136,11 @@ TEST(PositionalEmbeddingLayer, DeclaresATableUnlessItIsFixed) {
   EXPECT_EQ(input_error_of([] { of_positions(PositionKind::learned, {4}); }),
             "[layer positional_embedding (positional_embedding)] expected an input [positions, "
             "width], got [4]");
+  EXPECT_EQ(input_error_of([] {
+              Network({3, 5}).add(PositionalEmbedding({.rows = 2}));
+            }),
+            "[layer positional_embedding (positional_embedding)] expected at least 3 rows, one for "
+            "each position, got 2");
 }
 
 }  // namespace

@@ -4,9 +4,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <tuple>
 
 #include "lockstep/model/layers/layers.h"
+#include "lockstep/model/network_json.h"
 #include "tests/model/support/error_of.h"
 
 namespace lockstep::zoo {
@@ -263,8 +265,9 @@ TEST(Lstm, RefusesOtherInputsAndOptions) {
 
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
-            "[model] expected gpt, bert, wide_deep or a FILE.json for data with several inputs, or "
-            "one of them or lstm for data with indices, got \"mlp\" for features, city, city x "
+            "[model] expected gpt, bert, minilm, wide_deep or a FILE.json for data with several "
+            "inputs, or one of them or lstm for data with indices, got \"mlp\" for features, city, "
+            "city x "
             "color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
 }
@@ -325,11 +328,12 @@ const DataInput kTokens[] = {{{.name = "tokens", .shape = {8}, .type = ElementTy
 
 TEST(Make, KnowsEveryName) {
   for (const std::string_view name : names()) {
-    const bool reads_tokens = name == "gpt" || name == "bert";
+    const bool reads_tokens = name == "gpt" || name == "bert" || name == "minilm";
     const Network network =
         reads_tokens ? make(name, std::span(kTokens).first(1), 10) : make(name, {28, 28, 1}, 10);
     const bool is_transformer = reads_tokens || name == "vit";
-    EXPECT_EQ(network.name(), std::string(name) + (is_transformer ? ":12x768" : ""));
+    const char* const sizes = name == "minilm" ? ":6x384" : is_transformer ? ":12x768" : "";
+    EXPECT_EQ(network.name(), std::string(name) + sizes);
     EXPECT_EQ(network.output_shape(), name == "gpt" ? Shape({8, 65}) : Shape({10})) << name;
   }
 }
@@ -377,7 +381,7 @@ TEST(Gpt, BeginsLikeGpt2) {
 }
 
 TEST(Transformers, AttendWithinSegmentsIfTheDataHaveSome) {
-  for (const char* name : {"gpt:2x32", "bert:2x32"})
+  for (const char* name : {"gpt:2x32", "bert:2x32", "minilm:2x32"})
     for (const std::size_t count : {1, 2}) {
       const Network network = make(name, std::span(kTokens).first(count), 3);
       network.check_complete();
@@ -390,7 +394,7 @@ TEST(Transformers, AttendWithinSegmentsIfTheDataHaveSome) {
 }
 
 TEST(Transformers, RefuseOtherInputsAndOptions) {
-  for (const std::string kind : {"gpt", "bert"}) {
+  for (const std::string kind : {"gpt", "bert", "minilm"}) {
     EXPECT_EQ(input_error_of([&] {
                 make(kind, {28, 28, 1}, 10);
               }),
@@ -422,6 +426,25 @@ TEST(Bert, IsAClassifierWithTheNamesOfHuggingFace) {
   EXPECT_EQ(features.output_shape(), Shape({32}));
 }
 
+TEST(MiniLm, HasTheWeightsOfAllMiniLmL6) {
+  const DataInput words[] = {
+      {{.name = "tokens", .shape = {128}, .type = ElementType::int32}, 30522},
+      {{.name = "segments", .shape = {128}, .type = ElementType::int32}, 0}};
+  const Network network = make("minilm", words, 2);
+  EXPECT_EQ(network.name(), "minilm:6x384");
+  EXPECT_EQ(network.parameters().element_count(),
+            (30522u + 512 + 2 + 2) * 384 + 6 * (12u * 384 * 384 + 13 * 384) + 385 * 2);
+  EXPECT_EQ(network.parameters().find("embeddings.token_type_embeddings/embeddings")->shape,
+            Shape({2, 384}));
+  EXPECT_EQ(network.parameters().find("embeddings.position_embeddings/embeddings")->shape,
+            Shape({512, 384}));
+  EXPECT_THAT(model::network_to_json(network).value().dump(), HasSubstr(R"("heads":12,)"));
+  EXPECT_EQ(make("minilm:features", words, 0).output_shape(), Shape({384}));
+  const DataInput longer{{.name = "tokens", .shape = {513}, .type = ElementType::int32}, 65};
+  EXPECT_THAT(input_error_of([&] { make("minilm:1x32", std::span(&longer, 1), 2); }),
+              HasSubstr("expected at least 513 rows, one for each position, got 512"));
+}
+
 TEST(Make, LeavesOutTheHeadOfFeatures) {
   for (const auto& [name, features] : {std::pair{"resnet18", 512},
                                        {"resnet50", 2048},
@@ -449,7 +472,8 @@ TEST(Make, RefusesAnUnknownNameWithTheNearest) {
               make("resnet-18", {28, 28, 1}, 10);
             }),
             "[model] expected one of linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50, "
-            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, vit, or a FILE.json, "
+            "resnet101, resnet152, mobilenet_v2, wide_deep, lstm, gpt, bert, minilm, vit, or a "
+            "FILE.json, "
             "got "
             "\"resnet-18\" (did you mean resnet18?)");
 }

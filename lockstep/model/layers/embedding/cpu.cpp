@@ -99,7 +99,7 @@ class EmbeddingOperation final : public Operation {
   std::size_t dimension_;
 };
 
-// Adds the same rows of a table to each sample.
+// Adds the same rows of a table to each part of the batch.
 template <typename T>
 class PositionalEmbeddingOperation final : public Operation {
  public:
@@ -138,7 +138,8 @@ class PositionalEmbeddingOperation final : public Operation {
     return Eigen::Map<Row>(static_cast<T*>(view.data()) + sample * spec_.elements, spec_.elements);
   }
 
-  // In the order of the batch; a part of the table at a time, which stays in the cache.
+  // In the order of the batch; a part of the table at a time, which stays in the cache. Rows that
+  // no position has get 0.
   void sum_samples(const Operands& t) const {
     constexpr std::int64_t kPart = 4096;
     Eigen::Map<Eigen::ArrayXf> sums(t.parameter_gradients[0].data(), spec_.elements);
@@ -149,6 +150,8 @@ class PositionalEmbeddingOperation final : public Operation {
       for (std::int64_t sample = 0; sample < spec_.samples; ++sample)
         part += of_sample(t.output_gradient, sample).segment(begin, count).template cast<float>();
     }
+    std::ranges::fill(t.parameter_gradients[0].subspan(static_cast<std::size_t>(spec_.elements)),
+                      0.0f);
   }
 
   PositionalEmbeddingSpec spec_;

@@ -43,6 +43,7 @@ class PositionalEmbeddingOperation final : public Operation {
   PositionalEmbeddingOperation(Context& context, const PositionalEmbeddingSpec& spec,
                                const std::vector<float>& table)
       : context_(context),
+        elements_(static_cast<std::size_t>(spec.elements)),
         layout_(channel_layout(spec.samples, spec.elements, context.options().precision,
                                context.multiprocessors())),
         partials_at_(scratch_.add(spec.training && table.empty() ? partial_bytes(layout_) : 0)) {
@@ -58,13 +59,19 @@ class PositionalEmbeddingOperation final : public Operation {
   }
 
   void forward(const Operands& o, const PassContext& /*pass*/) override {
-    add_table(o.inputs[0], fixed_.empty() ? o.weights[0] : fixed_, o.output, context_.native());
+    const TensorView used =
+        fixed_.empty() ? TensorView(o.weights[0].data(), elements_, o.weights[0].type()) : fixed_;
+    add_table(o.inputs[0], used, o.output, context_.native());
   }
 
   void backward(const Operands& o, const PassContext& /*pass*/) override {
-    if (!o.parameter_gradients.empty() && !o.parameter_gradients[0].empty())
+    if (!o.parameter_gradients.empty() && !o.parameter_gradients[0].empty()) {
       column_sums(o.output_gradient, layout_, part_of(o.scratch, partials_at_),
                   o.parameter_gradients[0].data(), context_.native());
+      if (const auto unused = o.parameter_gradients[0].subspan(elements_); !unused.empty())
+        device::cuda::check(
+            cudaMemsetAsync(unused.data(), 0, unused.size_bytes(), context_.native()), "zeros");
+    }
     if (!o.input_gradients[0].empty() && o.input_gradients[0].data() != o.output_gradient.data())
       device::cuda::check(cudaMemcpyAsync(o.input_gradients[0].data(), o.output_gradient.data(),
                                           o.output_gradient.size_bytes(), cudaMemcpyDeviceToDevice,
@@ -92,6 +99,7 @@ class PositionalEmbeddingOperation final : public Operation {
   }
 
   Context& context_;
+  std::size_t elements_;  // of the table that are used
   ChannelLayout layout_;
   ScratchPlan scratch_;
   std::size_t partials_at_;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -13,6 +14,7 @@ namespace {
 
 constexpr auto kPositionKinds =
     enum_names<PositionalEmbedding::Kind>({{PositionalEmbedding::Kind::learned, "learned"},
+                                           {PositionalEmbedding::Kind::constant, "constant"},
                                            {PositionalEmbedding::Kind::sinusoidal, "sinusoidal"}});
 
 }  // namespace
@@ -21,22 +23,29 @@ Shape PositionalEmbedding::build(BuildContext& context) const {
   const Shape& input = context.input();
   if (input.size() != 2)
     context.refuse("expected an input [positions, width]", fmt::format("got {}", to_string(input)));
-  if (options_.kind == Kind::learned)
-    context.parameter(
-        "embeddings", input,
-        context.normal_or(options_.stddev, {.kind = Initializer::Kind::uniform, .value = 0.05f}));
+  if (options_.kind == Kind::sinusoidal) return input;
+  const std::int64_t used = options_.kind == Kind::constant ? 1 : input[0];
+  if (options_.rows != 0 && options_.rows < used)
+    context.refuse(fmt::format("expected at least {} rows, one for each position", used),
+                   fmt::format("got {}", options_.rows));
+  context.parameter(
+      "embeddings", {std::max(options_.rows, used), input[1]},
+      context.normal_or(options_.stddev, {.kind = Initializer::Kind::uniform, .value = 0.05f}));
   return input;
 }
 
 PositionalEmbeddingSpec PositionalEmbedding::spec(const CompileContext& context) const {
-  return {.samples = context.batch,
-          .elements = element_count(context.output),
-          .width = context.output[1],
+  const std::int64_t all = context.batch * element_count(context.output);
+  const bool is_constant = options_.kind == Kind::constant;
+  const std::int64_t elements = is_constant ? context.output[1] : element_count(context.output);
+  return {.samples = all / elements,
+          .elements = elements,
+          .width = is_constant ? 0 : context.output[1],
           .training = context.training};
 }
 
 std::vector<float> PositionalEmbedding::fixed_table(const CompileContext& context) const {
-  if (options_.kind == Kind::learned) return {};
+  if (options_.kind != Kind::sinusoidal) return {};
   const std::int64_t positions = context.positions > 0 ? context.positions : context.output[0];
   const std::int64_t width = context.output[1];
   std::vector<float> table;
@@ -54,11 +63,13 @@ std::shared_ptr<const Layer> PositionalEmbedding::read(JsonObject& object,
                                                        const DataShape& /*data*/) {
   return std::make_shared<const PositionalEmbedding>(
       Options{.kind = kPositionKinds.parse(object.where(), object.text("kind", "learned")),
+              .rows = object.count("rows", 0),
               .stddev = object.number("stddev", 0)});
 }
 
 void PositionalEmbedding::write(nlohmann::json& object) const {
   object["kind"] = kPositionKinds.name(options_.kind);
+  if (options_.rows > 0) object["rows"] = options_.rows;
   if (options_.stddev > 0) object["stddev"] = options_.stddev;
 }
 

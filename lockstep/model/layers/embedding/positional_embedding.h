@@ -12,16 +12,20 @@ namespace lockstep::model {
 struct PositionalEmbeddingSpec;
 
 /// Adds a row to each position of a sequence: [T, D] to [T, D]. Learned: an array "embeddings"
-/// [T, D], at first uniform in (-0.05, 0.05). Sinusoidal: no parameters; position t has
-/// sin(t / 10000^(2i/D)) in element 2i and cos of the same in element 2i + 1 (Vaswani et al., arXiv
-/// 1706.03762).
+/// [rows, D], at first uniform in (-0.05, 0.05), of which position t gets row t. Constant: such an
+/// array, of which every position gets row 0, as the token types of BERT for a text of one type.
+/// Sinusoidal: no parameters; position t has sin(t / 10000^(2i/D)) in element 2i and cos of the
+/// same in element 2i + 1 (Vaswani et al., arXiv 1706.03762).
 class PositionalEmbedding final : public BuiltinLayer {
  public:
   /// Where the rows are from.
-  enum class Kind { learned, sinusoidal };
+  enum class Kind { learned, constant, sinusoidal };
   /// Options.
   struct Options {
     Kind kind = Kind::learned;  ///< trained, or given by a formula
+    /// Of a trained array, which may have more than are used: weights of a network for longer
+    /// sequences then fit. 0: as many as are used.
+    std::int64_t rows = 0;
     float stddev = 0;  ///< if above 0, learned rows are at first normal with this deviation instead
   };
   PositionalEmbedding() : options_() {}
@@ -51,9 +55,9 @@ class PositionalEmbedding final : public BuiltinLayer {
 
 /// A positional embedding for one batch size.
 struct PositionalEmbeddingSpec {
-  std::int64_t samples = 0;   ///< of the batch
-  std::int64_t elements = 0;  ///< of a sample: rows x D
-  std::int64_t width = 0;     ///< D
+  std::int64_t samples = 0;   ///< parts of the batch to which the same is added
+  std::int64_t elements = 0;  ///< of a part: rows x D, or D if it is constant
+  std::int64_t width = 0;     ///< from the row of a position to the next: D, or 0 if it is constant
   bool training = false;      ///< whether a backward pass follows
 };
 

@@ -1,0 +1,71 @@
+// Texts in a column of tables, for networks that classify them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "lockstep/base/system/shared_segment.h"
+#include "lockstep/data/sample.h"
+#include "lockstep/data/source/index_exchange.h"
+#include "lockstep/data/source/text_source.h"
+
+namespace lockstep::data {
+
+/// A sample is the text of a row, in the column TextOptions::column: the int32 input "tokens" [T],
+/// and "segments" [T], 1 for tokens and 0 for the padding at the end. If the tokenizer has a begin
+/// token ([CLS]), it precedes each text, and the end token follows. A longer text loses its last
+/// tokens; preparation() counts such texts. With TextOptions::label, the target "label" is the
+/// class that this column has: its words are the names of the classes, in alphabetical order, or by
+/// value if all are whole numbers.
+///
+/// The files are tables in UTF-8 whose first line has the names of the columns, separated as in
+/// that line. All tokens are in memory, with 4 bytes each, once per node if ranks open the files
+/// together (TextOptions::exchange).
+class TextTableSource final : public RecordSource {
+ public:
+  /// Throws Error (data) with file, line and column for what is no table or no text, for a row
+  /// without a class, and without rows. Throws Error (input) for invalid options, for a column that
+  /// a table lacks, and for another tokenizer than that of the schema.
+  explicit TextTableSource(const std::vector<std::filesystem::path>& files,
+                           TextOptions options = {});
+
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t size() const override { return std::ssize(ends_); }
+  void read(std::int64_t record_id, Sample& sample) const override;
+  std::vector<std::string> class_names() const override { return class_names_; }
+  std::string description() const override;
+  std::string preparation() const override;
+  std::shared_ptr<const TextSchema> text() const override { return schema_; }
+
+ private:
+  void read_files();
+  void add_text(const Tokenizer& tokenizer, std::string_view text);
+  void number_classes(const std::vector<std::string>& words);
+  NodeData data() const;
+  void use(const NodeData& data, SharedSegment memory);
+  void set_spec();
+
+  std::vector<std::filesystem::path> files_;
+  TextOptions options_;
+  std::int64_t vocabulary_size_ = 0;
+  std::int64_t cut_ = 0;  // texts that were too long
+  std::vector<std::string> class_names_;
+  std::shared_ptr<const TextSchema> schema_;
+  SampleSpec spec_;
+
+  // What this process has read.
+  std::vector<std::int32_t> own_tokens_;
+  std::vector<std::uint64_t> own_ends_;
+  std::vector<std::int32_t> own_labels_;
+  // Of all texts, those or in the memory of the node.
+  std::span<const std::int32_t> tokens_;
+  std::span<const std::uint64_t> ends_;  // of the texts, one past their last token
+  std::span<const std::int32_t> labels_;
+  SharedSegment memory_;
+};
+
+}  // namespace lockstep::data

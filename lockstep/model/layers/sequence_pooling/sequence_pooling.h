@@ -1,0 +1,42 @@
+// Pooling over the positions of a sequence.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "lockstep/model/layers/builtin_layer.h"
+
+namespace lockstep::model {
+
+struct SequencePoolingSpec;
+
+/// Mean over the positions of a sequence: [T, D] to [D], as in Keras. One more input, an int32
+/// input [T] of the network, are segments, as for Attention: positions whose segment is 0 are
+/// padding, which the mean leaves out. It is 0 if there are no others.
+class GlobalAveragePooling1D final : public BuiltinLayer {
+ public:
+  std::string kind() const override { return "global_average_pooling1d"; }
+  Shape build(BuildContext& context) const override;
+  std::unique_ptr<Operation> compile_cpu(const CompileContext& context,
+                                         cpu::Context& cpu) const override;
+  std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
+                                         cuda::Context& gpu) const override;
+  Traits traits() const override;
+  std::optional<std::size_t> index_input(std::size_t inputs) const override;
+
+ private:
+  SequencePoolingSpec spec(const CompileContext& context) const;
+};
+
+/// A pooling over positions for one batch size.
+struct SequencePoolingSpec {
+  std::int64_t samples = 0;    ///< of the batch
+  std::int64_t positions = 0;  ///< T
+  std::int64_t width = 0;      ///< D
+  bool has_segments = false;   ///< whether there may be padding
+};
+
+}  // namespace lockstep::model

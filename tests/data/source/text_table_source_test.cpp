@@ -1,0 +1,141 @@
+#include "lockstep/data/source/text_table_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "lockstep/data/open_data.h"
+#include "tests/data/support.h"
+
+namespace lockstep::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::MatchesRegex;
+using Integers = std::vector<std::int32_t>;
+
+class TextTableTest : public ::testing::Test {
+ protected:
+  std::string write(const std::string& name, const std::string& text) const {
+    write_bytes(directory_ / name, text);
+    return (directory_ / name).string();
+  }
+  /// [PAD] and the words from 5 on; [CLS] is 2, [SEP] 3.
+  std::string vocabulary() const {
+    return write("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n##s\nrank\nwait\nand\n");
+  }
+  TextTableSource source(const std::string& table, const TextOptions& options) const {
+    return TextTableSource({write("a.csv", table)}, options);
+  }
+  TextOptions words(std::int64_t length) const {
+    return {.tokenizer = vocabulary(), .length = length, .column = "text", .label = "kind"};
+  }
+  static Integers input(const RecordSource& source, std::int64_t record, std::string_view name) {
+    return copy(read(source, record).memory.input(name).as<std::int32_t>());
+  }
+
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(TextTableTest, MakesASampleOfEachRow) {
+  const TextTableSource texts = source(
+      "id,text,kind\n"
+      "1,Ranks wait,verb\n"
+      "2,\"rank, and \"\"rank\"\"\",noun\n"
+      "3,,noun\n",
+      words(8));
+  EXPECT_EQ(to_string(texts.spec()),
+            "tokens [8] (8 classes) and segments int32 [8] with 2 classes");
+  ASSERT_EQ(texts.size(), 3);
+  EXPECT_THAT(texts.class_names(), ElementsAre("noun", "verb"));
+  EXPECT_EQ(input(texts, 0, "tokens"), (Integers{2, 5, 4, 6, 3, 0, 0, 0}));
+  EXPECT_EQ(input(texts, 0, "segments"), (Integers{1, 1, 1, 1, 1, 0, 0, 0}));
+  EXPECT_EQ(input(texts, 1, "tokens"), (Integers{2, 5, 1, 7, 1, 5, 1, 3}));
+  EXPECT_EQ(input(texts, 2, "tokens"), (Integers{2, 3, 0, 0, 0, 0, 0, 0}));
+  EXPECT_EQ(read(texts, 0).label(), 1);
+  EXPECT_EQ(read(texts, 1).label(), 0);
+  EXPECT_THAT(texts.description(),
+              MatchesRegex("3 texts of .*a.csv, tokenizer vocab.txt \\(8 tokens, [0-9a-f]+\\), "
+                           "8 positions"));
+}
+
+TEST_F(TextTableTest, CutsLongTextsBetweenTheirFirstAndLastToken) {
+  const TextTableSource texts =
+      source("text;kind\nrank rank rank wait;0\nrank;10\nwait wait wait;9\n", words(4));
+  EXPECT_EQ(input(texts, 0, "tokens"), (Integers{2, 5, 5, 3}));
+  EXPECT_EQ(input(texts, 1, "tokens"), (Integers{2, 5, 3, 0}));
+  EXPECT_THAT(texts.preparation(), testing::EndsWith(", 4 positions, 2 longer texts cut"));
+  EXPECT_THAT(texts.class_names(), ElementsAre("0", "9", "10")) << "numbers by value";
+  EXPECT_EQ(read(texts, 1).label(), 2);
+}
+
+TEST_F(TextTableTest, TakesTokenizersWithoutSpecialTokens) {
+  const TextTableSource texts =
+      source("text\tother\nba\t1\nac\t2\n", {.length = 3, .column = "text"});
+  EXPECT_EQ(to_string(texts.spec()),
+            "tokens [3] (3 classes) and segments int32 [3] without labels");
+  EXPECT_EQ(input(texts, 0, "tokens"), (Integers{1, 0, 0}));
+  EXPECT_EQ(input(texts, 0, "segments"), (Integers{1, 1, 0}));
+  EXPECT_EQ(input(texts, 1, "tokens"), (Integers{0, 2, 0}));
+  EXPECT_THAT(texts.class_names(), ElementsAre());
+}
+
+TEST_F(TextTableTest, ReadsOtherTablesAsThatOfTheTraining) {
+  const TextTableSource training = source("text,kind\nrank,b\nwait,a\n", words(6));
+  const auto schema = training.text();
+  EXPECT_EQ(TextSchema::from_checkpoint(schema->to_json(), "state.json"), *schema);
+  const std::string other = "text:" + write("b.csv", "kind,text\nb,wait wait\n");
+  const Dataset evaluated = open_data(other, {.text = schema}).with_classes({"a", "b"});
+  EXPECT_EQ(evaluated.spec(), training.spec());
+  EXPECT_EQ(read(evaluated.source(), 0).label(), 1);
+  EXPECT_EQ(input(evaluated.source(), 0, "tokens"), (Integers{2, 6, 6, 3, 0, 0}));
+  const Dataset predicted = open_data("text:" + write("c.csv", "text\nwait\n"),
+                                      {.text = schema, .may_lack_labels = true});
+  EXPECT_EQ(predicted.spec().inputs, training.spec().inputs);
+  EXPECT_TRUE(predicted.spec().targets.empty());
+  EXPECT_THAT(
+      input_error_of([&] { open_data(other + ":tokenizer=chars", {.text = schema}); }),
+      HasSubstr("expected the tokenizer of the training, vocab.txt with the hash " + schema->hash));
+}
+
+TEST_F(TextTableTest, NamesFileLineAndColumn) {
+  struct Case {
+    std::string table;
+    std::string reason;
+  };
+  for (const Case& one :
+       {Case{"text,kind\nrank,\n", ": line 2, column 2] expected a class; the field is empty"},
+        Case{"text,kind\nrank\n",
+             ": line 2, column 1] expected 2 columns, as in the first row; there are 1"},
+        Case{"text,kind\n\xff,a\n",
+             ": line 2, column 1] expected text in UTF-8, got the byte 0xff at offset 0"},
+        Case{"text,kind\n", "expected at least one row after the first line; there is none"}}) {
+    const std::string error = data_error_of([&] { source(one.table, words(8)); });
+    EXPECT_THAT(error, HasSubstr("a.csv"));
+    EXPECT_THAT(error, HasSubstr(one.reason));
+  }
+  EXPECT_THAT(input_error_of([&] { source("texts,kind\nrank,a\n", words(8)); }),
+              HasSubstr("a.csv] expected a column \"text\" in the first line, which names the "
+                        "columns, got \"text\" (did you mean texts?)"));
+  EXPECT_THAT(input_error_of([&] { source("text,kind\nrank,a\n", words(2)); }),
+              HasSubstr("expected a length of at least 3, with the tokens before and after each "
+                        "text, got 2"));
+  EXPECT_THAT(input_error_of([&] {
+                const TextSource text({write("a.csv", "text\nrank\n")}, {.column = "text"});
+              }),
+              HasSubstr("a.csv] expected a text, not a column of a table, got column="));
+  const std::string table = "text:" + write("b.csv", "text,kind\nrank,a\n");
+  for (const auto& [options, reason] :
+       {std::pair{":label=kind",
+                  "expected column=, the column of the texts, with label=; there is "
+                  "none"},
+        {":column=text,stride=2",
+         "expected neither stride= nor documents= with column=, got stride="},
+        {":column=text,documents=lines", "with column=, got documents="}})
+    EXPECT_THAT(input_error_of([&] { open_data(table + options); }), HasSubstr(reason));
+}
+
+}  // namespace
+}  // namespace lockstep::data
