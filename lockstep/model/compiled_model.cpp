@@ -238,6 +238,7 @@ void CompiledModel::check_inputs(const BatchView& batch, std::int64_t rows) cons
                   fmt::format("expected {} indices for the input \"{}\"", expected, inputs[k].name),
                   fmt::format("got {}", indices.size()));
     const IndexLimit& limit = index_limits_[k];
+    if (limit.layer.empty()) continue;  // its layer takes any number
     for (std::size_t i = 0; i < indices.size(); ++i)
       if (indices[i] < 0 || indices[i] >= limit.count)
         throw Error(

@@ -327,8 +327,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "data inspect --help` lists them), got \"--data\" (lockstep data inspect takes "
                 "files without an option)"},
         Refusal{"model_of_an_evaluation", "evaluate --model cnn", 2,
-                "command line] expected an option or command of lockstep evaluate (`lockstep "
-                "evaluate --help` lists them), got \"--model\" (did you mean --checkpoint?)"},
+                "command line] expected --checkpoint DIR; it was not given"},
         Refusal{"two_names_of_the_rate", kTrain + "--lr 0.1 --learning-rate=0.01", 2,
                 "command line] expected --learning-rate or --lr, two names of the same option, got "
                 "both"},

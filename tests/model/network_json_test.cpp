@@ -167,8 +167,8 @@ TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
                       "[net.json: layer 1 (dens)] expected \"type\" to be "
                       "one of conv2d, conv1d, depthwise_conv2d, conv2d_transpose, dense, "
                       "batch_normalization, layer_normalization, rms_normalization, relu, "),
-                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, concatenate, "
-                            "multiply, add, max_pool2d, average_pool2d,"),
+                  HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, cropping1d, "
+                            "concatenate, multiply, add, max_pool2d, average_pool2d,"),
                   ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
                                       "dense?)")));
 }
@@ -317,7 +317,7 @@ TEST(NetworkJson, HasNamedInputsAndOutputs) {
   EXPECT_THAT(refusal(R"({"type": "tied_dense", "to": "a"})"),
               HasSubstr("expected an earlier embedding that no other layer shares"));
   EXPECT_THAT(refusal(R"({"type": "positional_embedding", "kind": "sine"})"),
-              HasSubstr("expected learned or sinusoidal, got \"sine\""));
+              HasSubstr("expected learned, constant or sinusoidal, got \"sine\""));
 
   Network unordered({{.name = "z", .shape = {3}}, {.name = "a", .shape = {3}}});
   unordered.add(Add(), {unordered.input("a"), unordered.input("z")});

@@ -311,10 +311,10 @@ TEST(MpiTrainer, HasTheSameMetricsOnAllRanks) {
 
 TEST(MpiTrainer, RefusesRanksWithDifferentData) {
   if (job::mpi_session().size() == 1) return;
-  auto strategy = ranks_with(1);
-  Trainer trainer(strategy, plain_network());
   const int last = job::mpi_session().size() - 1;
-  const auto error = [&](const data::Dataset& dataset, FitOptions fit = {}) {
+  const auto error = [](const data::Dataset& dataset, const FitOptions& fit = {}) {
+    auto strategy = ranks_with(1);  // an error ends it
+    Trainer trainer(strategy, plain_network());
     return error_of([&] { trainer.fit(dataset, fit); });
   };
   EXPECT_EQ(error(small_data(is_last_rank() ? 50 : 49).batch(10)),

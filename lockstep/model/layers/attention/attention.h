@@ -76,13 +76,13 @@ struct AttentionSpec {
   /// its rows.
   bool cached = false;
 
-  /// Queries, keys and values (0, 1, 2): which input they are, and where they are in its rows.
+  /// Which input has queries, keys or values, and where they are in its rows.
   struct Part {
     std::size_t input = 0;    ///< index of the input
     std::int64_t offset = 0;  ///< elements of a row before head 0
     std::int64_t stride = 0;  ///< elements of a row
   };
-  Part part(std::size_t which) const;
+  Part part(std::size_t which) const;  ///< of queries (0), keys (1) or values (2)
 
   /// The angle in radians by which pair `i` of the elements at `position` is rotated.
   double angle(std::int64_t position, std::int64_t i) const;
