@@ -169,7 +169,7 @@ TEST(NetworkJson, RefusesAnUnknownLayerWithTheNearest) {
                       "batch_normalization, layer_normalization, rms_normalization, relu, "),
                   HasSubstr(", dropout, flatten, reshape, permute, zero_padding2d, cropping1d, "
                             "concatenate, multiply, add, max_pool2d, average_pool2d,"),
-                  ::testing::EndsWith(" global_average_pooling2d, got \"dens\" (did you mean "
+                  ::testing::EndsWith(" global_average_pooling1d, got \"dens\" (did you mean "
                                       "dense?)")));
 }
 
