@@ -65,9 +65,9 @@ class ScaledTanh final : public CustomLayer {
 };
 
 // [a] and [b] to [a + b]: a layer whose inputs have different shapes.
-class Concatenate final : public CustomLayer {
+class OwnConcatenate final : public CustomLayer {
  public:
-  Concatenate(std::size_t first, std::size_t second) : widths_{first, second} {}
+  OwnConcatenate(std::size_t first, std::size_t second) : widths_{first, second} {}
   std::string kind() const override { return "concatenate"; }
   Shape build(BuildContext& context) const override {
     return {context.inputs()[0][0] + context.inputs()[1][0]};
@@ -163,8 +163,8 @@ TEST(CustomLayer, MayReadSeveralInputs) {
   Network network({4});
   const NodeId first = network.add(Dense({.units = 2}));
   const NodeId second = network.add(Dense({.units = 3}), {kInput});
-  network.add(Concatenate(2, 3), {first, second});
-  network.add(Concatenate(5, 4), {network.last(), kInput}, "with_input");
+  network.add(OwnConcatenate(2, 3), {first, second});
+  network.add(OwnConcatenate(5, 4), {network.last(), kInput}, "with_input");
   network.add(Dense({.units = 2}));
   expect_gradients_match_differences(std::move(network));
 }
