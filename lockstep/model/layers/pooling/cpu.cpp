@@ -122,6 +122,8 @@ class UpSampling2DOperation final : public Operation {
   Eigen::ArrayXf sum_;
 };
 
+// Loops count in int64: GCC 12 miscompiles at -O1 a loop that compares a uint32 with an int64 and
+// passes it to BilinearAxis::sources().
 template <typename T>
 class BilinearOperation final : public Operation {
  public:
@@ -135,10 +137,10 @@ class BilinearOperation final : public Operation {
     for (std::int64_t image = 0; image < s_.batch; ++image) {
       const T* const from =
           static_cast<const T*>(t.inputs[0].data()) + image * s_.vertical.extent * input_row();
-      for (std::uint32_t y = 0; y < s_.output_height(); ++y) {
-        const auto [top, bottom, down] = s_.vertical.sources(y);
-        for (std::uint32_t x = 0; x < s_.output_width(); ++x, to += s_.channels) {
-          const auto [left, right, along] = s_.horizontal.sources(x);
+      for (std::int64_t y = 0; y < s_.output_height(); ++y) {
+        const auto [top, bottom, down] = s_.vertical.sources(static_cast<std::uint32_t>(y));
+        for (std::int64_t x = 0; x < s_.output_width(); ++x, to += s_.channels) {
+          const auto [left, right, along] = s_.horizontal.sources(static_cast<std::uint32_t>(x));
           const auto between = [&, left = left, right = right, along = along](std::uint32_t row) {
             const T* const pixels = from + row * input_row();
             return pixel(pixels + left * s_.channels) * (1 - along) +
