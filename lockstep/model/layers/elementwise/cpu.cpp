@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 #include <string>
+#include <unsupported/Eigen/SpecialFunctions>
 
 #include "lockstep/base/random.h"
 #include "lockstep/model/cpu/descriptors.h"
@@ -43,6 +44,17 @@ class ReluOperation final : public Operation {
   Relu relu_;
 };
 
+// Elements that a function of arrays computes at a time.
+constexpr Eigen::Index kBlock = 512;
+using Block = Eigen::Array<float, Eigen::Dynamic, 1, Eigen::ColMajor, kBlock, 1>;
+
+// Calls each(first, count) for the blocks of `elements` elements.
+template <typename Each>
+void for_blocks(Eigen::Index elements, const Each& each) {
+  for (Eigen::Index first = 0; first < elements; first += kBlock)
+    each(first, std::min(kBlock, elements - first));
+}
+
 // For the function F; of_type() selects the element type.
 template <typename F>
 struct PointwiseOf {
@@ -52,12 +64,31 @@ struct PointwiseOf {
     Operation(const F& function, const Needs& needs) : function_(function), needs_(needs) {}
     Needs needs() const override { return needs_; }
     void forward(const Operands& t, const PassContext& /*pass*/) override {
-      const auto value = [f = function_](float x) { return f.forward(x); };
-      array<T>(t.output) = widened<T>(t.inputs[0]).unaryExpr(value).template cast<T>();
+      if constexpr (kTakesBlocks) {
+        auto output = array<T>(t.output);
+        const auto input = array<T>(t.inputs[0]);
+        for_blocks(input.size(), [&](Eigen::Index first, Eigen::Index count) {
+          const Block x = input.segment(first, count).template cast<float>();
+          output.segment(first, count) = function_.forward(x).template cast<T>();
+        });
+      } else {
+        const auto value = [f = function_](float x) { return f.forward(x); };
+        array<T>(t.output) = widened<T>(t.inputs[0]).unaryExpr(value).template cast<T>();
+      }
     }
     void backward(const Operands& t, const PassContext& /*pass*/) override {
       if (t.input_gradients[0].empty()) return;
       const TensorView& values = needs_.inputs_in_backward ? t.inputs[0] : t.output;
+      if constexpr (kTakesBlocks) {
+        auto gradients = array<T>(t.input_gradients[0]);
+        const auto read = array<T>(values);
+        const auto of_output = array<T>(t.output_gradient);
+        return for_blocks(read.size(), [&](Eigen::Index first, Eigen::Index count) {
+          const Block x = read.segment(first, count).template cast<float>();
+          const Block dy = of_output.segment(first, count).template cast<float>();
+          gradients.segment(first, count) = function_.gradient(x, dy).template cast<T>();
+        });
+      }
       const auto gradient = [f = function_](float value, float dy) {
         return f.gradient(value, dy);
       };
@@ -66,6 +97,7 @@ struct PointwiseOf {
     }
 
    private:
+    static constexpr bool kTakesBlocks = requires(const F& f, const Block& x) { f.forward(x); };
     F function_;
     Needs needs_;
   };

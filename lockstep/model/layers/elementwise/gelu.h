@@ -15,10 +15,18 @@ struct GeluFunction {
   static constexpr bool kGradientReadsInput = true;  ///< see FunctionLayer
   bool approximate = false;  ///< whether to use tanh instead of the error function
 
+  // Of one element, or of arrays of elements, for which erf, exp and tanh are vectorized.
+
   /// y
-  constexpr float forward(float x) const { return x * share(x); }
+  template <typename X>
+  constexpr X forward(const X& x) const {
+    return x * share(x);
+  }
   /// Of x.
-  constexpr float gradient(float x, float dy) const { return dy * (share(x) + x * slope(x)); }
+  template <typename X>
+  constexpr X gradient(const X& x, const X& dy) const {
+    return dy * (share(x) + x * slope(x));
+  }
 
   static GeluFunction read(JsonObject& object);  ///< from a description
   void write(nlohmann::json& object) const;      ///< as read() reads it
@@ -27,17 +35,25 @@ struct GeluFunction {
   static constexpr float kScale = 0.797884560802865f;  // sqrt(2 / pi)
   static constexpr float kCube = 0.044715f;
 
-  static constexpr float tanh_of(float x) { return std::tanh(kScale * x * (1 + kCube * x * x)); }
+  template <typename X>
+  static constexpr X tanh_of(const X& x) {
+    using std::tanh;
+    return tanh(kScale * x * (1.0f + kCube * x * x));
+  }
   // The probability that a standard normal variable is below x.
-  constexpr float share(float x) const {
-    if (approximate) return 0.5f * (1 + tanh_of(x));
-    return 0.5f * (1 + std::erf(x * (1 / std::numbers::sqrt2_v<float>)));
+  template <typename X>
+  constexpr X share(const X& x) const {
+    using std::erf;
+    if (approximate) return 0.5f * (1.0f + tanh_of(x));
+    return 0.5f * (1.0f + erf(x * (1 / std::numbers::sqrt2_v<float>)));
   }
   // The derivative of share().
-  constexpr float slope(float x) const {
-    if (!approximate) return 0.5f * kScale * std::exp(-0.5f * x * x);
-    const float tanh = tanh_of(x);
-    return 0.5f * (1 - tanh * tanh) * kScale * (1 + 3 * kCube * x * x);
+  template <typename X>
+  constexpr X slope(const X& x) const {
+    using std::exp;
+    if (!approximate) return 0.5f * kScale * exp(-0.5f * x * x);
+    const X tangent = tanh_of(x);
+    return 0.5f * (1.0f - tangent * tangent) * kScale * (1.0f + 3 * kCube * x * x);
   }
 };
 
