@@ -90,7 +90,9 @@ std::string describe(int error, std::chrono::milliseconds limit) {
 
 }  // namespace
 
-/// A FILE that replaces `stdout` or `stderr`; glibc allows assignment to both.
+/// A FILE that replaces `stdout` or `stderr`; glibc allows assignment to both. It lives until the
+/// process ends: libraries that were loaded meanwhile (NVIDIA's) keep the pointer, and flush it in
+/// their own exit handlers.
 class StandardStreams::Stream {
  public:
   /// `reports`: the stream on which the first failure is reported; may be null.
@@ -104,15 +106,16 @@ class StandardStreams::Stream {
     std::fflush(before_);
     replaced_ = file_;
   }
-  ~Stream() {
-    if (file_ == nullptr) return;
-    replaced_ = before_;
-    std::fclose(file_);
-  }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   void limit_waiting(std::chrono::milliseconds limit) { limit_ = limit; }
+
+  void restore() {
+    if (file_ == nullptr) return;
+    std::fflush(file_);
+    replaced_ = before_;
+  }
 
   bool is_lost() const { return error_ != 0; }
 
@@ -181,14 +184,18 @@ class StandardStreams::Stream {
 StandardStreams::StandardStreams() {
   open_closed_descriptors();
   take_signals_of_writing();
-  errors_ = std::make_unique<Stream>(stderr, STDERR_FILENO, _IONBF, nullptr);
-  output_ = std::make_unique<Stream>(stdout, STDOUT_FILENO,
-                                     ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, errors_.get());
+  errors_ = new Stream(stderr, STDERR_FILENO, _IONBF, nullptr);
+  output_ =
+      new Stream(stdout, STDOUT_FILENO, ::isatty(STDOUT_FILENO) != 0 ? _IOLBF : _IOFBF, errors_);
   to_output_ = std::make_unique<__gnu_cxx::stdio_sync_filebuf<char>>(stdout);
   cout_before_ = std::cout.rdbuf(to_output_.get());
 }
 
-StandardStreams::~StandardStreams() { std::cout.rdbuf(cout_before_); }
+StandardStreams::~StandardStreams() {
+  std::cout.rdbuf(cout_before_);
+  output_->restore();
+  errors_->restore();
+}
 
 void StandardStreams::limit_waiting(std::chrono::milliseconds limit) {
   errors_->limit_waiting(limit);

@@ -65,8 +65,8 @@ class StandardStreams {
  private:
   class Stream;
   job::SignalStack stack_;
-  std::unique_ptr<Stream> errors_;  // declared before output_, which reports to it
-  std::unique_ptr<Stream> output_;
+  Stream* errors_;  // both live until the process ends
+  Stream* output_;
   std::unique_ptr<std::streambuf>
       to_output_;  // redirects std::cout, which otherwise keeps the original stdout
   std::streambuf* cout_before_;

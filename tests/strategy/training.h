@@ -172,10 +172,9 @@ inline Outcome train(Strategy& strategy, model::Network network, const data::Dat
   outcome.history = trainer.fit(dataset, fit);
   outcome.losses = recorder->losses;
   outcome.steps = recorder->steps;
-  const auto parameters = trainer.replicas()[0].model().parameters();
-  outcome.parameters.assign(parameters.begin(), parameters.end());
-  const auto buffers = trainer.replicas()[0].model().buffers();
-  outcome.buffers.assign(buffers.begin(), buffers.end());
+  const checkpoint::ReplicaArrays arrays = trainer.replicas().arrays(false);
+  outcome.parameters.assign(arrays.parameters.begin(), arrays.parameters.end());
+  outcome.buffers.assign(arrays.buffers.begin(), arrays.buffers.end());
   outcome.parameter_hash = trainer.parameter_hash();
   return outcome;
 }

@@ -12,6 +12,7 @@
 #include "lockstep/model/layers/batch_normalization/kernels.h"
 #include "lockstep/model/layers/conv_2d/graph_convolution.h"
 #include "lockstep/model/layers/conv_2d/legacy_convolution.h"
+#include "lockstep/model/layers/conv_2d/padded_convolution.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -26,6 +27,9 @@ enum class Api { graph, legacy };
 
 std::unique_ptr<ConvolutionEngine> make_engine(Api api, Context& context, const Conv2DSpec& spec,
                                                ConvolutionPass pass) {
+  if (has_uneven_zeros(spec.window))
+    return std::make_unique<PaddedConvolution>(
+        context, spec, pass, make_engine(api, context, with_zeros_in_image(spec), pass));
   if (api == Api::graph) return std::make_unique<GraphConvolution>(context, spec, pass);
   return std::make_unique<LegacyConvolution>(context, spec, pass);
 }
@@ -159,7 +163,8 @@ bool may_sum_channels(const ComputeOptions& options) {
 std::unique_ptr<ConvolutionEngine> choose_summing_convolution(Context& context,
                                                               const Conv2DSpec& spec,
                                                               ConvolutionEngine& apart) {
-  if (!may_sum_channels(context.options()) || spec.groups != 1) return nullptr;
+  if (!may_sum_channels(context.options()) || spec.groups != 1 || has_uneven_zeros(spec.window))
+    return nullptr;
   AlgorithmCache& cache = context.algorithms();
   const std::string name = algorithm_key(context, spec, "forward with sums");
   const bool measures = context.options().fused_statistics == FusedStatistics::where_faster;

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "lockstep/model/cuda/bias.h"
+#include "lockstep/base/error.h"
 
 namespace lockstep::model::cuda {
 namespace {
@@ -26,18 +26,6 @@ TensorDescriptor describe_image(cudnnDataType_t type, std::int64_t batch, std::i
                                    static_cast<int>(height), static_cast<int>(width)),
         fmt::format("an array of images [{}, {}, {}, {}]", batch, height, width, channels));
   return descriptor;
-}
-
-bool is_symmetric(const WindowGeometry& w) {
-  return w.pad_top == w.pad_bottom && w.pad_left == w.pad_right;
-}
-
-// The same window on an image that already includes its zero padding.
-WindowGeometry padded(WindowGeometry w) {
-  w.height += w.pad_top + w.pad_bottom;
-  w.width += w.pad_left + w.pad_right;
-  w.pad_top = w.pad_bottom = w.pad_left = w.pad_right = 0;
-  return w;
 }
 
 constexpr int kMaxProposals = 16;
@@ -68,14 +56,8 @@ LegacyConvolution::LegacyConvolution(Context& context, const Conv2DSpec& spec, C
               "a filter")),
       convolution_(make<cudnnConvolutionDescriptor_t, cudnnCreateConvolutionDescriptor,
                         cudnnDestroyConvolutionDescriptor>("a convolution")) {
-  WindowGeometry w = spec.window;
-  if (!is_symmetric(w)) {
-    w = padded(w);
-    padded_elements_ = static_cast<std::size_t>(spec.batch * w.height * w.width * w.channels);
-    ScratchPlan plan;
-    plan.add(padded_elements_ * element_bytes(context.options().precision));
-    own_bytes_ = plan.add(0);
-  }
+  const WindowGeometry& w = spec.window;
+  LOCKSTEP_CHECK(w.pad_top == w.pad_bottom && w.pad_left == w.pad_right);
   const cudnnDataType_t type = context.cudnn_type();
   input_ = describe_image(type, spec.batch, w.height, w.width, w.channels);
   output_ = describe_image(type, spec.batch, w.output_height, w.output_width, spec.filters);
@@ -141,36 +123,25 @@ bool LegacyConvolution::select(const ConvolutionAlgorithm& algorithm) {
 void LegacyConvolution::run(const ConvolutionArrays& arrays, void* workspace) {
   constexpr float kOne = 1;
   constexpr float kZero = 0;
-  const bool adds = pass_ == ConvolutionPass::backward_data && spec_.adds_input_gradient;
-  const Precision precision = context_.options().precision;
-  const TensorView image(arrays.input,
-                         static_cast<std::size_t>(spec_.batch * spec_.window.height *
-                                                  spec_.window.width * spec_.window.channels),
-                         precision);
-  const TensorView copy(workspace, padded_elements_, precision);
-  void* const input = copy.empty() ? arrays.input : copy.data();
-  void* const rest = static_cast<std::byte*>(workspace) + own_bytes_;
-  if (!copy.empty() && (adds || pass_ != ConvolutionPass::backward_data))
-    pad_image(image, spec_.window, spec_.batch, copy, context_.native());
   if (pass_ == ConvolutionPass::forward) {
-    check(cudnnConvolutionForward(context_.cudnn(), &kOne, input_.get(), input, kernel_.get(),
-                                  arrays.kernel, convolution_.get(),
-                                  static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_.number), rest,
-                                  algorithm_.workspace_bytes, &kZero, output_.get(), arrays.output),
+    check(cudnnConvolutionForward(
+              context_.cudnn(), &kOne, input_.get(), arrays.input, kernel_.get(), arrays.kernel,
+              convolution_.get(), static_cast<cudnnConvolutionFwdAlgo_t>(algorithm_.number),
+              workspace, algorithm_.workspace_bytes, &kZero, output_.get(), arrays.output),
           describe(spec_));
   } else if (pass_ == ConvolutionPass::backward_filter) {
     check(cudnnConvolutionBackwardFilter(
-              context_.cudnn(), &kOne, input_.get(), input, output_.get(), arrays.output,
+              context_.cudnn(), &kOne, input_.get(), arrays.input, output_.get(), arrays.output,
               convolution_.get(), static_cast<cudnnConvolutionBwdFilterAlgo_t>(algorithm_.number),
-              rest, algorithm_.workspace_bytes, &kZero, kernel_.get(), arrays.kernel),
+              workspace, algorithm_.workspace_bytes, &kZero, kernel_.get(), arrays.kernel),
           describe(spec_));
   } else {
     check(cudnnConvolutionBackwardData(
               context_.cudnn(), &kOne, kernel_.get(), arrays.kernel, output_.get(), arrays.output,
               convolution_.get(), static_cast<cudnnConvolutionBwdDataAlgo_t>(algorithm_.number),
-              rest, algorithm_.workspace_bytes, adds ? &kOne : &kZero, input_.get(), input),
+              workspace, algorithm_.workspace_bytes, spec_.adds_input_gradient ? &kOne : &kZero,
+              input_.get(), arrays.input),
           describe(spec_));
-    if (!copy.empty()) crop_image(copy, spec_.window, spec_.batch, image, context_.native());
   }
 }
 

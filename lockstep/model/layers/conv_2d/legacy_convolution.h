@@ -15,8 +15,8 @@ using FilterDescriptor = Owned<cudnnFilterDescriptor_t, cudnnDestroyFilterDescri
 using ConvolutionDescriptor =
     Owned<cudnnConvolutionDescriptor_t, cudnnDestroyConvolutionDescriptor>;
 
-/// This interface supports only symmetric padding: if it is uneven, each pass works on a copy of
-/// the image with its zeros, in the workspace.
+/// This interface supports only as many zeros after the image as before it; PaddedConvolution does
+/// the others.
 class LegacyConvolution final : public ConvolutionEngine {
  public:
   /// Throws Error (device) if cuDNN refuses the description.
@@ -24,7 +24,7 @@ class LegacyConvolution final : public ConvolutionEngine {
 
   std::vector<ConvolutionAlgorithm> proposals() override;
   bool select(const ConvolutionAlgorithm& algorithm) override;
-  std::size_t workspace_bytes() const override { return own_bytes_ + algorithm_.workspace_bytes; }
+  std::size_t workspace_bytes() const override { return algorithm_.workspace_bytes; }
   void run(const ConvolutionArrays& arrays, void* workspace) override;
 
  private:
@@ -39,8 +39,6 @@ class LegacyConvolution final : public ConvolutionEngine {
   TensorDescriptor output_;
   ConvolutionDescriptor convolution_;
   ConvolutionAlgorithm algorithm_;
-  std::size_t padded_elements_ = 0;  // of the copy of the image; 0 without one
-  std::size_t own_bytes_ = 0;        // of the workspace, for that copy
 };
 
 }  // namespace lockstep::model::cuda
