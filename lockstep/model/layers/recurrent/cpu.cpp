@@ -44,9 +44,19 @@ class RecurrentOperation final : public Operation {
     inputs_at_ = parts_.add(elements(spec.steps, spec.inputs, sizeof(T)));
     products_at_ = parts_.add(elements(1, spec.width(), sizeof(float)));
     if (spec.training) carry_at_ = parts_.add(elements(1, spec.units, sizeof(float)));
+    if (spec.training && spec.segments)
+      kept_at_ = parts_.add(elements(1, spec.units, sizeof(float)));
+    if (spec.training && spec.initial_state)
+      initial_at_ = parts_.add(elements(1, spec.states() * spec.units, sizeof(float)));
     if (spec.training && spec.cell == RecurrentCell::gru)
       recurrent_gates_at_ = parts_.add(elements(spec.steps, spec.width(), sizeof(T)));
     library_at_ = parts_.add(scratch);
+    if (spec.positions > 0) {
+      const std::int64_t rows = (spec.positions + 1) * spec.rows * spec.units;
+      cached_state_at_ = cache_.add(static_cast<std::size_t>(rows) * sizeof(T));
+      if (spec.cell == RecurrentCell::lstm)
+        cache_.add(static_cast<std::size_t>(rows) * sizeof(float));
+    }
     for (Values& values : values_) values.resize(spec.units);
   }
 
@@ -55,10 +65,11 @@ class RecurrentOperation final : public Operation {
             .output_in_backward = false,
             .skips_frozen = true,
             .saved_bytes = static_cast<std::size_t>(spec_.directions) * layout_.bytes,
-            .scratch_bytes = parts_.bytes()};
+            .scratch_bytes = parts_.bytes(),
+            .cache_bytes = cache_.bytes()};
   }
 
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& pass) override {
     for (int direction = 0; direction < spec_.directions; ++direction) {
       const std::size_t first = spec_.first_parameter(direction);
       const Arrays a = arrays(t, direction);
@@ -71,22 +82,28 @@ class RecurrentOperation final : public Operation {
       project.run(library_scratch(t));
 
       const std::int64_t outputs = spec_.rows * spec_.units;
-      std::fill_n(a.hidden, outputs, T(0));
-      if (spec_.cell == RecurrentCell::lstm) std::fill_n(a.state, outputs, 0.0f);
+      read_initial_state(t, a, direction, pass.position);
+      if (spec_.segments) mark_rows(t, a, direction);
       Primitive& recur = recur_.primitive();
       recur_.place_weights(t.weights[first + 1]);
       if (spec_.recurrent_bias()) recur.place(DNNL_ARG_BIAS, t.parameters[first + 3]);
       recur.place(DNNL_ARG_DST, a.products);
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
+        restart(a, step);
         recur.place(DNNL_ARG_SRC, a.hidden + step * outputs);
         recur.run(library_scratch(t));
         for (std::int64_t n = 0; n < spec_.rows; ++n) {
           const std::int64_t row = step * spec_.rows + n;
           forward_row(a, row, n);
-          if (spec_.is_output(step))
-            output_row(t.output, n, step, direction) = outputs_of(a, row + spec_.rows);
+          if (!spec_.is_output(step)) continue;
+          Row<T> output = output_row(t.output, n, step, direction);
+          if (spec_.sequences && mark(a, row) == RecurrentMark::padding)
+            output.setZero();
+          else
+            output = outputs_of(a, row + spec_.rows);
         }
       }
+      if (spec_.positions > 0) cache_states(t, a, pass.position);
     }
   }
 
@@ -126,11 +143,14 @@ class RecurrentOperation final : public Operation {
     T* inputs;           // [T, rows, inputs], or their gradients
     float* products;     // [rows, width], or [rows, units]: the gradients of the outputs before
     float* carry;        // [rows, units]: what else of a gradient goes to the step before
+    float* kept;         // [rows, units]: the gradient that padding leaves to the step before
+    float* initial;      // [states, rows, units]: the gradient of the initial state
     T* gates;            // see RecurrentLayout
     T* recurrent_gates;  // [T, rows, width]: gradients of the recurrent products
     T* hidden;
     float* state;
     T* candidates;
+    RecurrentMark* marks;
   };
 
   Arrays arrays(const Operands& t, int direction) const {
@@ -139,11 +159,14 @@ class RecurrentOperation final : public Operation {
     Arrays a = {.inputs = reinterpret_cast<T*>(scratch + inputs_at_),
                 .products = reinterpret_cast<float*>(scratch + products_at_),
                 .carry = reinterpret_cast<float*>(scratch + carry_at_),
+                .kept = reinterpret_cast<float*>(scratch + kept_at_),
+                .initial = reinterpret_cast<float*>(scratch + initial_at_),
                 .gates = reinterpret_cast<T*>(saved + layout_.gates),
                 .recurrent_gates = reinterpret_cast<T*>(scratch + recurrent_gates_at_),
                 .hidden = reinterpret_cast<T*>(saved + layout_.hidden),
                 .state = reinterpret_cast<float*>(saved + layout_.state),
-                .candidates = reinterpret_cast<T*>(saved + layout_.candidates)};
+                .candidates = reinterpret_cast<T*>(saved + layout_.candidates),
+                .marks = reinterpret_cast<RecurrentMark*>(saved + layout_.marks)};
     if (spec_.cell != RecurrentCell::gru) a.recurrent_gates = a.gates;
     return a;
   }
@@ -156,6 +179,19 @@ class RecurrentOperation final : public Operation {
     return {values + row * spec_.units, spec_.units};
   }
   Row<T> outputs_of(const Arrays& a, std::int64_t row) const { return row_of(a.hidden, row); }
+  RecurrentMark mark(const Arrays& a, std::int64_t row) const {
+    return spec_.segments ? a.marks[row] : RecurrentMark::next;
+  }
+  // The cell state that row `row` of all steps, n of its step, reads.
+  Row<float> state_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
+    return row_of(a.state, mark(a, row) == RecurrentMark::first ? n : row);
+  }
+  // Array `k` of the initial state of a sample in the memory of an input.
+  Row<T> initial_row(const TensorView& view, std::int64_t n, int direction, std::int64_t k) const {
+    return {static_cast<T*>(view.data()) + n * spec_.state_elements() +
+                spec_.state_offset(direction) + k * spec_.units,
+            spec_.units};
+  }
   // The part of gate k in a row of [.., width].
   template <typename E>
   Row<E> gate(E* values, std::int64_t row, std::int64_t k) const {
@@ -168,6 +204,58 @@ class RecurrentOperation final : public Operation {
             spec_.units};
   }
 
+  // Writes the states before step 0.
+  void read_initial_state(const Operands& t, const Arrays& a, int direction,
+                          std::int64_t position) const {
+    const std::int64_t count = spec_.rows * spec_.units;
+    const bool has_cells = spec_.cell == RecurrentCell::lstm;
+    if (spec_.positions > 0) {
+      std::copy_n(cached_hidden(t) + position * count, count, a.hidden);
+      if (has_cells) std::copy_n(cached_state(t) + position * count, count, a.state);
+      return;
+    }
+    if (!spec_.initial_state) {
+      std::fill_n(a.hidden, count, T(0));
+      if (has_cells) std::fill_n(a.state, count, 0.0f);
+      return;
+    }
+    for (std::int64_t n = 0; n < spec_.rows; ++n) {
+      row_of(a.hidden, n) = initial_row(t.inputs[1], n, direction, 0);
+      if (has_cells)
+        row_of(a.state, n) = initial_row(t.inputs[1], n, direction, 1).template cast<float>();
+    }
+  }
+  void mark_rows(const Operands& t, const Arrays& a, int direction) const {
+    for (std::int64_t n = 0; n < spec_.rows; ++n) {
+      std::int32_t document = 0;  // that was read last
+      for (std::int64_t step = 0; step < spec_.steps; ++step) {
+        const std::int64_t at = n * spec_.steps + spec_.input_position(step, direction);
+        const std::int32_t segment = t.indices[static_cast<std::size_t>(at)];
+        a.marks[step * spec_.rows + n] = recurrent_mark(document, segment);
+        if (segment != 0) document = segment;
+      }
+    }
+  }
+  // What a document reads at its first position, if another one was read before.
+  void restart(const Arrays& a, std::int64_t step) const {
+    if (!spec_.segments) return;
+    for (std::int64_t n = 0; n < spec_.rows; ++n)
+      if (const std::int64_t row = step * spec_.rows + n; a.marks[row] == RecurrentMark::first)
+        outputs_of(a, row) = outputs_of(a, n);
+  }
+  // The states after positions: [positions + 1, rows, units], at first 0.
+  T* cached_hidden(const Operands& t) const { return reinterpret_cast<T*>(t.cache.data()); }
+  float* cached_state(const Operands& t) const {
+    return reinterpret_cast<float*>(t.cache.data() + cached_state_at_);
+  }
+  void cache_states(const Operands& t, const Arrays& a, std::int64_t position) const {
+    const std::int64_t each = spec_.rows * spec_.units;
+    const std::int64_t count = spec_.steps * each;
+    std::copy_n(a.hidden + each, count, cached_hidden(t) + (position + 1) * each);
+    if (spec_.cell == RecurrentCell::lstm)
+      std::copy_n(a.state + each, count, cached_state(t) + (position + 1) * each);
+  }
+
   // Row `row` of all steps and n of the step.
   void forward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
     const auto input = [&](std::int64_t k) { return gate(a.gates, row, k).template cast<float>(); };
@@ -176,6 +264,12 @@ class RecurrentOperation final : public Operation {
       gate(a.gates, row, k) = values_[k].template cast<T>();
     };
     Row<T> next = outputs_of(a, row + spec_.rows);
+    if (mark(a, row) == RecurrentMark::padding) {
+      next = outputs_of(a, row);
+      if (spec_.cell == RecurrentCell::lstm)
+        row_of(a.state, row + spec_.rows) = row_of(a.state, row);
+      return;
+    }
     switch (spec_.cell) {
       case RecurrentCell::simple_rnn:
         values_[0] = sum(0).tanh();
@@ -196,28 +290,56 @@ class RecurrentOperation final : public Operation {
         values_[2] = sum(2).tanh();
         for (std::int64_t k = 0; k < 4; ++k) keep(k);
         Row<float> state = row_of(a.state, row + spec_.rows);
-        state = values_[1] * row_of(a.state, row) + values_[0] * values_[2];
+        state = values_[1] * state_before(a, row, n) + values_[0] * values_[2];
         next = (values_[3] * state.tanh()).template cast<T>();
       }
     }
   }
 
   void backward_steps(const Operands& t, const Arrays& a, int direction) {
-    std::fill_n(a.products, spec_.rows * spec_.units, 0.0f);
-    std::fill_n(a.carry, spec_.rows * spec_.units, 0.0f);
+    const bool to_initial = spec_.initial_state && !t.input_gradients[1].empty();
+    const std::int64_t count = spec_.rows * spec_.units;
+    std::fill_n(a.products, count, 0.0f);
+    std::fill_n(a.carry, count, 0.0f);
+    if (spec_.segments) std::fill_n(a.kept, count, 0.0f);
+    if (spec_.initial_state) std::fill_n(a.initial, spec_.states() * count, 0.0f);
     Primitive& product = recur_back_.primitive();
     product.place(DNNL_ARG_DIFF_SRC, a.products);
     for (std::int64_t step = spec_.steps; step-- > 0;) {
       for (std::int64_t n = 0; n < spec_.rows; ++n) {
+        const std::int64_t row = step * spec_.rows + n;
         gradient_ = row_of(a.products, n);
-        if (spec_.is_output(step))
+        if (spec_.segments) gradient_ += row_of(a.kept, n);
+        if (spec_.is_output(step) && !(spec_.sequences && mark(a, row) == RecurrentMark::padding))
           gradient_ += output_row(t.output_gradient, n, step, direction).template cast<float>();
-        backward_row(a, step * spec_.rows + n, n);
+        backward_row(a, row, n);
       }
-      if (step == 0) return;  // the output before is a constant
+      if (step == 0 && !to_initial) return;  // the output before is a constant
       product.place(DNNL_ARG_DIFF_DST, a.recurrent_gates + step * spec_.rows * spec_.width());
       product.run(library_scratch(t));
+      for (std::int64_t n = 0; n < spec_.rows; ++n)
+        if (step == 0 || mark(a, step * spec_.rows + n) == RecurrentMark::first)
+          leave_document(a, n);
     }
+    for (std::int64_t n = 0; n < spec_.rows; ++n)
+      for (std::int64_t k = 0; k < spec_.states(); ++k)
+        initial_row(t.input_gradients[1], n, direction, k) =
+            row_of(a.initial, k * spec_.rows + n).template cast<T>();
+  }
+
+  // The gradient of the state before a first position is that of the initial state.
+  void leave_document(const Arrays& a, std::int64_t n) const {
+    Row<float> output = row_of(a.products, n);
+    Row<float> carry = row_of(a.carry, n);
+    if (spec_.initial_state) {
+      Row<float> initial = row_of(a.initial, n);
+      initial += output;
+      if (spec_.segments) initial += row_of(a.kept, n);
+      if (spec_.cell == RecurrentCell::gru) initial += carry;
+      if (spec_.cell == RecurrentCell::lstm) row_of(a.initial, spec_.rows + n) += carry;
+    }
+    output.setZero();
+    carry.setZero();
   }
 
   // From gradient_, that of the output, to those of what the gates are functions of.
@@ -225,6 +347,7 @@ class RecurrentOperation final : public Operation {
     const auto write = [&](std::int64_t k, const auto& value) {
       gate(a.gates, row, k) = value.template cast<T>();
     };
+    if (spec_.segments && leaves_to_step_before(a, row, n)) return;
     for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
       values_[k] = gate(a.gates, row, k).template cast<float>();
     Row<float> carry = row_of(a.carry, n);
@@ -253,11 +376,24 @@ class RecurrentOperation final : public Operation {
         carry += gradient_ * o * (1 - tanh_.square());
         write(3, gradient_ * tanh_ * o * (1 - o));
         write(0, carry * g * i * (1 - i));
-        write(1, carry * row_of(a.state, row) * f * (1 - f));
+        write(1, carry * state_before(a, row, n) * f * (1 - f));
         write(2, carry * i * (1 - g.square()));
         carry *= f;
       }
     }
+  }
+
+  // Whether the row is padding, whose gradient is that of the output before.
+  bool leaves_to_step_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
+    Row<float> kept = row_of(a.kept, n);
+    if (a.marks[row] != RecurrentMark::padding) {
+      kept.setZero();
+      return false;
+    }
+    kept = gradient_;
+    std::fill_n(a.gates + row * spec_.width(), spec_.width(), T(0));
+    std::fill_n(a.recurrent_gates + row * spec_.width(), spec_.width(), T(0));
+    return true;
   }
 
   void weight_gradient(const Operands& t, RecurrentProducts& products, const T* source,
@@ -310,8 +446,12 @@ class RecurrentOperation final : public Operation {
   std::size_t inputs_at_ = 0;
   std::size_t products_at_ = 0;
   std::size_t carry_at_ = 0;
+  std::size_t kept_at_ = 0;
+  std::size_t initial_at_ = 0;
   std::size_t recurrent_gates_at_ = 0;
   std::size_t library_at_ = 0;
+  MemoryParts cache_;
+  std::size_t cached_state_at_ = 0;
   std::array<Values, 4> values_;  // of the gates of one sample
   Values gradient_ = Values(spec_.units);
   Values tanh_ = Values(spec_.units);
