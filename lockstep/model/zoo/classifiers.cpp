@@ -51,10 +51,12 @@ void check_reads_sequence(std::span<const DataInput> inputs) {
         is_int32(inputs[1]) && inputs[1].input.shape == Shape{inputs[0].input.shape.front()};
   if (is_sequence) return;
   std::string given;
-  for (const DataInput& one : inputs)
-    given += fmt::format("{}{} {}{}", given.empty() ? "" : ", ", one.input.name,
-                         model::to_string(one.input.shape),
-                         is_int32(one) && one.categories < 1 ? " of unknown categories" : "");
+  for (const DataInput& one : inputs) {
+    const bool is_unknown = given.empty() && is_int32(one) && one.categories < 1;
+    given +=
+        fmt::format("{}{} {}{}", given.empty() ? "" : ", ", one.input.name,
+                    model::to_string(one.input.shape), is_unknown ? " of unknown categories" : "");
+  }
   throw Error(ErrorCategory::input, "lstm",
               "expected floats [positions, features], or numbers [positions] of categories, and "
               "optionally the segments of the same positions",
