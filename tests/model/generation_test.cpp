@@ -193,7 +193,7 @@ Network llama(std::int64_t length, bool causal = true) {
 }
 
 /// Recurrent layers of other cells, and a residual.
-Network recurrent(std::int64_t length) {
+Network recurrent_cells(std::int64_t length) {
   Network network({positions("tokens", length)}, "recurrent");
   network.add(Embedding({.vocabulary = 5, .dimension = 6}));
   const NodeId first = network.add(GRU({.units = 6, .return_sequences = true}));
@@ -215,7 +215,7 @@ std::vector<Network> incremental_networks(std::int64_t length) {
   const zoo::LstmOptions lstm{.units = 8, .embedding = 6, .return_sequences = true};
   networks.push_back(zoo::lstm(std::span(inputs).first(1), 5, lstm));
   networks.push_back(zoo::lstm(inputs, 5, lstm));
-  networks.push_back(recurrent(length));
+  networks.push_back(recurrent_cells(length));
   return networks;
 }
 
