@@ -1,8 +1,8 @@
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/recurrent/cells.h"
 #include "lockstep/model/layers/recurrent/products.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/step_profile.h"
@@ -12,13 +12,11 @@ namespace {
 
 constexpr auto kFloat = memory::data_type::f32;
 
-// The gates of one sample at a time; 16-bit elements are widened when they are read and rounded
-// once when they are written.
 template <typename T>
 class RecurrentOperation final : public Operation {
  public:
   RecurrentOperation(Context& context, const RecurrentSpec& spec)
-      : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))) {
+      : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))), cells_(spec) {
     const RecurrentProducts::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
                                              context.type};
     RecurrentProducts::Sizes recurrent = {spec.rows, spec.units, spec.width(),
@@ -57,7 +55,6 @@ class RecurrentOperation final : public Operation {
       if (spec.cell == RecurrentCell::lstm)
         cache_.add(static_cast<std::size_t>(rows) * sizeof(float));
     }
-    for (Values& values : values_) values.resize(spec.units);
   }
 
   Needs needs() const override {
@@ -94,13 +91,13 @@ class RecurrentOperation final : public Operation {
         recur.run(library_scratch(t));
         for (std::int64_t n = 0; n < spec_.rows; ++n) {
           const std::int64_t row = step * spec_.rows + n;
-          forward_row(a, row, n);
+          cells_.forward(a, row, n);
           if (!spec_.is_output(step)) continue;
           Row<T> output = output_row(t.output, n, step, direction);
-          if (spec_.sequences && mark(a, row) == RecurrentMark::padding)
+          if (spec_.sequences && cells_.mark(a, row) == RecurrentMark::padding)
             output.setZero();
           else
-            output = outputs_of(a, row + spec_.rows);
+            output = cells_.outputs_of(a, row + spec_.rows);
         }
       }
       if (spec_.positions > 0) cache_states(t, a, pass.position);
@@ -134,24 +131,9 @@ class RecurrentOperation final : public Operation {
   }
 
  private:
-  using Values = Eigen::ArrayXf;
+  using Arrays = RecurrentArrays<T>;
   template <typename E>
-  using Row = Eigen::Map<Eigen::Array<E, Eigen::Dynamic, 1>>;
-
-  // Of one direction.
-  struct Arrays {
-    T* inputs;           // [T, rows, inputs], or their gradients
-    float* products;     // [rows, width], or [rows, units]: the gradients of the outputs before
-    float* carry;        // [rows, units]: what else of a gradient goes to the step before
-    float* kept;         // [rows, units]: the gradient that padding leaves to the step before
-    float* initial;      // [states, rows, units]: the gradient of the initial state
-    T* gates;            // see RecurrentLayout
-    T* recurrent_gates;  // [T, rows, width]: gradients of the recurrent products
-    T* hidden;
-    float* state;
-    T* candidates;
-    RecurrentMark* marks;
-  };
+  using Row = typename RecurrentCells<T>::template Row<E>;
 
   Arrays arrays(const Operands& t, int direction) const {
     std::byte* const saved = t.saved.data() + static_cast<std::size_t>(direction) * layout_.bytes;
@@ -174,28 +156,11 @@ class RecurrentOperation final : public Operation {
     return t.scratch.subspan(library_at_);
   }
 
-  template <typename E>
-  Row<E> row_of(E* values, std::int64_t row) const {
-    return {values + row * spec_.units, spec_.units};
-  }
-  Row<T> outputs_of(const Arrays& a, std::int64_t row) const { return row_of(a.hidden, row); }
-  RecurrentMark mark(const Arrays& a, std::int64_t row) const {
-    return spec_.segments ? a.marks[row] : RecurrentMark::next;
-  }
-  // The cell state that row `row` of all steps, n of its step, reads.
-  Row<float> state_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
-    return row_of(a.state, mark(a, row) == RecurrentMark::first ? n : row);
-  }
   // Array `k` of the initial state of a sample in the memory of an input.
   Row<T> initial_row(const TensorView& view, std::int64_t n, int direction, std::int64_t k) const {
     return {static_cast<T*>(view.data()) + n * spec_.state_elements() +
                 spec_.state_offset(direction) + k * spec_.units,
             spec_.units};
-  }
-  // The part of gate k in a row of [.., width].
-  template <typename E>
-  Row<E> gate(E* values, std::int64_t row, std::int64_t k) const {
-    return {values + row * spec_.width() + k * spec_.units, spec_.units};
   }
   Row<T> output_row(const TensorView& view, std::int64_t n, std::int64_t step,
                     int direction) const {
@@ -220,9 +185,10 @@ class RecurrentOperation final : public Operation {
       return;
     }
     for (std::int64_t n = 0; n < spec_.rows; ++n) {
-      row_of(a.hidden, n) = initial_row(t.inputs[1], n, direction, 0);
+      cells_.row_of(a.hidden, n) = initial_row(t.inputs[1], n, direction, 0);
       if (has_cells)
-        row_of(a.state, n) = initial_row(t.inputs[1], n, direction, 1).template cast<float>();
+        cells_.row_of(a.state, n) =
+            initial_row(t.inputs[1], n, direction, 1).template cast<float>();
     }
   }
   void mark_rows(const Operands& t, const Arrays& a, int direction) const {
@@ -241,7 +207,7 @@ class RecurrentOperation final : public Operation {
     if (!spec_.segments) return;
     for (std::int64_t n = 0; n < spec_.rows; ++n)
       if (const std::int64_t row = step * spec_.rows + n; a.marks[row] == RecurrentMark::first)
-        outputs_of(a, row) = outputs_of(a, n);
+        cells_.outputs_of(a, row) = cells_.outputs_of(a, n);
   }
   // The states after positions: [positions + 1, rows, units], at first 0.
   T* cached_hidden(const Operands& t) const { return reinterpret_cast<T*>(t.cache.data()); }
@@ -256,46 +222,6 @@ class RecurrentOperation final : public Operation {
       std::copy_n(a.state + each, count, cached_state(t) + (position + 1) * each);
   }
 
-  // Row `row` of all steps and n of the step.
-  void forward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
-    const auto input = [&](std::int64_t k) { return gate(a.gates, row, k).template cast<float>(); };
-    const auto sum = [&](std::int64_t k) { return input(k) + gate(a.products, n, k); };
-    const auto keep = [&](std::int64_t k) {
-      gate(a.gates, row, k) = values_[k].template cast<T>();
-    };
-    Row<T> next = outputs_of(a, row + spec_.rows);
-    if (mark(a, row) == RecurrentMark::padding) {
-      next = outputs_of(a, row);
-      if (spec_.cell == RecurrentCell::lstm)
-        row_of(a.state, row + spec_.rows) = row_of(a.state, row);
-      return;
-    }
-    switch (spec_.cell) {
-      case RecurrentCell::simple_rnn:
-        values_[0] = sum(0).tanh();
-        keep(0);
-        next = values_[0].template cast<T>();
-        return;
-      case RecurrentCell::gru:
-        values_[0] = sum(0).logistic();
-        values_[1] = sum(1).logistic();
-        values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
-        if (spec_.training) row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
-        for (std::int64_t k = 0; k < 3; ++k) keep(k);
-        next = (values_[2] + values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
-                   .template cast<T>();
-        return;
-      case RecurrentCell::lstm: {
-        for (const std::int64_t k : {0, 1, 3}) values_[k] = sum(k).logistic();
-        values_[2] = sum(2).tanh();
-        for (std::int64_t k = 0; k < 4; ++k) keep(k);
-        Row<float> state = row_of(a.state, row + spec_.rows);
-        state = values_[1] * state_before(a, row, n) + values_[0] * values_[2];
-        next = (values_[3] * state.tanh()).template cast<T>();
-      }
-    }
-  }
-
   void backward_steps(const Operands& t, const Arrays& a, int direction) {
     const bool to_initial = spec_.initial_state && !t.input_gradients[1].empty();
     const std::int64_t count = spec_.rows * spec_.units;
@@ -308,92 +234,40 @@ class RecurrentOperation final : public Operation {
     for (std::int64_t step = spec_.steps; step-- > 0;) {
       for (std::int64_t n = 0; n < spec_.rows; ++n) {
         const std::int64_t row = step * spec_.rows + n;
-        gradient_ = row_of(a.products, n);
-        if (spec_.segments) gradient_ += row_of(a.kept, n);
-        if (spec_.is_output(step) && !(spec_.sequences && mark(a, row) == RecurrentMark::padding))
-          gradient_ += output_row(t.output_gradient, n, step, direction).template cast<float>();
-        backward_row(a, row, n);
+        cells_.gradient() = cells_.row_of(a.products, n);
+        if (spec_.segments) cells_.gradient() += cells_.row_of(a.kept, n);
+        if (spec_.is_output(step) &&
+            !(spec_.sequences && cells_.mark(a, row) == RecurrentMark::padding))
+          cells_.gradient() +=
+              output_row(t.output_gradient, n, step, direction).template cast<float>();
+        cells_.backward(a, row, n);
       }
       if (step == 0 && !to_initial) return;  // the output before is a constant
       product.place(DNNL_ARG_DIFF_DST, a.recurrent_gates + step * spec_.rows * spec_.width());
       product.run(library_scratch(t));
       for (std::int64_t n = 0; n < spec_.rows; ++n)
-        if (step == 0 || mark(a, step * spec_.rows + n) == RecurrentMark::first)
+        if (step == 0 || cells_.mark(a, step * spec_.rows + n) == RecurrentMark::first)
           leave_document(a, n);
     }
     for (std::int64_t n = 0; n < spec_.rows; ++n)
       for (std::int64_t k = 0; k < spec_.states(); ++k)
         initial_row(t.input_gradients[1], n, direction, k) =
-            row_of(a.initial, k * spec_.rows + n).template cast<T>();
+            cells_.row_of(a.initial, k * spec_.rows + n).template cast<T>();
   }
 
   // The gradient of the state before a first position is that of the initial state.
   void leave_document(const Arrays& a, std::int64_t n) const {
-    Row<float> output = row_of(a.products, n);
-    Row<float> carry = row_of(a.carry, n);
+    Row<float> output = cells_.row_of(a.products, n);
+    Row<float> carry = cells_.row_of(a.carry, n);
     if (spec_.initial_state) {
-      Row<float> initial = row_of(a.initial, n);
+      Row<float> initial = cells_.row_of(a.initial, n);
       initial += output;
-      if (spec_.segments) initial += row_of(a.kept, n);
+      if (spec_.segments) initial += cells_.row_of(a.kept, n);
       if (spec_.cell == RecurrentCell::gru) initial += carry;
-      if (spec_.cell == RecurrentCell::lstm) row_of(a.initial, spec_.rows + n) += carry;
+      if (spec_.cell == RecurrentCell::lstm) cells_.row_of(a.initial, spec_.rows + n) += carry;
     }
     output.setZero();
     carry.setZero();
-  }
-
-  // From gradient_, that of the output, to those of what the gates are functions of.
-  void backward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
-    const auto write = [&](std::int64_t k, const auto& value) {
-      gate(a.gates, row, k) = value.template cast<T>();
-    };
-    if (spec_.segments && leaves_to_step_before(a, row, n)) return;
-    for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
-      values_[k] = gate(a.gates, row, k).template cast<float>();
-    Row<float> carry = row_of(a.carry, n);
-    switch (spec_.cell) {
-      case RecurrentCell::simple_rnn:
-        write(0, gradient_ * (1 - values_[0].square()));
-        return;
-      case RecurrentCell::gru: {
-        const Values& r = values_[0];
-        const Values& z = values_[1];
-        const Values& candidate = values_[2];
-        gradient_ += carry;
-        carry = gradient_ * z;
-        write(1, gradient_ * (outputs_of(a, row).template cast<float>() - candidate) * z * (1 - z));
-        gradient_ *= (1 - z) * (1 - candidate.square());
-        write(2, gradient_);
-        write(0, gradient_ * row_of(a.candidates, row).template cast<float>() * r * (1 - r));
-        for (std::int64_t k = 0; k < 2; ++k)
-          gate(a.recurrent_gates, row, k) = gate(a.gates, row, k);
-        gate(a.recurrent_gates, row, 2) = (gradient_ * r).template cast<T>();
-        return;
-      }
-      case RecurrentCell::lstm: {
-        const auto& [i, f, g, o] = values_;
-        tanh_ = row_of(a.state, row + spec_.rows).tanh();
-        carry += gradient_ * o * (1 - tanh_.square());
-        write(3, gradient_ * tanh_ * o * (1 - o));
-        write(0, carry * g * i * (1 - i));
-        write(1, carry * state_before(a, row, n) * f * (1 - f));
-        write(2, carry * i * (1 - g.square()));
-        carry *= f;
-      }
-    }
-  }
-
-  // Whether the row is padding, whose gradient is that of the output before.
-  bool leaves_to_step_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
-    Row<float> kept = row_of(a.kept, n);
-    if (a.marks[row] != RecurrentMark::padding) {
-      kept.setZero();
-      return false;
-    }
-    kept = gradient_;
-    std::fill_n(a.gates + row * spec_.width(), spec_.width(), T(0));
-    std::fill_n(a.recurrent_gates + row * spec_.width(), spec_.width(), T(0));
-    return true;
   }
 
   void weight_gradient(const Operands& t, RecurrentProducts& products, const T* source,
@@ -436,6 +310,7 @@ class RecurrentOperation final : public Operation {
 
   RecurrentSpec spec_;
   RecurrentLayout layout_;
+  RecurrentCells<T> cells_;
   RecurrentProducts project_;  // of the inputs of all steps
   RecurrentProducts recur_;    // of the outputs of a step
   RecurrentProducts recur_back_;
@@ -452,9 +327,6 @@ class RecurrentOperation final : public Operation {
   std::size_t library_at_ = 0;
   MemoryParts cache_;
   std::size_t cached_state_at_ = 0;
-  std::array<Values, 4> values_;  // of the gates of one sample
-  Values gradient_ = Values(spec_.units);
-  Values tanh_ = Values(spec_.units);
 };
 
 }  // namespace
