@@ -16,6 +16,7 @@ from torch.nn import functional
 import make_reference_minilm
 import make_reference_mobilenet
 import make_reference_parts as parts
+import make_reference_recurrent
 import make_reference_sequences
 from make_reference_layout import CLASSES, named_arrays, named_buffers, normalization, to_nhwc
 
@@ -285,7 +286,7 @@ def main():
     references["minilm_expected"] = stored(expected)
     layers = parts.layers() | parts.losses() | {f"mobilenet_v2/{name}": array for name, array in make_reference_mobilenet.values().items()}
     references["layers"] = stored(layers)
-    references["recurrent_layers"] = stored(parts.recurrent_layers())
+    references["recurrent_layers"] = stored(parts.recurrent_layers() | make_reference_recurrent.values())
     references["sequences"] = stored(make_reference_sequences.values())
     for name, tensors in references.items():
         file = directory / f"{name}.safetensors"

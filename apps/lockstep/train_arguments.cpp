@@ -135,8 +135,10 @@ void add_model_options(CLI::App& command, TrainArguments& a) {
           fmt::format("Network to train (required): {}; mlp:10,10 sets the sizes of the hidden "
                       "layers, mobilenet_v2:0.5 a factor on the number of filters, "
                       "wide_deep:128x64,embedding=8 the sizes of hidden layers and embeddings, "
-                      "lstm:2x256,embedding=64 the number of layers and their sizes; "
+                      "lstm:2x256,embedding=64 the number of layers and their sizes, and "
+                      "with ,return_sequences predicts at each position; "
                       "gpt:4x128x2,dropout=0.1 the layers, the width, the heads and the dropout, "
+                      "with ,ffn=swiglu a gated hidden layer, "
                       "vit:4x128,patch=4 also the side of its squares; "
                       "FILE.json describes the layers; FILE.pt is a TorchScript file",
                       list_names(names)))

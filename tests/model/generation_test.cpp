@@ -192,6 +192,17 @@ Network llama(std::int64_t length, bool causal = true) {
   return network;
 }
 
+/// Recurrent layers of other cells, and a residual.
+Network recurrent_cells(std::int64_t length) {
+  Network network({positions("tokens", length)}, "recurrent");
+  network.add(Embedding({.vocabulary = 5, .dimension = 6}));
+  const NodeId first = network.add(GRU({.units = 6, .return_sequences = true}));
+  network.add(SimpleRNN({.units = 3, .return_sequences = true, .use_bias = false}));
+  network.add(Add(), {first, network.add(Dense({.units = 6}))});
+  network.add(Dense({.units = 5}));
+  return network;
+}
+
 /// Networks of which one position can be computed at a time.
 std::vector<Network> incremental_networks(std::int64_t length) {
   const zoo::DataInput inputs[] = {{positions("tokens", length), 5},
@@ -201,6 +212,10 @@ std::vector<Network> incremental_networks(std::int64_t length) {
   networks.push_back(zoo::gpt(std::span(inputs).first(1), options));
   networks.push_back(zoo::gpt(inputs, options));
   networks.push_back(llama(length));
+  const zoo::LstmOptions lstm{.units = 8, .embedding = 6, .return_sequences = true};
+  networks.push_back(zoo::lstm(std::span(inputs).first(1), 5, lstm));
+  networks.push_back(zoo::lstm(inputs, 5, lstm));
+  networks.push_back(recurrent_cells(length));
   return networks;
 }
 
@@ -282,6 +297,20 @@ TEST(IncrementalPasses, StartWithoutTheNaNsOfOtherParameters) {
   trial.model().parameters_changed();
   generator.start({1});
   EXPECT_NO_THROW(generator.next({}));
+}
+
+TEST(IncrementalPasses, AreOfRecurrentLayersThatReadForwards) {
+  const auto is_incremental = [](const RecurrentOptions& options) {
+    Network network({positions("tokens", 4)});
+    network.add(Embedding({.vocabulary = 5, .dimension = 3}));
+    network.add(LSTM(options));
+    network.add(Dense({.units = 5}));
+    return Trial(std::move(network), 1).model().is_incremental();
+  };
+  EXPECT_TRUE(is_incremental({.units = 3, .return_sequences = true}));
+  EXPECT_FALSE(is_incremental({.units = 3}));
+  EXPECT_FALSE(is_incremental({.units = 3, .return_sequences = true, .go_backwards = true}));
+  EXPECT_FALSE(is_incremental({.units = 3, .return_sequences = true, .bidirectional = true}));
 }
 
 TEST(IncrementalPasses, AreOfCausalNetworksAlone) {

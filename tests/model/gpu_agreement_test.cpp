@@ -53,6 +53,20 @@ Network recurrent_network(First first, Second second) {
   return ended(std::move(network));
 }
 
+// Samples of several documents with padding, and an initial state that has a gradient, too.
+template <typename First, typename Second>
+Network recurrent_network_of_documents(First first, Second second, std::int64_t state) {
+  Network network({{.name = "values", .shape = {6, 3}},
+                   {.name = "segments", .shape = {6}, .type = ElementType::int32}});
+  const NodeId segments = network.input("segments");
+  const NodeId values = network.add(LayerNormalization(), {kInput});
+  network.add(Flatten());
+  const NodeId initial = network.add(Dense({.units = state}));
+  const NodeId rows = network.add(std::move(first), {values, initial, segments});
+  network.add(std::move(second), {rows, segments});
+  return ended(std::move(network));
+}
+
 // Convolutions as they stand in residual blocks; filters that do not fill what is aligned, zeros on
 // one side.
 Network normalized_convolutions() {
@@ -369,6 +383,31 @@ const AgreementCase kAgreementCases[] = {
        return recurrent_network(SimpleRNN({.units = 7, .return_sequences = true}),
                                 SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false}));
      }},
+    {"lstm_of_documents",
+     [] {
+       return recurrent_network_of_documents(LSTM({.units = 5,
+                                                   .return_sequences = true,
+                                                   .bidirectional = true,
+                                                   .segments = true,
+                                                   .initial_state = true}),
+                                             LSTM({.units = 8, .segments = true}), 20);
+     },
+     {1, 3, 9}},
+    {"gru_of_documents",
+     [] {
+       return recurrent_network_of_documents(
+           GRU({.units = 5, .return_sequences = true, .segments = true, .initial_state = true}),
+           GRU({.units = 4, .bidirectional = true, .segments = true}), 5);
+     },
+     {1, 3, 9}},
+    {"simple_rnn_of_documents",
+     [] {
+       return recurrent_network_of_documents(
+           SimpleRNN(
+               {.units = 7, .return_sequences = true, .segments = true, .initial_state = true}),
+           SimpleRNN({.units = 5, .go_backwards = true, .use_bias = false, .segments = true}), 7);
+     },
+     {1, 3, 9}},
     {"named_inputs_and_outputs",
      [] {
        Network network({{.name = "word", .shape = {}, .type = ElementType::int32},

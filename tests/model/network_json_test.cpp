@@ -488,6 +488,7 @@ TEST(NetworkToJson, WritesEveryOption) {
     {"type": "lstm", "name": "ra", "inputs": ["q"], "units": 3, "return_sequences": true, "go_backwards": true, "bidirectional": false, "use_bias": true},
     {"type": "gru", "name": "rb", "inputs": ["ra"], "units": 2, "return_sequences": true, "go_backwards": false, "bidirectional": true, "use_bias": true},
     {"type": "simple_rnn", "name": "rc", "inputs": ["rb"], "units": 4, "return_sequences": false, "go_backwards": false, "bidirectional": false, "use_bias": false},
+    {"type": "gru", "name": "rd", "inputs": ["q", "j"], "units": 3, "return_sequences": true, "go_backwards": false, "bidirectional": false, "use_bias": true, "initial_state": true},
     {"type": "layer_normalization", "name": "s", "inputs": ["r"], "epsilon": 0.25},
     {"type": "rms_normalization", "name": "y", "inputs": ["r"], "epsilon": 0.25},
     {"type": "positional_embedding", "name": "z", "inputs": ["q"], "kind": "sinusoidal"},

@@ -1,6 +1,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "lockstep/base/error.h"
 #include "lockstep/model/layers/layers.h"
 #include "lockstep/model/zoo/zoo.h"
@@ -31,6 +35,32 @@ void convolve(Network& network, std::int64_t filters) {
 void normalize_and_activate(Network& network) {
   network.add(model::BatchNormalization({.momentum = 0.6f, .epsilon = 1e-5f}));
   network.add(model::ReLU());
+}
+
+// Of lstm().
+void check_reads_sequence(std::span<const DataInput> inputs) {
+  const auto is_int32 = [](const DataInput& one) { return one.input.type == ElementType::int32; };
+  bool is_sequence = !inputs.empty() && inputs.size() <= 2;
+  if (is_sequence) {
+    const Shape& shape = inputs.front().input.shape;
+    is_sequence = is_int32(inputs.front()) ? shape.size() == 1 && inputs.front().categories > 0
+                                           : shape.size() > 1;
+  }
+  if (is_sequence && inputs.size() == 2)
+    is_sequence =
+        is_int32(inputs[1]) && inputs[1].input.shape == Shape{inputs[0].input.shape.front()};
+  if (is_sequence) return;
+  std::string given;
+  for (const DataInput& one : inputs) {
+    const bool is_unknown = given.empty() && is_int32(one) && one.categories < 1;
+    given +=
+        fmt::format("{}{} {}{}", given.empty() ? "" : ", ", one.input.name,
+                    model::to_string(one.input.shape), is_unknown ? " of unknown categories" : "");
+  }
+  throw Error(ErrorCategory::input, "lstm",
+              "expected floats [positions, features], or numbers [positions] of categories, and "
+              "optionally the segments of the same positions",
+              fmt::format("got {}", given));
 }
 
 }  // namespace
@@ -88,32 +118,37 @@ Network fast_cifar(Shape input, std::int64_t classes, const FastCifarOptions& op
   return network;
 }
 
-Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options) {
+Network lstm(std::span<const DataInput> inputs, std::int64_t classes, const LstmOptions& options) {
   const LstmOptions plain;
   std::string name = "lstm";
   if (options.layers != plain.layers || options.units != plain.units ||
       options.embedding != plain.embedding)
     name += fmt::format(":{}x{}", options.layers, options.units);
   if (options.embedding != plain.embedding) name += fmt::format(",embedding={}", options.embedding);
+  if (options.return_sequences) name += name == "lstm" ? ":return_sequences" : ",return_sequences";
 
-  const auto& [of_data, categories] = input;
-  const bool is_words = of_data.type == ElementType::int32;
-  if (is_words ? of_data.shape.size() != 1 || categories < 1 : of_data.shape.size() < 2)
-    throw Error(ErrorCategory::input, "lstm",
-                "expected floats [positions, features], or numbers [positions] of categories",
-                fmt::format("got {} {}{}", of_data.name, model::to_string(of_data.shape),
-                            is_words && categories < 1 ? " of unknown categories" : ""));
-  Network network = is_words ? Network(std::span(&of_data, 1), std::move(name))
-                             : Network(of_data.shape, std::move(name));
+  check_reads_sequence(inputs);
+  const auto& [of_data, categories] = inputs.front();
+  std::vector<model::NetworkInput> read;
+  for (const DataInput& input : inputs) read.push_back(input.input);
+  Network network(read, std::move(name));
   const std::int64_t positions = of_data.shape.front();
-  if (is_words)
-    network.add(model::Embedding({.vocabulary = categories, .dimension = options.embedding}));
+  NodeId x = model::kInput;
+  if (of_data.type == ElementType::int32)
+    x = network.add(model::Embedding({.vocabulary = categories, .dimension = options.embedding}));
   else if (of_data.shape.size() > 2)
-    network.add(
+    x = network.add(
         model::Reshape({.shape = {positions, model::element_count(of_data.shape) / positions}}));
-  for (std::int64_t layer = 1; layer <= options.layers; ++layer)
-    network.add(model::LSTM({.units = options.units, .return_sequences = layer < options.layers}));
-  network.add(model::Dense({.units = classes}));
+  for (std::int64_t layer = 1; layer <= options.layers; ++layer) {
+    std::vector<NodeId> layer_inputs = {x};
+    if (inputs.size() == 2) layer_inputs.push_back(network.input(inputs[1].input.name));
+    x = network.add(
+        model::LSTM({.units = options.units,
+                     .return_sequences = options.return_sequences || layer < options.layers,
+                     .segments = inputs.size() == 2}),
+        std::move(layer_inputs));
+  }
+  network.add(model::Dense({.units = classes}), {x});
   return network;
 }
 

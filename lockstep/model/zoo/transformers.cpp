@@ -34,6 +34,7 @@ std::string name_of(std::string_view kind, const TransformerOptions& options) {
   if (options.heads > 0) name += fmt::format("x{}", options.heads);
   if (options.dropout > 0) name += fmt::format(",dropout={}", options.dropout);
   if (options.patch > 0) name += fmt::format(",patch={}", options.patch);
+  if (kind == "gpt" && options.feed_forward == FeedForward::swiglu) name += ",ffn=swiglu";
   return name;
 }
 
@@ -77,7 +78,8 @@ struct BlockStyle {
   float epsilon;
   bool causal;
   bool approximate_gelu;
-  float output_deviation;  // of the last kernel of each residual
+  float output_deviation;          // of the last kernel of each residual
+  const char* mlp_gate = nullptr;  // of FeedForward::swiglu
 };
 
 // A network of blocks, which reads tokens and perhaps segments, or an image.
@@ -116,10 +118,18 @@ class Transformer {
     y = dropout(dense(width, y, prefix + style.attention_output, style.output_deviation));
     x = add(model::Add(), {x, y});
     y = normalize(x, prefix + style.mlp_norm, style.epsilon);
-    y = dense(4 * width, y, prefix + style.mlp_input);
-    y = add(model::GELU(model::GeluFunction{.approximate = style.approximate_gelu}), {y});
+    y = style.mlp_gate != nullptr ? gated(y, prefix, style) : hidden(y, prefix, style);
     y = dropout(dense(width, y, prefix + style.mlp_output, style.output_deviation));
     return add(model::Add(), {x, y});
+  }
+  NodeId hidden(NodeId x, const std::string& prefix, const BlockStyle& style) {
+    x = dense(4 * options_.width, x, prefix + style.mlp_input);
+    return add(model::GELU(model::GeluFunction{.approximate = style.approximate_gelu}), {x});
+  }
+  NodeId gated(NodeId x, const std::string& prefix, const BlockStyle& style) {
+    const std::int64_t units = (options_.width + 2) / 3 * 8;
+    const NodeId gate = add(model::SiLU(), {dense(units, x, prefix + style.mlp_gate)});
+    return add(model::Multiply(), {gate, dense(units, x, prefix + style.mlp_input)});
   }
   // The sum of the tokens' rows and the positions' rows, of which there are `rows`; 0: as many as
   // positions.
@@ -176,7 +186,8 @@ Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options
       .causal = true,
       .approximate_gelu = true,
       // A sum of 2 * layers residuals has then the variance of one.
-      .output_deviation = kDeviation / std::sqrt(2 * static_cast<float>(options.layers))};
+      .output_deviation = kDeviation / std::sqrt(2 * static_cast<float>(options.layers)),
+      .mlp_gate = options.feed_forward == FeedForward::swiglu ? "mlp.c_gate" : nullptr};
   Transformer t("gpt", inputs, options);
   NodeId x = t.dropout(t.embed(inputs.front().categories, "wte", "wpe"));
   for (std::int64_t i = 0; i < options.layers; ++i) x = t.block(x, fmt::format("h.{}.", i), style);

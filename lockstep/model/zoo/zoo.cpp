@@ -49,8 +49,8 @@ const std::array<Recipe, 16> kRecipes = {{
      [](Shape input, std::int64_t classes) { return resnet152(std::move(input), classes); }},
     {"mobilenet_v2",
      [](Shape input, std::int64_t classes) { return mobilenet_v2(std::move(input), classes); }},
-    {kWideDeep, nullptr},  // it reads several inputs
-    {kLstm, nullptr},      // it also reads int32
+    {kWideDeep, nullptr},
+    {kLstm, nullptr},
     {kGpt, nullptr},
     {kBert, nullptr},
     {kMiniLmName, nullptr},
@@ -92,55 +92,6 @@ double width_of(std::string_view name) {
   return *width;
 }
 
-/// Parses what follows the network's name in "wide_deep:256x128,embedding=16"; the sizes or the
-/// embedding may be absent. `options` are those without it.
-WideDeepOptions sizes_of(std::string_view name, std::string_view expected,
-                         WideDeepOptions options) {
-  constexpr std::string_view kEmbedding = "embedding=";
-  const std::size_t colon = name.find(':');
-  if (colon == std::string_view::npos) return options;
-  const auto size_in = [&](std::string_view text) {
-    const auto size = parse_number<std::int64_t>(text);
-    if (!size || *size < 1)
-      throw Error(ErrorCategory::input, "model", expected, fmt::format("got \"{}\"", name));
-    return *size;
-  };
-  std::string_view sizes = name.substr(colon + 1);
-  const std::size_t place = sizes.find(kEmbedding);
-  if (place != std::string_view::npos) {
-    options.embedding = size_in(sizes.substr(place + kEmbedding.size()));
-    sizes = sizes.substr(0, place);
-    if (sizes.empty()) return options;
-    if (sizes.ends_with(',')) sizes.remove_suffix(1);
-  }
-  options.hidden.clear();
-  for (std::size_t end = 0; end != std::string_view::npos; sizes.remove_prefix(end + 1)) {
-    end = sizes.find('x');
-    options.hidden.push_back(size_in(sizes.substr(0, end)));
-    if (end == std::string_view::npos) break;
-  }
-  return options;
-}
-
-WideDeepOptions wide_deep_options(std::string_view name) {
-  return sizes_of(name,
-                  "expected sizes of hidden layers and of embeddings, such as "
-                  "wide_deep:256x128,embedding=16",
-                  {});
-}
-
-LstmOptions lstm_options(std::string_view name) {
-  constexpr std::string_view kExpected =
-      "expected a number of layers, their units and the dimension of the embedding, such as "
-      "lstm:2x256,embedding=64";
-  const LstmOptions plain;
-  const WideDeepOptions sizes = sizes_of(
-      name, kExpected, {.hidden = {plain.layers, plain.units}, .embedding = plain.embedding});
-  if (sizes.hidden.size() != 2)
-    throw Error(ErrorCategory::input, "model", kExpected, fmt::format("got \"{}\"", name));
-  return {.layers = sizes.hidden[0], .units = sizes.hidden[1], .embedding = sizes.embedding};
-}
-
 std::vector<std::string_view> split(std::string_view text, char separator) {
   std::vector<std::string_view> parts;
   for (std::size_t begin = 0; begin <= text.size();) {
@@ -151,7 +102,65 @@ std::vector<std::string_view> split(std::string_view text, char separator) {
   return parts;
 }
 
-/// Parses the options in "gpt:4x128x2,dropout=0.1"; all but the first two numbers may be absent.
+/// A size in `name`, of which `expected` says what it may be.
+std::int64_t size_in(std::string_view text, std::string_view name, std::string_view expected) {
+  const auto size = parse_number<std::int64_t>(text);
+  if (!size || *size < 1)
+    throw Error(ErrorCategory::input, "model", expected, fmt::format("got \"{}\"", name));
+  return *size;
+}
+
+constexpr std::string_view kEmbedding = "embedding=";
+
+/// Parses what follows the network's name in "wide_deep:256x128,embedding=16"; the sizes or the
+/// embedding may be absent.
+WideDeepOptions wide_deep_options(std::string_view name) {
+  constexpr std::string_view kExpected =
+      "expected sizes of hidden layers and of embeddings, such as wide_deep:256x128,embedding=16";
+  WideDeepOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  std::string_view sizes = name.substr(colon + 1);
+  const std::size_t place = sizes.find(kEmbedding);
+  if (place != std::string_view::npos) {
+    options.embedding = size_in(sizes.substr(place + kEmbedding.size()), name, kExpected);
+    sizes = sizes.substr(0, place);
+    if (sizes.empty()) return options;
+    if (sizes.ends_with(',')) sizes.remove_suffix(1);
+  }
+  options.hidden.clear();
+  for (const std::string_view size : split(sizes, 'x'))
+    options.hidden.push_back(size_in(size, name, kExpected));
+  return options;
+}
+
+/// Parses the options in "lstm:2x256,embedding=64,return_sequences", each of which may be absent.
+LstmOptions lstm_options(std::string_view name) {
+  constexpr std::string_view kExpected =
+      "expected a number of layers, their units and the dimension of the embedding, such as "
+      "lstm:2x256,embedding=64, and optionally return_sequences";
+  LstmOptions options;
+  const std::size_t colon = name.find(':');
+  if (colon == std::string_view::npos) return options;
+  const auto settings = split(name.substr(colon + 1), ',');
+  for (const std::string_view& setting : settings) {
+    const auto sizes = split(setting, 'x');
+    if (setting == "return_sequences") {
+      options.return_sequences = true;
+    } else if (setting.starts_with(kEmbedding)) {
+      options.embedding = size_in(setting.substr(kEmbedding.size()), name, kExpected);
+    } else if (&setting == &settings.front() && sizes.size() == 2) {
+      options.layers = size_in(sizes[0], name, kExpected);
+      options.units = size_in(sizes[1], name, kExpected);
+    } else {
+      size_in("", name, kExpected);  // refuses it
+    }
+  }
+  return options;
+}
+
+/// Parses the options in "gpt:4x128x2,dropout=0.1,ffn=swiglu"; all but the first two numbers may be
+/// absent.
 TransformerOptions transformer_options(std::string_view name) {
   constexpr std::string_view kDropout = "dropout=";
   constexpr std::string_view kPatch = "patch=";
@@ -159,6 +168,7 @@ TransformerOptions transformer_options(std::string_view name) {
   const std::string_view kind = name.substr(0, colon);
   if (colon == std::string_view::npos) return kind == kMiniLmName ? kMiniLm : TransformerOptions();
   const bool has_patch = kind == kVit;
+  const bool has_feed_forward = kind == kGpt;
   const auto count = [&](std::string_view text) -> std::int64_t {
     const auto number = parse_number<std::int32_t>(text);
     if (number && *number > 0) return *number;
@@ -166,8 +176,13 @@ TransformerOptions transformer_options(std::string_view name) {
                 fmt::format("expected the number of layers and the width, such as {0}:4x128, and "
                             "optionally the number of heads{1} and a dropout below 1, such as "
                             "{0}:4x128x2{2},dropout=0.1",
-                            kind, has_patch ? ", the side of the squares" : "",
-                            has_patch ? ",patch=4" : ""),
+                            kind,
+                            has_patch          ? ", the side of the squares"
+                            : has_feed_forward ? ", ffn=gelu or ffn=swiglu"
+                                               : "",
+                            has_patch          ? ",patch=4"
+                            : has_feed_forward ? ",ffn=swiglu"
+                                               : ""),
                 fmt::format("got \"{}\"", name));
   };
   const auto refuse = [&] { count(""); };
@@ -184,6 +199,10 @@ TransformerOptions transformer_options(std::string_view name) {
       if (!(options.dropout >= 0 && options.dropout < 1)) refuse();
     } else if (has_patch && setting.starts_with(kPatch)) {
       options.patch = count(setting.substr(kPatch.size()));
+    } else if (has_feed_forward && setting == "ffn=gelu") {
+      options.feed_forward = FeedForward::gelu;
+    } else if (has_feed_forward && setting == "ffn=swiglu") {
+      options.feed_forward = FeedForward::swiglu;
     } else {
       refuse();
     }
@@ -228,12 +247,12 @@ Network make(std::string_view name, std::span<const DataInput> inputs, std::int6
   if (kind == kMiniLmName) return minilm(inputs, classes, transformer_options(name));
   if (inputs.size() == 1 && inputs.front().input.type == ElementType::float32)
     return make(name, inputs.front().input.shape, classes);
-  if (inputs.size() == 1 && kind == kLstm) return lstm(inputs.front(), classes, lstm_options(name));
+  if (kind == kLstm) return lstm(inputs, classes, lstm_options(name));
   std::vector<std::string> given;
   for (const DataInput& input : inputs) given.push_back(input.input.name);
   throw Error(ErrorCategory::input, "model",
-              "expected gpt, bert, minilm, wide_deep or a FILE.json for data with several inputs, "
-              "or one of them or lstm for data with indices",
+              "expected gpt, bert, minilm, lstm, wide_deep or a FILE.json for data with several "
+              "inputs, or with indices",
               fmt::format("got \"{}\" for {}", name, fmt::join(given, ", ")));
 }
 
@@ -243,11 +262,10 @@ Network make(std::string_view name, Shape input, std::int64_t classes) {
     return features_of(make(name, std::move(input), 1));
   }
   const std::string_view kind = name.substr(0, name.find(':'));
-  if (kind == kLstm)
-    return lstm({{.name = "features", .shape = std::move(input)}}, classes, lstm_options(name));
-  if (kind == kWideDeep || kind == kGpt || kind == kBert || kind == kMiniLmName)
-    return make(name, std::array{DataInput{{.name = "features", .shape = std::move(input)}}},
-                classes);
+  if (kind == kWideDeep || kind == kLstm || kind == kGpt || kind == kBert || kind == kMiniLmName) {
+    const std::array inputs = {DataInput{{.name = "features", .shape = std::move(input)}}};
+    return kind == kLstm ? lstm(inputs, classes, lstm_options(name)) : make(name, inputs, classes);
+  }
   if (kind == kVit) return vit(std::move(input), classes, transformer_options(name));
   if (name.starts_with(kSizedMlp)) return mlp(std::move(input), classes, hidden_sizes(name));
   if (name.starts_with(kSizedMobileNet))

@@ -133,14 +133,27 @@ struct LstmOptions {
   std::int64_t layers = 2;       ///< one after another
   std::int64_t units = 128;      ///< of each
   std::int64_t embedding = 128;  ///< dimension of the embedding of numbers
+  /// [positions, classes], as for a language model, instead of [classes] for the last position
+  bool return_sequences = false;
 };
 
-/// For sequences: LSTM layers, and one dense layer that reads the last output of the last of them.
-/// The input is [positions, features]; other axes are features too, as the pixels of the rows of an
-/// image; or int32 [positions] of known categories, such as the numbers of words, which it reads
-/// through an embedding. Its name is that for make(): "lstm", or "lstm:1x256,embedding=64" with
-/// options. Throws Error (input) for other inputs.
-model::Network lstm(const DataInput& input, std::int64_t classes, const LstmOptions& options = {});
+/// For sequences: LSTM layers, and one dense layer that reads the last output of the last of them,
+/// or all of its outputs. The input is [positions, features]; other axes are features too, as the
+/// pixels of the rows of an image; or int32 [positions] of known categories, such as the numbers of
+/// words, which it reads through an embedding. The second input, if there is one, are segments,
+/// int32 [positions]: the document of each position, from 1, or 0 for padding (RecurrentOptions).
+/// Its name is that for make(): "lstm", or "lstm:1x256,embedding=64,return_sequences" with options.
+/// Throws Error (input) for other inputs.
+model::Network lstm(std::span<const DataInput> inputs, std::int64_t classes,
+                    const LstmOptions& options = {});
+
+/// The function between the two dense layers of a block of a transformer.
+enum class FeedForward {
+  gelu,
+  /// silu(gate) * input of two dense layers (Shazeer, arXiv 2002.05202). Their size is 8 / 3 of the
+  /// width, rounded up to a multiple of 8, instead of 4 times the width: about as many parameters.
+  swiglu,
+};
 
 /// Options of gpt(), bert(), minilm() and vit(). The defaults are the sizes of the smallest
 /// published ones of the others.
@@ -153,6 +166,7 @@ struct TransformerOptions {
   float dropout = 0;  ///< rate after the embedding, and at the end of each residual
   /// Of vit() alone: the side of the squares. 0: 4 for images up to 64x64, else 16.
   std::int64_t patch = 0;
+  FeedForward feed_forward = FeedForward::gelu;  ///< of gpt() alone
 };
 
 // The first input of a transformer are tokens, int32 [T] with `categories`, its vocabulary. The
@@ -164,8 +178,10 @@ struct TransformerOptions {
 /// ("h.0.attn.c_attn") and initialization are those of GPT-2: normalization before each residual,
 /// learned positions, a hidden layer of 4 * width with GELU, and the embedding as the last kernel.
 /// It has vocabulary * width + T * width + layers * (12 * width^2 + 13 * width) + 2 * width
-/// parameters: 124,439,808 for 12 layers of 768, a vocabulary of 50257 and T = 1024. Its name is
-/// that for make(), such as "gpt:4x128". Throws Error (input) for other inputs.
+/// parameters: 124,439,808 for 12 layers of 768, a vocabulary of 50257 and T = 1024. With
+/// FeedForward::swiglu of H units, "h.0.mlp.c_gate" is the layer of the gates, and the parameters
+/// of a layer are 4 * width^2 + 9 * width + 3 * width * H + 2 * H. Its name is that for make(),
+/// such as "gpt:4x128". Throws Error (input) for other inputs.
 model::Network gpt(std::span<const DataInput> inputs, const TransformerOptions& options = {});
 
 /// A classifier of texts: tokens [T] to [classes] (Devlin et al., "BERT", arXiv 1810.04805).
@@ -203,15 +219,15 @@ model::Network vit(model::Shape input, std::int64_t classes,
 
 /// Creates the network `name`: one of names(), an mlp with other hidden layers, "mlp:10,10", a
 /// mobilenet_v2 of another width, "mobilenet_v2:0.5", a wide_deep or lstm with options, or a
-/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1". After any of
-/// them, ":features" leaves out the head, as features_of() does, and `classes` does not matter.
-/// Throws Error (input) for an unknown name.
+/// gpt, bert, minilm or vit of another size, "gpt:4x128", "gpt:4x128x2,dropout=0.1,ffn=swiglu".
+/// After any of them, ":features" leaves out the head, as features_of() does, and `classes` does
+/// not matter. Throws Error (input) for an unknown name.
 ///
 ///     model::Network network = zoo::make("resnet50:features", {224, 224, 3}, 0);
 ///     network.add(model::Dense({.units = 5}), {network.last()}, "fc");
 model::Network make(std::string_view name, model::Shape input, std::int64_t classes);
-/// The same for data with any inputs; wide_deep, gpt, bert and minilm alone read several; they and
-/// lstm read int32.
+/// The same for data with any inputs; wide_deep, lstm, gpt, bert and minilm alone read several, or
+/// int32.
 model::Network make(std::string_view name, std::span<const DataInput> inputs, std::int64_t classes);
 
 /// The names that make() accepts: linear, mlp, cnn, fast_cifar, resnet18, resnet34, resnet50,

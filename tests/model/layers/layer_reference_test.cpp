@@ -175,6 +175,55 @@ INSTANTIATE_TEST_SUITE_P(All, RecurrentReference,
                                            layer_case("simple_rnn", SimpleRNN(kBothDirections))),
                          name_of_layer);
 
+struct DocumentsCase {
+  std::string kind;
+  const char* name;
+  RecurrentOptions options;
+};
+
+std::ostream& operator<<(std::ostream& out, const DocumentsCase& one) {
+  return out << one.kind << "_" << one.name;
+}
+
+std::vector<DocumentsCase> documents_cases() {
+  std::vector<DocumentsCase> cases;
+  for (const char* kind : {"lstm", "gru", "simple_rnn"}) {
+    cases.push_back({kind, "documents", kBothDirections});
+    cases.back().options.initial_state = true;
+    cases.push_back({kind, "last_of_documents", {.units = 3, .bidirectional = true}});
+    cases.push_back({kind, "last_of_state", {.units = 3, .initial_state = true}});
+  }
+  for (DocumentsCase& one : cases) one.options.segments = true;
+  return cases;
+}
+
+class DocumentsReference : public ::testing::TestWithParam<DocumentsCase> {};
+
+// The positions are an embedding of their segments and of their numbers, and the initial state is a
+// dense layer of all of them: both have gradients.
+TEST_P(DocumentsReference, HaveTheOutputAndTheGradientsOfPyTorch) {
+  const auto& [kind, name, options] = GetParam();
+  const LayerFile file(kind + "_" + name, "recurrent_layers");
+  Network network({{.name = "segments", .shape = {9}, .type = ElementType::int32}});
+  network.add(Embedding({.vocabulary = 5, .dimension = 4}));
+  std::vector<NodeId> inputs = {network.add(PositionalEmbedding())};
+  if (options.initial_state) {
+    const std::int64_t states = (kind == "lstm" ? 2 : 1) * (options.bidirectional ? 2 : 1);
+    network.add(Flatten());
+    inputs.push_back(network.add(Dense({.units = states * options.units})));
+  }
+  inputs.push_back(network.input("segments"));
+  if (kind == "lstm") network.add(LSTM(options), inputs);
+  if (kind == "gru") network.add(GRU(options), inputs);
+  if (kind == "simple_rnn") network.add(SimpleRNN(options), inputs);
+  Trial trial(std::move(network), kReferenceSamples);
+  trial.indices() = file.integers("input");
+  expect_the_reference(file, trial);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DocumentsReference, ::testing::ValuesIn(documents_cases()),
+                         [](const auto& test) { return test.param.kind + "_" + test.param.name; });
+
 class SequenceLayerReference : public ::testing::TestWithParam<LayerCase> {};
 
 TEST_P(SequenceLayerReference, HasTheOutputAndTheGradientsOfPyTorch) {

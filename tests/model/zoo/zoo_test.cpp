@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <span>
+#include <string>
 #include <tuple>
 
 #include "lockstep/model/layers/layers.h"
@@ -246,29 +248,64 @@ TEST(Lstm, ReadsNumbersThroughAnEmbedding) {
   EXPECT_EQ(make("lstm:embedding=8", words, 4).name(), "lstm:2x128,embedding=8");
 }
 
+TEST(Lstm, HasAnOutputAtEachPositionIfAskedFor) {
+  const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 100}};
+  const Network network = make("lstm:2x16,embedding=8,return_sequences", words, 100);
+  EXPECT_EQ(network.name(), "lstm:2x16,embedding=8,return_sequences");
+  EXPECT_EQ(network.output_shape(), Shape({7, 100}));
+  EXPECT_EQ(network.parameters().element_count(),
+            100u * 8 + 4 * 16 * (8 + 16 + 1) + 4 * 16 * (16 + 16 + 1) + 17 * 100);
+  for (const char* name : {"lstm:return_sequences", "lstm:1x8,return_sequences"}) {
+    EXPECT_EQ(make(name, words, 4).name(), name);
+    EXPECT_EQ(make(name, {20, 5}, 4).output_shape(), Shape({20, 4})) << name;
+  }
+}
+
+TEST(Lstm, ReadsTheSegmentsOfWordsAndOfFeatures) {
+  const model::NetworkInput segments{.name = "segments", .shape = {7}, .type = ElementType::int32};
+  const DataInput words[] = {{{.name = "words", .shape = {7}, .type = ElementType::int32}, 100},
+                             {segments}};
+  const DataInput floats[] = {{{.name = "values", .shape = {7, 2, 3}}}, {segments}};
+  for (const std::span<const DataInput> inputs : {std::span(words), std::span(floats)}) {
+    const Network network = make("lstm:2x16", inputs, 4);
+    network.check_complete();
+    EXPECT_EQ(network.output_shape(), Shape({4}));
+    for (const char* name : {"lstm", "lstm_1"}) {
+      const auto layer = std::ranges::find(network.nodes(), name, &model::Node::name);
+      EXPECT_EQ(layer->inputs.back(), network.input("segments")) << name;
+    }
+    EXPECT_EQ(make("lstm:1x8:features", inputs, 0).output_shape(), Shape({8}));
+  }
+}
+
 TEST(Lstm, RefusesOtherInputsAndOptions) {
-  EXPECT_EQ(input_error_of([] { make("lstm", {7}, 3); }),
-            "[lstm] expected floats [positions, features], or numbers [positions] of categories, "
-            "got features [7]");
-  const DataInput unknown{{.name = "words", .shape = {7}, .type = ElementType::int32}};
-  EXPECT_EQ(input_error_of([&] { lstm(unknown, 3); }),
-            "[lstm] expected floats [positions, features], or numbers [positions] of categories, "
-            "got words [7] of unknown categories");
-  for (const char* name : {"lstm:", "lstm:2", "lstm:0x8", "lstm:2x8x8", "lstm:2x8,embedding=0"})
+  const std::string expected =
+      "[lstm] expected floats [positions, features], or numbers [positions] of categories, and "
+      "optionally the segments of the same positions, got ";
+  EXPECT_EQ(input_error_of([] { make("lstm", {7}, 3); }), expected + "features [7]");
+  const DataInput words{{.name = "words", .shape = {7}, .type = ElementType::int32}};
+  EXPECT_EQ(input_error_of([&] { lstm(std::span(&words, 1), 3); }),
+            expected + "words [7] of unknown categories");
+  const DataInput longer[] = {{{.name = "values", .shape = {8, 2}}}, words};
+  EXPECT_EQ(input_error_of([&] { lstm(longer, 3); }), expected + "values [8, 2], words [7]");
+  EXPECT_EQ(input_error_of([&] { make("lstm", kTable, 3); }),
+            expected + "features [5], city [], city x color []");
+  for (const char* name :
+       {"lstm:", "lstm:2", "lstm:0x8", "lstm:2x8x8", "lstm:2x8,embedding=0", "lstm:2x8,4x8",
+        "lstm:2x8,", "lstm:2x8,sequences", "lstm:2x8return_sequences"})
     EXPECT_EQ(input_error_of([&] {
                 make(name, {7, 2}, 3);
               }),
               std::string("[model] expected a number of layers, their units and the dimension of "
-                          "the embedding, such as lstm:2x256,embedding=64, got \"") +
+                          "the embedding, such as lstm:2x256,embedding=64, and optionally "
+                          "return_sequences, got \"") +
                   name + "\"");
 }
 
 TEST(Make, RefusesSeveralInputsForANetworkThatReadsOne) {
   EXPECT_EQ(input_error_of([] { make("mlp", kTable, 3); }),
-            "[model] expected gpt, bert, minilm, wide_deep or a FILE.json for data with several "
-            "inputs, or one of them or lstm for data with indices, got \"mlp\" for features, city, "
-            "city x "
-            "color");
+            "[model] expected gpt, bert, minilm, lstm, wide_deep or a FILE.json for data with "
+            "several inputs, or with indices, got \"mlp\" for features, city, city x color");
   EXPECT_EQ(make("mlp", std::span(kTable).first(1), 3).name(), "mlp");
 }
 
@@ -366,6 +403,30 @@ TEST(Gpt, HasTheSizesAskedFor) {
             3);
 }
 
+TEST(Gpt, MultipliesByGatesIfAskedFor) {
+  constexpr std::size_t kVocabulary = 65;
+  for (const auto& [name, layers, width, units] :
+       {std::tuple{"gpt:2x32,ffn=swiglu", 2u, 32u, 88u},
+        {"gpt:1x48x6,dropout=0.1,ffn=swiglu", 1u, 48u, 128u}}) {
+    const Network network = make(name, std::span(kTokens).first(1), 65);
+    EXPECT_EQ(network.name(), name);
+    EXPECT_EQ(shape_of(network, "h.0.mlp.c_gate"), Shape({8, units}));
+    EXPECT_EQ(shape_of(network, "h.0.mlp.c_fc"), Shape({8, units}));
+    EXPECT_EQ(network.parameters().element_count(),
+              (kVocabulary + 8) * width +
+                  layers * (4 * width * width + 9 * width + 3 * width * units + 2 * units) +
+                  2 * width);
+    const auto kinds = [&](const char* kind) {
+      return std::ranges::count(network.nodes(), kind,
+                                [](const model::Node& node) { return node.layer->kind(); });
+    };
+    EXPECT_EQ(kinds("silu"), layers);
+    EXPECT_EQ(kinds("multiply"), layers);
+    EXPECT_EQ(kinds("gelu"), 0);
+  }
+  EXPECT_EQ(make("gpt:2x32,ffn=gelu", std::span(kTokens).first(1), 65).name(), "gpt:2x32");
+}
+
 TEST(Gpt, BeginsLikeGpt2) {
   const Network network = make("gpt:8x32", std::span(kTokens).first(1), 65);
   const auto deviation = [&](const char* name) {
@@ -401,12 +462,20 @@ TEST(Transformers, RefuseOtherInputsAndOptions) {
               "[" + kind +
                   "] expected tokens of a vocabulary, one int32 for each position of a text, and "
                   "optionally the segments of the same positions, got features [28, 28, 1]");
-    for (const char* options : {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
-                                ":4x32,dropout=", ":4x32,rate=0", ":4x32,patch=4", ":ax32"})
+    for (const char* options :
+         {":", ":4", ":4x", ":0x32", ":4x32x", ":4x32x2x2", ":4x32,dropout=1",
+          ":4x32,dropout=", ":4x32,rate=0", ":4x32,patch=4", ":ax32", ":4x32,ffn=relu"})
       EXPECT_EQ(input_error_of([&] { make(kind + options, kTokens, 3); }),
                 "[model] expected the number of layers and the width, such as " + kind +
-                    ":4x128, and optionally the number of heads and a dropout below 1, such as " +
-                    kind + ":4x128x2,dropout=0.1, got \"" + kind + options + "\"");
+                    ":4x128, and optionally the number of heads" +
+                    (kind == "gpt" ? ", ffn=gelu or ffn=swiglu" : "") +
+                    " and a dropout below 1, such as " + kind + ":4x128x2" +
+                    (kind == "gpt" ? ",ffn=swiglu" : "") + ",dropout=0.1, got \"" + kind + options +
+                    "\"");
+    if (kind != "gpt") {
+      EXPECT_THAT(input_error_of([&] { make(kind + ":4x32,ffn=swiglu", kTokens, 3); }),
+                  HasSubstr("expected the number of layers"));
+    }
     EXPECT_THAT(input_error_of([&] { make(kind + ":1x32x5", kTokens, 3); }),
                 HasSubstr("5 heads of the same size"));
   }

@@ -1,8 +1,8 @@
 #include <Eigen/Core>
 #include <algorithm>
-#include <array>
 
 #include "lockstep/model/cpu/onednn.h"
+#include "lockstep/model/layers/recurrent/cells.h"
 #include "lockstep/model/layers/recurrent/products.h"
 #include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/step_profile.h"
@@ -12,13 +12,11 @@ namespace {
 
 constexpr auto kFloat = memory::data_type::f32;
 
-// The gates of one sample at a time; 16-bit elements are widened when they are read and rounded
-// once when they are written.
 template <typename T>
 class RecurrentOperation final : public Operation {
  public:
   RecurrentOperation(Context& context, const RecurrentSpec& spec)
-      : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))) {
+      : spec_(spec), layout_(recurrent_layout(spec, sizeof(T))), cells_(spec) {
     const RecurrentProducts::Sizes inputs = {spec.all_rows(), spec.inputs, spec.width(), spec.bias,
                                              context.type};
     RecurrentProducts::Sizes recurrent = {spec.rows, spec.units, spec.width(),
@@ -44,10 +42,19 @@ class RecurrentOperation final : public Operation {
     inputs_at_ = parts_.add(elements(spec.steps, spec.inputs, sizeof(T)));
     products_at_ = parts_.add(elements(1, spec.width(), sizeof(float)));
     if (spec.training) carry_at_ = parts_.add(elements(1, spec.units, sizeof(float)));
+    if (spec.training && spec.segments)
+      kept_at_ = parts_.add(elements(1, spec.units, sizeof(float)));
+    if (spec.training && spec.initial_state)
+      initial_at_ = parts_.add(elements(1, spec.states() * spec.units, sizeof(float)));
     if (spec.training && spec.cell == RecurrentCell::gru)
       recurrent_gates_at_ = parts_.add(elements(spec.steps, spec.width(), sizeof(T)));
     library_at_ = parts_.add(scratch);
-    for (Values& values : values_) values.resize(spec.units);
+    if (spec.positions > 0) {
+      const std::int64_t rows = (spec.positions + 1) * spec.rows * spec.units;
+      cached_state_at_ = cache_.add(static_cast<std::size_t>(rows) * sizeof(T));
+      if (spec.cell == RecurrentCell::lstm)
+        cache_.add(static_cast<std::size_t>(rows) * sizeof(float));
+    }
   }
 
   Needs needs() const override {
@@ -55,10 +62,11 @@ class RecurrentOperation final : public Operation {
             .output_in_backward = false,
             .skips_frozen = true,
             .saved_bytes = static_cast<std::size_t>(spec_.directions) * layout_.bytes,
-            .scratch_bytes = parts_.bytes()};
+            .scratch_bytes = parts_.bytes(),
+            .cache_bytes = cache_.bytes()};
   }
 
-  void forward(const Operands& t, const PassContext& /*pass*/) override {
+  void forward(const Operands& t, const PassContext& pass) override {
     for (int direction = 0; direction < spec_.directions; ++direction) {
       const std::size_t first = spec_.first_parameter(direction);
       const Arrays a = arrays(t, direction);
@@ -71,22 +79,28 @@ class RecurrentOperation final : public Operation {
       project.run(library_scratch(t));
 
       const std::int64_t outputs = spec_.rows * spec_.units;
-      std::fill_n(a.hidden, outputs, T(0));
-      if (spec_.cell == RecurrentCell::lstm) std::fill_n(a.state, outputs, 0.0f);
+      read_initial_state(t, a, direction, pass.position);
+      if (spec_.segments) mark_rows(t, a, direction);
       Primitive& recur = recur_.primitive();
       recur_.place_weights(t.weights[first + 1]);
       if (spec_.recurrent_bias()) recur.place(DNNL_ARG_BIAS, t.parameters[first + 3]);
       recur.place(DNNL_ARG_DST, a.products);
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
+        restart(a, step);
         recur.place(DNNL_ARG_SRC, a.hidden + step * outputs);
         recur.run(library_scratch(t));
         for (std::int64_t n = 0; n < spec_.rows; ++n) {
           const std::int64_t row = step * spec_.rows + n;
-          forward_row(a, row, n);
-          if (spec_.is_output(step))
-            output_row(t.output, n, step, direction) = outputs_of(a, row + spec_.rows);
+          cells_.forward(a, row, n);
+          if (!spec_.is_output(step)) continue;
+          Row<T> output = output_row(t.output, n, step, direction);
+          if (spec_.sequences && cells_.mark(a, row) == RecurrentMark::padding)
+            output.setZero();
+          else
+            output = cells_.outputs_of(a, row + spec_.rows);
         }
       }
+      if (spec_.positions > 0) cache_states(t, a, pass.position);
     }
   }
 
@@ -117,21 +131,9 @@ class RecurrentOperation final : public Operation {
   }
 
  private:
-  using Values = Eigen::ArrayXf;
+  using Arrays = RecurrentArrays<T>;
   template <typename E>
-  using Row = Eigen::Map<Eigen::Array<E, Eigen::Dynamic, 1>>;
-
-  // Of one direction.
-  struct Arrays {
-    T* inputs;           // [T, rows, inputs], or their gradients
-    float* products;     // [rows, width], or [rows, units]: the gradients of the outputs before
-    float* carry;        // [rows, units]: what else of a gradient goes to the step before
-    T* gates;            // see RecurrentLayout
-    T* recurrent_gates;  // [T, rows, width]: gradients of the recurrent products
-    T* hidden;
-    float* state;
-    T* candidates;
-  };
+  using Row = typename RecurrentCells<T>::template Row<E>;
 
   Arrays arrays(const Operands& t, int direction) const {
     std::byte* const saved = t.saved.data() + static_cast<std::size_t>(direction) * layout_.bytes;
@@ -139,11 +141,14 @@ class RecurrentOperation final : public Operation {
     Arrays a = {.inputs = reinterpret_cast<T*>(scratch + inputs_at_),
                 .products = reinterpret_cast<float*>(scratch + products_at_),
                 .carry = reinterpret_cast<float*>(scratch + carry_at_),
+                .kept = reinterpret_cast<float*>(scratch + kept_at_),
+                .initial = reinterpret_cast<float*>(scratch + initial_at_),
                 .gates = reinterpret_cast<T*>(saved + layout_.gates),
                 .recurrent_gates = reinterpret_cast<T*>(scratch + recurrent_gates_at_),
                 .hidden = reinterpret_cast<T*>(saved + layout_.hidden),
                 .state = reinterpret_cast<float*>(saved + layout_.state),
-                .candidates = reinterpret_cast<T*>(saved + layout_.candidates)};
+                .candidates = reinterpret_cast<T*>(saved + layout_.candidates),
+                .marks = reinterpret_cast<RecurrentMark*>(saved + layout_.marks)};
     if (spec_.cell != RecurrentCell::gru) a.recurrent_gates = a.gates;
     return a;
   }
@@ -151,15 +156,11 @@ class RecurrentOperation final : public Operation {
     return t.scratch.subspan(library_at_);
   }
 
-  template <typename E>
-  Row<E> row_of(E* values, std::int64_t row) const {
-    return {values + row * spec_.units, spec_.units};
-  }
-  Row<T> outputs_of(const Arrays& a, std::int64_t row) const { return row_of(a.hidden, row); }
-  // The part of gate k in a row of [.., width].
-  template <typename E>
-  Row<E> gate(E* values, std::int64_t row, std::int64_t k) const {
-    return {values + row * spec_.width() + k * spec_.units, spec_.units};
+  // Array `k` of the initial state of a sample in the memory of an input.
+  Row<T> initial_row(const TensorView& view, std::int64_t n, int direction, std::int64_t k) const {
+    return {static_cast<T*>(view.data()) + n * spec_.state_elements() +
+                spec_.state_offset(direction) + k * spec_.units,
+            spec_.units};
   }
   Row<T> output_row(const TensorView& view, std::int64_t n, std::int64_t step,
                     int direction) const {
@@ -168,96 +169,105 @@ class RecurrentOperation final : public Operation {
             spec_.units};
   }
 
-  // Row `row` of all steps and n of the step.
-  void forward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
-    const auto input = [&](std::int64_t k) { return gate(a.gates, row, k).template cast<float>(); };
-    const auto sum = [&](std::int64_t k) { return input(k) + gate(a.products, n, k); };
-    const auto keep = [&](std::int64_t k) {
-      gate(a.gates, row, k) = values_[k].template cast<T>();
-    };
-    Row<T> next = outputs_of(a, row + spec_.rows);
-    switch (spec_.cell) {
-      case RecurrentCell::simple_rnn:
-        values_[0] = sum(0).tanh();
-        keep(0);
-        next = values_[0].template cast<T>();
-        return;
-      case RecurrentCell::gru:
-        values_[0] = sum(0).logistic();
-        values_[1] = sum(1).logistic();
-        values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
-        if (spec_.training) row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
-        for (std::int64_t k = 0; k < 3; ++k) keep(k);
-        next = (values_[2] + values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
-                   .template cast<T>();
-        return;
-      case RecurrentCell::lstm: {
-        for (const std::int64_t k : {0, 1, 3}) values_[k] = sum(k).logistic();
-        values_[2] = sum(2).tanh();
-        for (std::int64_t k = 0; k < 4; ++k) keep(k);
-        Row<float> state = row_of(a.state, row + spec_.rows);
-        state = values_[1] * row_of(a.state, row) + values_[0] * values_[2];
-        next = (values_[3] * state.tanh()).template cast<T>();
+  // Writes the states before step 0.
+  void read_initial_state(const Operands& t, const Arrays& a, int direction,
+                          std::int64_t position) const {
+    const std::int64_t count = spec_.rows * spec_.units;
+    const bool has_cells = spec_.cell == RecurrentCell::lstm;
+    if (spec_.positions > 0) {
+      std::copy_n(cached_hidden(t) + position * count, count, a.hidden);
+      if (has_cells) std::copy_n(cached_state(t) + position * count, count, a.state);
+      return;
+    }
+    if (!spec_.initial_state) {
+      std::fill_n(a.hidden, count, T(0));
+      if (has_cells) std::fill_n(a.state, count, 0.0f);
+      return;
+    }
+    for (std::int64_t n = 0; n < spec_.rows; ++n) {
+      cells_.row_of(a.hidden, n) = initial_row(t.inputs[1], n, direction, 0);
+      if (has_cells)
+        cells_.row_of(a.state, n) =
+            initial_row(t.inputs[1], n, direction, 1).template cast<float>();
+    }
+  }
+  void mark_rows(const Operands& t, const Arrays& a, int direction) const {
+    for (std::int64_t n = 0; n < spec_.rows; ++n) {
+      std::int32_t document = 0;  // that was read last
+      for (std::int64_t step = 0; step < spec_.steps; ++step) {
+        const std::int64_t at = n * spec_.steps + spec_.input_position(step, direction);
+        const std::int32_t segment = t.indices[static_cast<std::size_t>(at)];
+        a.marks[step * spec_.rows + n] = recurrent_mark(document, segment);
+        if (segment != 0) document = segment;
       }
     }
   }
+  // What a document reads at its first position, if another one was read before.
+  void restart(const Arrays& a, std::int64_t step) const {
+    if (!spec_.segments) return;
+    for (std::int64_t n = 0; n < spec_.rows; ++n)
+      if (const std::int64_t row = step * spec_.rows + n; a.marks[row] == RecurrentMark::first)
+        cells_.outputs_of(a, row) = cells_.outputs_of(a, n);
+  }
+  // The states after positions: [positions + 1, rows, units], at first 0.
+  T* cached_hidden(const Operands& t) const { return reinterpret_cast<T*>(t.cache.data()); }
+  float* cached_state(const Operands& t) const {
+    return reinterpret_cast<float*>(t.cache.data() + cached_state_at_);
+  }
+  void cache_states(const Operands& t, const Arrays& a, std::int64_t position) const {
+    const std::int64_t each = spec_.rows * spec_.units;
+    const std::int64_t count = spec_.steps * each;
+    std::copy_n(a.hidden + each, count, cached_hidden(t) + (position + 1) * each);
+    if (spec_.cell == RecurrentCell::lstm)
+      std::copy_n(a.state + each, count, cached_state(t) + (position + 1) * each);
+  }
 
   void backward_steps(const Operands& t, const Arrays& a, int direction) {
-    std::fill_n(a.products, spec_.rows * spec_.units, 0.0f);
-    std::fill_n(a.carry, spec_.rows * spec_.units, 0.0f);
+    const bool to_initial = spec_.initial_state && !t.input_gradients[1].empty();
+    const std::int64_t count = spec_.rows * spec_.units;
+    std::fill_n(a.products, count, 0.0f);
+    std::fill_n(a.carry, count, 0.0f);
+    if (spec_.segments) std::fill_n(a.kept, count, 0.0f);
+    if (spec_.initial_state) std::fill_n(a.initial, spec_.states() * count, 0.0f);
     Primitive& product = recur_back_.primitive();
     product.place(DNNL_ARG_DIFF_SRC, a.products);
     for (std::int64_t step = spec_.steps; step-- > 0;) {
       for (std::int64_t n = 0; n < spec_.rows; ++n) {
-        gradient_ = row_of(a.products, n);
-        if (spec_.is_output(step))
-          gradient_ += output_row(t.output_gradient, n, step, direction).template cast<float>();
-        backward_row(a, step * spec_.rows + n, n);
+        const std::int64_t row = step * spec_.rows + n;
+        cells_.gradient() = cells_.row_of(a.products, n);
+        if (spec_.segments) cells_.gradient() += cells_.row_of(a.kept, n);
+        if (spec_.is_output(step) &&
+            !(spec_.sequences && cells_.mark(a, row) == RecurrentMark::padding))
+          cells_.gradient() +=
+              output_row(t.output_gradient, n, step, direction).template cast<float>();
+        cells_.backward(a, row, n);
       }
-      if (step == 0) return;  // the output before is a constant
+      if (step == 0 && !to_initial) return;  // the output before is a constant
       product.place(DNNL_ARG_DIFF_DST, a.recurrent_gates + step * spec_.rows * spec_.width());
       product.run(library_scratch(t));
+      for (std::int64_t n = 0; n < spec_.rows; ++n)
+        if (step == 0 || cells_.mark(a, step * spec_.rows + n) == RecurrentMark::first)
+          leave_document(a, n);
     }
+    for (std::int64_t n = 0; n < spec_.rows; ++n)
+      for (std::int64_t k = 0; k < spec_.states(); ++k)
+        initial_row(t.input_gradients[1], n, direction, k) =
+            cells_.row_of(a.initial, k * spec_.rows + n).template cast<T>();
   }
 
-  // From gradient_, that of the output, to those of what the gates are functions of.
-  void backward_row(const Arrays& a, std::int64_t row, std::int64_t n) {
-    const auto write = [&](std::int64_t k, const auto& value) {
-      gate(a.gates, row, k) = value.template cast<T>();
-    };
-    for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
-      values_[k] = gate(a.gates, row, k).template cast<float>();
-    Row<float> carry = row_of(a.carry, n);
-    switch (spec_.cell) {
-      case RecurrentCell::simple_rnn:
-        write(0, gradient_ * (1 - values_[0].square()));
-        return;
-      case RecurrentCell::gru: {
-        const Values& r = values_[0];
-        const Values& z = values_[1];
-        const Values& candidate = values_[2];
-        gradient_ += carry;
-        carry = gradient_ * z;
-        write(1, gradient_ * (outputs_of(a, row).template cast<float>() - candidate) * z * (1 - z));
-        gradient_ *= (1 - z) * (1 - candidate.square());
-        write(2, gradient_);
-        write(0, gradient_ * row_of(a.candidates, row).template cast<float>() * r * (1 - r));
-        for (std::int64_t k = 0; k < 2; ++k)
-          gate(a.recurrent_gates, row, k) = gate(a.gates, row, k);
-        gate(a.recurrent_gates, row, 2) = (gradient_ * r).template cast<T>();
-        return;
-      }
-      case RecurrentCell::lstm: {
-        const auto& [i, f, g, o] = values_;
-        tanh_ = row_of(a.state, row + spec_.rows).tanh();
-        carry += gradient_ * o * (1 - tanh_.square());
-        write(3, gradient_ * tanh_ * o * (1 - o));
-        write(0, carry * g * i * (1 - i));
-        write(1, carry * row_of(a.state, row) * f * (1 - f));
-        write(2, carry * i * (1 - g.square()));
-        carry *= f;
-      }
+  // The gradient of the state before a first position is that of the initial state.
+  void leave_document(const Arrays& a, std::int64_t n) const {
+    Row<float> output = cells_.row_of(a.products, n);
+    Row<float> carry = cells_.row_of(a.carry, n);
+    if (spec_.initial_state) {
+      Row<float> initial = cells_.row_of(a.initial, n);
+      initial += output;
+      if (spec_.segments) initial += cells_.row_of(a.kept, n);
+      if (spec_.cell == RecurrentCell::gru) initial += carry;
+      if (spec_.cell == RecurrentCell::lstm) cells_.row_of(a.initial, spec_.rows + n) += carry;
     }
+    output.setZero();
+    carry.setZero();
   }
 
   void weight_gradient(const Operands& t, RecurrentProducts& products, const T* source,
@@ -300,6 +310,7 @@ class RecurrentOperation final : public Operation {
 
   RecurrentSpec spec_;
   RecurrentLayout layout_;
+  RecurrentCells<T> cells_;
   RecurrentProducts project_;  // of the inputs of all steps
   RecurrentProducts recur_;    // of the outputs of a step
   RecurrentProducts recur_back_;
@@ -310,11 +321,12 @@ class RecurrentOperation final : public Operation {
   std::size_t inputs_at_ = 0;
   std::size_t products_at_ = 0;
   std::size_t carry_at_ = 0;
+  std::size_t kept_at_ = 0;
+  std::size_t initial_at_ = 0;
   std::size_t recurrent_gates_at_ = 0;
   std::size_t library_at_ = 0;
-  std::array<Values, 4> values_;  // of the gates of one sample
-  Values gradient_ = Values(spec_.units);
-  Values tanh_ = Values(spec_.units);
+  MemoryParts cache_;
+  std::size_t cached_state_at_ = 0;
 };
 
 }  // namespace

@@ -52,6 +52,9 @@ class RecurrentOperation final : public Operation {
         add_product(input_gradient_,
                     {.rows = spec.all_rows(), .inner = spec.width(), .columns = spec.inputs});
       carry_at_ = scratch_.add(floats_of_step(spec.units));
+      if (spec.segments) kept_at_ = scratch_.add(floats_of_step(spec.units));
+      if (spec.initial_state)
+        initial_at_ = scratch_.add(floats_of_step(spec.states() * spec.units));
       if (spec.cell == RecurrentCell::gru)
         recurrent_gates_at_ = scratch_.add(
             static_cast<std::size_t>(spec.all_rows() * spec.width()) * element_bytes(precision_));
@@ -81,9 +84,11 @@ class RecurrentOperation final : public Operation {
       project_.run(inputs, o.weights[first].data(),
                    spec_.bias ? o.weights[first + 2].data() : nullptr, workspace,
                    gates(o, direction, 0));
-      fill_with_zeros(hidden(o, direction, 0), spec_.units, element_bytes(precision_));
-      if (spec_.cell == RecurrentCell::lstm)
-        fill_with_zeros(state(o, direction, 0), spec_.units, sizeof(float));
+      read_initial_state(spec_, precision_, direction,
+                         spec_.initial_state ? o.inputs[1] : TensorView(), hidden(o, direction, 0),
+                         state(o, direction, 0), context_.native());
+      if (spec_.segments)
+        mark_rows(spec_, direction, o.indices, marks(o, direction, 0), context_.native());
       const float* const bias = spec_.recurrent_bias() ? o.parameters[first + 3].data() : nullptr;
       for (std::int64_t step = 0; step < spec_.steps; ++step) {
         recur_.run(hidden(o, direction, step), o.weights[first + 1].data(), nullptr, workspace,
@@ -137,9 +142,15 @@ class RecurrentOperation final : public Operation {
   std::byte* hidden(const Operands& o, int direction, std::int64_t step) const {
     return saved_at(o, direction, layout_.hidden, step, spec_.units, element_bytes(precision_));
   }
+  // Null if there is none.
   float* state(const Operands& o, int direction, std::int64_t step) const {
+    if (spec_.cell != RecurrentCell::lstm) return nullptr;
     return reinterpret_cast<float*>(
         saved_at(o, direction, layout_.state, step, spec_.units, sizeof(float)));
+  }
+  RecurrentMark* marks(const Operands& o, int direction, std::int64_t step) const {
+    return reinterpret_cast<RecurrentMark*>(
+        saved_at(o, direction, layout_.marks, step, 1, sizeof(RecurrentMark)));
   }
   // The gradients of the recurrent products: those of the gates but for a GRU.
   std::byte* recurrent_gates(const Operands& o, int direction, std::int64_t step) const {
@@ -150,10 +161,14 @@ class RecurrentOperation final : public Operation {
   RecurrentStep arrays(const Operands& o, int direction, std::int64_t step) const {
     RecurrentStep of{.gates = gates(o, direction, step),
                      .hidden_before = hidden(o, direction, step),
-                     .hidden = hidden(o, direction, step + 1)};
-    if (spec_.cell == RecurrentCell::lstm) {
-      of.state_before = state(o, direction, step);
-      of.state = state(o, direction, step + 1);
+                     .hidden = hidden(o, direction, step + 1),
+                     .state_before = state(o, direction, step),
+                     .state = state(o, direction, step + 1)};
+    if (spec_.segments) {
+      of.marks = marks(o, direction, step);
+      if (step + 1 < spec_.steps) of.next_marks = marks(o, direction, step + 1);
+      of.initial_hidden = hidden(o, direction, 0);
+      of.initial_state = state(o, direction, 0);
     }
     if (spec_.cell == RecurrentCell::gru && spec_.training)
       of.candidates =
@@ -169,20 +184,31 @@ class RecurrentOperation final : public Operation {
   }
 
   void backward_steps(const Operands& o, int direction) {
-    auto* const products = reinterpret_cast<float*>(part_of(o.scratch, products_at_));
-    auto* const carry = reinterpret_cast<float*>(part_of(o.scratch, carry_at_));
+    const bool to_initial = spec_.initial_state && !o.input_gradients[1].empty();
+    const auto floats = [&](std::size_t part) {
+      return reinterpret_cast<float*>(part_of(o.scratch, part));
+    };
+    float* const products = floats(products_at_);
+    const RecurrentGradients gradients{.products = products,
+                                       .carry = floats(carry_at_),
+                                       .kept = spec_.segments ? floats(kept_at_) : nullptr,
+                                       .initial = to_initial ? floats(initial_at_) : nullptr};
     const TensorView& weights = o.weights[spec_.first_parameter(direction) + 1];
     fill_with_zeros(products, spec_.units, sizeof(float));
-    fill_with_zeros(carry, spec_.units, sizeof(float));
+    fill_with_zeros(gradients.carry, spec_.units, sizeof(float));
+    if (spec_.segments) fill_with_zeros(gradients.kept, spec_.units, sizeof(float));
+    if (to_initial) fill_with_zeros(gradients.initial, spec_.states() * spec_.units, sizeof(float));
     for (std::int64_t step = spec_.steps; step-- > 0;) {
       std::byte* const of_recurrent = recurrent_gates(o, direction, step);
-      recurrent_backward(spec_, precision_, arrays(o, direction, step), products,
-                         output_at(o.output_gradient, direction, step), carry, of_recurrent,
+      recurrent_backward(spec_, precision_, arrays(o, direction, step), gradients,
+                         output_at(o.output_gradient, direction, step), of_recurrent,
                          context_.native());
-      if (step > 0)  // the output before the first step is a constant
+      if (step > 0 || to_initial)  // else the output before is a constant
         recur_back_->run(of_recurrent, weights.data(), nullptr, part_of(o.scratch, workspace_at_),
                          products);
     }
+    if (to_initial)
+      write_initial_gradient(spec_, direction, gradients, o.input_gradients[1], context_.native());
   }
 
   // Of the rows of one step.
@@ -212,6 +238,8 @@ class RecurrentOperation final : public Operation {
   std::size_t inputs_at_ = 0;
   std::size_t products_at_ = 0;
   std::size_t carry_at_ = 0;
+  std::size_t kept_at_ = 0;
+  std::size_t initial_at_ = 0;
   std::size_t recurrent_gates_at_ = 0;
   std::size_t partials_at_ = 0;
   std::size_t workspace_at_ = 0;

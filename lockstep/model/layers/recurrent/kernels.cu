@@ -14,12 +14,17 @@ using device::cuda::launch;
 template <typename T>
 struct StepArrays {
   std::int64_t batch, rows, units, width, output_elements;
+  bool sequences;
   T* gates;
   const T* hidden_before;
   T* hidden;
   const float* state_before;
   float* state;
   T* candidates;
+  const RecurrentMark* marks;
+  const RecurrentMark* next_marks;
+  const T* initial_hidden;
+  const float* initial_state;
 
   StepArrays(const RecurrentSpec& spec, const RecurrentStep& step)
       : batch(spec.batch),
@@ -27,12 +32,29 @@ struct StepArrays {
         units(spec.units),
         width(spec.width()),
         output_elements(spec.output_elements()),
+        sequences(spec.sequences),
         gates(static_cast<T*>(step.gates)),
         hidden_before(static_cast<const T*>(step.hidden_before)),
         hidden(static_cast<T*>(step.hidden)),
         state_before(step.state_before),
         state(step.state),
-        candidates(static_cast<T*>(step.candidates)) {}
+        candidates(static_cast<T*>(step.candidates)),
+        marks(step.marks),
+        next_marks(step.next_marks),
+        initial_hidden(static_cast<const T*>(step.initial_hidden)),
+        initial_state(step.initial_state) {}
+
+  __device__ RecurrentMark mark(std::int64_t row) const {
+    return marks == nullptr ? RecurrentMark::next : marks[row];
+  }
+  // Whether the next step reads the initial state.
+  __device__ bool ends_document(std::int64_t row) const {
+    return next_marks != nullptr && next_marks[row] == RecurrentMark::first;
+  }
+  // The cell state that the step reads, for element i of [rows, units].
+  __device__ float cell_before(std::int64_t i) const {
+    return mark(i / units) == RecurrentMark::first ? initial_state[i] : state_before[i];
+  }
 };
 
 __device__ inline float sigmoid(float x) { return SigmoidFunction::forward(x); }
@@ -43,6 +65,48 @@ __device__ inline float sigmoid_gradient(float y, float dy) {
 }
 __device__ inline float tanh_gradient(float y, float dy) { return TanhFunction::gradient(y, dy); }
 
+// The output of element i of [rows, units].
+template <typename T, RecurrentCell kCell>
+__device__ float cell_forward(const StepArrays<T>& a, std::int64_t i, const float* products,
+                              const float* recurrent_bias) {
+  const std::int64_t row = i / a.units;
+  const std::int64_t unit = i % a.units;
+  T* const gates = a.gates + row * a.width + unit;
+  const auto input = [&](int k) { return widen(gates[k * a.units]); };
+  const auto recurrent = [&](int k) {
+    const float bias = recurrent_bias == nullptr ? 0 : recurrent_bias[k * a.units + unit];
+    return products[row * a.width + k * a.units + unit] + bias;
+  };
+  const auto keep = [&](int k, float value) { gates[k * a.units] = narrow<T>(value); };
+  if constexpr (kCell == RecurrentCell::simple_rnn) {
+    const float next = hyperbolic_tangent(input(0) + recurrent(0));
+    keep(0, next);
+    return next;
+  } else if constexpr (kCell == RecurrentCell::gru) {
+    const float r = sigmoid(input(0) + recurrent(0));
+    const float z = sigmoid(input(1) + recurrent(1));
+    const float candidate = recurrent(2);
+    const float n = hyperbolic_tangent(input(2) + r * candidate);
+    if (a.candidates != nullptr) a.candidates[i] = narrow<T>(candidate);
+    keep(0, r);
+    keep(1, z);
+    keep(2, n);
+    return n + z * (widen(a.hidden_before[i]) - n);
+  } else {
+    const float in = sigmoid(input(0) + recurrent(0));
+    const float forget = sigmoid(input(1) + recurrent(1));
+    const float g = hyperbolic_tangent(input(2) + recurrent(2));
+    const float out = sigmoid(input(3) + recurrent(3));
+    keep(0, in);
+    keep(1, forget);
+    keep(2, g);
+    keep(3, out);
+    const float state = forget * a.cell_before(i) + in * g;
+    a.state[i] = state;
+    return out * hyperbolic_tangent(state);
+  }
+}
+
 // A thread computes one unit of one sample.
 template <typename T, RecurrentCell kCell>
 __global__ void step_forward(StepArrays<T> a, const float* products, const float* recurrent_bias,
@@ -50,92 +114,147 @@ __global__ void step_forward(StepArrays<T> a, const float* products, const float
   for (auto i = static_cast<std::int64_t>(first_index()); i < a.rows * a.units;
        i += static_cast<std::int64_t>(index_stride())) {
     const std::int64_t row = i / a.units;
-    const std::int64_t unit = i % a.units;
-    T* const gates = a.gates + row * a.width + unit;
-    const auto input = [&](int k) { return widen(gates[k * a.units]); };
-    const auto recurrent = [&](int k) {
-      const float bias = recurrent_bias == nullptr ? 0 : recurrent_bias[k * a.units + unit];
-      return products[row * a.width + k * a.units + unit] + bias;
-    };
-    const auto keep = [&](int k, float value) { gates[k * a.units] = narrow<T>(value); };
+    const bool is_padding = a.mark(row) == RecurrentMark::padding;
     float next = 0;
-    if constexpr (kCell == RecurrentCell::simple_rnn) {
-      next = hyperbolic_tangent(input(0) + recurrent(0));
-      keep(0, next);
-    } else if constexpr (kCell == RecurrentCell::gru) {
-      const float r = sigmoid(input(0) + recurrent(0));
-      const float z = sigmoid(input(1) + recurrent(1));
-      const float candidate = recurrent(2);
-      const float n = hyperbolic_tangent(input(2) + r * candidate);
-      if (a.candidates != nullptr) a.candidates[i] = narrow<T>(candidate);
-      keep(0, r);
-      keep(1, z);
-      keep(2, n);
-      next = n + z * (widen(a.hidden_before[i]) - n);
+    if (is_padding) {
+      next = widen(a.hidden_before[i]);
+      if constexpr (kCell == RecurrentCell::lstm) a.state[i] = a.state_before[i];
     } else {
-      const float in = sigmoid(input(0) + recurrent(0));
-      const float forget = sigmoid(input(1) + recurrent(1));
-      const float g = hyperbolic_tangent(input(2) + recurrent(2));
-      const float out = sigmoid(input(3) + recurrent(3));
-      keep(0, in);
-      keep(1, forget);
-      keep(2, g);
-      keep(3, out);
-      const float state = forget * a.state_before[i] + in * g;
-      a.state[i] = state;
-      next = out * hyperbolic_tangent(state);
+      next = cell_forward<T, kCell>(a, i, products, recurrent_bias);
     }
-    a.hidden[i] = narrow<T>(next);
+    a.hidden[i] = a.ends_document(row) ? a.initial_hidden[i] : narrow<T>(next);
     if (output != nullptr && row < a.batch)
-      output[row * a.output_elements + unit] = narrow<T>(next);
+      output[row * a.output_elements + i % a.units] =
+          narrow<T>(is_padding && a.sequences ? 0.0f : next);
+  }
+}
+
+// What goes from element i of [rows, units] to the initial state, in addition to `products`.
+template <RecurrentCell kCell>
+__device__ void add_initial_gradient(const RecurrentGradients& g, std::int64_t i,
+                                     std::int64_t elements, float products) {
+  g.initial[i] += kCell == RecurrentCell::gru ? products + g.carry[i] : products;
+  if constexpr (kCell == RecurrentCell::lstm) g.initial[elements + i] += g.carry[i];
+}
+
+// From the gradient of the output of element i of [rows, units].
+template <typename T, RecurrentCell kCell>
+__device__ void cell_backward(const StepArrays<T>& a, std::int64_t i, float gradient, float* carry,
+                              T* recurrent_gates) {
+  const std::int64_t begin = i / a.units * a.width + i % a.units;
+  const auto value = [&](int k) { return widen(a.gates[begin + k * a.units]); };
+  const auto write = [&](int k, float gradient_of_gate) {
+    a.gates[begin + k * a.units] = narrow<T>(gradient_of_gate);
+  };
+  if constexpr (kCell == RecurrentCell::simple_rnn) {
+    write(0, tanh_gradient(value(0), gradient));
+  } else if constexpr (kCell == RecurrentCell::gru) {
+    const float r = value(0);
+    const float z = value(1);
+    const float n = value(2);
+    gradient += carry[i];
+    carry[i] = gradient * z;
+    const float of_r_n = tanh_gradient(n, gradient * (1 - z));
+    const float of_r = sigmoid_gradient(r, of_r_n * widen(a.candidates[i]));
+    const float of_z = sigmoid_gradient(z, gradient * (widen(a.hidden_before[i]) - n));
+    write(0, of_r);
+    write(1, of_z);
+    write(2, of_r_n);
+    recurrent_gates[begin] = narrow<T>(of_r);
+    recurrent_gates[begin + a.units] = narrow<T>(of_z);
+    recurrent_gates[begin + 2 * a.units] = narrow<T>(of_r_n * r);
+  } else {
+    const float in = value(0);
+    const float forget = value(1);
+    const float g = value(2);
+    const float out = value(3);
+    const float bounded = hyperbolic_tangent(a.state[i]);
+    const float of_state = carry[i] + tanh_gradient(bounded, gradient * out);
+    carry[i] = of_state * forget;
+    write(0, sigmoid_gradient(in, of_state * g));
+    write(1, sigmoid_gradient(forget, of_state * a.cell_before(i)));
+    write(2, tanh_gradient(g, of_state * in));
+    write(3, sigmoid_gradient(out, gradient * bounded));
   }
 }
 
 template <typename T, RecurrentCell kCell>
-__global__ void step_backward(StepArrays<T> a, const float* products, const T* output_gradient,
-                              float* carry, T* recurrent_gates) {
+__global__ void step_backward(StepArrays<T> a, RecurrentGradients g, const T* output_gradient,
+                              T* recurrent_gates) {
   for (auto i = static_cast<std::int64_t>(first_index()); i < a.rows * a.units;
        i += static_cast<std::int64_t>(index_stride())) {
     const std::int64_t row = i / a.units;
-    const std::int64_t unit = i % a.units;
-    const std::int64_t begin = row * a.width + unit;
-    const auto value = [&](int k) { return widen(a.gates[begin + k * a.units]); };
-    const auto write = [&](int k, float gradient) {
-      a.gates[begin + k * a.units] = narrow<T>(gradient);
-    };
-    float gradient = products[i];
-    if (output_gradient != nullptr && row < a.batch)
-      gradient += widen(output_gradient[row * a.output_elements + unit]);
-    if constexpr (kCell == RecurrentCell::simple_rnn) {
-      write(0, tanh_gradient(value(0), gradient));
-    } else if constexpr (kCell == RecurrentCell::gru) {
-      const float r = value(0);
-      const float z = value(1);
-      const float n = value(2);
-      gradient += carry[i];
-      carry[i] = gradient * z;
-      const float of_r_n = tanh_gradient(n, gradient * (1 - z));
-      const float of_r = sigmoid_gradient(r, of_r_n * widen(a.candidates[i]));
-      const float of_z = sigmoid_gradient(z, gradient * (widen(a.hidden_before[i]) - n));
-      write(0, of_r);
-      write(1, of_z);
-      write(2, of_r_n);
-      recurrent_gates[begin] = narrow<T>(of_r);
-      recurrent_gates[begin + a.units] = narrow<T>(of_z);
-      recurrent_gates[begin + 2 * a.units] = narrow<T>(of_r_n * r);
-    } else {
-      const float in = value(0);
-      const float forget = value(1);
-      const float g = value(2);
-      const float out = value(3);
-      const float bounded = hyperbolic_tangent(a.state[i]);
-      const float of_state = carry[i] + tanh_gradient(bounded, gradient * out);
-      carry[i] = of_state * forget;
-      write(0, sigmoid_gradient(in, of_state * g));
-      write(1, sigmoid_gradient(forget, of_state * a.state_before[i]));
-      write(2, tanh_gradient(g, of_state * in));
-      write(3, sigmoid_gradient(out, gradient * bounded));
+    const bool is_padding = a.mark(row) == RecurrentMark::padding;
+    float gradient = g.products[i];
+    if (a.ends_document(row)) {
+      if (g.initial != nullptr) add_initial_gradient<kCell>(g, i, a.rows * a.units, gradient);
+      g.carry[i] = 0;
+      gradient = 0;
     }
+    if (g.kept != nullptr) gradient += g.kept[i];
+    if (output_gradient != nullptr && row < a.batch && !(is_padding && a.sequences))
+      gradient += widen(output_gradient[row * a.output_elements + i % a.units]);
+    if (g.kept != nullptr) g.kept[i] = is_padding ? gradient : 0;
+    if (!is_padding) {
+      cell_backward<T, kCell>(a, i, gradient, g.carry, recurrent_gates);
+      continue;
+    }
+    const std::int64_t begin = row * a.width + i % a.units;
+    for (std::int64_t k = 0; k < a.width; k += a.units)
+      a.gates[begin + k] = recurrent_gates[begin + k] = narrow<T>(0);
+  }
+}
+
+__global__ void mark_positions(const std::int32_t* segments, std::int64_t batch, std::int64_t rows,
+                               std::int64_t steps, bool is_reversed, RecurrentMark* marks) {
+  for (auto row = static_cast<std::int64_t>(first_index()); row < rows;
+       row += static_cast<std::int64_t>(index_stride())) {
+    std::int32_t document = 0;  // that was read last
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const std::int64_t position = is_reversed ? steps - 1 - step : step;
+      const std::int32_t segment = row < batch ? segments[row * steps + position] : 0;
+      marks[step * rows + row] = recurrent_mark(document, segment);
+      if (segment != 0) document = segment;
+    }
+  }
+}
+
+// Rows of the initial state [batch, elements], from an offset on.
+struct InitialRows {
+  std::int64_t batch, rows, units, elements, offset;
+
+  InitialRows(const RecurrentSpec& spec, int direction)
+      : batch(spec.batch),
+        rows(spec.rows),
+        units(spec.units),
+        elements(spec.state_elements()),
+        offset(spec.state_offset(direction)) {}
+
+  // That of element i of [rows, units]; the cell state is `units` further.
+  __device__ std::int64_t index(std::int64_t i) const {
+    return i / units * elements + offset + i % units;
+  }
+};
+
+template <typename T>
+__global__ void read_initial(const T* input, InitialRows r, T* hidden, float* state) {
+  for (auto i = static_cast<std::int64_t>(first_index()); i < r.rows * r.units;
+       i += static_cast<std::int64_t>(index_stride())) {
+    const bool has_value = input != nullptr && i < r.batch * r.units;
+    hidden[i] = has_value ? input[r.index(i)] : narrow<T>(0);
+    if (state != nullptr) state[i] = has_value ? widen(input[r.index(i) + r.units]) : 0;
+  }
+}
+
+template <typename T, RecurrentCell kCell>
+__global__ void write_initial(RecurrentGradients g, InitialRows r, T* input_gradient) {
+  for (auto i = static_cast<std::int64_t>(first_index()); i < r.batch * r.units;
+       i += static_cast<std::int64_t>(index_stride())) {
+    const float kept = g.kept == nullptr ? 0 : g.kept[i];
+    add_initial_gradient<kCell>(g, i, r.rows * r.units, g.products[i] + kept);
+    input_gradient[r.index(i)] = narrow<T>(g.initial[i]);
+    if constexpr (kCell == RecurrentCell::lstm)
+      input_gradient[r.index(i) + r.units] = narrow<T>(g.initial[r.rows * r.units + i]);
   }
 }
 
@@ -149,7 +268,7 @@ struct InputOrder {
         rows(spec.rows),
         steps(spec.steps),
         inputs(spec.inputs),
-        is_reversed(spec.input_position(0, direction) != 0) {}
+        is_reversed(spec.is_reversed(direction)) {}
   std::size_t count() const { return static_cast<std::size_t>(steps * rows * inputs); }
 
   // The index in [batch, T, F] of element i of [T, rows, F]; negative after the batch.
@@ -212,13 +331,38 @@ void recurrent_forward(const RecurrentSpec& spec, Precision precision, const Rec
 }
 
 void recurrent_backward(const RecurrentSpec& spec, Precision precision, const RecurrentStep& step,
-                        const float* products, const void* output_gradient, float* carry,
+                        const RecurrentGradients& gradients, const void* output_gradient,
                         void* recurrent_gates, cudaStream_t stream) {
   with_cell(spec, precision,
             [&]<typename T, RecurrentCell kCell>(T, std::integral_constant<RecurrentCell, kCell>) {
               launch(step_backward<T, kCell>, blocks_of_step(spec), kThreads, stream,
-                     StepArrays<T>(spec, step), products, static_cast<const T*>(output_gradient),
-                     carry, static_cast<T*>(recurrent_gates));
+                     StepArrays<T>(spec, step), gradients, static_cast<const T*>(output_gradient),
+                     static_cast<T*>(recurrent_gates));
+            });
+}
+
+void mark_rows(const RecurrentSpec& spec, int direction, std::span<const std::int32_t> segments,
+               RecurrentMark* marks, cudaStream_t stream) {
+  launch(mark_positions, blocks_for(static_cast<std::size_t>(spec.rows)), kThreads, stream,
+         segments.data(), spec.batch, spec.rows, spec.steps, spec.is_reversed(direction), marks);
+}
+
+void read_initial_state(const RecurrentSpec& spec, Precision precision, int direction,
+                        const TensorView& input, void* hidden, float* state, cudaStream_t stream) {
+  with_type(precision, [&]<typename T>(T) {
+    const T* const given = spec.initial_state ? data<T>(input) : nullptr;
+    launch(read_initial<T>, blocks_of_step(spec), kThreads, stream, given,
+           InitialRows(spec, direction), static_cast<T*>(hidden), state);
+  });
+}
+
+void write_initial_gradient(const RecurrentSpec& spec, int direction,
+                            const RecurrentGradients& gradients, const TensorView& input_gradient,
+                            cudaStream_t stream) {
+  with_cell(spec, input_gradient.type(),
+            [&]<typename T, RecurrentCell kCell>(T, std::integral_constant<RecurrentCell, kCell>) {
+              launch(write_initial<T, kCell>, blocks_of_step(spec), kThreads, stream, gradients,
+                     InitialRows(spec, direction), data<T>(input_gradient));
             });
 }
 

@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include <cstdint>
+#include <span>
 
 #include "lockstep/model/layers/recurrent/recurrent.h"
 #include "lockstep/model/tensor.h"
@@ -16,10 +17,32 @@ struct RecurrentStep {
   void* gates = nullptr;
   const void* hidden_before = nullptr;
   void* hidden = nullptr;
-  const float* state_before = nullptr;  ///< of an LSTM
-  float* state = nullptr;               ///< of an LSTM
-  void* candidates = nullptr;           ///< of a GRU in training
+  const float* state_before = nullptr;        ///< of an LSTM
+  float* state = nullptr;                     ///< of an LSTM
+  void* candidates = nullptr;                 ///< of a GRU in training
+  const RecurrentMark* marks = nullptr;       ///< [rows], with segments
+  const RecurrentMark* next_marks = nullptr;  ///< of the next step, if there is one
+  const void* initial_hidden = nullptr;       ///< hidden_before of step 0; with segments
+  const float* initial_state = nullptr;       ///< state_before of step 0, of an LSTM; with segments
 };
+
+/// The gradients that go from one step to the step before, floats. All but `products` are written,
+/// too.
+struct RecurrentGradients {
+  const float* products = nullptr;  ///< [rows, units]: that of the recurrent products
+  float* carry = nullptr;           ///< [rows, units]: what else goes to the step before
+  float* kept = nullptr;            ///< [rows, units]: what padding leaves to it; with segments
+  float* initial = nullptr;  ///< [states, rows, units]: the sum of those of the initial state
+};
+
+/// marks [T, rows] of the segments [batch, T].
+void mark_rows(const RecurrentSpec& spec, int direction, std::span<const std::int32_t> segments,
+               RecurrentMark* marks, cudaStream_t stream);
+
+/// The states [rows, units] before step 0; `state` is that of an LSTM. `input` is the initial state
+/// of all samples; without one the states are 0.
+void read_initial_state(const RecurrentSpec& spec, Precision precision, int direction,
+                        const TensorView& input, void* hidden, float* state, cudaStream_t stream);
 
 /// The outputs of one step. `products` are the recurrent products [rows, width], to which
 /// `recurrent_bias` [width] is added unless it is null. `output`, unless it is null, is where those
@@ -29,13 +52,17 @@ void recurrent_forward(const RecurrentSpec& spec, Precision precision, const Rec
                        cudaStream_t stream);
 
 /// Replaces the values of the gates by the gradients of what they are functions of. The gradient of
-/// the output is the sum of `products` [rows, units], that of the recurrent products of the next
-/// step, and of `output_gradient`, as `output` above. `carry` [rows, units] is read and written:
-/// what else of a gradient goes to the step before. `recurrent_gates` [rows, width] receives the
-/// gradients of the recurrent products of a GRU, for other cells `gates` are these.
+/// the output is the sum of those that the next step left, and of `output_gradient`, as `output`
+/// above. `recurrent_gates` [rows, width] receives the gradients of the recurrent products of a
+/// GRU, for other cells `gates` are these.
 void recurrent_backward(const RecurrentSpec& spec, Precision precision, const RecurrentStep& step,
-                        const float* products, const void* output_gradient, float* carry,
+                        const RecurrentGradients& gradients, const void* output_gradient,
                         void* recurrent_gates, cudaStream_t stream);
+
+/// The gradient of the initial state of a direction, part of `input_gradient`, after step 0.
+void write_initial_gradient(const RecurrentSpec& spec, int direction,
+                            const RecurrentGradients& gradients, const TensorView& input_gradient,
+                            cudaStream_t stream);
 
 /// ordered [T, rows, F] = input [batch, T, F] in the order of a direction's steps; rows after the
 /// batch are 0.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/enum_names.h"
@@ -38,14 +39,23 @@ RecurrentLayout recurrent_layout(const RecurrentSpec& spec, std::size_t element_
     layout.state = parts.add(of(spec.steps + 1, spec.units, sizeof(float)));
   if (spec.cell == RecurrentCell::gru && spec.training)
     layout.candidates = parts.add(of(spec.steps, spec.units, element_bytes));
+  if (spec.segments) layout.marks = parts.add(of(spec.steps, 1, sizeof(RecurrentMark)));
   layout.bytes = parts.bytes();
   return layout;
 }
 
 std::string Recurrent::kind() const { return std::string(kCells.name(cell_)); }
 
-Shape Recurrent::build(BuildContext& context) const {
-  const Shape& input = context.input();
+void Recurrent::check(const BuildContext& context) const {
+  const std::vector<Shape>& inputs = context.inputs();
+  const bool state = options_.initial_state;
+  const bool segments = options_.segments;
+  if (inputs.size() != std::size_t{1} + (state ? 1 : 0) + (segments ? 1 : 0))
+    context.refuse(
+        fmt::format("expected an input [positions, features]{}{}",
+                    state ? ", its initial state" : "", segments ? ", its segments" : ""),
+        fmt::format("got {} inputs", inputs.size()));
+  const Shape& input = inputs.front();
   if (input.size() != 2)
     context.refuse("expected an input [positions, features]",
                    fmt::format("got {}", to_string(input)));
@@ -53,6 +63,19 @@ Shape Recurrent::build(BuildContext& context) const {
     context.refuse("expected at least one unit", fmt::format("got {}", options_.units));
   if (options_.go_backwards && options_.bidirectional)
     context.refuse("expected go_backwards or bidirectional", "got both");
+  const RecurrentSpec sizes{
+      .cell = cell_, .units = options_.units, .directions = options_.bidirectional ? 2 : 1};
+  if (const Shape expected = {sizes.state_elements()}; state && inputs[1] != expected)
+    context.refuse(fmt::format("expected an initial state {}", to_string(expected)),
+                   fmt::format("got {}", to_string(inputs[1])));
+  if (const Shape expected = {input[0]}; segments && inputs.back() != expected)
+    context.refuse(fmt::format("expected segments {}", to_string(expected)),
+                   fmt::format("got {}", to_string(inputs.back())));
+}
+
+Shape Recurrent::build(BuildContext& context) const {
+  check(context);
+  const Shape& input = context.inputs().front();
   const RecurrentSpec sizes{.cell = cell_, .units = options_.units, .bias = options_.use_bias};
   const std::int64_t width = context.within_limits({sizes.width()}).front();
   for (const char* const prefix : {"", "backward_"}) {
@@ -86,8 +109,23 @@ RecurrentSpec Recurrent::spec(const CompileContext& context) const {
           .go_backwards = options_.go_backwards,
           .sequences = options_.return_sequences,
           .bias = options_.use_bias,
+          .segments = options_.segments && context.positions == 0,
+          .initial_state = options_.initial_state,
           .training = context.has_backward(),
-          .input_gradient = context.input_gradients};
+          .input_gradient = context.input_gradients,
+          .positions = context.positions};
+}
+
+Traits Recurrent::traits() const {
+  constexpr std::int64_t kSegments = std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1;
+  return {.index_count = options_.segments ? kSegments : 0,
+          .incremental = options_.return_sequences && !options_.go_backwards &&
+                         !options_.bidirectional && !options_.initial_state};
+}
+
+std::optional<std::size_t> Recurrent::index_input(std::size_t inputs) const {
+  if (!options_.segments || inputs < 2) return std::nullopt;
+  return inputs - 1;
 }
 
 std::int64_t Recurrent::flop(const CompileContext& context) const {
@@ -100,7 +138,9 @@ RecurrentOptions Recurrent::read_options(JsonObject& object) {
           .return_sequences = object.flag("return_sequences", false),
           .go_backwards = object.flag("go_backwards", false),
           .bidirectional = object.flag("bidirectional", false),
-          .use_bias = object.flag("use_bias", true)};
+          .use_bias = object.flag("use_bias", true),
+          .segments = object.flag("segments", false),
+          .initial_state = object.flag("initial_state", false)};
 }
 
 void Recurrent::write(nlohmann::json& object) const {
@@ -109,6 +149,9 @@ void Recurrent::write(nlohmann::json& object) const {
   object["go_backwards"] = options_.go_backwards;
   object["bidirectional"] = options_.bidirectional;
   object["use_bias"] = options_.use_bias;
+  // Not in descriptions of earlier versions, to which those of their checkpoints are compared.
+  if (options_.segments) object["segments"] = true;
+  if (options_.initial_state) object["initial_state"] = true;
 }
 
 }  // namespace lockstep::model

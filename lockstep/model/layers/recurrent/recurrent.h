@@ -35,12 +35,21 @@ struct RecurrentOptions {
   /// for the same position are concatenated: [T, 2 * units], or [2 * units].
   bool bidirectional = false;
   bool use_bias = true;  ///< whether to add biases
+  /// The last input, an int32 input [T] of the network, are segments, as for Attention: 0 is
+  /// padding, which keeps the state and whose output in a sequence is 0; a position of another
+  /// document than the position read before it starts from the initial state. The last output is
+  /// that after the last position read that is not padding.
+  bool segments = false;
+  /// The second input is the state before the first position: the output [units], for an LSTM then
+  /// the cell state [units]; with `bidirectional` twice as many, those of "backward_…" last.
+  bool initial_state = false;
 };
 
-/// [T, F] to [units] or [T, units]; outputs before the first position are 0. Arrays "kernel"
-/// [gates * units, F], at first Glorot uniform, "recurrent_kernel" [gates * units, units],
-/// orthogonal, and "bias" [gates * units], 0 but for the forget gates of an LSTM, which begin with
-/// 1; a GRU also has "recurrent_bias". A 16-bit LSTM keeps its cell state in float32.
+/// [T, F], and optionally an initial state and segments, to [units] or [T, units]; without an
+/// initial state it is 0. Arrays "kernel" [gates * units, F], at first Glorot uniform,
+/// "recurrent_kernel" [gates * units, units], orthogonal, and "bias" [gates * units], 0 but for the
+/// forget gates of an LSTM, which begin with 1; a GRU also has "recurrent_bias". A 16-bit LSTM
+/// keeps its cell state in float32.
 class Recurrent : public BuiltinLayer {
  public:
   /// Writes the options as read_options() reads them.
@@ -53,6 +62,9 @@ class Recurrent : public BuiltinLayer {
   std::unique_ptr<Operation> compile_gpu(const CompileContext& context,
                                          cuda::Context& gpu) const override;
   std::int64_t flop(const CompileContext& context) const override;
+  /// Incremental are layers of one direction that return sequences, without an initial state.
+  Traits traits() const override;
+  std::optional<std::size_t> index_input(std::size_t inputs) const override;
 
  protected:
   /// Options are checked when the layer is added to a network.
@@ -61,6 +73,7 @@ class Recurrent : public BuiltinLayer {
   static RecurrentOptions read_options(JsonObject& object);
 
  private:
+  void check(const BuildContext& context) const;  // inputs and options
   RecurrentSpec spec(const CompileContext& context) const;
 
   RecurrentCell cell_;
@@ -97,13 +110,21 @@ struct RecurrentSpec {
   bool go_backwards = false;    ///< whether the only direction reads the last position first
   bool sequences = false;       ///< whether all steps are outputs, or the last
   bool bias = true;             ///< whether to add biases
+  bool segments = false;        ///< whether there may be padding and several documents
+  bool initial_state = false;   ///< whether the state before the first step is an input
   bool training = false;        ///< whether a backward pass follows
-  bool input_gradient = false;  ///< whether backward must write the input's gradient
+  bool input_gradient = false;  ///< whether backward must write the gradient of an input
+  std::int64_t positions = 0;   ///< CompileContext::positions
 
   /// Elements of a row of the products.
   std::int64_t width() const {
     return units * (cell == RecurrentCell::lstm ? 4 : cell == RecurrentCell::gru ? 3 : 1);
   }
+  /// Arrays of `units` elements that a step leaves to the next one.
+  std::int64_t states() const { return cell == RecurrentCell::lstm ? 2 : 1; }
+  /// Elements of a sample's initial state, and from its begin to that of a direction.
+  std::int64_t state_elements() const { return directions * states() * units; }
+  std::int64_t state_offset(int direction) const { return direction * states() * units; }
   /// Rows of all steps.
   std::int64_t all_rows() const { return steps * rows; }
   /// Whether the recurrent products of a GRU have a bias of their own.
@@ -112,9 +133,11 @@ struct RecurrentSpec {
   std::size_t first_parameter(int direction) const {
     return direction == 0 ? 0 : std::size_t{2} + (bias ? 1 : 0) + (recurrent_bias() ? 1 : 0);
   }
+  /// Whether a direction reads the last position first.
+  bool is_reversed(int direction) const { return go_backwards || direction == 1; }
   /// The position that a step reads.
   std::int64_t input_position(std::int64_t step, int direction) const {
-    return go_backwards || direction == 1 ? steps - 1 - step : step;
+    return is_reversed(direction) ? steps - 1 - step : step;
   }
   /// Whether the output contains that of a step.
   bool is_output(std::int64_t step) const { return sequences || step == steps - 1; }
@@ -126,6 +149,16 @@ struct RecurrentSpec {
   /// Elements of a sample's output.
   std::int64_t output_elements() const { return (sequences ? steps : 1) * directions * units; }
 };
+
+/// What a step does with the row of one sample. `first` is the first position of another document
+/// than the one read before.
+enum class RecurrentMark : std::uint8_t { next, padding, first };
+/// The mark of a position of `segment`. `document` is the last segment read before it that is not
+/// padding; 0: there is none.
+constexpr RecurrentMark recurrent_mark(std::int32_t document, std::int32_t segment) {
+  if (segment == 0) return RecurrentMark::padding;
+  return document == 0 || document == segment ? RecurrentMark::next : RecurrentMark::first;
+}
 
 /// Assigns parts of one memory, each at a multiple of 64 bytes.
 class MemoryParts {
@@ -148,10 +181,15 @@ struct RecurrentLayout {
   /// [T, rows, width]: the products of the inputs; a step replaces them by the values of its gates,
   /// and in backward by the gradients of what the gates are functions of.
   std::size_t gates = 0;
-  std::size_t hidden = 0;  ///< [T + 1, rows, units]: the outputs, at first 0
-  std::size_t state = 0;   ///< [T + 1, rows, units] float32: the cell states of an LSTM, at first 0
+  /// [T + 1, rows, units]: the outputs that the steps read. That of a RecurrentMark::first is the
+  /// initial one, which is in the rows of step 0.
+  std::size_t hidden = 0;
+  /// [T + 1, rows, units] float32: the cell states of an LSTM before and after the steps. A
+  /// RecurrentMark::first reads that of step 0 instead, the initial one.
+  std::size_t state = 0;
   /// [T, rows, units]: R h + c of the n of a GRU; in training.
   std::size_t candidates = 0;
+  std::size_t marks = 0;  ///< [T, rows] RecurrentMark; with segments
   std::size_t bytes = 0;  ///< of one direction
 };
 /// The layout for elements of `element_bytes` bytes.

@@ -1,0 +1,162 @@
+// The cells of recurrent layers on a CPU.
+#pragma once
+
+#include <Eigen/Core>
+#include <algorithm>
+#include <array>
+#include <cstdint>
+
+#include "lockstep/model/layers/recurrent/recurrent.h"
+
+namespace lockstep::model::cpu {
+
+/// The arrays of one direction of elements T.
+template <typename T>
+struct RecurrentArrays {
+  T* inputs;           // [T, rows, inputs], or their gradients
+  float* products;     // [rows, width], or [rows, units]: the gradients of the outputs before
+  float* carry;        // [rows, units]: what else of a gradient goes to the step before
+  float* kept;         // [rows, units]: the gradient that padding leaves to the step before
+  float* initial;      // [states, rows, units]: the gradient of the initial state
+  T* gates;            // see RecurrentLayout
+  T* recurrent_gates;  // [T, rows, width]: gradients of the recurrent products
+  T* hidden;
+  float* state;
+  T* candidates;
+  RecurrentMark* marks;
+};
+
+/// The gates of one sample at a time; 16-bit elements are widened when they are read and rounded
+/// once when they are written.
+template <typename T>
+class RecurrentCells {
+ public:
+  using Arrays = RecurrentArrays<T>;
+  using Values = Eigen::ArrayXf;
+  template <typename E>
+  using Row = Eigen::Map<Eigen::Array<E, Eigen::Dynamic, 1>>;
+
+  explicit RecurrentCells(const RecurrentSpec& spec) : spec_(spec) {
+    for (Values& values : values_) values.resize(spec.units);
+  }
+
+  template <typename E>
+  Row<E> row_of(E* values, std::int64_t row) const {
+    return {values + row * spec_.units, spec_.units};
+  }
+  Row<T> outputs_of(const Arrays& a, std::int64_t row) const { return row_of(a.hidden, row); }
+  RecurrentMark mark(const Arrays& a, std::int64_t row) const {
+    return spec_.segments ? a.marks[row] : RecurrentMark::next;
+  }
+  /// The cell state that row `row` of all steps, n of its step, reads.
+  Row<float> state_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
+    return row_of(a.state, mark(a, row) == RecurrentMark::first ? n : row);
+  }
+  /// Row `row` of all steps, n of its step.
+  void forward(const Arrays& a, std::int64_t row, std::int64_t n) {
+    const auto input = [&](std::int64_t k) { return gate(a.gates, row, k).template cast<float>(); };
+    const auto sum = [&](std::int64_t k) { return input(k) + gate(a.products, n, k); };
+    const auto keep = [&](std::int64_t k) {
+      gate(a.gates, row, k) = values_[k].template cast<T>();
+    };
+    Row<T> next = outputs_of(a, row + spec_.rows);
+    if (mark(a, row) == RecurrentMark::padding) {
+      next = outputs_of(a, row);
+      if (spec_.cell == RecurrentCell::lstm)
+        row_of(a.state, row + spec_.rows) = row_of(a.state, row);
+      return;
+    }
+    switch (spec_.cell) {
+      case RecurrentCell::simple_rnn:
+        values_[0] = sum(0).tanh();
+        keep(0);
+        next = values_[0].template cast<T>();
+        return;
+      case RecurrentCell::gru:
+        values_[0] = sum(0).logistic();
+        values_[1] = sum(1).logistic();
+        values_[2] = (input(2) + values_[0] * gate(a.products, n, 2)).tanh();
+        if (spec_.training) row_of(a.candidates, row) = gate(a.products, n, 2).template cast<T>();
+        for (std::int64_t k = 0; k < 3; ++k) keep(k);
+        next = (values_[2] + values_[1] * (outputs_of(a, row).template cast<float>() - values_[2]))
+                   .template cast<T>();
+        return;
+      case RecurrentCell::lstm: {
+        for (const std::int64_t k : {0, 1, 3}) values_[k] = sum(k).logistic();
+        values_[2] = sum(2).tanh();
+        for (std::int64_t k = 0; k < 4; ++k) keep(k);
+        Row<float> state = row_of(a.state, row + spec_.rows);
+        state = values_[1] * state_before(a, row, n) + values_[0] * values_[2];
+        next = (values_[3] * state.tanh()).template cast<T>();
+      }
+    }
+  }
+
+  Values& gradient() { return gradient_; }  ///< what backward() begins with
+  /// From gradient(), that of the output, to those of what the gates are functions of.
+  void backward(const Arrays& a, std::int64_t row, std::int64_t n) {
+    const auto write = [&](std::int64_t k, const auto& value) {
+      gate(a.gates, row, k) = value.template cast<T>();
+    };
+    if (spec_.segments && leaves_to_step_before(a, row, n)) return;
+    for (std::int64_t k = 0; k * spec_.units < spec_.width(); ++k)
+      values_[k] = gate(a.gates, row, k).template cast<float>();
+    Row<float> carry = row_of(a.carry, n);
+    switch (spec_.cell) {
+      case RecurrentCell::simple_rnn:
+        write(0, gradient_ * (1 - values_[0].square()));
+        return;
+      case RecurrentCell::gru: {
+        const Values& r = values_[0];
+        const Values& z = values_[1];
+        const Values& candidate = values_[2];
+        gradient_ += carry;
+        carry = gradient_ * z;
+        write(1, gradient_ * (outputs_of(a, row).template cast<float>() - candidate) * z * (1 - z));
+        gradient_ *= (1 - z) * (1 - candidate.square());
+        write(2, gradient_);
+        write(0, gradient_ * row_of(a.candidates, row).template cast<float>() * r * (1 - r));
+        for (std::int64_t k = 0; k < 2; ++k)
+          gate(a.recurrent_gates, row, k) = gate(a.gates, row, k);
+        gate(a.recurrent_gates, row, 2) = (gradient_ * r).template cast<T>();
+        return;
+      }
+      case RecurrentCell::lstm: {
+        const auto& [i, f, g, o] = values_;
+        tanh_ = row_of(a.state, row + spec_.rows).tanh();
+        carry += gradient_ * o * (1 - tanh_.square());
+        write(3, gradient_ * tanh_ * o * (1 - o));
+        write(0, carry * g * i * (1 - i));
+        write(1, carry * state_before(a, row, n) * f * (1 - f));
+        write(2, carry * i * (1 - g.square()));
+        carry *= f;
+      }
+    }
+  }
+
+ private:
+  // The part of gate k in a row of [.., width].
+  template <typename E>
+  Row<E> gate(E* values, std::int64_t row, std::int64_t k) const {
+    return {values + row * spec_.width() + k * spec_.units, spec_.units};
+  }
+  // Whether the row is padding, whose gradient is that of the output before.
+  bool leaves_to_step_before(const Arrays& a, std::int64_t row, std::int64_t n) const {
+    Row<float> kept = row_of(a.kept, n);
+    if (a.marks[row] != RecurrentMark::padding) {
+      kept.setZero();
+      return false;
+    }
+    kept = gradient_;
+    std::fill_n(a.gates + row * spec_.width(), spec_.width(), T(0));
+    std::fill_n(a.recurrent_gates + row * spec_.width(), spec_.width(), T(0));
+    return true;
+  }
+
+  RecurrentSpec spec_;
+  std::array<Values, 4> values_;  // of the gates
+  Values gradient_ = Values(spec_.units);
+  Values tanh_ = Values(spec_.units);
+};
+
+}  // namespace lockstep::model::cpu
