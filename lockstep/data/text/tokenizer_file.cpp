@@ -27,6 +27,8 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int32_t kMaxTokens = 1 << 20;
+// A token, and a merge as a pair of strings, for each of kMaxTokens, and some settings.
+constexpr std::size_t kMaxValues = std::size_t{5} * kMaxTokens;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
@@ -273,7 +275,8 @@ std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                                                       const std::string& where) {
   try {
     if (!bytes.starts_with('{')) return word_list(bytes);
-    return tokenizer_of(parse_json(bytes, ErrorCategory::data, where));
+    return tokenizer_of(parse_json(bytes, ErrorCategory::data, where,
+                                   {.bytes = kMaxFileBytes, .values = kMaxValues}));
   } catch (const std::invalid_argument& error) {
     throw Error(ErrorCategory::data, where,
                 "expected tokenizer.json with byte-level BPE or WordPiece, or a vocab.txt of "
