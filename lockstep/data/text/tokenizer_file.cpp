@@ -15,6 +15,7 @@
 #include "lockstep/base/json_member.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/text/byte_pairs.h"
+#include "lockstep/data/text/sentence_piece_file.h"
 #include "lockstep/data/text/unicode.h"
 #include "lockstep/data/text/word_piece.h"
 
@@ -274,13 +275,16 @@ std::string read_tokenizer_file(const std::filesystem::path& file) {
 std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                                                       const std::string& where) {
   try {
+    // A message that begins with a piece begins with this byte, and a list not with an empty line.
+    const bool is_message = bytes.starts_with('\n') || where.ends_with(".model");
+    if (is_message) return parse_sentence_piece(bytes);
     if (!bytes.starts_with('{')) return word_list(bytes);
     return tokenizer_of(parse_json(bytes, ErrorCategory::data, where,
                                    {.bytes = kMaxFileBytes, .values = kMaxValues}));
   } catch (const std::invalid_argument& error) {
     throw Error(ErrorCategory::data, where,
-                "expected tokenizer.json with byte-level BPE or WordPiece, or a vocab.txt of "
-                "WordPiece",
+                "expected tokenizer.json with byte-level BPE or WordPiece, a vocab.txt of "
+                "WordPiece, or a model of SentencePiece",
                 error.what());
   }
 }
