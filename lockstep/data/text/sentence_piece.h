@@ -41,7 +41,7 @@ class CharacterMap {
 /// or their bytes if the model has all of these.
 class SentencePiece final : public Tokenizer {
  public:
-  enum class Method { unigram, byte_pairs };
+  enum class Method { unigram, byte_pairs };  ///< how pieces are found
   /// Of pieces: `user` ones are found wherever they occur, unknown and control ones stand for no
   /// text, unused ones are never found.
   enum class Kind : std::uint8_t { normal, unknown, control, user, unused, byte };

@@ -40,7 +40,6 @@ std::string_view view_of(protozero::data_view view) { return {view.data(), view.
 struct Settings {
   std::int32_t method = 1;
   bool has_bytes = false;
-  std::string unknown = "<unk>";
   std::string begin = "<s>";
   std::string end = "</s>";
 };
@@ -87,9 +86,6 @@ void read_training(pbf_reader message, Settings& settings, SentencePiece::Defini
         break;
       case tag_and_type(44, kBytesField):
         definition.unknown_text = view_of(message.get_view());
-        break;
-      case tag_and_type(45, kBytesField):
-        settings.unknown = view_of(message.get_view());
         break;
       case tag_and_type(46, kBytesField):
         settings.begin = view_of(message.get_view());
