@@ -158,12 +158,15 @@ Restored restore(job::Session& session, const RestoredArguments& arguments) {
   add_metrics(arguments.metrics, network, options);
   auto trainer = std::make_unique<strategy::Trainer>(*strategy, std::move(network), options);
   checkpoint::RestoredCheckpoint checkpoint = trainer->restore(arguments.checkpoint);
-  auto names = strategy::DataNames::of(checkpoint.state.configuration);
+  auto names = strategy::DataNames::of(checkpoint.state);
   DataArguments data = arguments.data;
   data.open.tfrecord.exchange = strategy::index_exchange(*strategy);
   data::Dataset dataset = open_test_data(data, source, names);
   warn_of_maps(session, source);
   warn_of_unscaled(session, names, dataset);
+  if (const auto text = dataset.source().text();
+      text && names.text && text->content == names.text->content)
+    strategy::note_tokenizer(*strategy, *text);
   if (arguments.embeddings) {
     strategy::check_same_features(dataset, names);
     names.targets.clear();

@@ -56,12 +56,13 @@ struct Generated {
 
 /// The tokenizer of the training. Throws Error (checkpoint).
 std::shared_ptr<const data::Tokenizer> tokenizer_of(
-    const checkpoint::RestoredCheckpoint& checkpoint) {
-  const auto names = strategy::DataNames::of(checkpoint.state.configuration);
+    const strategy::Strategy& strategy, const checkpoint::RestoredCheckpoint& checkpoint) {
+  const auto names = strategy::DataNames::of(checkpoint.state);
   if (names.text == nullptr)
     throw Error(ErrorCategory::checkpoint, checkpoint.path.string(),
                 "expected a model that was trained on text (--data text:FILES)",
                 "it was trained on other data");
+  strategy::note_tokenizer(strategy, *names.text);
   return names.text->open();
 }
 
@@ -153,7 +154,7 @@ int generate(job::Session& session, const GenerateArguments& arguments) {
       strategy, source.make(),
       {.loss = source.loss, .losses = source.losses, .precision = arguments.precision});
   const checkpoint::RestoredCheckpoint checkpoint = trainer.restore(arguments.checkpoint);
-  const auto tokenizer = tokenizer_of(checkpoint);
+  const auto tokenizer = tokenizer_of(strategy, checkpoint);
   std::optional<AtomicFile> file;
   if (!arguments.is_printed()) file.emplace(arguments.path);
   const bool is_shown = arguments.is_printed() && !arguments.output.json;

@@ -18,13 +18,17 @@ namespace lockstep::checkpoint {
 std::vector<std::string> on_every_rank(const allreduce::Communicator& ranks,
                                        const std::function<std::string()>& work);
 
+/// Gives TrainingState::tokenizer of the chief to all ranks. Collective.
+void share_tokenizer(const allreduce::Communicator& ranks, TrainingState& state);
+
 /// Describes the files that a rank wrote, for check_identical().
 std::string describe_files(const TrainingState& state, std::span<const FileDigest> files);
 
 /// `descriptions` are describe_files() of all ranks. Throws the same Error (checkpoint) on every
 /// rank unless all are at the same step of the same training and wrote the same parameters and
 /// slots. The error names the first rank that differs from the chief, the file and the tensor.
-/// state.json may differ, because the devices and paths of a rank are not part of its replica.
+/// state.json may differ, because the devices and paths of a rank are not part of its replica. Only
+/// the chief writes a tokenizer.
 /// Collective.
 void check_identical(const allreduce::Communicator& ranks,
                      std::span<const std::string> descriptions, const ReplicaArrays& arrays);

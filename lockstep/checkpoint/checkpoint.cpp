@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/text.h"
@@ -69,12 +71,13 @@ TensorMetadata metadata_of(const TrainingState& state) {
 
 }  // namespace
 
-std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays) {
+std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays, const TrainingState& state) {
   // Names, shapes, the state and the manifest; every tensor takes one entry of the header.
   constexpr std::uint64_t kFixedBytes = 64 << 10;
   constexpr std::uint64_t kBytesPerTensor = 512;
   std::uint64_t bytes = kFixedBytes + arrays.parameters.size_bytes() + arrays.buffers.size_bytes();
   for (const Slot& slot : arrays.slots) bytes += slot.values.size_bytes();
+  if (state.tokenizer) bytes += state.tokenizer->size();
   return bytes +
          kBytesPerTensor * (model_tensors(arrays).size() + optimizer_tensors(arrays).size());
 }
@@ -100,11 +103,18 @@ std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& dire
                                                Destination destination) {
   HashedFile state_file(directory / kStateFile, destination);
   state_file.write(to_json_text(state));
-  return {write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state),
-                            destination),
-          write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays),
-                            metadata_of(state), destination),
-          state_file.finish()};
+  std::vector<FileDigest> files = {
+      write_safetensors(directory / kModelFile, model_tensors(arrays), metadata_of(state),
+                        destination),
+      write_safetensors(directory / kOptimizerFile, optimizer_tensors(arrays), metadata_of(state),
+                        destination),
+      state_file.finish()};
+  if (state.tokenizer) {
+    HashedFile tokenizer(directory / kTokenizerFile, destination);
+    tokenizer.write(*state.tokenizer);
+    files.push_back(tokenizer.finish());
+  }
+  return files;
 }
 
 void check_checkpoint_fits(const std::filesystem::path& directory, const ReplicaArrays& arrays) {
@@ -117,6 +127,10 @@ TrainingState read_checkpoint_files(const std::filesystem::path& directory,
                                     const ReplicaArrays& arrays) {
   const std::filesystem::path state_path = directory / kStateFile;
   TrainingState state = parse_training_state(read_small_file(state_path), state_path.string());
+  std::error_code unreadable;  // reported when it is read
+  const std::filesystem::path tokenizer = directory / kTokenizerFile;
+  if (std::filesystem::exists(tokenizer, unreadable) || unreadable)
+    state.tokenizer = std::make_shared<const std::string>(read_small_file(tokenizer));
   const SafetensorsFile model(directory / kModelFile);
   read_tensors(model, "", *arrays.parameter_table, arrays.parameters);
   if (arrays.buffer_table != nullptr) read_tensors(model, "", *arrays.buffer_table, arrays.buffers);

@@ -33,16 +33,16 @@ struct ReplicaArrays {
 };
 
 /// Upper bound of the disk space of a checkpoint of `arrays`, in bytes.
-std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays);
+std::uint64_t checkpoint_bytes(const ReplicaArrays& arrays, const TrainingState& state = {});
 
 /// The tensors of model.safetensors: parameters and buffers by name.
 std::vector<TensorView> model_tensors(const ReplicaArrays& arrays);
 /// The tensors of optimizer.safetensors: "SLOT/PARAMETER".
 std::vector<TensorView> optimizer_tensors(const ReplicaArrays& arrays);
 
-/// Writes model.safetensors, optimizer.safetensors and state.json, but not the manifest, into an
-/// existing directory. With Destination::nowhere, only computes their digests. Throws Error
-/// (checkpoint).
+/// Writes model.safetensors, optimizer.safetensors, state.json and, if there is one, the tokenizer,
+/// but not the manifest, into an existing directory. With Destination::nowhere, only computes their
+/// digests. Throws Error (checkpoint).
 std::vector<FileDigest> write_checkpoint_files(const std::filesystem::path& directory,
                                                const ReplicaArrays& arrays,
                                                const TrainingState& state,

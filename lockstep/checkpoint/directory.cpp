@@ -274,7 +274,7 @@ void CheckpointDirectory::choose_verification(std::uint64_t bytes) {
 
 fs::path CheckpointDirectory::save(const ReplicaArrays& arrays, const TrainingState& state,
                                    const SaveOptions& options) {
-  if (!prepared_) prepare(checkpoint_bytes(arrays));
+  if (!prepared_) prepare(checkpoint_bytes(arrays, state));
   std::optional<TemporaryDirectory> temporary;
   std::vector<FileDigest> files;
   const fs::path path = options_.directory / checkpoint_name(state.step);
@@ -323,7 +323,7 @@ std::vector<FileDigest> CheckpointDirectory::write_on_chief(
     temporary.emplace(options_.directory, chief_temporary_prefix(state.step));
     return write_checkpoint_files(temporary->path(), arrays, state, Destination::synced);
   };
-  const std::uint64_t bytes = checkpoint_bytes(arrays);
+  const std::uint64_t bytes = checkpoint_bytes(arrays, state);
   // Never remove anything for a checkpoint that is not healthy.
   if (healthy && free_bytes(options_.directory) < bytes) make_room(bytes);
   try {
@@ -441,8 +441,9 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   skipped_.clear();
   if (resume == Resume::never) return std::nullopt;
   check_chief_sees_newest();
+  TrainingState state;  // on the chief
   const auto read = [&] {
-    return is_chief() ? restore_on_chief(arrays, resume, explain) : std::string();
+    return is_chief() ? restore_on_chief(arrays, resume, explain, state) : std::string();
   };
   const std::string told = on_every_rank(ranks_, read).front();
   const json news = parse_json(told, ErrorCategory::communication, "resume");
@@ -454,7 +455,10 @@ std::optional<RestoredCheckpoint> CheckpointDirectory::restore(const ReplicaArra
   broadcast(ranks_, arrays.parameters);
   broadcast(ranks_, arrays.buffers);
   for (const Slot& slot : arrays.slots) broadcast(ranks_, slot.values);
-  return RestoredCheckpoint{path, parse_training_state(news["state"], path)};
+  share_tokenizer(ranks_, state);
+  RestoredCheckpoint restored{path, parse_training_state(news["state"], path)};
+  restored.state.tokenizer = std::move(state.tokenizer);
+  return restored;
 }
 
 /// Compares the newest complete checkpoint that each rank finds under the path. The chief may have
@@ -501,7 +505,8 @@ void CheckpointDirectory::check_chief_sees_newest() const {
 }
 
 std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, Resume resume,
-                                                  const ExplainMisfit& explain) {
+                                                  const ExplainMisfit& explain,
+                                                  TrainingState& state) {
   const std::optional<RestoredCheckpoint> restored = restore_newest(arrays, explain);
   for (const std::string& reason : skipped_) log_->warn("skipped a checkpoint: {}", reason);
   if (!restored && resume == Resume::must)
@@ -510,6 +515,7 @@ std::string CheckpointDirectory::restore_on_chief(const ReplicaArrays& arrays, R
                 skipped_.empty()
                     ? "there is none"
                     : fmt::format("{} damaged, the newest: {}", skipped_.size(), skipped_.front()));
+  if (restored) state = restored->state;
   json skipped = json::array();
   for (const std::string& reason : skipped_) skipped.push_back(encode_bytes(reason));
   return dump_json(json{{"skipped", std::move(skipped)},

@@ -2,6 +2,8 @@
 //
 //   DIR/step-00001000/model.safetensors  optimizer.safetensors  state.json  MANIFEST.json
 //
+// and the file "tokenizer" if the model was trained on text with a tokenizer from a file.
+//
 // A directory with such a name is always complete: it is written under a hidden name, with the
 // manifest last, synced, and then renamed.
 #pragma once
@@ -169,9 +171,9 @@ class CheckpointDirectory {
   bool make_room(std::uint64_t bytes) const;
   void remove_checkpoint(const CheckpointInfo& info) const;
   void check_chief_sees_newest() const;
-  /// Returns the information for the other ranks, as text.
+  /// Returns the information for the other ranks, as text, and sets `state`.
   std::string restore_on_chief(const ReplicaArrays& arrays, Resume resume,
-                               const ExplainMisfit& explain);
+                               const ExplainMisfit& explain, TrainingState& state);
   std::optional<RestoredCheckpoint> restore_newest(const ReplicaArrays& arrays,
                                                    const ExplainMisfit& explain);
 

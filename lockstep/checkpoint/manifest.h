@@ -16,6 +16,8 @@ inline constexpr const char* kManifestName = "MANIFEST.json";
 inline constexpr const char* kModelFile = "model.safetensors";          ///< parameters and buffers
 inline constexpr const char* kOptimizerFile = "optimizer.safetensors";  ///< slots
 inline constexpr const char* kStateFile = "state.json";                 ///< TrainingState
+/// TrainingState::tokenizer, in checkpoints that have one.
+inline constexpr const char* kTokenizerFile = "tokenizer";
 
 /// Marks a checkpoint as the best of its training when it was saved.
 struct BestMark {
@@ -47,8 +49,8 @@ std::string checkpoint_name(std::int64_t step);
 /// Writes the manifest into `directory` and syncs both. Throws Error (checkpoint).
 void write_manifest(const std::filesystem::path& directory, const Manifest& manifest);
 
-/// Throws Error (checkpoint) if the manifest is missing or malformed, does not list the three files
-/// above, or has a different format version.
+/// Throws Error (checkpoint) if the manifest is missing or malformed, does not list the model,
+/// the optimizer and the state, or has a different format version.
 Manifest read_manifest(const std::filesystem::path& directory);
 
 /// Quick check: every file exists and has the right size. Throws Error (checkpoint) naming the

@@ -45,6 +45,9 @@ struct TrainingState {
   /// NaN.
   std::map<std::string, double> metrics;
   Configuration configuration;  ///< the options of the run
+  /// The bytes of the tokenizer's file: a file of the checkpoint (kTokenizerFile), not part of
+  /// state.json. Null if there is none, and on ranks other than the chief when they save.
+  std::shared_ptr<const std::string> tokenizer = {};
 };
 
 /// The text of state.json. Strings of the configuration that are not UTF-8, such as paths, are

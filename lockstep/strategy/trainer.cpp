@@ -166,6 +166,7 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
   const Strategy& strategy = replicas_->strategy();
   strategy.require_usable();
   const checkpoint::ReplicaArrays arrays = replicas_->arrays(false);
+  checkpoint::TrainingState read;  // on the chief
   const std::string single =
       checkpoint::on_every_rank(strategy.ranks(), [&]() -> std::string {
         if (!strategy.is_chief()) return {};
@@ -174,9 +175,9 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
         if (!std::filesystem::exists(one / checkpoint::kManifestName, unreadable)) return {};
         checkpoint::check_contents(one, checkpoint::read_manifest(one));
         checkpoint::check_checkpoint_fits(one, arrays);
-        const std::string state =
-            checkpoint::to_json_text(checkpoint::read_checkpoint_files(one, arrays));
-        return dump_json(nlohmann::json{{"path", encode_bytes(one.native())}, {"state", state}});
+        read = checkpoint::read_checkpoint_files(one, arrays);
+        return dump_json(nlohmann::json{{"path", encode_bytes(one.native())},
+                                        {"state", checkpoint::to_json_text(read)}});
       }).front();
   checkpoint::RestoredCheckpoint restored;
   if (single.empty()) {
@@ -189,9 +190,11 @@ checkpoint::RestoredCheckpoint Trainer::restore(const std::filesystem::path& pat
     const nlohmann::json told = parse_json(single, ErrorCategory::communication, "restore");
     const std::string one = decode_bytes(told["path"].get<std::string>());
     restored = {one, checkpoint::parse_training_state(told["state"].get<std::string>(), one)};
+    checkpoint::share_tokenizer(strategy.ranks(), read);
+    restored.state.tokenizer = std::move(read.tokenizer);
   }
   replicas_->spread();
-  *names_ = DataNames::of(restored.state.configuration);
+  *names_ = DataNames::of(restored.state);
   return restored;
 }
 

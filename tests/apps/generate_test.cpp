@@ -85,6 +85,39 @@ TEST_F(Generate, DrawsTheSameForASeedOnAnyNumberOfThreads) {
   EXPECT_NE(drawn(2, 1), text);
 }
 
+TEST_F(Generate, ReadsTheTokenizerFromTheCheckpointIfItsFileIsGone) {
+  std::ofstream vocabulary(path("vocab.txt"));
+  for (const char* token : {"[UNK]", "[SEP]", "ab", "##cd", "##ef", "##gh"})
+    vocabulary << token << '\n';
+  vocabulary.close();
+  std::ofstream text(path("words"));
+  for (int i = 0; i < 40; ++i) text << "abcdefgh ";
+  text.close();
+  const Result training = run_lockstep(fmt::format(
+      "train --model gpt:1x16 --data text:{}:length=8,stride=1,tokenizer={} --global-batch 20 "
+      "--steps 100 --learning-rate 0.01 --quiet --checkpoint-dir {}",
+      path("words"), path("vocab.txt"), path("run")));
+  ASSERT_EQ(training.status, 0) << training.errors;
+  const std::string command = generate("--prompt ab --tokens 3 --temperature 0");
+  const std::string evaluate =
+      fmt::format("evaluate --checkpoint {} --data text:{}", path("run"), path("words"));
+  const Result before = run_lockstep(command);
+  ASSERT_EQ(before.status, 0) << before.errors;
+  EXPECT_EQ(before.errors.find("tokenizer"), std::string::npos) << before.errors;
+  EXPECT_EQ(run_lockstep(evaluate).status, 0);
+
+  std::filesystem::rename(path("vocab.txt"), path("elsewhere"));
+  const std::string message = "using the tokenizer in the checkpoint: " + path("vocab.txt");
+  const Result after = run_lockstep(command);
+  ASSERT_EQ(after.status, 0) << after.errors;
+  EXPECT_EQ(after.output, before.output);
+  EXPECT_THAT(after.errors, HasSubstr(message + " is missing"));
+  std::ofstream(path("vocab.txt")) << "[UNK]\n";
+  const Result evaluated = run_lockstep(evaluate);
+  EXPECT_EQ(evaluated.status, 0) << evaluated.errors;
+  EXPECT_THAT(evaluated.errors, HasSubstr(message + " has changed"));
+}
+
 TEST_F(Generate, WritesUtf8EvenFromBytes) {
   train(",tokenizer=bytes");
   const Result result =

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/base/system/process.h"
@@ -92,6 +93,23 @@ TEST_F(CheckpointRanks, AllReceiveWhatTheChiefRestores) {
     EXPECT_THAT(checkpoints.skipped().front(),
                 HasSubstr("step-00000009/state.json] expected a file of "));
   });
+}
+
+TEST_F(CheckpointRanks, AllReceiveTheTokenizerThatTheChiefAloneWrites) {
+  for (const VerifyCheckpoint verify : {VerifyCheckpoint::full, VerifyCheckpoint::hash})
+    run_ranks(kRanks, Route::in_process, [&](const Communicator& rank) {
+      SmallReplica replica(4);
+      TrainingState state = at_step(8);
+      if (rank.rank() == 0) state.tokenizer = std::make_shared<const std::string>("{}\n");
+      CheckpointOptions chosen = options();
+      chosen.verify = verify;
+      CheckpointDirectory checkpoints(chosen, rank);
+      checkpoints.save(replica.arrays(), state);
+      const auto restored = checkpoints.restore(replica.arrays(), Resume::must);
+      ASSERT_TRUE(restored.has_value());
+      ASSERT_NE(restored->state.tokenizer, nullptr);
+      EXPECT_EQ(*restored->state.tokenizer, "{}\n");
+    });
 }
 
 TEST_F(CheckpointRanks, AllHearThatThereIsNoCheckpoint) {

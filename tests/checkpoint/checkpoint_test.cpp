@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/checkpoint/directory.h"
@@ -49,6 +50,24 @@ TEST_F(Checkpoint, HasTheFilesOfItsManifest) {
     EXPECT_EQ(file["bytes"], digest.bytes);
     EXPECT_EQ(file["xxh3_64"], hex16(digest.xxh3));
   }
+}
+
+TEST_F(Checkpoint, HasATokenizerAsAFileOfItsOwn) {
+  TrainingState state = at_step(1);
+  state.tokenizer = std::make_shared<const std::string>("{\"\0\xff", 4);
+  EXPECT_EQ(checkpoint_bytes(replica_.arrays(), state), checkpoint_bytes(replica_.arrays()) + 4);
+  const fs::path saved = directory().save(replica_.arrays(), state);
+
+  EXPECT_EQ(contents_of(saved / kTokenizerFile), *state.tokenizer);
+  EXPECT_EQ(read_manifest(saved).files.back().name, kTokenizerFile);
+  const auto restored = directory().restore(replica_.arrays());
+  ASSERT_NE(restored->state.tokenizer, nullptr);
+  EXPECT_EQ(*restored->state.tokenizer, *state.tokenizer);
+  flip_bit(saved / kTokenizerFile, 3);
+  EXPECT_THAT(checkpoint_error([&] { check_contents(saved, read_manifest(saved)); }),
+              HasSubstr("step-00000001/tokenizer] expected checksum "));
+  directory().save(replica_.arrays(), at_step(2));
+  EXPECT_EQ(directory().restore(replica_.arrays())->state.tokenizer, nullptr);
 }
 
 TEST_F(Checkpoint, NamesTensorsAfterParametersWithoutPadding) {

@@ -248,8 +248,9 @@ NodeData TextSource::data() const {
 
 void TextSource::use(const NodeData& data, SharedSegment memory) {
   const auto described = nlohmann::json::from_cbor(data.description);
-  schema_ = std::make_shared<const TextSchema>(
-      TextSchema::from_checkpoint(described.at("schema"), files_.front().string()));
+  auto schema = TextSchema::from_checkpoint(described.at("schema"), files_.front().string());
+  if (schema_) schema.adopt(schema_->content);  // of the member that has read the files
+  schema_ = std::make_shared<const TextSchema>(std::move(schema));
   stride_ = described.at("stride");
   vocabulary_size_ = described.at("vocabulary_size");
   end_label_ = described.at("end_label");

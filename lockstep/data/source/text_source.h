@@ -23,7 +23,7 @@ enum class TextDocuments { files, lines };
 
 /// How to read text files. What is not given is that of the schema, or the default.
 struct TextOptions {
-  /// "chars" (the default), "bytes", or the path of a tokenizer.json or vocab.txt.
+  /// "chars" (the default), "bytes", or the path of a tokenizer.json, vocab.txt or FILE.model.
   std::string tokenizer = {};
   std::int64_t length = 0;  ///< tokens of a sample, T; default: kDefaultLength
   std::int64_t stride = 0;  ///< tokens between the beginnings of two samples; default: the length

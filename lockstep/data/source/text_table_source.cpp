@@ -169,8 +169,9 @@ NodeData TextTableSource::data() const {
 
 void TextTableSource::use(const NodeData& data, SharedSegment memory) {
   const auto described = nlohmann::json::from_cbor(data.description);
-  schema_ = std::make_shared<const TextSchema>(
-      TextSchema::from_checkpoint(described.at("schema"), files_.front().string()));
+  auto schema = TextSchema::from_checkpoint(described.at("schema"), files_.front().string());
+  if (schema_) schema.adopt(schema_->content);  // of the member that has read the files
+  schema_ = std::make_shared<const TextSchema>(std::move(schema));
   vocabulary_size_ = described.at("vocabulary_size");
   cut_ = described.at("cut");
   class_names_ = decode_strings(described.at("class_names")).get<std::vector<std::string>>();

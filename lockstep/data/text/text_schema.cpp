@@ -4,8 +4,11 @@
 #include <xxhash.h>
 
 #include <filesystem>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <system_error>
+#include <tuple>
 #include <utility>
 
 #include "lockstep/base/error.h"
@@ -32,8 +35,10 @@ TextSchema TextSchema::of(const std::string& tokenizer, std::string vocabulary) 
     std::string hash = hash_of(tokenizer + "\n" + vocabulary);
     return {.tokenizer = tokenizer, .vocabulary = std::move(vocabulary), .hash = std::move(hash)};
   }
-  const std::string bytes = read_tokenizer_file(tokenizer);
-  return {.tokenizer = std::filesystem::absolute(tokenizer).string(), .hash = hash_of(bytes)};
+  auto bytes = std::make_shared<const std::string>(read_tokenizer_file(tokenizer));
+  return {.tokenizer = std::filesystem::absolute(tokenizer).string(),
+          .hash = hash_of(*bytes),
+          .content = std::move(bytes)};
 }
 
 TextSchema TextSchema::from_checkpoint(const nlohmann::json& json, const std::string& where) {
@@ -71,12 +76,46 @@ nlohmann::json TextSchema::to_json() const {
 std::shared_ptr<const Tokenizer> TextSchema::open() const {
   if (tokenizer == kChars) return std::make_shared<CharsTokenizer>(vocabulary);
   if (tokenizer == kBytes) return std::make_shared<BytesTokenizer>();
+  if (content) return parse_tokenizer_file(*content, tokenizer);
   const std::string bytes = read_tokenizer_file(tokenizer);
   if (const std::string found = hash_of(bytes); found != hash)
     throw Error(ErrorCategory::data, tokenizer,
                 fmt::format("expected the tokenizer of the training, with the hash {}", hash),
                 fmt::format("got a file with the hash {}", found));
   return parse_tokenizer_file(bytes, tokenizer);
+}
+
+void TextSchema::adopt(std::shared_ptr<const std::string> bytes) {
+  if (bytes && is_file(tokenizer) && hash_of(*bytes) == hash) content = std::move(bytes);
+}
+
+std::shared_ptr<const std::string> TextSchema::find_content() const {
+  if (content || !is_file(tokenizer)) return content;
+  try {
+    auto bytes = std::make_shared<const std::string>(read_tokenizer_file(tokenizer));
+    return hash_of(*bytes) == hash ? bytes : nullptr;
+  } catch (const Error&) {
+    return nullptr;
+  }
+}
+
+std::string TextSchema::why_content() const {
+  if (!content) return "";
+  try {
+    return hash_of(read_tokenizer_file(tokenizer)) == hash ? "" : tokenizer + " has changed";
+  } catch (const Error&) {
+    std::error_code ignored;
+    return tokenizer +
+           (std::filesystem::exists(tokenizer, ignored) ? " cannot be read" : " is missing");
+  }
+}
+
+bool TextSchema::operator==(const TextSchema& other) const {
+  const auto compared = [](const TextSchema& schema) {
+    return std::tie(schema.tokenizer, schema.vocabulary, schema.hash, schema.length,
+                    schema.has_segments, schema.column, schema.label);
+  };
+  return compared(*this) == compared(other);
 }
 
 std::string TextSchema::name() const {

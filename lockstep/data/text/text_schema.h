@@ -20,6 +20,9 @@ struct TextSchema {
   bool has_segments = false;    ///< the documents are lines, or fields of a column
   std::string column = {};      ///< of a table of texts: the name of their column; else empty
   std::string label = {};       ///< the name of the column of their classes; empty: they have none
+  /// The bytes of the file, with the hash; null if they are not at hand. A checkpoint stores them
+  /// beside its JSON. Not compared.
+  std::shared_ptr<const std::string> content = {};
 
   static constexpr std::int64_t kMaxLength = 1 << 20;  ///< the most tokens of a sample
 
@@ -31,13 +34,22 @@ struct TextSchema {
   static TextSchema from_checkpoint(const nlohmann::json& json, const std::string& where);
   nlohmann::json to_json() const;  ///< what from_checkpoint() reads
 
-  /// Throws Error (data) if the file cannot be read, is no tokenizer, or has changed.
+  /// The tokenizer of `content`, else of the file at the path. Throws Error (data) if that cannot
+  /// be read, is no tokenizer, or has changed.
   std::shared_ptr<const Tokenizer> open() const;
+  /// Sets `content` if `bytes`, which may be null, have the hash.
+  void adopt(std::shared_ptr<const std::string> bytes);
+  /// `content`, else the bytes of the file at the path; null if they do not have the hash, and
+  /// without a file.
+  std::shared_ptr<const std::string> find_content() const;
+  /// "DIR/tokenizer.json is missing" or "... has changed" if open() works only because of
+  /// `content`; else empty.
+  std::string why_content() const;
   /// Whether the same number is the same token in both.
   bool agrees_with(const TextSchema& other) const { return hash == other.hash; }
   /// "chars", or the name of the file.
   std::string name() const;
-  bool operator==(const TextSchema&) const = default;
+  bool operator==(const TextSchema& other) const;
 };
 
 }  // namespace lockstep::data

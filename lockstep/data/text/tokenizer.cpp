@@ -100,29 +100,6 @@ AddedTokens::AddedTokens(std::vector<Token> tokens) : tokens_(std::move(tokens))
   std::partial_sum(first_.begin(), first_.end(), first_.begin());
 }
 
-// Those that continue with the bytes of the text are a range of the tokens, which shrinks: as many
-// steps as the longest of them has bytes, whatever their number.
-const AddedTokens::Token* AddedTokens::longest_at(std::string_view text) const {
-  const auto byte_at = [](std::string_view bytes, std::size_t i) {
-    return static_cast<unsigned char>(bytes[i]);
-  };
-  const std::size_t lead = byte_at(text, 0);
-  std::span range(tokens_.data() + first_[lead], first_[lead + 1] - first_[lead]);
-  const Token* longest = nullptr;
-  for (std::size_t length = 1; !range.empty(); ++length) {
-    if (range.front().first.size() == length) {
-      longest = &range.front();
-      range = range.subspan(1);
-    }
-    if (length == text.size()) break;
-    const auto next =
-        std::ranges::equal_range(range, byte_at(text, length), {},
-                                 [&](const Token& token) { return byte_at(token.first, length); });
-    range = {next.begin(), next.end()};
-  }
-  return longest;
-}
-
 void AddedTokens::split(std::string_view text, const std::function<void(std::int32_t)>& token,
                         const std::function<void(std::string_view)>& piece) const {
   std::size_t first = 0;  // of the piece
@@ -130,7 +107,8 @@ void AddedTokens::split(std::string_view text, const std::function<void(std::int
     if (end > first) piece(text.substr(first, end - first));
   };
   for (std::size_t at = 0; at < text.size();) {
-    const auto* const found = longest_at(text.substr(at));
+    const Token* found = nullptr;  // the longest
+    for_each_prefix(text.substr(at), [&](const Token& prefix) { found = &prefix; });
     if (found == nullptr) {
       ++at;
       continue;

@@ -1,7 +1,9 @@
 // Text as numbers: characters, bytes, or the pieces of a vocabulary that comes in a file.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -24,10 +26,10 @@ class Tokenizer {
   /// for a number that is no token.
   virtual std::string decode(std::span<const std::int32_t> tokens) const = 0;
   virtual std::int64_t vocabulary_size() const = 0;  ///< number of tokens
-  /// "chars", "bytes", "byte-level BPE" or "WordPiece".
+  /// "chars", "bytes", "byte-level BPE", "WordPiece", or "SentencePiece unigram" or "... BPE".
   virtual std::string name() const = 0;
-  /// The token before a text that is classified as a whole, [CLS]; nullopt if there is none. The
-  /// end token then follows the text.
+  /// The token before a text that is classified as a whole, [CLS] or <s>; nullopt if there is none.
+  /// The end token then follows the text.
   virtual std::optional<std::int32_t> begin_token() const { return std::nullopt; }
   /// The token that ends a document; nullopt if there is none.
   virtual std::optional<std::int32_t> end_token() const { return std::nullopt; }
@@ -82,14 +84,39 @@ class AddedTokens {
   void split(std::string_view text, const std::function<void(std::int32_t)>& token,
              const std::function<void(std::string_view)>& piece) const;
 
+  /// Calls use(token) for all tokens with which a text, which is not empty, begins, the shortest
+  /// first.
+  template <typename Use>
+  void for_each_prefix(std::string_view text, Use use) const;
+
  private:
-  /// The longest token with which a text, which is not empty, begins; null if there is none.
-  const Token* longest_at(std::string_view text) const;
+  static unsigned byte_at(std::string_view text, std::size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  }
 
   std::vector<Token> tokens_;  // in the order of their bytes
   /// Where those of each first byte begin, and the end.
   std::array<std::size_t, 257> first_ = {};
 };
+
+// Those that continue with the bytes of the text are a range of the tokens, which shrinks: as many
+// steps as the longest of them has bytes, whatever their number.
+template <typename Use>
+void AddedTokens::for_each_prefix(std::string_view text, Use use) const {
+  const std::size_t lead = byte_at(text, 0);
+  std::span range(tokens_.data() + first_[lead], first_[lead + 1] - first_[lead]);
+  for (std::size_t length = 1; !range.empty(); ++length) {
+    if (range.front().first.size() == length) {
+      use(range.front());
+      range = range.subspan(1);
+    }
+    if (length == text.size()) break;
+    const auto next =
+        std::ranges::equal_range(range, byte_at(text, length), {},
+                                 [&](const Token& token) { return byte_at(token.first, length); });
+    range = {next.begin(), next.end()};
+  }
+}
 
 /// Throws Error (input) for a number that is no token of a vocabulary of this size.
 void check_token(std::int32_t token, std::int64_t vocabulary_size);

@@ -15,6 +15,7 @@
 #include "lockstep/base/json_member.h"
 #include "lockstep/data/record/compression.h"
 #include "lockstep/data/text/byte_pairs.h"
+#include "lockstep/data/text/sentence_piece_file.h"
 #include "lockstep/data/text/unicode.h"
 #include "lockstep/data/text/word_piece.h"
 
@@ -27,6 +28,8 @@ using nlohmann::json;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{64} << 20;
 constexpr std::int32_t kMaxTokens = 1 << 20;
+// A token, and a merge as a pair of strings, for each of kMaxTokens, and some settings.
+constexpr std::size_t kMaxValues = std::size_t{5} * kMaxTokens;
 
 [[noreturn]] void refuse(const std::string& what) { throw std::invalid_argument(what); }
 
@@ -272,12 +275,16 @@ std::string read_tokenizer_file(const std::filesystem::path& file) {
 std::shared_ptr<const Tokenizer> parse_tokenizer_file(std::string_view bytes,
                                                       const std::string& where) {
   try {
+    // A message that begins with a piece begins with this byte, and a list not with an empty line.
+    const bool is_message = bytes.starts_with('\n') || where.ends_with(".model");
+    if (is_message) return parse_sentence_piece(bytes);
     if (!bytes.starts_with('{')) return word_list(bytes);
-    return tokenizer_of(parse_json(bytes, ErrorCategory::data, where));
+    return tokenizer_of(parse_json(bytes, ErrorCategory::data, where,
+                                   {.bytes = kMaxFileBytes, .values = kMaxValues}));
   } catch (const std::invalid_argument& error) {
     throw Error(ErrorCategory::data, where,
-                "expected tokenizer.json with byte-level BPE or WordPiece, or a vocab.txt of "
-                "WordPiece",
+                "expected tokenizer.json with byte-level BPE or WordPiece, a vocab.txt of "
+                "WordPiece, or a model of SentencePiece",
                 error.what());
   }
 }

@@ -33,7 +33,7 @@ std::optional<checkpoint::RestoredCheckpoint> Checkpointer::restore(
       checkpoint::CheckpointOptions{
           .directory = plan_.directory, .keep = plan_.keep, .verify = plan_.verify},
       strategy.ranks(), strategy.session().logger());
-  directory_->prepare(checkpoint::checkpoint_bytes(arrays));
+  directory_->prepare(checkpoint::checkpoint_bytes(arrays, start));
   (void)checkpoint::parse_training_state(checkpoint::to_json_text(start), "checkpoint");
   const auto explain = [&](const checkpoint::RestoredCheckpoint& other) {
     explain_misfit(other, start);

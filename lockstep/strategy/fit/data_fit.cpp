@@ -234,6 +234,16 @@ DataNames DataNames::of(const checkpoint::Configuration& configuration) {
           .text = std::move(text)};
 }
 
+DataNames DataNames::of(const checkpoint::TrainingState& state) {
+  DataNames names = of(state.configuration);
+  if (names.text && state.tokenizer) {
+    data::TextSchema text = *names.text;
+    text.adopt(state.tokenizer);
+    names.text = std::make_shared<const data::TextSchema>(std::move(text));
+  }
+  return names;
+}
+
 void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!classes.empty()) (*configuration)[kClassesKey] = classes;
   if (!features.empty()) (*configuration)[kFeaturesKey] = features;
@@ -242,6 +252,12 @@ void DataNames::add_to(checkpoint::Configuration& configuration) const {
   if (!target.empty() && !(classes.empty() && targets.empty()))
     (*configuration)[kTargetKey] = target;
   if (text) (*configuration)[kTextKey] = text->to_json();
+}
+
+void note_tokenizer(const Strategy& strategy, const data::TextSchema& text) {
+  if (!strategy.is_chief()) return;
+  if (const std::string reason = text.why_content(); !reason.empty())
+    strategy.session().logger()->info("using the tokenizer in the checkpoint: {}", reason);
 }
 
 void check_same_features(const data::Dataset& dataset, const DataNames& trained) {

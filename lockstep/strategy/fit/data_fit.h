@@ -48,15 +48,21 @@ struct DataNames {
   std::shared_ptr<const data::TableSchema> table = {};  ///< RecordSource::table(); null if unknown
   /// The first target, which `classes` or `targets` are of; empty if unknown.
   std::string target = {};
-  std::shared_ptr<const data::TextSchema> text = {};    ///< RecordSource::text(); null if unknown
+  std::shared_ptr<const data::TextSchema> text = {};  ///< RecordSource::text(); null if unknown
 
   static DataNames of(const data::Dataset& dataset);
   /// Those that add_to() stored; empty in checkpoints without them. Throws Error (checkpoint) for a
   /// damaged schema of a table.
   static DataNames of(const checkpoint::Configuration& configuration);
+  /// The same, with the file of the tokenizer that is in the checkpoint.
+  static DataNames of(const checkpoint::TrainingState& state);
   /// Stores the names that are known in the configuration of a checkpoint.
   void add_to(checkpoint::Configuration& configuration) const;
 };
+
+/// Logs on the chief if `text` is read with the tokenizer of a checkpoint because the file is
+/// missing or has changed.
+void note_tokenizer(const Strategy& strategy, const data::TextSchema& text);
 
 /// Throws Error (data) that names the first difference if `dataset` has other features than
 /// `trained`, or the same in another order, or if it is a table that is scaled otherwise. Unknown

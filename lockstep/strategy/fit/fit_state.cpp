@@ -373,7 +373,9 @@ checkpoint::TrainingState to_training_state(const FitState& state, const FitPlan
   configuration[kOptimizerKey] = to_string(plan.trainer.optimizer);
   if (plan.trainer.ema > 0) configuration[kEmaKey] = plan.trainer.ema;
   if (!plan.trainer.groups.empty()) configuration[kGroupsKey] = describe_groups(plan.trainer);
-  DataNames::of(dataset).add_to(written.configuration);
+  const DataNames names = DataNames::of(dataset);
+  names.add_to(written.configuration);
+  if (names.text && replicas.strategy().is_chief()) written.tokenizer = names.text->find_content();
   configuration[kSlotsKey] = replicas[0].optimizer().slot_names();
   if (auto frozen = frozen_parameters(replicas.network()); !frozen.empty())
     configuration[kFrozenKey] = std::move(frozen);

@@ -4,7 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "lockstep/data/text/byte_pairs.h"
@@ -127,6 +129,9 @@ TEST(BytePairs, MergesTheFirstPairsFirst) {
   json pairs = file;
   pairs["model"]["merges"][0] = {"h", "e"};
   EXPECT_EQ(parsed(pairs)->encode(text), tokens);
+  // As many as those of a vocabulary of 400,000; all but the first ones are the same.
+  pairs["model"]["merges"].insert(pairs["model"]["merges"].end(), 400'000, json{"l", "l"});
+  EXPECT_EQ(parsed(pairs)->encode(text), tokens);
 }
 
 json word_piece_file() {
@@ -238,6 +243,37 @@ TEST(AddedTokens, SplitATextAtTheLongest) {
   EXPECT_EQ(parts_of(many, text + "7>"), "'" + text.substr(6) + "' 7 ");
 }
 
+TEST(TextSchema, OpensTheContentIfTheFileIsGoneOrHasChanged) {
+  const TemporaryDirectory directory;
+  const auto file = directory / "tokenizer.json";
+  write_bytes(file, word_piece_file().dump());
+  TextSchema trained = TextSchema::of(file.string());
+  trained.length = 8;
+  ASSERT_NE(trained.content, nullptr);
+  EXPECT_EQ(*trained.content, word_piece_file().dump());
+  EXPECT_EQ(trained.why_content(), "");
+  TextSchema restored = TextSchema::from_checkpoint(trained.to_json(), "state.json");
+  EXPECT_EQ(restored.content, nullptr);
+  EXPECT_EQ(restored, trained);
+  EXPECT_EQ(*restored.find_content(), *trained.content) << "from the file";
+
+  write_bytes(file, word_piece_file().dump(1));
+  EXPECT_EQ(restored.find_content(), nullptr);
+  restored.adopt(nullptr);
+  restored.adopt(std::make_shared<const std::string>("other"));
+  EXPECT_EQ(restored.content, nullptr);
+  restored.adopt(trained.content);
+  EXPECT_EQ(restored.find_content(), trained.content);
+  EXPECT_THAT(restored.open()->encode("a"), ElementsAre(5));
+  EXPECT_EQ(restored.why_content(), file.string() + " has changed");
+  std::filesystem::remove(file);
+  EXPECT_THAT(restored.open()->encode("a"), ElementsAre(5));
+  EXPECT_EQ(restored.why_content(), file.string() + " is missing");
+  TextSchema bytes = TextSchema::of("bytes");
+  bytes.adopt(trained.content);
+  EXPECT_EQ(bytes.find_content(), nullptr);
+}
+
 TEST(TextSchema, RestoresTheTokenizer) {
   const TemporaryDirectory directory;
   const auto file = directory / "tokenizer.json";
@@ -251,7 +287,8 @@ TEST(TextSchema, RestoresTheTokenizer) {
     EXPECT_EQ(schema.hash.size(), 16U);
   }
   EXPECT_FALSE(TextSchema::of("chars", "abc").agrees_with(TextSchema::of("chars", "abd")));
-  const TextSchema trained = TextSchema::of(file.string());
+  TextSchema trained = TextSchema::of(file.string());
+  trained.content.reset();
   write_bytes(file, word_piece_file().dump(1));
   EXPECT_THAT(data_error_of([&] { trained.open(); }),
               HasSubstr("expected the tokenizer of the training, with the hash " + trained.hash));
