@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <csignal>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <utility>
 
 #include "lockstep/checkpoint/files.h"
+#include "lockstep/checkpoint/safetensors.h"
 #include "lockstep/data/dataset.h"
 #include "lockstep/data/open_data.h"
 #include "lockstep/data/source/tfrecord_shards.h"
@@ -97,7 +99,7 @@ TEST_F(Saved, GivesEmbeddings) {
       run_lockstep("predict --embeddings --output - --checkpoint " + directory() + data);
   EXPECT_THAT(result.output, StartsWith("record,output_0,output_1,output_2,output_3,output_4\n0,"));
   EXPECT_EQ(std::ranges::count(result.output, '\n'), 31);
-  EXPECT_THAT(result.errors, HasSubstr("taken                        2  dense/kernel, dense/bias"));
+  EXPECT_THAT(result.errors, HasSubstr("predicted 30 of 30 records"));
   ASSERT_EQ(
       run_lockstep("train --model linear --quiet --checkpoint-dir " + directory("l") + data).status,
       0);
@@ -105,6 +107,37 @@ TEST_F(Saved, GivesEmbeddings) {
       run_lockstep("predict --embeddings --output - --checkpoint " + directory("l") + data);
   EXPECT_EQ(refused.status, 2);
   EXPECT_THAT(refused.errors, HasSubstr("[features] expected a network of layers with parameters"));
+}
+
+TEST_F(Saved, GivesEmbeddingsOfTheMovingAverages) {
+  std::ofstream(directory("a.csv")) << "x,k\n1,0\n-1,1\n2,0\n-2,1\n";
+  const std::string data = " --data csv:" + directory("a.csv");
+  ASSERT_EQ(run_lockstep("train --model mlp:3 --ema 0.9 --steps 20 --learning-rate 0.1 --quiet "
+                         "--global-batch 4 --checkpoint-dir " +
+                         directory() + data + "?scale=none")
+                .status,
+            0);
+  const std::filesystem::path last = checkpoint::list_checkpoints(directory()).front().path;
+  const auto stored = [&](const char* file, const std::string& name) {
+    const checkpoint::SafetensorsFile tensors(last / file);
+    std::vector<float> values(3);
+    const auto* const entry = tensors.find(name);
+    EXPECT_NE(entry, nullptr) << name;
+    if (entry != nullptr) tensors.read(*entry, values);
+    return values;
+  };
+  const std::string average = std::string(model::kAverageSlot) + "/dense/";
+  const std::vector<float> kernel = stored("optimizer.safetensors", average + "kernel");
+  const std::vector<float> bias = stored("optimizer.safetensors", average + "bias");
+  EXPECT_NE(kernel, stored("model.safetensors", "dense/kernel"));
+  const Result result =
+      run_lockstep("predict --embeddings --quiet --output - --checkpoint " + directory() + data);
+  const auto rows = numbers_of(result.output);
+  ASSERT_EQ(rows.size(), 4U) << result.errors;
+  for (const auto& [row, x] : {std::pair(0, 1.0F), {1, -1.0F}, {2, 2.0F}, {3, -2.0F}})
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_NEAR(rows[static_cast<std::size_t>(row)].at(i + 1),
+                  std::max(0.0F, kernel[i] * x + bias[i]), 1e-5);
 }
 
 TEST_F(Saved, RemembersTheStepsOfItsImages) {
