@@ -136,5 +136,37 @@ TEST_F(Saved, OnWindowsOfRowsGoOnAlikeOnSeveralReplicas) {
   }
 }
 
+TEST_F(Saved, OnSentencesReadOtherTablesByTheirColumns) {
+  std::ofstream(directory("a.csv")) << "title,sentence,topic\n"
+                                       "x,The crew moors.,sea\ny,A chef peels.,kitchen\n"
+                                       "z,Her boat leaks.,sea\nu,My soup boils.,kitchen\n";
+  const auto train = [&](const std::string& options) {
+    return run_lockstep(
+        "train --model minilm:1x16 --quiet --global-batch 4 --learning-rate 0.01 "
+        "--checkpoint-dir " +
+        directory() + " --data text:" + directory("a.csv") + ":label=topic," + options);
+  };
+  const std::string as_trained = "column=sentence,tokenizer=bytes,length=24";
+  ASSERT_EQ(train(as_trained + " --steps 10").status, 0);
+  const std::string checkpoint = " --checkpoint " + directory() + " --data text:";
+  const auto sums =
+      run_lockstep("evaluate --json" + checkpoint + directory("a.csv")).event("evaluate");
+  EXPECT_EQ(sums["samples"], 4);
+  std::ofstream(directory("b.csv")) << "sentence;more\nThe crew moors.;1\nMy soup boils.;2\n";
+  const Result predicted =
+      run_lockstep("predict --quiet --output -" + checkpoint + directory("b.csv"));
+  EXPECT_THAT(predicted.output,
+              ::testing::MatchesRegex("record,.*,class\n0,[01],.*,(sea|kitchen)\n1,[01],.*\n"));
+  const Result embeddings =
+      run_lockstep("predict --embeddings --quiet --output -" + checkpoint + directory("b.csv"));
+  const auto rows = numbers_of(embeddings.output);
+  ASSERT_EQ(rows.size(), 2U) << embeddings.errors;
+  EXPECT_EQ(rows[0].size(), 17U);
+  const Result other = train("column=title,tokenizer=bytes,length=24 --steps 11");
+  EXPECT_EQ(other.status, 3);
+  EXPECT_THAT(other.errors, HasSubstr("expected the columns \"sentence\" and \"topic\" of the "
+                                      "texts and classes of "));
+}
+
 }  // namespace
 }  // namespace lockstep::apps

@@ -203,6 +203,11 @@ void check_same_names(const std::string& path, const DataNames& saved, const Dat
     refuse(fmt::format("expected the tokenizer of {}, {} with the hash {}", path,
                        saved.text->name(), saved.text->hash),
            fmt::format("{} with the hash {}", given.text->name(), given.text->hash));
+  if (saved.text && given.text &&
+      (saved.text->column != given.text->column || saved.text->label != given.text->label))
+    refuse(fmt::format("expected the columns \"{}\" and \"{}\" of the texts and classes of {}",
+                       saved.text->column, saved.text->label, path),
+           fmt::format("\"{}\" and \"{}\"", given.text->column, given.text->label));
 }
 
 void check_resumable(const checkpoint::RestoredCheckpoint& restored, const FitPlan& plan,
