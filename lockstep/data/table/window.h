@@ -34,7 +34,7 @@ struct TableWindow {
 /// Where the windows of a table begin. None has rows of two series.
 class WindowStarts {
  public:
-  WindowStarts() = default;
+  WindowStarts() = default;  ///< no windows
   /// Windows of `span` rows. `ends`: one past the last row of each series, the first of which
   /// begins at row 0.
   WindowStarts(std::span<const std::int64_t> ends, std::int64_t span, std::int64_t stride);

@@ -401,8 +401,7 @@ namespace {
 std::string column_text(std::size_t index, std::size_t count,
                         const std::vector<std::string>& names) {
   const bool has_names = !names.empty() && count % names.size() == 0;  // once a row of a window
-  return has_names ? names[index % names.size()]
-                   : fmt::format("number {} of {}", index + 1, count);
+  return has_names ? names[index % names.size()] : fmt::format("number {} of {}", index + 1, count);
 }
 
 /// "record 17", or its file and number there if they are known.
