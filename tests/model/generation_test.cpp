@@ -298,15 +298,15 @@ TEST(IncrementalPasses, AreOfCausalNetworksAlone) {
 
 // A network that is wide enough for kernels of several threads.
 TEST(GeneratorOfTokens, DrawsTheSameOnAnyNumberOfThreads) {
-  constexpr std::int64_t kVocabulary = 96;
+  constexpr std::int64_t kKinds = 96;
   const auto drawn = [](Generator::Passes passes, int threads) {
     std::vector<std::int32_t> tokens;
     std::jthread([&] {  // the number of kernel threads is that of the calling thread
-      const zoo::DataInput input{positions("tokens", 48), kVocabulary};
+      const zoo::DataInput input{positions("tokens", 48), kKinds};
       Trial trial(zoo::gpt({&input, 1}, {.layers = 2, .width = 128}), 1);
       set_thread_budget(threads);
-      Generator generator(trial.model(), kVocabulary, passes);
-      generator.start(labels(20, kVocabulary, 2));
+      Generator generator(trial.model(), kKinds, passes);
+      generator.start(labels(20, kKinds, 2));
       for (int i = 0; i < 80; ++i) generator.next({.temperature = 4, .seed = 5});
       tokens.assign(generator.tokens().begin(), generator.tokens().end());
     });
